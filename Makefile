@@ -1,0 +1,70 @@
+# The interpreter that makes the environment: `make PYTHON=/path/to/python` chooses another.
+PYTHON ?= $(or $(shell for each in python3.11 python3.12 python3.13 python3.14 python3; do \
+	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo $$each && break; \
+	done), python3)
+
+VENV := .venv
+BIN := $(VENV)/bin
+DEMO := $(VENV)/.installed-demo
+DEV := $(VENV)/.installed-dev
+BENCH := $(VENV)/.installed-bench
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_ROOT_USER_ACTION := ignore
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check lint types quick bench servers clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+
+demo: $(DEMO) ## Run the demonstration
+	@$(BIN)/stanchion demo
+
+test: $(DEV) servers ## Run every test, also the slow ones that kill servers
+	@$(BIN)/pytest -q -n auto
+
+check: lint types quick ## Lint, check types and run the quick tests
+
+lint: $(DEV) ## Check style, format and the direction of imports
+	@$(BIN)/ruff check --quiet
+	@$(BIN)/ruff format --check --quiet
+	@$(BIN)/lint-imports --no-logo >$(VENV)/lint-imports.log || { cat $(VENV)/lint-imports.log; exit 1; }
+
+types: $(DEV) ## Check types
+	@$(BIN)/mypy --no-error-summary
+
+quick: $(DEV)
+	@$(BIN)/pytest -q -n auto -m 'not slow'
+
+bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
+	@$(BIN)/python -m benchmarks
+
+clean: ## Remove the environment, caches and builds
+	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+servers:
+	@tests/servers/install.sh
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or newer is needed: install it, or name it with make PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "making $(VENV)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+	@$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
+
+$(DEMO): pyproject.toml | $(BIN)/python
+	@echo "installing what the demonstration needs"
+	@$(BIN)/pip install --quiet --editable '.[demo]'
+	@touch $@
+
+$(DEV): pyproject.toml | $(BIN)/python
+	@echo "installing what the tests need"
+	@$(BIN)/pip install --quiet --editable . --group dev
+	@touch $@ $(DEMO)
+
+$(BENCH): pyproject.toml | $(DEV)
+	@echo "installing what the benchmarks need"
+	@$(BIN)/pip install --quiet --group bench
+	@touch $@

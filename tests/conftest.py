@@ -1,0 +1,106 @@
+"""Servers for the tests that need them, and the rule for those that are not there."""
+
+import os
+import uuid
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import pytest
+
+from tests.servers.pgbouncer import PgBouncer
+from tests.servers.postgres import PostgresServer
+from tests.servers.process import ServerMissing
+from tests.servers.proxy import TcpProxy
+
+IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+class NewDatabase(Protocol):
+    """Creates a database, a copy of the template, and returns its address."""
+
+    def __call__(self, template: str = "template1") -> str: ...
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The PostgreSQL server that all tests of this process share; no test may stop it."""
+    with PostgresServer(fsync=False) as server:
+        yield server
+
+
+@pytest.fixture
+def own_postgres_server() -> Iterator[PostgresServer]:
+    """A durable PostgreSQL server for one test, which may stop and kill it."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def pgbouncer(postgres_server: PostgresServer) -> Iterator[PgBouncer]:
+    """A pool in transaction mode in front of `postgres_server`."""
+    with PgBouncer(postgres_server) as pool:
+        yield pool
+
+
+@pytest.fixture
+def pg_proxy(postgres_server: PostgresServer) -> Iterator[TcpProxy]:
+    """A proxy in front of `postgres_server`, with a network that fails on demand."""
+    with TcpProxy("127.0.0.1", postgres_server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture(scope="session")
+def new_pg_database(postgres_server: PostgresServer) -> NewDatabase:
+    """Creates databases that last as long as the server, such as templates."""
+
+    def create(template: str = "template1") -> str:
+        return postgres_server.create_database(f"test_{uuid.uuid4().hex}", template)
+
+    return create
+
+
+@pytest.fixture
+def pg_url(postgres_server: PostgresServer, new_pg_database: NewDatabase) -> Iterator[str]:
+    """The address of an empty database for one test."""
+    url = new_pg_database()
+    yield url
+    postgres_server.drop_database(url.rpartition("/")[2])
+
+
+@contextmanager
+def skipped_without_server() -> Iterator[None]:
+    try:
+        yield
+    except ServerMissing as missing:
+        if IN_CI:
+            raise
+        pytest.skip(str(missing))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None]:
+    with skipped_without_server():
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Generator[None]:
+    with skipped_without_server():
+        return (yield)
+
+
+def skips(config: pytest.Config) -> int:
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    return len(reporter.stats.get("skipped", [])) if reporter else 0
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """In CI, a run that skipped anything has failed."""
+    if IN_CI and skips(session.config) and session.exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if IN_CI and (count := skips(config)):
+        terminalreporter.write_line(f"{count} skipped: not allowed with CI set", red=True)

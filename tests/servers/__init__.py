@@ -1,0 +1,1 @@
+"""Real servers, and a network between, for the tests."""

@@ -1,0 +1,55 @@
+#!/bin/sh
+# Install the servers that the tests run against, where that is possible; elsewhere say what to install.
+# Only programs are installed: no cluster is created and no service is started.
+set -eu
+
+has_postgres() {
+    PATH="$PATH:${STANCHION_TEST_PG_BIN:-}" command -v initdb >/dev/null && return
+    for initdb in /usr/lib/postgresql/*/bin/initdb; do
+        [ -x "$initdb" ] && return
+    done
+    return 1
+}
+
+has_pgbouncer() {
+    PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v pgbouncer >/dev/null
+}
+
+missing() {
+    has_postgres || echo postgresql
+    has_pgbouncer || echo pgbouncer
+}
+
+# $1: path, $2: text. Writes a file for the time of the installation, unless one is there.
+temporarily() {
+    [ -e "$1" ] && return
+    temporary="$temporary $1"
+    mkdir -p "$(dirname "$1")"
+    printf '%s\n' "$2" >"$1"
+    chmod 755 "$1"
+}
+
+install_with_apt() {
+    temporary=
+    trap 'rm -f $temporary' EXIT
+    temporarily /etc/postgresql-common/createcluster.d/no-main-cluster.conf 'create_main_cluster = false'
+    temporarily /usr/sbin/policy-rc.d '#!/bin/sh
+exit 101'
+    apt-get -qq update
+    DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install $packages >/dev/null
+    if [ -d /run/systemd/system ]; then
+        systemctl --quiet disable $packages
+    fi
+}
+
+packages=$(echo $(missing))
+[ -n "$packages" ] || exit 0
+
+if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "installing $packages"
+    install_with_apt
+    exit
+fi
+
+echo "tests that need these are skipped, please install: $packages" >&2
+echo "(on Debian and Ubuntu: sudo apt-get install $packages)" >&2
