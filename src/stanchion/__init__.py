@@ -1,0 +1,30 @@
+"""Stanchion: the job queue inside the database you already run."""
+
+from stanchion.app import Stanchion
+from stanchion.job import Job, JobHandle, JobState
+from stanchion.outcome import Bury, Cancel, RetryAfter, Snooze
+from stanchion.queue import Push, Queue
+from stanchion.reservation import Reservation
+from stanchion.retry import Retry
+from stanchion.task import Task
+from stanchion.worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Bury",
+    "Cancel",
+    "Job",
+    "JobHandle",
+    "JobState",
+    "Push",
+    "Queue",
+    "Reservation",
+    "Retry",
+    "RetryAfter",
+    "Snooze",
+    "Stanchion",
+    "Task",
+    "Worker",
+    "__version__",
+]

@@ -1,0 +1,350 @@
+"""The app: one store, its queues and its tasks."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from itertools import chain
+from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
+
+from stanchion.codec import MAX_PAYLOAD, Codec
+from stanchion.errors import InvalidInput, UnknownTask
+from stanchion.events import Event, Listeners
+from stanchion.execution import run_here
+from stanchion.ids import new_ids
+from stanchion.job import Job, JobHandle, JobState
+from stanchion.offloop import off_loop
+from stanchion.options import EnqueueOptions
+from stanchion.queue import Queue, jobs_of, new_token, query_of, redriven_or_raise
+from stanchion.retry import Retry
+from stanchion.settings import checked_settings
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import Claim, JobRow, NewJob, Pushed, WorkerRow
+from stanchion.stores.registry import open_store, shown_url
+from stanchion.stores.transitions import state_of
+from stanchion.task import Enqueuer, Task, arguments, task_options
+from stanchion.times import moment
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+DEFAULT_POLL = 0.5
+"""Seconds between the polls of the whole fleet; each worker's own interval is this times the live workers."""
+
+
+class Stanchion:
+    """One store, its queues and its tasks.
+
+    `url`: where jobs live, such as `sqlite:///jobs.db`, `postgresql://user@host/db` or `memory://`; left out,
+    STANCHION_URL. Nothing connects before the first use. `keys`: Fernet keys, newest first, to encrypt
+    payloads and results. `max_payload`: the largest payload in bytes. `poll`: seconds between polls of all
+    workers together, the wake-up of last resort.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        keys: Sequence[str | bytes] = (),
+        max_payload: int = MAX_PAYLOAD,
+        poll: float = DEFAULT_POLL,
+    ) -> None:
+        self._url = url
+        self._store = store
+        self._opening = threading.Lock()
+        self._declared: dict[str, dict[str, Any]] = {}
+        self.codec = Codec(keys, max_payload)
+        self.retry = Retry()
+        self.poll = poll
+        self.events = Listeners()
+        self.tasks: dict[str, Task[..., Any]] = {}
+
+    # -- the store
+
+    @property
+    def url(self) -> str:
+        """The store's URL; InvalidInput when none was given."""
+        url = self._url or os.environ.get("STANCHION_URL")
+        if not url:
+            raise InvalidInput("no store: pass a URL, such as Stanchion('sqlite:///jobs.db'), or set STANCHION_URL")
+        return url
+
+    @property
+    def store(self) -> Store:
+        """The store, opened and checked on first use."""
+        if self._store is None:
+            with self._opening:
+                if self._store is None:
+                    store = open_store(self.url)
+                    store.check()
+                    self._store = store
+        return self._store
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Open a transaction of the store to be passed as `tx`; CannotJoin where the store has none."""
+        return self.store.transaction()
+
+    def close(self) -> None:
+        """Release connections and threads; a later call opens them anew."""
+        if self._store is not None:
+            self._store.close()
+
+    # -- queues
+
+    def queue(self, name: str, **settings: Any) -> Queue:
+        """Return a queue. Settings given here are stored at its first use by this process."""
+        if settings:
+            self._declared[name] = checked_settings(settings)
+        return Queue(self, name)
+
+    def queues(self) -> list[Queue]:
+        """Return all queues that the store knows, by name."""
+        return [Queue(self, settings.name) for settings in self.store.queues()]
+
+    def declare(self, queue: str) -> None:
+        """Store the settings that the code gave for a queue, once."""
+        if self._declared and (settings := self._declared.get(queue)):
+            self.store.configure(queue, settings)
+            self._declared.pop(queue, None)  # only now: a store that did not answer is asked again
+
+    # -- tasks
+
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
+    @overload
+    def task(
+        self,
+        /,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+    def task(
+        self,
+        function: Callable[P, R] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        retry: Retry | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
+        """Register a function as a task, with the defaults of its jobs.
+
+        `name` defaults to `module.function`; keep it when the function moves, as stored jobs know it by name.
+        """
+
+        def register(function: Callable[P, R]) -> Task[P, R]:
+            policy, rest = task_options({"retry": retry, **options})
+            known_as = name or f"{function.__module__}.{function.__qualname__}"
+            task = Task(self, function, known_as, policy, rest)
+            other = self.tasks.setdefault(known_as, task)
+            if other is not task and other.function.__code__ is not getattr(function, "__code__", None):
+                raise InvalidInput(f"two tasks are named {known_as!r}; give one of them name=...")
+            return task
+
+        return register if function is None else register(function)
+
+    def task_named(self, name: str | None) -> Task[..., Any]:
+        """Return a registered task; UnknownTask otherwise."""
+        task = self.tasks.get(cast(str, name))
+        if task is None:
+            known = ", ".join(sorted(self.tasks)) or "none"
+            raise UnknownTask(
+                f"no task {name!r} is registered in this process (registered: {known}); "
+                f"import the module that defines it, or keep the old name with @app.task(name=...)"
+            )
+        return task
+
+    def enqueue(self, task: str, *args: Any, **options: Unpack[EnqueueOptions]) -> JobHandle:
+        """Enqueue a call of a task known only by name.
+
+        For keyword arguments of the task, `app.using("name", **options).enqueue(*args, **kwargs)`.
+        """
+        return self.using(task, **options).enqueue(*args)
+
+    aenqueue = off_loop(enqueue)
+
+    def using(self, task: str, **options: Unpack[EnqueueOptions]) -> Enqueuer[...]:
+        """Return an enqueuer for a task known only by name."""
+        known = self.tasks.get(task)
+        return known.using(**options) if known is not None else Enqueuer(self, task, options)
+
+    # -- jobs
+
+    def store_new(self, new: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        """Store jobs and fire the event for those that were new."""
+        for queue in {job.queue for job in new} if self._declared else ():
+            self.declare(queue)
+        stored = self.store.push(new, tx)
+        if self.events.hears("enqueue"):
+            for job in jobs_of(self, new, stored):
+                if not job.duplicate:
+                    self.events.fire("enqueue", job)
+        return stored
+
+    def store_batches(self, new: Iterable[list[NewJob]], tx: Any = None) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
+        """Store batches one after the other; while one is being stored, the next is made."""
+        batches = iter(new)
+        first = next(batches, None)
+        second = next(batches, None) if tx is None else None
+        if second is None:  # one batch, or a transaction that must stay in its thread
+            yield from ((batch, self.store_new(batch, tx)) for batch in chain([first] if first else [], batches))
+            return
+        assert first is not None  # noqa: S101 - it came before the second
+        with ThreadPoolExecutor(1, "stanchion-push") as storing:
+            under_way = storing.submit(self.store_new, first)
+            for batch in chain([second], batches):
+                stored, under_way = under_way.result(), storing.submit(self.store_new, batch)
+                yield first, stored
+                first = batch
+            yield first, under_way.result()
+
+    def job_of(self, row: JobRow, *, duplicate: bool = False) -> Job:
+        """Return a stored row as a job."""
+        return Job(self, row, state_of(row, self.store.now()), duplicate=duplicate)
+
+    def get(self, job_id: str) -> Job | None:
+        """Return the job, live or finished, or None."""
+        row = self.store.fetch([job_id]).get(job_id)
+        return None if row is None else self.job_of(row)
+
+    def find(
+        self,
+        *,
+        queue: str | None = None,
+        state: JobState | str | Sequence[JobState | str] | None = None,
+        task: str | None = None,
+        tenant: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        text: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[Job]:
+        """Search live and finished jobs of all queues, newest first; see `Queue.find`."""
+        query = query_of(
+            queue=queue,
+            state=state,
+            task=task,
+            tenant=tenant,
+            since=since,
+            until=until,
+            text=text,
+            limit=limit,
+            after=after,
+        )
+        now = self.store.now()
+        return [Job(self, row, state_of(row, now)) for row in self.store.find(query)]
+
+    def cancel(self, job_id: str) -> JobState | None:
+        """Cancel a job, or ask it to stop if it runs; return its state after that, None if unknown."""
+        return self.store.cancel([job_id])[0]
+
+    def retry_job(self, job_id: str) -> Job:
+        """Make a dead, cancelled or scheduled job ready now, with all attempts before it."""
+        verdict = self.store.retry([job_id])[0]
+        row = self.store.fetch([job_id]).get(job_id)
+        redriven_or_raise(job_id, verdict, row)
+        assert row is not None  # noqa: S101 - it has just been re-driven
+        return self.job_of(row)
+
+    def replay(self, job_ids: Iterable[str]) -> list[Job]:
+        """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
+        origins = list(job_ids)
+        copies = self.store.replay(origins, new_ids(len(origins)))
+        rows = self.store.fetch([copy.id for copy in copies if copy is not None])
+        return [self.job_of(rows[copy.id]) for copy in copies if copy is not None and copy.id in rows]
+
+    def workers(self) -> list[WorkerRow]:
+        """Return the workers that the store knows, also those that are late."""
+        return self.store.workers()
+
+    # -- running
+
+    def run(self, queues: Sequence[str] | None = None, threads: int = 8) -> None:
+        """Run a worker in this process until SIGTERM, SIGINT or an exception; see `stanchion.Worker`."""
+        from stanchion.worker import Worker  # the one upward arrow: a convenience over Worker
+
+        Worker(self, queues=queues, threads=threads).run()
+
+    def drain(self, queues: Sequence[str] | None = None) -> int:
+        """Run all that is due, here and now, in this thread; return how many attempts that were."""
+        names = list(queues) if queues is not None else self.worked_queues()
+        for name in names:
+            self.declare(name)
+        ran = 0
+        while rows := [row for name in names for row in self.store.claim(Claim(name, 1, new_token())).rows]:
+            for row in rows:
+                run_here(self, row)
+                ran += 1
+        return ran
+
+    def worked_queues(self) -> list[str]:
+        """Return the queues that the registered tasks name, and those that the store knows."""
+        named = {task.queue for task in self.tasks.values()}
+        return sorted(named | {settings.name for settings in self.store.queues()})
+
+    def on(self, event: Event) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Register middleware for an event: enqueue, start, success, failure, retry or dead."""
+        return self.events.on(event)
+
+    # -- testing
+
+    @contextmanager
+    def testing(self) -> Iterator[Clock]:
+        """Work on a fresh store in memory, under a clock that the test moves, for the length of the block."""
+        before, self._store = self._store, open_store("memory://?clock=frozen")
+        try:
+            yield Clock(self._store)
+        finally:
+            self._store = before
+
+    def assert_enqueued(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
+        """Return a live job that calls the task with these arguments; AssertionError when there is none."""
+        name = task if isinstance(task, str) else task.name
+        wanted = self.codec.decode(self.codec.encode(arguments(args, kwargs), "arguments"))
+        live = [state for state in JobState if not state.final]
+        jobs = self.find(task=name, state=live, limit=1000)
+        for job in jobs:
+            if job.payload == wanted:
+                return job
+        seen = "; ".join(str(job.payload) for job in jobs[:10]) or "none"
+        raise AssertionError(f"no live job calls {name} with {wanted}; live jobs of it: {seen}")
+
+    def __repr__(self) -> str:
+        return f"<Stanchion {shown_url(self._url) if self._url else self._store}>"
+
+
+class Clock:
+    """The clock of a store under test; it moves only when told to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock forward."""
+        self._store.skew += seconds
+
+    def now(self) -> datetime:
+        """Return the time it shows."""
+        return moment(self._store.now())
+
+
+def load(path: str) -> Stanchion:
+    """Import `module:attribute` and return the app it names; InvalidInput says what is wrong."""
+    module_name, _, attribute = path.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        raise InvalidInput(f"can't import {module_name!r} ({error}); run from the folder that holds it") from error
+    app = getattr(module, attribute or "app", None)
+    if not isinstance(app, Stanchion):
+        raise InvalidInput(f"{path!r} is not a Stanchion app; name it as module:attribute, such as shop.jobs:app")
+    return app

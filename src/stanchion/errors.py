@@ -1,0 +1,84 @@
+"""Every error that Stanchion raises; each message says what to do next."""
+
+from __future__ import annotations
+
+
+class StanchionError(Exception):
+    """The base of all errors of this package."""
+
+
+class InvalidInput(StanchionError, ValueError):
+    """An argument was refused before anything was stored."""
+
+
+class UnknownTask(StanchionError, LookupError):
+    """A task name that no code of this app has registered."""
+
+
+class DuplicateKey(StanchionError):
+    """A live job of the queue already has this key, and the caller asked to be told so."""
+
+    def __init__(self, queue: str, key: str, job_id: str) -> None:
+        super().__init__(
+            f"queue {queue!r} already has the live job {job_id} with key {key!r}; wait until it has finished, "
+            f"cancel it, or enqueue with on_duplicate='return' or 'replace'"
+        )
+        self.queue, self.key, self.job_id = queue, key, job_id
+
+
+class LeaseLost(StanchionError):
+    """The reservation is no longer this caller's: it ran out, was taken back, or the job is finished."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"job {job_id} is no longer reserved under this token, so nothing was changed; drop this attempt's "
+            f"work, and reserve with a longer lease or call extend() in time"
+        )
+        self.job_id = job_id
+
+
+class CannotJoin(StanchionError):
+    """The given transaction is not one that this store can take part in."""
+
+
+class StoreUnavailable(StanchionError):
+    """The store did not answer within its deadline, or refused the connection."""
+
+
+class SchemaMismatch(StanchionError):
+    """The tables in the store are missing, or of another version than this code."""
+
+
+class MissingExtra(StanchionError, ImportError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, extra: str, what: str) -> None:
+        super().__init__(f"{what} needs an optional dependency: pip install 'stanchion[{extra}]'")
+        self.extra = extra
+
+
+class JobNotFound(StanchionError, LookupError):
+    """No job of that id is live or in history."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(
+            f"no job {job_id} is live or in history; it may have been purged: raise the queue's history_ttl "
+            f"to keep finished jobs longer"
+        )
+        self.job_id = job_id
+
+
+class JobFailed(StanchionError):
+    """The job whose result was asked for is dead."""
+
+
+class JobCancelled(StanchionError):
+    """The job whose result was asked for was cancelled."""
+
+
+class ResultTimeout(StanchionError, TimeoutError):
+    """The job did not finish within the time that the caller would wait."""
+
+
+class TaskTimeout(StanchionError):
+    """Raised inside a task that ran longer than its timeout."""

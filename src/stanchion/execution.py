@@ -1,0 +1,185 @@
+"""From a reserved job to its outcome: call the task, turn what comes of it into a record for the store."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from inspect import Parameter
+from typing import TYPE_CHECKING, Any
+
+from stanchion.errors import InvalidInput, StanchionError, UnknownTask
+from stanchion.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
+from stanchion.reservation import Reservation, described
+from stanchion.retry import Retry
+from stanchion.stores import records
+from stanchion.stores.records import JobRow, JobState
+from stanchion.task import Task, called_with
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+log = logging.getLogger("stanchion.worker")
+
+
+class Unrunnable(StanchionError):
+    """The job can't be run by this code, now or on a retry: it is dead with this error."""
+
+
+class Execution:
+    """One attempt: the job in hand, its task and arguments. Raises Unrunnable when they don't fit."""
+
+    __slots__ = ("args", "job", "kwargs", "task")
+
+    def __init__(self, app: Stanchion, row: JobRow) -> None:
+        if row.task is None:
+            raise Unrunnable(
+                f"job {row.id} is a bare payload, which no task can run; enqueue calls of a task here, or take the "
+                f"queue's payloads with app.queue({row.queue!r}).reserve()"
+            )
+        try:
+            self.task: Task[..., Any] = app.task_named(row.task)
+            self.args, self.kwargs = called_with(app.codec.decode(row.payload))
+        except UnknownTask as error:
+            raise Unrunnable(str(error)) from None
+        except (ValueError, RecursionError, StanchionError) as error:
+            raise Unrunnable(f"job {row.id} can't be read: {error}") from None
+        self.job = Reservation(app, row, self.task.retry)
+        if self.task.job_parameter is not None:
+            self._give_job(self.task.job_parameter)
+
+    def _give_job(self, name: str) -> None:
+        """Pass the job to the parameter that asks for it, in its place among the stored arguments."""
+        parameters = self.task.signature.parameters
+        place = list(parameters).index(name)
+        if parameters[name].kind is Parameter.KEYWORD_ONLY or place > len(self.args):
+            self.kwargs[name] = self.job
+        else:
+            self.args.insert(place, self.job)
+
+    def call(self) -> Any:
+        """Run the task; for an async one, return the coroutine."""
+        try:
+            return self.task.function(*self.args, **self.kwargs)
+        except TypeError as error:
+            # Only a call that never entered the function is about its arguments.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
+                raise Unrunnable(f"the arguments no longer fit {self.task.name}: {error}") from None
+            raise
+
+
+def outcome_of_value(execution: Execution, value: Any) -> records.Outcome | None:
+    """Return the outcome of an attempt that returned; None when the task settled its job itself."""
+    job = execution.job
+    if job.settled_as is not None:
+        return None
+    if value is None:
+        return records.Commit(job._row.id, job.token)
+    if isinstance(value, Outcome):
+        return outcome_of_error(execution, value)
+    try:
+        return records.Commit(job.id, job.token, job._app.codec.encode(value, "result"))
+    except InvalidInput as error:
+        return records.Bury(job.id, job.token, *described(error))
+
+
+def outcome_of_error(execution: Execution, error: BaseException) -> records.Outcome | None:
+    """Return the outcome of an attempt that raised, or returned an Outcome."""
+    job = execution.job
+    if job.settled_as is not None:
+        return None
+    match error:
+        case Snooze(seconds=seconds):
+            return records.Rollback(job.id, job.token, seconds, refund=True)
+        case RetryAfter(seconds=seconds):
+            return records.Rollback(job.id, job.token, seconds, f"RetryAfter: {seconds:g} s")
+        case Cancel(reason=reason):
+            return records.Abandon(job.id, job.token, reason)
+        case Bury(reason=reason):
+            return records.Bury(job.id, job.token, reason or "buried")
+        case Unrunnable():
+            return unrunnable(job._row, error)
+    return records.Rollback(job.id, job.token, _delay(job, error), *described(error))
+
+
+def _delay(job: Reservation, error: BaseException) -> float:
+    """Return the seconds that the retry policy says; a custom one that fails is replaced by the default."""
+    try:
+        seconds = job.retry_delay(error)
+        if math.isfinite(seconds):
+            return max(0.0, seconds)
+        log.error("the retry policy of %s returned %r; the default is used", job.task, seconds)
+    except Exception:
+        log.exception("the retry policy of %s failed; the default is used", job.task)
+    return Retry().delay(job.failures + 1, error)
+
+
+def unrunnable(row: JobRow, error: Unrunnable) -> records.Outcome:
+    """Return the outcome of a job that this code can't run."""
+    assert row.token is not None  # noqa: S101 - a claimed row has one
+    return records.Bury(row.id, row.token, described(error)[0])
+
+
+def report(
+    app: Stanchion,
+    job: Reservation,
+    outcome: records.Outcome | None,
+    state: JobState,
+    error: BaseException | None,
+) -> None:
+    """Fire the events that follow an attempt which was settled by `outcome` (None: by the task itself)."""
+    job.state = state
+    if state is JobState.DONE:
+        app.events.fire("success", job)
+        return
+    if _failed(outcome):
+        app.events.fire("failure", job, error)
+    if state is JobState.DEAD or _dead_lettered(job, outcome, state):
+        app.events.fire("dead", job, error)
+    elif not state.final and error is not None:
+        app.events.fire("retry", job, error)
+
+
+def _failed(outcome: records.Outcome | None) -> bool:
+    """Tell whether the store counts a failure for this outcome."""
+    match outcome:
+        case records.Rollback(error=str()) | records.Bury():
+            return True
+    return False
+
+
+def _dead_lettered(job: Reservation, outcome: records.Outcome | None, state: JobState) -> bool:
+    """Tell whether the job died though it lives on: in the dead-letter queue of its queue."""
+    if state.final:
+        return False
+    match outcome:
+        case records.Bury():
+            return True
+        case records.Rollback(refund=False):
+            return job.attempts >= job.max_attempts
+    return False
+
+
+def run_here(app: Stanchion, row: JobRow) -> None:
+    """Run one claimed job in this thread and settle it."""
+    error: BaseException | None = None
+    try:
+        execution = Execution(app, row)
+    except Unrunnable as reason:
+        outcome = unrunnable(row, reason)
+        state = app.store.settle([outcome])[0]
+        if state is not None:
+            report(app, Reservation(app, row), outcome, state, reason)
+        return
+    app.events.fire("start", execution.job)
+    try:
+        value = execution.call()
+        if execution.task.is_async:
+            value = asyncio.run(value)
+        settling = outcome_of_value(execution, value)
+        error = value if isinstance(value, Outcome) else None
+    except Exception as raised:  # a task may raise anything; it is kept with the job
+        error, settling = raised, outcome_of_error(execution, raised)
+    state = execution.job.settled_as if settling is None else app.store.settle([settling])[0]
+    if state is not None:
+        report(app, execution.job, settling, state, error)

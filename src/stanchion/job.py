@@ -1,0 +1,244 @@
+"""A job as seen from outside, and a handle to one."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from stanchion.errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, ResultTimeout
+from stanchion.offloop import off_loop
+from stanchion.stores.records import SECOND, JobRow, JobState, NewJob, Pushed
+from stanchion.stores.transitions import created
+from stanchion.times import moment
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+__all__ = ["Job", "JobHandle", "JobState"]
+
+
+class Meter(float):
+    """How far a job is, from 0 to 1; in the running job, call it to report."""
+
+    def __call__(self, value: float) -> None:  # noqa: ARG002 - the reservation's takes it
+        raise InvalidInput("only the running job can report progress")
+
+
+class Job:
+    """A job at the moment it was read. Times are aware datetimes in UTC."""
+
+    __slots__ = ("_app", "_row", "duplicate", "state")
+
+    def __init__(self, app: Stanchion, row: JobRow, state: JobState, *, duplicate: bool = False) -> None:
+        self._app, self._row, self.state = app, row, state
+        self.duplicate = duplicate
+        """True when an enqueue found this live job under its key and stored no other."""
+
+    @property
+    def id(self) -> str:
+        """UUID version 7."""
+        return self._row.id
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._row.queue
+
+    @property
+    def task(self) -> str | None:
+        """The name of the task; None for a bare payload."""
+        return self._row.task
+
+    @property
+    def payload(self) -> Any:
+        """What was pushed; for a task, its arguments."""
+        return self._app.codec.decode(self._row.payload)
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """What travels beside the payload."""
+        return self._app.codec.decode(self._row.headers) or {}
+
+    @property
+    def priority(self) -> int:
+        """From -100 to 100, higher first."""
+        return self._row.priority
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose job it is."""
+        return self._row.tenant
+
+    @property
+    def lane(self) -> int:
+        """The lane of its queue."""
+        return self._row.lane
+
+    @property
+    def key(self) -> str | None:
+        """The unique key."""
+        return self._row.key
+
+    @property
+    def run_at(self) -> datetime:
+        """When it is, or was, due."""
+        return moment(self._row.run_at)
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was stored."""
+        return moment(self._row.enqueued_at)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the last attempt began."""
+        return moment(self._row.started_at)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When it became final."""
+        return moment(self._row.finished_at)
+
+    @property
+    def pickup_delay(self) -> float | None:
+        """Seconds from due to the start of the last attempt."""
+        row = self._row
+        return None if row.started_at is None else max(0, row.started_at - row.run_at) / SECOND
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, 1 for the first."""
+        return self._row.attempts
+
+    @property
+    def attempts(self) -> int:
+        """How often it was delivered."""
+        return self._row.attempts
+
+    @property
+    def failures(self) -> int:
+        """How many of the attempts failed."""
+        return self._row.failures
+
+    @property
+    def max_attempts(self) -> int:
+        """After this many deliveries without success the job is dead."""
+        return self._row.max_attempts
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that one attempt may run."""
+        return self._row.timeout
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        """The last errors: `attempt`, `at` (seconds since 1970), `error`, `traceback`."""
+        return self._app.codec.decode(self._row.errors) or []
+
+    @property
+    def result(self) -> Any:
+        """What the job was committed with."""
+        return self._app.codec.decode(self._row.result)
+
+    @property
+    def progress(self) -> Meter:
+        """The share done, as last reported."""
+        return Meter(self._row.progress or 0.0)
+
+    @property
+    def worker(self) -> str | None:
+        """The worker that has, or last had, the job."""
+        return self._row.worker
+
+    @property
+    def origin(self) -> str | None:
+        """The finished job that this one replays."""
+        return self._row.origin
+
+    @property
+    def flow(self) -> str | None:
+        """The flow it is a member of."""
+        return self._row.flow
+
+    @property
+    def cancelled(self) -> bool:
+        """True when the job was, or is asked to be, cancelled."""
+        return self.state is JobState.CANCELLED or bool(self._row.cancel_requested)
+
+    def __repr__(self) -> str:
+        task = f" {self.task}" if self.task else ""
+        return f"<{type(self).__name__} {self.id}{task} in {self.queue!r}: {self.state}>"
+
+
+class JobHandle:
+    """A reference to a job by its id."""
+
+    __slots__ = ("_app", "duplicate", "id")
+
+    def __init__(self, app: Stanchion, job_id: str, *, duplicate: bool = False) -> None:
+        self._app, self.id, self.duplicate = app, job_id, duplicate
+
+    def job(self) -> Job:
+        """Read the job; JobNotFound when it is neither live nor in history."""
+        found = self._app.get(self.id)
+        if found is None:
+            raise JobNotFound(self.id)
+        return found
+
+    @property
+    def state(self) -> JobState:
+        """The job's state now."""
+        return self.job().state
+
+    def cancel(self) -> JobState:
+        """Cancel the job, or ask it to stop if it runs; return its state after that."""
+        state = self._app.cancel(self.id)
+        if state is None:
+            raise JobNotFound(self.id)
+        return state
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait until the job is finished and return its result.
+
+        Raises ResultTimeout after `timeout` seconds, JobFailed for a dead job, JobCancelled, and
+        JobNotFound where no history is kept.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        pause = _FIRST_PAUSE
+        while True:
+            job = self.job()
+            if job.state.final:
+                return _result_of(job)
+            left = _LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise ResultTimeout(
+                    f"job {self.id} is still {job.state} after {timeout} s; wait longer, or see that a worker "
+                    f"runs for queue {job.queue!r}"
+                )
+            time.sleep(min(pause, left))
+            pause = min(pause * 1.5, _LONGEST_PAUSE)
+
+    aresult = off_loop(result)
+    acancel = off_loop(cancel)
+    ajob = off_loop(job)
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self.id}>"
+
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25
+
+
+def _result_of(job: Job) -> Any:
+    if job.state is JobState.DONE:
+        return job.result
+    last = job.errors[-1]["error"] if job.errors else "no error recorded"
+    if job.state is JobState.CANCELLED:
+        raise JobCancelled(f"job {job.id} was cancelled ({last})")
+    raise JobFailed(f"job {job.id} is dead after {job.attempts} attempts: {last}; `retry` it once that is mended")
+
+
+def pushed_row(new: NewJob, pushed: Pushed) -> JobRow:
+    """Return the row of a job that has just been stored."""
+    return created(new, pushed.enqueued_at)._replace(id=pushed.id, run_at=pushed.run_at)

@@ -1,0 +1,39 @@
+"""What a task may return or raise, besides a result, to say how its job goes on."""
+
+from __future__ import annotations
+
+from stanchion.errors import InvalidInput
+
+
+class Outcome(Exception):
+    """A word from a task to its worker; return it or raise it, the effect is the same."""
+
+
+class _Delayed(Outcome):
+    def __init__(self, seconds: float) -> None:
+        if seconds < 0:
+            raise InvalidInput(f"{type(self).__name__} takes seconds from 0 up, not {seconds!r}")
+        super().__init__(seconds)
+        self.seconds = float(seconds)
+
+
+class Snooze(_Delayed):
+    """Run the job again in `seconds`; this attempt is not counted."""
+
+
+class RetryAfter(_Delayed):
+    """Run the job again in `seconds`; this attempt counts as a failure."""
+
+
+class _Final(Outcome):
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = str(reason)
+
+
+class Cancel(_Final):
+    """End the job as cancelled."""
+
+
+class Bury(_Final):
+    """End the job as dead, without the attempts it had left."""

@@ -1,0 +1,309 @@
+"""A queue: push, pop, reserve; look and operate."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
+from stanchion.ids import new_ids
+from stanchion.job import Job, JobState, pushed_row
+from stanchion.offloop import off_loop
+from stanchion.options import PushOptions, checked, checked_name, seconds_of
+from stanchion.reservation import Reservation
+from stanchion.settings import checked_settings
+from stanchion.stores.records import (
+    SECOND,
+    Claim,
+    Claimed,
+    Counts,
+    Find,
+    JobRow,
+    NewJob,
+    Pushed,
+    QueueSettings,
+    Redriven,
+    Sizes,
+)
+from stanchion.times import micros, moment
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+T = TypeVar("T")
+
+BATCH = 1000
+"""Jobs per round trip of the bulk calls."""
+
+
+class Push:
+    """A payload with options of its own, for `push_many`."""
+
+    __slots__ = ("options", "payload")
+
+    def __init__(self, payload: Any, **options: Unpack[PushOptions]) -> None:
+        self.payload, self.options = payload, options
+
+
+class Queue:
+    """A named line of jobs. Made by `app.queue(name)`."""
+
+    def __init__(self, app: Stanchion, name: str) -> None:
+        self.app, self.name = app, checked_name(name, "queue")
+
+    # -- in
+
+    def push(self, payload: Any, *, tx: Any = None, **options: Unpack[PushOptions]) -> Job:
+        """Store one job; with `tx`, in that transaction. A duplicate `key` returns the job that has it."""
+        return self.push_many([Push(payload, **options)], tx=tx)[0]
+
+    @overload
+    def push_many(self, items: Collection[Any], *, tx: Any = None) -> list[Job]: ...
+    @overload
+    def push_many(self, items: Iterator[Any], *, tx: Any = None) -> int: ...
+    def push_many(self, items: Iterable[Any], *, tx: Any = None) -> list[Job] | int:
+        """Store many jobs, payloads or `Push(payload, **options)`, in batches of 1000.
+
+        A collection gives its jobs back. An iterator may be endless: it is streamed in bounded memory and
+        gives the number of jobs that were new. Each batch is atomic; with `tx`, all are.
+        """
+        stored = self.app.store_batches((self._new(batch) for batch in batches(items)), tx)
+        if isinstance(items, Collection):
+            return [job for new, pushed in stored for job in jobs_of(self.app, new, pushed)]
+        return sum(not one.duplicate for _, pushed in stored for one in pushed)
+
+    def _new(self, items: Sequence[Any]) -> list[NewJob]:
+        encode, codec = self.app.codec.encode, self.app.codec
+        return [
+            NewJob(job_id, self.name, encode(item.payload), **checked(item.options, codec))
+            if isinstance(item, Push)
+            else NewJob(job_id, self.name, encode(item))
+            for job_id, item in zip(new_ids(len(items)), items, strict=True)
+        ]
+
+    # -- out
+
+    def pop(self, wait: float | timedelta = 0) -> Job | None:
+        """Take the next job for good: at most once, gone when handed out. None when none is due in time."""
+
+        def take() -> list[JobRow]:
+            return self.app.store.pop(Claim(self.name, 1, new_token()))
+
+        rows = self._until_due(take, seconds_of(wait, "wait"))
+        return Job(self.app, rows[0], JobState.DONE) if rows else None
+
+    def reserve(
+        self, n: int = 1, wait: float | timedelta = 0, lease: float | timedelta | None = None
+    ) -> list[Reservation]:
+        """Reserve up to `n` due jobs for `lease` seconds (None: the queue's), waiting up to `wait` for the first."""
+        if n < 1:
+            raise InvalidInput(f"reserve a whole number of jobs from 1 up, not {n!r}")
+        held = None if lease is None else seconds_of(lease, "lease")
+        if held == 0:
+            raise InvalidInput("lease must be more than 0 seconds")
+
+        def claim() -> Claimed:
+            return self.app.store.claim(Claim(self.name, n, new_token(), lease=held))
+
+        rows = self._until_due(lambda: claim().rows, seconds_of(wait, "wait"))
+        return [Reservation(self.app, row) for row in rows]
+
+    def _until_due(self, attempt: Callable[[], list[JobRow]], wait: float) -> list[JobRow]:
+        """Try now, and again at every sign of work, until the wait is over."""
+        self.app.declare(self.name)
+        rows = attempt()
+        if rows or wait <= 0:
+            return rows
+        deadline = time.monotonic() + wait
+        listener = self.app.store.listen([self.name])
+        try:
+            while not (rows := attempt()) and (left := deadline - time.monotonic()) > 0:
+                listener.wait(min(left, self._nap()))
+            return rows
+        finally:
+            listener.close()
+
+    def _nap(self) -> float:
+        """Return the seconds to sleep without a sign: until the next job is due, at most one poll interval."""
+        store = self.app.store
+        due = store.next_due([self.name])
+        left = None if due is None else (due - store.now()) / SECOND
+        # Due already, and yet not handed out: the queue is paused or at its limit, or others were quicker.
+        return self.app.poll if left is None or left <= 0 else min(self.app.poll, left)
+
+    # -- looking
+
+    def size(self) -> Sizes:
+        """Count the live jobs."""
+        return self.app.store.sizes(self.name)
+
+    def counts(self) -> Counts:
+        """Return what happened in this queue since it was made."""
+        return self.app.store.counts(self.name)
+
+    def next_due(self) -> datetime | None:
+        """Return the earliest `run_at` of a live, unreserved job, or None."""
+        return moment(self.app.store.next_due([self.name]))
+
+    def get(self, job_id: str) -> Job | None:
+        """Return the job if it is, or ended, in this queue."""
+        job = self.app.get(job_id)
+        return job if job is not None and job.queue == self.name else None
+
+    def find(
+        self,
+        *,
+        state: JobState | str | Sequence[JobState | str] | None = None,
+        task: str | None = None,
+        tenant: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        text: str | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[Job]:
+        """Search live and finished jobs, newest first.
+
+        `since` and `until` bound the time of the enqueue; `text` is part of the payload or of an error;
+        `after` is the last id of the page before.
+        """
+        return self.app.find(
+            queue=self.name,
+            state=state,
+            task=task,
+            tenant=tenant,
+            since=since,
+            until=until,
+            text=text,
+            limit=limit,
+            after=after,
+        )
+
+    def history(self, *, limit: int = 100, after: str | None = None) -> list[Job]:
+        """Return finished jobs, newest first."""
+        return self.find(state=[state for state in JobState if state.final], limit=limit, after=after)
+
+    # -- operating
+
+    def cancel(self, job_id: str) -> JobState | None:
+        """Cancel a job, or ask it to stop if it runs; return its state after that, None if unknown."""
+        return self.app.cancel(job_id)
+
+    def retry(self, job_id: str) -> Job:
+        """Make a dead, cancelled or scheduled job ready now, with all attempts before it."""
+        return self.app.retry_job(job_id)
+
+    def replay(self, job_ids: Iterable[str]) -> list[Job]:
+        """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
+        return self.app.replay(job_ids)
+
+    def purge_history(self, older_than: float | timedelta | None = None) -> int:
+        """Delete history that ended longer ago than this (None: than the queue's history_ttl)."""
+        seconds = None if older_than is None else seconds_of(older_than, "older_than")
+        purged = 0
+        while count := self.app.store.purge(self.name, seconds):
+            purged += count
+        return purged
+
+    def pause(self) -> None:
+        """Stop handing out jobs, for every process; running ones finish."""
+        self.app.store.configure(self.name, {"paused": True})
+
+    def resume(self) -> None:
+        """Hand out jobs again."""
+        self.app.store.configure(self.name, {"paused": False})
+
+    def configure(self, **settings: Any) -> QueueSettings:
+        """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused."""
+        return self.app.store.configure(self.name, checked_settings(settings))
+
+    @property
+    def settings(self) -> QueueSettings:
+        """The stored settings."""
+        return self.app.store.configure(self.name, {})
+
+    def delete(self) -> int:
+        """Delete the queue with its jobs, history and counts; return how many live jobs that were."""
+        return self.app.store.drop_queue(self.name)
+
+    apush = off_loop(push)
+    apop = off_loop(pop)
+    areserve = off_loop(reserve)
+    asize = off_loop(size)
+    acancel = off_loop(cancel)
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name!r} of {self.app!r}>"
+
+
+def new_token() -> str:
+    """Return a fencing token that no other reservation has."""
+    return secrets.token_hex(8)
+
+
+def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
+    """Cut an iterator into lists of up to `size`."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def jobs_of(app: Stanchion, new: Sequence[NewJob], stored: Sequence[Pushed]) -> list[Job]:
+    """Return the jobs of a push; a duplicate is read as it is now."""
+    duplicates = [pushed.id for pushed in stored if pushed.duplicate]
+    known = app.store.fetch(duplicates) if duplicates else {}
+    jobs = []
+    for job, pushed in zip(new, stored, strict=True):
+        if pushed.duplicate and (row := known.get(pushed.id)) is not None:
+            jobs.append(app.job_of(row, duplicate=True))
+            continue
+        state = JobState.READY if pushed.run_at <= pushed.enqueued_at else JobState.SCHEDULED
+        jobs.append(Job(app, pushed_row(job, pushed), state, duplicate=pushed.duplicate))
+    return jobs
+
+
+def query_of(
+    *,
+    queue: str | None,
+    state: JobState | str | Sequence[JobState | str] | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    **rest: Any,
+) -> Find:
+    """Return the checked search."""
+    wanted = () if state is None else (state,) if isinstance(state, str) else tuple(state)
+    try:
+        states = tuple(JobState(one) for one in wanted)
+    except ValueError as error:
+        raise InvalidInput(f"{error}; the states are {', '.join(JobState)}") from None
+    if not 1 <= limit <= MAX_PAGE:
+        raise InvalidInput(f"limit must be from 1 to {MAX_PAGE:,}, not {limit!r}; page with after=<last id>")
+    for bound in (since, until):
+        if bound is not None and bound.tzinfo is None:
+            raise InvalidInput(f"{bound!r} has no time zone; pass an aware datetime")
+    return Find(
+        queue=queue,
+        states=states,
+        since=None if since is None else micros(since),
+        until=None if until is None else micros(until),
+        limit=limit,
+        **rest,
+    )
+
+
+MAX_PAGE = 100_000
+
+
+def redriven_or_raise(job_id: str, verdict: Redriven, row: JobRow | None) -> None:
+    """Turn a retry's verdict into the error that says what to do."""
+    if verdict is Redriven.MISSING:
+        raise JobNotFound(job_id)
+    if verdict is Redriven.RUNNING:
+        raise InvalidInput(f"job {job_id} is running; cancel it, or wait until it has finished")
+    if verdict is Redriven.KEY_TAKEN:
+        raise DuplicateKey(row.queue if row else "?", (row.key if row else None) or "?", job_id)

@@ -1,0 +1,171 @@
+"""Jobs out of the memory store and back: claims, outcomes, liveness."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, Never
+
+from stanchion.errors import CannotJoin
+from stanchion.stores import transitions
+from stanchion.stores.memory.rows import Rows
+from stanchion.stores.records import (
+    SECOND,
+    Beat,
+    Claim,
+    Claimed,
+    Extension,
+    JobRow,
+    JobState,
+    Outcome,
+    Progress,
+    WorkerRow,
+)
+
+MISSED_BEATS = 3
+"""A worker that missed this many of its heartbeats is dead."""
+
+
+class Reserving(Rows):
+    """The verbs about jobs in hand, and about the workers that hold them."""
+
+    def __init__(self, *, frozen: bool = False) -> None:
+        super().__init__(frozen=frozen)
+        self._workers: dict[str, WorkerRow] = {}
+
+    # -- jobs out
+
+    def claim(self, claim: Claim) -> Claimed:
+        """Reserve due jobs: running, under the claim's token, this attempt counted."""
+        with self._lock:
+            lease = claim.lease if claim.lease is not None else self._settings(claim.queue).lease
+
+            def reserve(row: JobRow, now: int) -> JobRow:
+                return transitions.claimed(row, claim, lease, now)
+
+            return self._hand_out(claim, "reserved", reserve)
+
+    def pop(self, claim: Claim) -> list[JobRow]:
+        """Hand out due jobs for good: they are done."""
+        with self._lock:
+            return self._hand_out(claim, "popped", transitions.popped).rows
+
+    def _hand_out(self, claim: Claim, counted: str, step: Callable[[JobRow, int], JobRow]) -> Claimed:
+        line = self._lines.get(claim.queue)
+        if line is None:
+            return Claimed([])
+        now = self.now()
+        for row in line.expired(now):
+            self._take_back(row, now)
+        allowed, retry_in = line.allowance(claim.limit, now)
+        rows = []
+        for row in islice(line.due(now), allowed):
+            rows.append(step(row, now))
+            self._change(row, rows[-1])
+        line.started(counted, len(rows))
+        return Claimed(rows, retry_in if len(rows) == allowed else None)
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None) -> list[JobState | None]:
+        """Apply outcomes of reservations; for each the state it led to, or None where the lease was lost."""
+        if tx is not None:
+            refuse_to_join()
+        with self._lock:
+            now = self.now()
+            return [self._settle(outcome, now) for outcome in outcomes]
+
+    def _settle(self, outcome: Outcome, now: int) -> JobState | None:
+        row = self._held(outcome.id, outcome.token, now)
+        if row is None:
+            return None
+        step = transitions.settled(row, outcome, self._settings(row.queue), now)
+        self._apply(row, step)
+        return step.state(now)
+
+    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
+        """Renew leases; False for each that was lost."""
+        with self._lock:
+            now = self.now()
+            return [self._extend(extension, now) for extension in extensions]
+
+    def _extend(self, extension: Extension, now: int) -> bool:
+        row = self._held(extension.id, extension.token, now)
+        if row is not None:
+            self._put(transitions.extended(row, extension.seconds, now))
+        return row is not None
+
+    def progress(self, reports: Sequence[Progress]) -> list[bool]:
+        """Record progress; False for each reservation that was lost."""
+        with self._lock:
+            now = self.now()
+            return [self._progress(report, now) for report in reports]
+
+    def _progress(self, report: Progress, now: int) -> bool:
+        row = self._held(report.id, report.token, now)
+        if row is not None:
+            self._put(row._replace(progress=report.value))
+        return row is not None
+
+    def recover(self, limit: int = 500) -> list[JobRow]:
+        """Give back jobs whose lease ran out or whose worker is dead; return them as they are now."""
+        with self._lock:
+            now = self.now()
+            lost = list(islice(self._lost(now), limit))
+            return [self._take_back(row, now) for row in lost]
+
+    def _take_back(self, row: JobRow, now: int) -> JobRow:
+        return self._apply(row, transitions.lease_lost(row, self._settings(row.queue), now))
+
+    def _lost(self, now: int) -> Iterator[JobRow]:
+        beats = [MISSED_BEATS * int(worker.heartbeat * SECOND) for worker in self._alive(now)]
+        for line in self._lines.values():
+            for row in [line.live[job_id] for job_id in line.running]:
+                if row.worker is None:
+                    if row.lease_until is not None and row.lease_until <= now:
+                        yield row
+                elif row.worker in self._workers:
+                    if not alive(self._workers[row.worker], now):
+                        yield row
+                elif beats and (row.started_at or 0) + max(beats) <= now:
+                    yield row
+
+    # -- workers
+
+    def beat(self, worker: WorkerRow) -> Beat:
+        """Record that the worker is alive."""
+        with self._lock:
+            now = self.now()
+            known = self._workers.get(worker.id)
+            started_at = known.started_at if known else now
+            self._workers[worker.id] = replace(worker, started_at=started_at, last_seen_at=now)
+            mine = (row for row in self._running() if row.worker == worker.id)
+            return Beat(len(self._alive(now)), [row.id for row in mine if row.cancel_requested])
+
+    def leave(self, worker: str) -> None:
+        """Forget a worker that has given back all its jobs."""
+        with self._lock:
+            self._workers.pop(worker, None)
+
+    def workers(self) -> list[WorkerRow]:
+        """Return all known workers, also those that are late, with their number of running jobs."""
+        with self._lock:
+            running = Counter(row.worker for row in self._running())
+            rows = sorted(self._workers.values(), key=lambda worker: (worker.started_at, worker.id))
+            return [replace(worker, running=running[worker.id]) for worker in rows]
+
+    def _alive(self, now: int) -> list[WorkerRow]:
+        return [worker for worker in self._workers.values() if alive(worker, now)]
+
+
+def alive(worker: WorkerRow, now: int) -> bool:
+    """Tell whether a worker was heard of within its three heartbeats."""
+    return worker.last_seen_at + MISSED_BEATS * int(worker.heartbeat * SECOND) > now
+
+
+def refuse_to_join() -> Never:
+    """Raise CannotJoin."""
+    raise CannotJoin(
+        "the memory store has no transactions to join; leave tx out, or use a store on the database "
+        "that holds your transaction"
+    )

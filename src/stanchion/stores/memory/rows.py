@@ -1,0 +1,100 @@
+"""All jobs in memory: which queue each is in, and who is told when one may be handed out."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+from stanchion.stores import transitions
+from stanchion.stores.memory.line import Line
+from stanchion.stores.records import QUEUED, SECOND, JobRow, QueueSettings
+from stanchion.stores.transitions import Transition
+from stanchion.stores.wakeup import EventListener
+
+
+class Rows:
+    """The clock, the lock, and the steps that every verb is made of; these expect the lock to be held.
+
+    The clock is steady: steps of the system's clock after the start do not reach it. `frozen`: it stands
+    still, and only `skew` moves it.
+    """
+
+    def __init__(self, *, frozen: bool = False) -> None:
+        self.skew = 0.0
+        self._frozen = frozen
+        self._started_at = time.time_ns() // 1000
+        self._started = time.monotonic_ns()
+        self._lock = threading.Lock()
+        self._lines: dict[str, Line] = {}
+        self._line_of: dict[str, Line] = {}
+        self._listeners: dict[EventListener, frozenset[str]] = {}
+
+    def now(self) -> int:
+        """Return the store's clock."""
+        elapsed = 0 if self._frozen else (time.monotonic_ns() - self._started) // 1000
+        return self._started_at + elapsed + int(self.skew * SECOND)
+
+    # -- wake-up
+
+    def listen(self, queues: Iterable[str]) -> EventListener:
+        """Start listening for work in these queues."""
+        listener = EventListener(self._stop_listening)
+        with self._lock:
+            self._listeners[listener] = frozenset(queues)
+        return listener
+
+    def _stop_listening(self, listener: EventListener) -> None:
+        with self._lock:
+            self._listeners.pop(listener, None)
+
+    def _wake(self, queue: str) -> None:
+        for listener, queues in self._listeners.items():
+            if queue in queues:
+                listener.wake()
+
+    # -- rows
+
+    def _line(self, queue: str) -> Line:
+        if queue not in self._lines:
+            self._lines[queue] = Line(QueueSettings(queue))
+        return self._lines[queue]
+
+    def _line_or_empty(self, queue: str) -> Line:
+        return self._lines.get(queue) or Line(QueueSettings(queue))
+
+    def _settings(self, queue: str) -> QueueSettings:
+        return self._line_or_empty(queue).settings
+
+    def _find(self, job_id: str) -> JobRow | None:
+        line = self._line_of.get(job_id)
+        return None if line is None else line.live.get(job_id) or line.history.get(job_id)
+
+    def _held(self, job_id: str, token: str, now: int) -> JobRow | None:
+        row = self._find(job_id)
+        return row if transitions.holds(row, token, now) else None
+
+    def _apply(self, before: JobRow, step: Transition) -> JobRow:
+        self._line(before.queue).counts[step.counted] += 1
+        self._change(before, step.row)
+        return step.row
+
+    def _change(self, before: JobRow, after: JobRow) -> None:
+        self._remove(before)
+        if after.finished_at is None:
+            self._put(after)
+        elif self._settings(after.queue).history_ttl > 0:
+            line = self._line_of[after.id] = self._line(after.queue)
+            line.history[after.id] = after
+
+    def _put(self, row: JobRow) -> None:
+        line = self._line_of[row.id] = self._line(row.queue)
+        line.put(row)
+        if row.state == QUEUED:
+            self._wake(row.queue)
+
+    def _remove(self, row: JobRow) -> None:
+        self._line_of.pop(row.id).remove(row)
+
+    def _running(self) -> Iterator[JobRow]:
+        return (line.live[job_id] for line in self._lines.values() for job_id in line.running)

@@ -1,0 +1,254 @@
+"""The memory store: jobs in, looking and operating, each verb under the one lock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from heapq import nlargest
+from typing import Any
+
+from stanchion.errors import DuplicateKey, InvalidInput
+from stanchion.stores import transitions
+from stanchion.stores.memory.line import Line
+from stanchion.stores.memory.reserving import Reserving, alive, refuse_to_join
+from stanchion.stores.records import (
+    QUEUED,
+    SECOND,
+    Capabilities,
+    Counts,
+    Find,
+    JobRow,
+    JobState,
+    NewJob,
+    Pushed,
+    QueueSettings,
+    Redriven,
+    Sizes,
+)
+
+CAPABILITIES = Capabilities(
+    name="memory",
+    joins_transactions=False,
+    push_wakeup=True,
+    wakeup="in the process",
+    atomic_batches=True,
+    durable="until the process ends",
+    processes=False,
+)
+
+
+class MemoryStore(Reserving):
+    """Jobs in this process, gone with it."""
+
+    capabilities = CAPABILITIES
+
+    # -- life of the store itself
+
+    def setup(self) -> None:
+        """Do nothing: there is no schema."""
+
+    def setup_script(self) -> str:
+        """Return an empty script."""
+        return ""
+
+    def check(self) -> None:
+        """Do nothing: the store can always be used."""
+
+    def close(self) -> None:
+        """Keep everything, as a later call opens the store anew."""
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Raise CannotJoin."""
+        refuse_to_join()
+
+    # -- queues
+
+    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+        """Make the queue if need be, apply the changes, return its settings."""
+        with self._lock:
+            line = self._line(queue)
+            line.settings = replace(line.settings, **changes)
+            self._wake(queue)
+            return line.settings
+
+    def queues(self) -> list[QueueSettings]:
+        """Return the settings of all queues, by name."""
+        with self._lock:
+            return [self._lines[name].settings for name in sorted(self._lines)]
+
+    def drop_queue(self, queue: str) -> int:
+        """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
+        with self._lock:
+            line = self._lines.pop(queue, None)
+            if line is None:
+                return 0
+            for job_id in (*line.live, *line.history):
+                del self._line_of[job_id]
+            return len(line.live)
+
+    # -- jobs in
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        """Store jobs, in order; those with a known id are stored already."""
+        if tx is not None:
+            refuse_to_join()
+        with self._lock:
+            self._refuse_duplicates(jobs)
+            now = self.now()
+            return [self._push(job, now) for job in jobs]
+
+    def _refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
+        coming: dict[tuple[str, str], str] = {}
+        for job in jobs:
+            if job.key is None or job.id in self._line_of:
+                continue
+            first = coming.setdefault((job.queue, job.key), job.id)
+            holder = self._line_or_empty(job.queue).keys.get(job.key, first)
+            if holder != job.id and job.on_duplicate == "raise":
+                raise DuplicateKey(job.queue, job.key, holder)
+
+    def _push(self, job: NewJob, now: int) -> Pushed:
+        known = self._find(job.id)
+        if known is not None:
+            return Pushed(known.id, known.run_at, known.enqueued_at)
+        line = self._line(job.queue)
+        holder = line.keys.get(job.key) if job.key is not None else None
+        if holder is None:
+            line.counts["pushed"] += 1
+            row = transitions.created(job, now)
+            self._put(row)
+            return Pushed(row.id, row.run_at, row.enqueued_at)
+        row = line.live[holder]
+        changed = transitions.replaced(row, job, now) if job.on_duplicate == "replace" else None
+        if changed is not None:
+            row = changed
+            self._put(row)
+        return Pushed(row.id, row.run_at, row.enqueued_at, duplicate=True)
+
+    # -- looking
+
+    def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
+        """Return those of the jobs that are live or in history."""
+        with self._lock:
+            return {row.id: row for row in map(self._find, ids) if row is not None}
+
+    def find(self, query: Find) -> list[JobRow]:
+        """Search live jobs and history, newest id first."""
+        with self._lock:
+            now = self.now()
+            lines = self._lines.values() if query.queue is None else [self._line_or_empty(query.queue)]
+            rows = (row for line in lines for part in (line.live, line.history) for row in part.values())
+            found = (row for row in rows if _matches(row, query, now))
+            return nlargest(query.limit, found, key=lambda row: row.id)
+
+    def sizes(self, queue: str) -> Sizes:
+        """Count live jobs by state."""
+        with self._lock:
+            now = self.now()
+            live = self._line_or_empty(queue).live
+            states = Counter(transitions.state_of(row, now).value for row in live.values())
+            return Sizes(total=len(live), **states)
+
+    def counts(self, queue: str) -> Counts:
+        """Return what happened in the queue so far."""
+        with self._lock:
+            return Counts(**self._line_or_empty(queue).counts)
+
+    def next_due(self, queues: Sequence[str]) -> int | None:
+        """Return the earliest `run_at` of a live, unreserved job."""
+        with self._lock:
+            rows = (row for queue in queues for row in self._line_or_empty(queue).live.values())
+            return min((row.run_at for row in rows if row.state == QUEUED), default=None)
+
+    # -- operating
+
+    def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
+        """Cancel jobs: live ones at once, a running one is asked to stop; return the states after it."""
+        with self._lock:
+            now = self.now()
+            return [self._cancel(row, now) if row else None for row in map(self._find, ids)]
+
+    def _cancel(self, row: JobRow, now: int) -> JobState:
+        if row.finished_at is None:
+            step = transitions.cancel(row, now)
+            if step is None:
+                row = row._replace(cancel_requested=True)
+                self._put(row)
+            else:
+                row = self._apply(row, step)
+        return JobState(row.state)
+
+    def retry(self, ids: Sequence[str]) -> list[Redriven]:
+        """Make dead, cancelled and scheduled jobs ready now, with all attempts before them, same id."""
+        with self._lock:
+            now = self.now()
+            return [self._retry(row, now) for row in map(self._find, ids)]
+
+    def _retry(self, row: JobRow | None, now: int) -> Redriven:
+        if row is None or row.state == JobState.DONE:
+            return Redriven.MISSING
+        if row.state == JobState.RUNNING:
+            return Redriven.RUNNING
+        again = transitions.retried(row, now)
+        if again.key is not None and self._line_or_empty(again.queue).keys.get(again.key, row.id) != row.id:
+            return Redriven.KEY_TAKEN
+        self._change(row, again)
+        return Redriven.READY
+
+    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
+        """Enqueue copies of finished jobs that name their origin; None for each that is not in history."""
+        with self._lock:
+            now = self.now()
+            rows = [self._find(job_id) for job_id in ids]
+            return [
+                self._push(transitions.replay(row, new_id), now) if row and row.finished_at else None
+                for row, new_id in zip(rows, new_ids, strict=True)
+            ]
+
+    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
+        """Delete up to `limit` finished jobs that ended `older_than` seconds ago (None: the queue's ttl)."""
+        with self._lock:
+            return self._purge(self._line_or_empty(queue), older_than, limit)
+
+    def _purge(self, line: Line, older_than: float | None, limit: int | None) -> int:
+        age = line.settings.history_ttl if older_than is None else older_than
+        newest = self.now() - int(age * SECOND)
+        old = [row for row in line.history.values() if (row.finished_at or 0) <= newest][:limit]
+        for row in old:
+            self._remove(row)
+        return len(old)
+
+    def maintain(self) -> None:
+        """Purge what history no longer keeps, and forget dead workers that hold nothing."""
+        with self._lock:
+            for line in self._lines.values():
+                self._purge(line, None, None)
+            now = self.now()
+            busy = {row.worker for row in self._running()}
+            self._workers = {
+                name: worker for name, worker in self._workers.items() if name in busy or alive(worker, now)
+            }
+
+
+def _matches(row: JobRow, query: Find, now: int) -> bool:
+    return (
+        (query.after is None or row.id < query.after)
+        and (not query.states or transitions.state_of(row, now) in query.states)
+        and (query.task is None or row.task == query.task)
+        and (query.tenant is None or row.tenant == query.tenant)
+        and (query.since is None or row.enqueued_at >= query.since)
+        and (query.until is None or row.enqueued_at < query.until)
+        and (query.text is None or query.text in row.payload or query.text in (row.errors or ""))
+    )
+
+
+def open_store(url: str) -> MemoryStore:
+    """Return an empty store: `memory://`, or `memory://?clock=frozen` for a clock that only a test moves."""
+    if url not in _CLOCKS:
+        raise InvalidInput(f"{url!r} names no memory store; there are {' and '.join(_CLOCKS)}")
+    return MemoryStore(frozen=_CLOCKS[url])
+
+
+_CLOCKS = {"memory://": False, "memory://?clock=frozen": True}

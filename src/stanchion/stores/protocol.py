@@ -1,0 +1,177 @@
+"""The one interface between the model and a database.
+
+Verbs take and give batches. Each is atomic per job; where `Capabilities.atomic_batches` says so, per
+call. Only the store's clock decides what is due, expired or late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from stanchion.stores.records import (
+    Beat,
+    Capabilities,
+    Claim,
+    Claimed,
+    Counts,
+    Extension,
+    Find,
+    JobRow,
+    JobState,
+    NewJob,
+    Outcome,
+    Progress,
+    Pushed,
+    QueueSettings,
+    Redriven,
+    Sizes,
+    WorkerRow,
+)
+
+
+class Listener(Protocol):
+    """Waits for a sign that some queue may have work.
+
+    A sign given between two waits ends the second one at once, so that none falls between "found
+    nothing" and "wait".
+    """
+
+    def wait(self, timeout: float) -> bool:
+        """Wait up to `timeout` seconds; return True when a sign ended the wait."""
+
+    def wake(self) -> None:
+        """End the current wait, or the next one."""
+
+    def close(self) -> None:
+        """Stop listening."""
+
+
+class Store(Protocol):
+    """Where jobs live."""
+
+    capabilities: Capabilities
+    skew: float
+    """Seconds added to the store's clock. For tests, which can't wait for a lease to run out."""
+
+    # -- life of the store itself
+
+    def setup(self) -> None:
+        """Make or migrate the schema; safe to repeat, and while workers run."""
+
+    def setup_script(self) -> str:
+        """Return what `setup` would run, for a reader or another tool."""
+
+    def check(self) -> None:
+        """Raise StoreUnavailable or SchemaMismatch unless the store can be used."""
+
+    def close(self) -> None:
+        """Release connections and threads; a later call opens them anew."""
+
+    def now(self) -> int:
+        """Return the store's clock."""
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Open a transaction of this store, to be given as `tx`; CannotJoin where it has none."""
+
+    # -- queues
+
+    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+        """Make the queue if need be, apply the changes, return its settings."""
+
+    def queues(self) -> list[QueueSettings]:
+        """Return the settings of all queues, by name."""
+
+    def drop_queue(self, queue: str) -> int:
+        """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
+
+    # -- jobs in
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        """Store jobs, in order, in the caller's transaction when given one.
+
+        A job whose id is known already is not stored again. Raises DuplicateKey for a job that asks
+        for it, and then stores none of the batch.
+        """
+
+    # -- jobs out
+
+    def claim(self, claim: Claim) -> Claimed:
+        """Reserve due jobs: running, under the claim's token, this attempt counted."""
+
+    def pop(self, claim: Claim) -> list[JobRow]:
+        """Hand out due jobs for good: they are done."""
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None) -> list[JobState | None]:
+        """Apply outcomes of reservations; for each the state it led to, or None: lease lost, nothing changed.
+
+        The state is dead also for a job that was moved to a dead-letter queue.
+        """
+
+    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
+        """Renew leases; False for each that was lost."""
+
+    def progress(self, reports: Sequence[Progress]) -> list[bool]:
+        """Record progress; False for each reservation that was lost."""
+
+    def recover(self, limit: int = 500) -> list[JobRow]:
+        """Give back jobs whose lease ran out or whose worker is dead; return them as they are now.
+
+        A worker is dead when it missed three of its own heartbeats. A job whose worker has no row is
+        left alone unless some live worker has a row, and the job started longer ago than those three
+        heartbeats: an empty list of workers frees nothing.
+        """
+
+    # -- workers
+
+    def beat(self, worker: WorkerRow) -> Beat:
+        """Record that the worker is alive."""
+
+    def leave(self, worker: str) -> None:
+        """Forget a worker that has given back all its jobs."""
+
+    def workers(self) -> list[WorkerRow]:
+        """Return all known workers, also those that are late, with their number of running jobs."""
+
+    # -- looking
+
+    def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
+        """Return those of the jobs that are live or in history."""
+
+    def find(self, query: Find) -> list[JobRow]:
+        """Search live jobs and history, newest id first."""
+
+    def sizes(self, queue: str) -> Sizes:
+        """Count live jobs by state."""
+
+    def counts(self, queue: str) -> Counts:
+        """Return what happened in the queue so far."""
+
+    def next_due(self, queues: Sequence[str]) -> int | None:
+        """Return the earliest `run_at` of a live, unreserved job."""
+
+    # -- operating
+
+    def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
+        """Cancel jobs: live ones at once; a running one is asked to stop. The state after it, None if unknown."""
+
+    def retry(self, ids: Sequence[str]) -> list[Redriven]:
+        """Make dead, cancelled and scheduled jobs ready now, with all attempts before them, same id."""
+
+    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
+        """Enqueue copies of finished jobs that name their origin; None for each that is not in history."""
+
+    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
+        """Delete up to `limit` finished jobs that ended over `older_than` seconds ago (None: the queue's ttl)."""
+
+    def maintain(self) -> None:
+        """Do what keeps the store small and quick; any worker calls it now and then."""
+
+    # -- wake-up
+
+    def listen(self, queues: Iterable[str]) -> Listener:
+        """Start listening for work in these queues."""
+
+
+StoreFactory = Callable[[str], Store]

@@ -1,0 +1,297 @@
+"""What goes into a store and comes out of it: plain records, times in microseconds since 1970 UTC.
+
+A record holds text where the model holds values: payloads, results and headers arrive encoded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal, NamedTuple
+
+SECOND = 1_000_000
+"""One second in the unit of every stored time."""
+
+QUEUED: Literal["queued"] = "queued"
+"""The stored state of jobs that are scheduled or ready; `run_at` against the store's clock tells which."""
+
+
+class JobState(StrEnum):
+    """Where a job is in its life; the first four are live, the others final."""
+
+    SCHEDULED = "scheduled"
+    READY = "ready"
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+
+    @property
+    def final(self) -> bool:
+        """True for a job that is in history."""
+        return self in _FINAL
+
+
+_FINAL = frozenset({JobState.DONE, JobState.DEAD, JobState.CANCELLED})
+
+
+class NewJob(NamedTuple):
+    """A job to store. Due at `run_at`, or `delay` seconds from the store's now, or now."""
+
+    id: str
+    queue: str
+    payload: str
+    task: str | None = None
+    priority: int = 0
+    run_at: int | None = None
+    delay: float | None = None
+    headers: str | None = None
+    tenant: str | None = None
+    key: str | None = None
+    on_duplicate: str = "return"
+    order_key: str | None = None
+    limits: str | None = None
+    flow: str | None = None
+    origin: str | None = None
+    max_attempts: int = 25
+    timeout: float | None = None
+
+
+class Pushed(NamedTuple):
+    """What became of a NewJob. For a duplicate, `id` is that of the live job which has the key."""
+
+    id: str
+    run_at: int
+    enqueued_at: int
+    duplicate: bool = False
+
+
+class JobRow(NamedTuple):
+    """A whole job as stored, live or finished."""
+
+    id: str
+    queue: str
+    lane: int
+    state: str
+    priority: int
+    run_at: int
+    enqueued_at: int
+    payload: str
+    task: str | None = None
+    headers: str | None = None
+    tenant: str | None = None
+    key: str | None = None
+    order_key: str | None = None
+    limits: str | None = None
+    flow: str | None = None
+    origin: str | None = None
+    attempts: int = 0
+    failures: int = 0
+    max_attempts: int = 25
+    timeout: float | None = None
+    errors: str | None = None
+    progress: float | None = None
+    token: str | None = None
+    worker: str | None = None
+    lease_until: int | None = None
+    started_at: int | None = None
+    cancel_requested: bool = False
+    finished_at: int | None = None
+    result: str | None = None
+
+
+class Claim(NamedTuple):
+    """A wish for up to `limit` due jobs of one queue, under a fresh `token`.
+
+    Held by the live `worker` of that id, or, where `worker` is None, for `lease` seconds (the queue's
+    own lease where that is None too).
+    """
+
+    queue: str
+    limit: int
+    token: str
+    worker: str | None = None
+    lease: float | None = None
+
+
+class Claimed(NamedTuple):
+    """The jobs claimed, in order; `retry_in`: seconds until a limit of the queue may allow more."""
+
+    rows: list[JobRow]
+    retry_in: float | None = None
+
+
+class Commit(NamedTuple):
+    """Finish a running job as done."""
+
+    id: str
+    token: str
+    result: str | None = None
+    payload: str | None = None
+
+
+class Rollback(NamedTuple):
+    """Give a running job back, due in `delay` seconds.
+
+    With an `error` the failure is counted and kept. `refund` takes back the attempt that the delivery
+    counted. Attempts used up, the job is dead; cancelled meanwhile, it is cancelled.
+    """
+
+    id: str
+    token: str
+    delay: float
+    error: str | None = None
+    traceback: str | None = None
+    refund: bool = False
+
+
+class Move(NamedTuple):
+    """Commit a running job here and enqueue it in `queue` under the same id, attempts from 0."""
+
+    id: str
+    token: str
+    queue: str
+    payload: str | None = None
+    delay: float = 0.0
+
+
+class Bury(NamedTuple):
+    """End a running job as dead."""
+
+    id: str
+    token: str
+    error: str
+    traceback: str | None = None
+
+
+class Abandon(NamedTuple):
+    """End a running job as cancelled."""
+
+    id: str
+    token: str
+    reason: str = ""
+
+
+Outcome = Commit | Rollback | Move | Bury | Abandon
+
+
+class Extension(NamedTuple):
+    """A new lease for a running job: `seconds` from now."""
+
+    id: str
+    token: str
+    seconds: float
+
+
+class Progress(NamedTuple):
+    """How far a running job is, from 0 to 1."""
+
+    id: str
+    token: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSettings:
+    """The stored settings of a queue; rates in jobs started per second, times in seconds."""
+
+    name: str
+    paused: bool = False
+    max_rate: float | None = None
+    max_running: int | None = None
+    lanes: int = 1
+    lanes_per_tenant: int = 1
+    history_ttl: float = 7 * 86_400.0
+    dead_letter: str | None = None
+    lease: float = 30.0
+
+    @property
+    def throttled(self) -> bool:
+        """True when a claim must look at more than the jobs."""
+        return self.paused or self.max_rate is not None or self.max_running is not None
+
+
+class Sizes(NamedTuple):
+    """Live jobs of a queue."""
+
+    total: int = 0
+    ready: int = 0
+    scheduled: int = 0
+    waiting: int = 0
+    running: int = 0
+
+
+class Counts(NamedTuple):
+    """What happened in a queue since it was made; a duplicate is not a push."""
+
+    pushed: int = 0
+    popped: int = 0
+    reserved: int = 0
+    committed: int = 0
+    rolled_back: int = 0
+    moved: int = 0
+    buried: int = 0
+    cancelled: int = 0
+    expired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """A search over live and finished jobs, newest first. None means any."""
+
+    queue: str | None = None
+    states: tuple[JobState, ...] = ()
+    task: str | None = None
+    tenant: str | None = None
+    since: int | None = None
+    until: int | None = None
+    text: str | None = None
+    limit: int = 100
+    after: str | None = None
+    """Only jobs with an id below this one: the next page."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """One live worker, as it describes itself; `heartbeat` in seconds."""
+
+    id: str
+    host: str
+    pid: int
+    queues: tuple[str, ...]
+    threads: int
+    heartbeat: float
+    state: str = "running"
+    started_at: int = 0
+    last_seen_at: int = 0
+    running: int = 0
+
+
+class Beat(NamedTuple):
+    """The answer to a heartbeat: live workers (this one included), and its jobs that are to be cancelled."""
+
+    live: int
+    cancelled: list[str]
+
+
+class Redriven(StrEnum):
+    """What became of a job that was to be retried."""
+
+    READY = "ready"
+    MISSING = "missing"
+    RUNNING = "running"
+    KEY_TAKEN = "key taken"
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do beyond the semantics that all of them share."""
+
+    name: str
+    joins_transactions: bool
+    push_wakeup: bool
+    wakeup: str
+    atomic_batches: bool
+    durable: str
+    processes: bool

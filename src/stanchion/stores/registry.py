@@ -1,0 +1,45 @@
+"""From a URL to a store."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+from stanchion.errors import InvalidInput
+from stanchion.stores.protocol import Store
+
+_STORES = {
+    "memory": "stanchion.stores.memory",
+    "sqlite": "stanchion.stores.sql.sqlite",
+    "postgresql": "stanchion.stores.sql.postgres",
+    "postgres": "stanchion.stores.sql.postgres",
+}
+"""The module of each URL scheme; it has `open_store(url)` and `CAPABILITIES`."""
+
+
+def open_store(url: str) -> Store:
+    """Return the store of a URL; nothing connects yet. InvalidInput for a URL that no store understands."""
+    scheme = url.partition("://")[0].partition("+")[0]
+    module = _STORES.get(scheme)
+    if module is None or "://" not in url:
+        raise InvalidInput(
+            f"no store understands the URL {shown_url(url)!r}; it starts with one of "
+            f"{', '.join(f'{name}://' for name in sorted(_STORES))}, such as sqlite:///jobs.db"
+        )
+    store: Store = import_module(module).open_store(url)
+    return store
+
+
+def store_modules() -> list[str]:
+    """Return the modules of all stores, each once."""
+    return sorted(set(_STORES.values()))
+
+
+def shown_url(url: str) -> str:
+    """Return the URL as it may be shown: without its password."""
+    from sqlalchemy.engine import make_url  # takes longer to import than all the rest of the model
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return url.partition("://")[0] + "://..." if "://" in url else "..."

@@ -1,0 +1,108 @@
+"""What every part of the SQL store works with."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from stanchion.stores.records import JobRow, QueueSettings
+from stanchion.stores.sql.connection import Row, Runner
+from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.schema import HISTORY_COLUMNS, LIVE_COLUMNS, queues
+from stanchion.stores.sql.statements import Statements
+from stanchion.stores.transitions import Transition
+
+_SETTINGS = 9
+"""Of the columns of a queue, this many are its settings; the rest is the state of its rate limit."""
+
+
+class SqlBase:
+    """The database, its statements, and the reads and writes that several parts share."""
+
+    def __init__(self, database: Database) -> None:
+        self.database, self.dialect = database, database.dialect
+        self.statements = Statements(database.dialect)
+
+    def settings_in(self, run: Runner, queues: Iterable[str]) -> dict[str, QueueSettings]:
+        """Return the settings of these queues; defaults for one that has no row yet."""
+        return {queue: self.queue_row(run, queue)[0] for queue in set(queues)}
+
+    def queue_row(self, run: Runner, queue: str, *, lock: bool = False) -> tuple[QueueSettings, Row | None]:
+        """Return a queue's settings and its whole row."""
+        statement = self.statements.queue_locked if lock else self.statements.queue
+        rows = run.rows(statement, {"queue": queue})
+        return (settings_of(rows[0]), rows[0]) if rows else (QueueSettings(queue), None)
+
+    def live(self, run: Runner, ids: Sequence[str]) -> dict[str, JobRow]:
+        """Return these live jobs, locked until the end of the transaction."""
+        return {row[0]: JobRow(*row) for row in run.rows(self.statements.live_locked, {"ids": json.dumps(ids)})}
+
+    def tally(self, run: Runner, counted: Iterable[tuple[str, str]], sign: int = 1) -> None:
+        """Count what happened, as (queue, what); with -1, take it back."""
+        totals = Counter(counted)
+        run.change_each(
+            self.statements.tally,
+            [{"queue": queue, "what": what, "n": sign * n} for (queue, what), n in sorted(totals.items())],
+        )
+
+    def store(self, run: Runner, before: Sequence[JobRow], after: Sequence[Transition]) -> None:
+        """Write the rows that locked live jobs have become, and count the steps."""
+        settings = self.settings_in(run, {step.row.queue for step in after if step.final})
+        ended = [step.row for step in after if step.final]
+        live = [step.row for step in after if not step.final]
+        run.change_each(
+            self.statements.keep,
+            [kept(row) for row in ended if settings[row.queue].history_ttl > 0],
+        )
+        run.change_each(self.statements.remove, [{"job": row.id} for row in ended])
+        elsewhere = {step.row.queue for step in after if not step.final} - {row.queue for row in before}
+        run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in sorted(elsewhere)])
+        self.rewrite(run, live)
+        self.tally(run, [(row.queue, step.counted) for row, step in zip(before, after, strict=True)])
+
+    def rewrite(self, run: Runner, rows: Sequence[JobRow]) -> None:
+        """Write live jobs as they are now."""
+        run.change_each(
+            self.statements.rewrite,
+            [
+                {"job": row.id} | {f"new_{name}": value for name, value in live_values(row).items() if name != "id"}
+                for row in rows
+            ],
+        )
+
+
+def kept(row: JobRow) -> dict[str, object]:
+    """Return the parameters that store a finished job."""
+    return {name: getattr(row, name) for name in HISTORY_COLUMNS}
+
+
+def live_values(row: JobRow) -> dict[str, object]:
+    """Return the parameters that store a live job."""
+    return {name: getattr(row, name) for name in LIVE_COLUMNS}
+
+
+def settings_of(row: Row) -> QueueSettings:
+    """Return the settings in a row of stanchion_queues."""
+    name, paused, *rest = row[:_SETTINGS]
+    return QueueSettings(name, bool(paused), *rest)
+
+
+def in_order(rows: Iterable[Row]) -> list[JobRow]:
+    """Return claimed rows as jobs, in the order in which they are handed out."""
+    return sorted((JobRow(*row) for row in rows), key=lambda job: (-job.priority, job.run_at, job.id))
+
+
+def queue_values(queue: str) -> dict[str, object]:
+    """Return the parameters that store a new queue: the default settings, an empty bucket of its rate."""
+    settings = QueueSettings(queue)
+    return {column.name: getattr(settings, column.name, 0) for column in queues.columns}
+
+
+def is_id(text: str) -> bool:
+    """Tell whether this can be an id: a database with a type for them refuses to compare anything else."""
+    return _ID.fullmatch(text) is not None
+
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

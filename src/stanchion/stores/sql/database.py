@@ -1,0 +1,164 @@
+"""Connections, transactions, deadlines and the retries that are safe."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
+from typing import Any, TypeVar
+
+from sqlalchemy import create_engine
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.records import SECOND
+from stanchion.stores.sql.connection import Compiler, CursorRunner
+from stanchion.stores.sql.deadlines import Deadlines
+from stanchion.stores.sql.dialect import Dialect, Fault
+
+T = TypeVar("T")
+
+CALL_SECONDS = 10.0
+"""No call takes longer than about this, its retries included."""
+
+
+class Database:
+    """A pool of connections in autocommit mode, and explicit transactions on them."""
+
+    def __init__(self, url: URL, dialect: Dialect) -> None:
+        self.url, self.dialect = url, dialect
+        self.skew = 0.0
+        self._engine: Engine | None = None
+        self._opening = threading.Lock()
+        # A database with one writer makes the threads of a process queue here, rather than poll for its lock.
+        self._writing: Any = threading.Lock() if dialect.single_writer else nullcontext()
+        self._deadlines = Deadlines()
+
+    @property
+    def engine(self) -> Engine:
+        """The SQLAlchemy engine, made on first use."""
+        if self._engine is None:
+            with self._opening:
+                if self._engine is None:
+                    engine = create_engine(self.url, isolation_level="AUTOCOMMIT", **self.dialect.engine_options())
+                    self.compiler = Compiler(engine.dialect)
+                    self.dialect.prepare(engine)
+                    self._engine = engine
+        return self._engine
+
+    def given(self) -> dict[str, Any]:
+        """Return the parameters that any statement may use."""
+        return {"skew": int(self.skew * SECOND)}
+
+    def read(self, work: Callable[[CursorRunner], T]) -> T:
+        """Run statements that change nothing, each for itself."""
+        return self._call(lambda run, _again: work(run), transaction=False)
+
+    def statement(self, work: Callable[[CursorRunner, bool], T]) -> T:
+        """Run one changing statement that commits itself.
+
+        `work` is told when it is a repeat after a lost answer, and then runs in a transaction.
+        """
+        return self._call(work, transaction=False)
+
+    def write(self, work: Callable[[CursorRunner, bool], T]) -> T:
+        """Run statements in one transaction. `work` is told when it is a repeat after a lost answer."""
+        return self._call(work, transaction=True)
+
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        """Lend a connection whose statements commit themselves."""
+        try:
+            with self.engine.connect() as connection:
+                yield connection
+        except DBAPIError as error:
+            cause = error.orig or error
+            if self.dialect.fault(cause) is Fault.OTHER:
+                raise
+            raise self._unavailable(cause) from error
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Open a transaction for a caller."""
+        with self.connection() as connection, self._writing:
+            connection.exec_driver_sql(self.dialect.begin)
+            try:
+                yield connection
+            except BaseException:
+                with suppress(DBAPIError):
+                    connection.exec_driver_sql("ROLLBACK")
+                raise
+            connection.exec_driver_sql("COMMIT")
+
+    def close(self) -> None:
+        """Close the pool; a later call opens it anew."""
+        if self._engine is not None:
+            self._engine.dispose()
+
+    def _call(self, work: Callable[[CursorRunner, bool], T], *, transaction: bool) -> T:
+        started, pause, again = time.monotonic(), 0.01, False
+        while True:
+            try:
+                return self._attempt(work, again, transaction or again, CALL_SECONDS - (time.monotonic() - started))
+            except PoolTimeout as error:
+                raise self._unavailable(error) from error
+            except Exception as error:
+                cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+                fault = self.dialect.fault(cause)
+                if fault is Fault.OTHER:
+                    raise
+                if time.monotonic() - started + pause > CALL_SECONDS or not self.dialect.worth_retrying(cause):
+                    raise self._unavailable(cause) from error
+                if fault is Fault.LOST:
+                    again = True
+                    self.engine.dispose()
+            # An abort by a deadlock or a busy database changed nothing; after a lost connection `again` says
+            # that the statement may have been carried out.
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
+            pause = min(pause * 2, 0.5)
+
+    def _attempt(self, work: Callable[[CursorRunner, bool], T], again: bool, transaction: bool, seconds: float) -> T:
+        with (
+            self._writing if transaction else nullcontext(),
+            self._driver() as driver,
+            self._deadlines.within(driver.fileno(), seconds) if self.dialect.remote else nullcontext(),
+            closing(self.dialect.cursor(driver)) as cursor,
+            _transaction(cursor, self.dialect.begin) if transaction else nullcontext(),
+        ):
+            return work(CursorRunner(cursor, self.compiler, self.given()), again)
+
+    @contextmanager
+    def _driver(self) -> Iterator[Any]:
+        """Lend the driver's own connection from the pool; a broken one does not go back there."""
+        pooled = self.engine.raw_connection()
+        try:
+            yield pooled.driver_connection
+        except Exception as error:
+            if self.dialect.fault(error) is Fault.LOST:
+                pooled.invalidate()
+            raise
+        finally:
+            pooled.close()
+
+    def _unavailable(self, cause: BaseException) -> StoreUnavailable:
+        reason = " ".join(str(cause).split())
+        if self.url.password:
+            reason = reason.replace(str(self.url.password), "***")
+        shown = self.url.render_as_string(hide_password=True)
+        return StoreUnavailable(f"can't reach the store {shown}: {reason}; {self.dialect.way_out}")
+
+
+@contextmanager
+def _transaction(cursor: Any, begin: str) -> Iterator[None]:
+    cursor.execute(begin)
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            cursor.execute("ROLLBACK")
+        raise
+    cursor.execute("COMMIT")

@@ -1,0 +1,66 @@
+"""A deadline on every call to a server that may never answer."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_TICK = 0.25
+
+
+class Deadlines:
+    """Cuts the sockets of calls that are overdue.
+
+    A client library waits on its socket as long as the connection lives; behind a peer that went silent
+    that is for ever. Shutting the socket down makes the library see a lost connection.
+    """
+
+    def __init__(self) -> None:
+        self._ends: dict[int, tuple[float, int]] = {}
+        self._lock = threading.Lock()
+        self._watching = False
+        self._pid = os.getpid()
+
+    @contextmanager
+    def within(self, fileno: int, seconds: float) -> Iterator[None]:
+        """Cut the socket `fileno` if the block takes longer than `seconds`."""
+        call = threading.get_ident()
+        with self._lock:
+            self._ends[call] = (time.monotonic() + seconds, fileno)
+            if not self._watching:
+                self._watching = True
+                threading.Thread(target=self._watch, name="stanchion-deadlines", daemon=True).start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ends.pop(call, None)
+
+    def _watch(self) -> None:
+        idle_since = time.monotonic()
+        while True:
+            time.sleep(_TICK)
+            now = time.monotonic()
+            # The lock is held while a socket is cut: its call can't end, and its number go to another, meanwhile.
+            with self._lock:
+                for end, fileno in self._ends.values():
+                    if end <= now:
+                        _cut(fileno)
+                if self._ends:
+                    idle_since = now
+                elif now - idle_since > 60:
+                    self._watching = False
+                    return
+
+
+def _cut(fileno: int) -> None:
+    with suppress(OSError):
+        duplicate = socket.socket(fileno=os.dup(fileno))
+        try:
+            duplicate.shutdown(socket.SHUT_RDWR)
+        finally:
+            duplicate.close()

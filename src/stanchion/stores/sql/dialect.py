@@ -1,0 +1,96 @@
+"""What differs between SQL databases, as far as the shared implementation needs to know."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from enum import Enum, auto
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Executable, Select, Table, bindparam
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.types import TypeEngine
+
+from stanchion.stores.protocol import Listener
+from stanchion.stores.records import Capabilities
+
+
+class Fault(Enum):
+    """Why a database refused a call."""
+
+    LOST = auto()
+    """The connection broke; the statement may have been carried out."""
+    BUSY = auto()
+    """A deadlock, a serialization failure or a lock; nothing was carried out."""
+    OTHER = auto()
+    """An error that a repeat won't mend."""
+
+
+SKEW: ColumnElement[int] = bindparam("skew", type_=BigInteger)
+
+
+class Dialect(ABC):
+    """One SQL database."""
+
+    capabilities: Capabilities
+    single_writer: bool
+    """The whole database has one write lock."""
+    remote: bool
+    """Calls go over a socket."""
+    makes_schema: bool
+    """The schema is made on first use, without `stanchion setup`."""
+    begin: str
+    """Opens a transaction that will write."""
+    way_out: str
+    """What to do when the database can't be reached."""
+    now: ColumnElement[int]
+    """The database's clock, plus SKEW."""
+
+    @abstractmethod
+    def engine_options(self) -> dict[str, Any]:
+        """Return options for `create_engine`."""
+
+    def prepare(self, engine: Engine) -> None:  # noqa: B027 - most need nothing
+        """Set up what every new connection needs."""
+
+    def lock_schema(self, connection: Connection) -> None:  # noqa: B027 - a single writer has its lock
+        """Keep other processes from changing the schema until the end of the transaction."""
+
+    @abstractmethod
+    def cursor(self, driver: Any) -> Any:
+        """Return a cursor whose rows are tuples."""
+
+    @abstractmethod
+    def fault(self, error: BaseException) -> Fault:
+        """Classify an error of the driver."""
+
+    def worth_retrying(self, error: BaseException) -> bool:
+        """Return False for a fault that time won't mend, such as a wrong password."""
+        return True
+
+    @abstractmethod
+    def owns(self, connection: Any) -> bool:
+        """Tell whether this is an open DBAPI connection of this database's driver."""
+
+    @abstractmethod
+    def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
+        """Return the elements of the JSON array in parameter `name`, as a subquery for IN."""
+
+    @abstractmethod
+    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+        """Return an insert that leaves out a row which would break a unique index."""
+
+    @abstractmethod
+    def listen(self, queues: Iterable[str]) -> Listener:
+        """Start listening for work."""
+
+    @abstractmethod
+    def announce(self, queues: Iterable[str]) -> None:
+        """Wake the listeners of these queues, soon and without waiting."""
+
+    def announce_in(self, transaction: Any, queues: Iterable[str]) -> None:  # noqa: B027 - not every one must
+        """Wake the listeners once the caller's transaction is committed, and not if it is rolled back."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the threads and connections of the wake-up."""

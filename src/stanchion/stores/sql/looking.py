@@ -1,0 +1,132 @@
+"""Reading jobs, sizes and counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+from sqlalchemy import ColumnElement, Integer, Select, String, Table, Text, or_, select
+
+from stanchion.stores.records import Counts, Find, JobRow, JobState, Sizes
+from stanchion.stores.sql.base import SqlBase, is_id
+from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.dialect import Dialect
+from stanchion.stores.sql.schema import history, jobs
+from stanchion.stores.sql.statements import finished_row, live_row, param
+
+_STORED = {JobState.SCHEDULED: "queued", JobState.READY: "queued"}
+
+
+class Looking(SqlBase):
+    """Finds jobs and counts them."""
+
+    def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
+        wanted = {"ids": json.dumps([one for one in ids if is_id(one)])}
+
+        def work(run: Runner) -> dict[str, JobRow]:
+            # History first and live jobs over it: a job on its way from one to the other is seen in one at least
+            # when it is re-driven, and read again below when it has just finished.
+            live = {row[0]: JobRow(*row) for row in run.rows(self.statements.live, wanted)}
+            finished = {row[0]: JobRow(*row) for row in run.rows(self.statements.finished, wanted)}
+            if len(live) + len(finished) < len(ids):
+                live |= {row[0]: JobRow(*row) for row in run.rows(self.statements.live, wanted)}
+            return finished | live
+
+        return self.database.read(work)
+
+    def find(self, query: Find) -> list[JobRow]:
+        params = {
+            "queue": query.queue,
+            "task": query.task,
+            "tenant": query.tenant,
+            "since": query.since,
+            "until": query.until,
+            "pattern": None if query.text is None else f"%{_escaped(query.text)}%",
+            "after": query.after,
+            "most": query.limit,
+        }
+        given = frozenset(name for name, value in params.items() if value is not None)
+        live = frozenset(state for state in query.states if not state.final)
+        final = frozenset(state for state in query.states if state.final)
+
+        def work(run: Runner) -> list[JobRow]:
+            found: dict[str, JobRow] = {}
+            if final or not query.states:
+                rows = run.rows(_search(history, self.dialect, given, final), params)
+                found.update((row[0], JobRow(*row)) for row in rows)
+            if live or not query.states:
+                rows = run.rows(_search(jobs, self.dialect, given, live), params)
+                found.update((row[0], JobRow(*row)) for row in rows)
+            return sorted(found.values(), key=lambda job: job.id, reverse=True)[: query.limit]
+
+        return self.database.read(work)
+
+    def sizes(self, queue: str) -> Sizes:
+        rows = self.database.read(lambda run: run.rows(self.statements.sizes, {"queue": queue}))
+        by_state = {state: (int(count), int(due)) for state, count, due in rows}
+        queued, ready = by_state.get("queued", (0, 0))
+        running = by_state.get("running", (0, 0))[0]
+        waiting = by_state.get("waiting", (0, 0))[0]
+        return Sizes(queued + running + waiting, ready, queued - ready, waiting, running)
+
+    def counts(self, queue: str) -> Counts:
+        rows = self.database.read(lambda run: run.rows(self.statements.counted, {"queue": queue}))
+        totals = dict.fromkeys(Counts._fields, 0)
+        for what, count in rows:
+            totals[what] += int(count)
+        return Counts(**totals)
+
+    def now(self) -> int:
+        return int(self.database.read(lambda run: run.rows(self.statements.now))[0][0])
+
+    def next_due(self, queues: Sequence[str]) -> int | None:
+        def work(run: Runner) -> int | None:
+            due = []
+            for queue in queues:
+                below = run.rows(self.statements.top_priority, {"queue": queue})
+                while below:
+                    at = {"queue": queue, "at_priority": below[0][0], "below": below[0][0]}
+                    due += [int(row[0]) for row in run.rows(self.statements.first_due, at)]
+                    below = run.rows(self.statements.next_priority, at)
+            return min(due, default=None)
+
+        return self.database.read(work)
+
+
+@cache
+def _search(table: Table, dialect: Dialect, given: frozenset[str], states: frozenset[JobState]) -> Select[Any]:
+    """Return the search with these conditions; one statement for each set of them, so that each is compiled once."""
+    columns = finished_row() if table is history else live_row()
+    conditions: dict[str, ColumnElement[bool]] = {
+        "queue": table.c.queue == param("queue", String),
+        "task": table.c.task == param("task", String),
+        "tenant": table.c.tenant == param("tenant", String),
+        "since": table.c.enqueued_at >= param("since"),
+        "until": table.c.enqueued_at < param("until"),
+        "after": table.c.id < param("after", table.c.id.type),
+        "pattern": or_(
+            table.c.payload.like(param("pattern", Text), escape="\\"),
+            table.c.errors.like(param("pattern", Text), escape="\\"),
+        ),
+    }
+    found = select(*columns).where(*(conditions[name] for name in sorted(given - {"most"})))
+    if states:
+        found = found.where(or_(*(_in_state(table, dialect, state) for state in sorted(states))))
+    return found.order_by(table.c.id.desc()).limit(param("most", Integer))
+
+
+def _in_state(table: Table, dialect: Dialect, state: JobState) -> ColumnElement[bool]:
+    stored = table.c.state == _STORED.get(state, state.value)
+    if state is JobState.SCHEDULED:
+        return stored & (table.c.run_at > dialect.now)
+    if state is JobState.READY:
+        return stored & (table.c.run_at <= dialect.now)
+    return stored
+
+
+def _escaped(text: str) -> str:
+    for special in ("\\", "%", "_"):
+        text = text.replace(special, "\\" + special)
+    return text

@@ -1,0 +1,187 @@
+"""Queues and workers as rows; cancel, retry, replay, purge and upkeep."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stanchion.stores.records import (
+    SECOND,
+    Beat,
+    JobRow,
+    JobState,
+    Pushed,
+    QueueSettings,
+    Redriven,
+    WorkerRow,
+)
+from stanchion.stores.sql.base import is_id, live_values, queue_values, settings_of
+from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.pushing import Pushing
+from stanchion.stores.transitions import cancel, replay, retried
+
+_TALLIES = 5000
+_PURGE_ROUNDS = 20
+
+
+class Operating(Pushing):
+    """What operators and maintenance do."""
+
+    # -- queues
+
+    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+        def work(run: Runner, _again: bool) -> QueueSettings:
+            run.change(self.statements.insert_queue, queue_values(queue))
+            for name, value in changes.items():
+                run.change(self.statements.configure[name], {"queue": queue, "value": value})
+            return self.queue_row(run, queue)[0]
+
+        settings = self.database.write(work)
+        self.dialect.announce({queue})
+        return settings
+
+    def queues(self) -> list[QueueSettings]:
+        return [settings_of(row) for row in self.database.read(lambda run: run.rows(self.statements.queues))]
+
+    def drop_queue(self, queue: str) -> int:
+        return self.database.write(
+            lambda run, _again: next(iter([run.change(drop, {"queue": queue}) for drop in self.statements.drop]))
+        )
+
+    # -- workers
+
+    def beat(self, worker: WorkerRow) -> Beat:
+        def work(run: Runner, _again: bool) -> Beat:
+            seen = {
+                "worker": worker.id,
+                "worker_state": worker.state,
+                "worker_queues": json.dumps(worker.queues),
+            }
+            if run.change(self.statements.beat, seen) == 0:
+                run.change(
+                    self.statements.join,
+                    {
+                        "id": worker.id,
+                        "host": worker.host,
+                        "pid": worker.pid,
+                        "queues": json.dumps(worker.queues),
+                        "threads": worker.threads,
+                        "heartbeat": worker.heartbeat,
+                        "state": worker.state,
+                    },
+                )
+            live = run.rows(self.statements.live_workers)[0][0]
+            return Beat(int(live), [str(row[0]) for row in run.rows(self.statements.cancels, seen)])
+
+        return self.database.write(work)
+
+    def leave(self, worker: str) -> None:
+        self.database.write(lambda run, _again: run.change(self.statements.leave, {"worker": worker}))
+
+    def workers(self) -> list[WorkerRow]:
+        rows = self.database.read(lambda run: run.rows(self.statements.workers))
+        return [
+            WorkerRow(id_, host, pid, tuple(json.loads(names)), threads, heartbeat, state, started, seen, running)
+            for id_, host, pid, names, threads, heartbeat, state, started, seen, running in rows
+        ]
+
+    # -- jobs
+
+    def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
+        def work(run: Runner, _again: bool) -> list[JobState | None]:
+            rows, now = self.live(run, _distinct(ids)), self._clock(run)
+            steps = {row.id: step for row in rows.values() if (step := cancel(row, now)) is not None}
+            self.store(run, [rows[one] for one in steps], list(steps.values()))
+            asked = [row.id for row in rows.values() if row.id not in steps]
+            run.change_each(self.statements.ask_to_stop, [{"job": one} for one in asked])
+            states = {one: JobState(step.row.state) for one, step in steps.items()}
+            states |= dict.fromkeys(asked, JobState.RUNNING)
+            states |= {row.id: JobState(row.state) for row in self._finished(run, _distinct(ids))}
+            return [states.get(one) for one in ids]
+
+        return self.database.write(work)
+
+    def retry(self, ids: Sequence[str]) -> list[Redriven]:
+        woken: set[str] = set()
+
+        def work(run: Runner, _again: bool) -> list[Redriven]:
+            now = self._clock(run)
+            live = self.live(run, _distinct(ids))
+            finished = {row.id: row for row in self._finished(run, _distinct(ids)) if row.id not in live}
+            verdicts = {row.id: self._redrive_live(run, row, now) for row in live.values()}
+            for row in finished.values():
+                verdicts[row.id] = self._redrive_finished(run, row, now)
+            woken.update(row.queue for row in (*live.values(), *finished.values()))
+            return [verdicts.get(one, Redriven.MISSING) for one in ids]
+
+        verdicts = self.database.write(work)
+        self.dialect.announce(woken)
+        return verdicts
+
+    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
+        found = {row.id: row for row in self.database.read(lambda run: self._finished(run, _distinct(ids)))}
+        copies = {new: replay(found[old], new) for old, new in zip(ids, new_ids, strict=True) if old in found}
+        pushed = dict(zip(copies, self.push(list(copies.values())), strict=True))
+        return [pushed.get(new) for new in new_ids]
+
+    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
+        def work(run: Runner, _again: bool) -> int:
+            age = self.queue_row(run, queue)[0].history_ttl if older_than is None else older_than
+            old = run.rows(self.statements.old, {"queue": queue, "age_micros": int(age * SECOND), "most": limit})
+            return run.change(self.statements.forget, {"ids": json.dumps([row[0] for row in old])}) if old else 0
+
+        return self.database.write(work)
+
+    def maintain(self) -> None:
+        """Fold the tallies, forget the dead workers that hold nothing, purge what history no longer keeps."""
+
+        def work(run: Runner, _again: bool) -> int:
+            rows = run.rows(self.statements.some_tallies, {"most": _TALLIES})
+            totals: Counter[tuple[str, str]] = Counter()
+            for _, queue, what, count in rows:
+                totals[queue, what] += count
+            run.change_each(self.statements.remove_tally, [{"tally": row[0]} for row in rows])
+            # A queue that was deleted while another process went on pushing to it has lost its row.
+            run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in {one for one, _ in totals}])
+            for (queue, what), more in sorted(totals.items()):
+                added = {"queue": queue, "what": what, "more": more}
+                if run.change(self.statements.add_count, added) == 0:
+                    run.change(self.statements.first_count, added)
+            return len(rows)
+
+        while self.database.write(work) == _TALLIES:
+            pass
+        self.database.write(lambda run, _again: run.change(self.statements.forget_dead))
+        for settings in self.queues():
+            for _ in range(_PURGE_ROUNDS):
+                if self.purge(settings.name) == 0:
+                    break
+
+    def _redrive_live(self, run: Runner, row: JobRow, now: int) -> Redriven:
+        if row.state == JobState.RUNNING:
+            return Redriven.RUNNING
+        again = retried(row, now)
+        if again is not row:
+            self.rewrite(run, [again])
+        return Redriven.READY
+
+    def _redrive_finished(self, run: Runner, row: JobRow, now: int) -> Redriven:
+        if row.state == JobState.DONE:
+            return Redriven.MISSING
+        if row.key and run.rows(self.statements.by_key, {"queue": row.queue, "job_key": row.key}):
+            return Redriven.KEY_TAKEN
+        run.change(self.statements.forget, {"ids": json.dumps([row.id])})
+        run.change(self.statements.insert_new, live_values(retried(row, now)))
+        return Redriven.READY
+
+    def _finished(self, run: Runner, ids: Sequence[str]) -> list[JobRow]:
+        return [JobRow(*row) for row in run.rows(self.statements.finished, {"ids": json.dumps(ids)})]
+
+    def _clock(self, run: Runner) -> int:
+        return int(run.rows(self.statements.now)[0][0])
+
+
+def _distinct(ids: Sequence[str]) -> list[str]:
+    return [one for one in dict.fromkeys(ids) if is_id(one)]

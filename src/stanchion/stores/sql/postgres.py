@@ -1,0 +1,173 @@
+"""PostgreSQL 14 and later."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Executable,
+    Select,
+    String,
+    Table,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.types import TypeEngine
+
+from stanchion.errors import InvalidInput, MissingExtra
+from stanchion.stores.protocol import Listener
+from stanchion.stores.records import Capabilities
+from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.dialect import SKEW, Dialect, Fault
+from stanchion.stores.sql.joining import alchemy_connection
+from stanchion.stores.sql.postgres_statements import PostgresStore
+from stanchion.stores.sql.postgres_wakeup import NOTIFY, Signals
+
+try:
+    import psycopg
+    from psycopg import sql as _sql  # noqa: F401 - a namespace package without the real one would pass
+    from psycopg.pq import TransactionStatus
+    from psycopg.rows import tuple_row
+except ImportError:  # pragma: no cover - said by open_store
+    psycopg = None  # type: ignore[assignment]
+
+CAPABILITIES = Capabilities(
+    name="postgresql",
+    joins_transactions=True,
+    push_wakeup=True,
+    wakeup="LISTEN/NOTIFY, coalesced, sent beside the write",
+    atomic_batches=True,
+    durable="as synchronous_commit says; by default every commit reaches the disk",
+    processes=True,
+)
+
+_CONNECT_SECONDS = 5
+_SCHEMA_LOCK = 0x5354414E  # any fixed number: the advisory lock of those who change the schema
+_BUSY = frozenset({"40001", "40P01", "55P03"})
+_POOLED_AWAY = frozenset({"26000", "42P05"})  # a prepared statement that a pooler keeps on another connection
+_HOPELESS = frozenset({"28P01", "28000", "3D000", "42501"})
+
+
+class PostgresDialect(Dialect):
+    """PostgreSQL through psycopg 3."""
+
+    capabilities = CAPABILITIES
+    single_writer, remote, makes_schema = False, True, False
+    begin = "BEGIN"
+    way_out = "check host, port, user, password and database name in the URL, and that the server runs"
+    # Stable within a statement, so that an index serves `run_at <= now`; moving within a transaction.
+    now = literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + SKEW
+
+    def __init__(self, url: URL) -> None:
+        self._signals = Signals(
+            lambda: psycopg.connect(_conninfo(url), autocommit=True, connect_timeout=_CONNECT_SECONDS)
+        )
+        self._prepares = True
+
+    def engine_options(self) -> dict[str, Any]:
+        return {
+            "connect_args": {
+                "connect_timeout": _CONNECT_SECONDS,
+                "keepalives_idle": 30,
+                "application_name": "stanchion",
+            },
+            "pool_size": 10,
+            "max_overflow": 90,
+            "pool_timeout": 10,
+        }
+
+    def cursor(self, driver: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+        if not self._prepares:
+            driver.prepare_threshold = None
+        return driver.cursor(row_factory=tuple_row)
+
+    def fault(self, error: BaseException) -> Fault:
+        if not isinstance(error, psycopg.Error):
+            return Fault.OTHER
+        state = error.sqlstate
+        if state in _BUSY:
+            return Fault.BUSY
+        if state in _POOLED_AWAY:
+            self._prepares = False
+            return Fault.BUSY
+        # No SQLSTATE: the connection broke under the client. 08: connection; 57P: shut down; 53: out of resources.
+        if state is None:
+            broken = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+            return Fault.LOST if broken else Fault.OTHER
+        if state[:3] == "57P" or state[:2] in {"08", "53"} or state in _HOPELESS:
+            return Fault.LOST
+        return Fault.OTHER
+
+    def worth_retrying(self, error: BaseException) -> bool:
+        if getattr(error, "sqlstate", None) in _HOPELESS:
+            return False
+        # A refused connection carries no SQLSTATE, only the server's words.
+        text = str(error)
+        return not any(word in text for word in ("authentication failed", "does not exist", "could not translate host"))
+
+    def owns(self, connection: Any) -> bool:
+        return isinstance(connection, psycopg.Connection)
+
+    def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
+        elements = func.jsonb_array_elements_text(cast(bindparam(name, type_=String), JSONB))
+        return select(cast(elements.table_valued("value").c.value, kind))
+
+    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+        return insert(table).values(values).on_conflict_do_nothing()
+
+    def lock_schema(self, connection: Connection) -> None:
+        connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+
+    def listen(self, queues: Iterable[str]) -> Listener:
+        return self._signals.listen(queues)
+
+    def announce(self, queues: Iterable[str]) -> None:
+        self._signals.announce(queues)
+
+    def announce_in(self, transaction: Any, queues: Iterable[str]) -> None:
+        """Send the signal with the commit.
+
+        A Session tells when it has committed, and the signal goes out beside it; on a bare connection only
+        the server knows, so the signal is part of the transaction.
+        """
+        if _tells_of_commit(transaction):
+            self._signals.announce_after_commit(transaction, queues)
+            return
+        connection = alchemy_connection(transaction)
+        for queue in queues:
+            if connection is not None:
+                connection.execute(NOTIFY, {"queue": queue})
+            elif transaction.info.transaction_status is TransactionStatus.IDLE:
+                self._signals.announce([queue])  # autocommit: it is committed already
+            else:
+                transaction.execute("SELECT pg_notify('stanchion', %s)", [queue])
+
+    def close(self) -> None:
+        self._signals.close()
+
+
+def _tells_of_commit(transaction: Any) -> bool:
+    return hasattr(transaction, "get_bind") and hasattr(transaction, "in_nested_transaction")
+
+
+def _conninfo(url: URL) -> str:
+    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def open_store(url: str) -> PostgresStore:
+    """Return the store in a PostgreSQL database: `postgresql://user:password@host:port/database`."""
+    if psycopg is None:
+        raise MissingExtra("postgres", "the PostgreSQL store")
+    parsed = make_url(url)
+    if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise InvalidInput(f"use postgresql://..., not {parsed.drivername}://...; psycopg 3 is the driver")
+    if not parsed.database:
+        raise InvalidInput("the URL names no database; write postgresql://user:password@host:port/database")
+    return PostgresStore(Database(parsed.set(drivername="postgresql+psycopg"), PostgresDialect(parsed)))

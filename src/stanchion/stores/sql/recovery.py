@@ -1,0 +1,49 @@
+"""Taking jobs back from holders that are gone."""
+
+from __future__ import annotations
+
+from stanchion.stores.records import SECOND, JobRow
+from stanchion.stores.sql.base import SqlBase
+from stanchion.stores.sql.connection import Row, Runner
+from stanchion.stores.sql.statements import MISSED_HEARTBEATS
+from stanchion.stores.transitions import lease_lost
+
+_BATCH = 500
+
+
+class Recovery(SqlBase):
+    """Frees the jobs of expired leases and of dead workers."""
+
+    def recover(self, limit: int = _BATCH) -> list[JobRow]:
+        freed = self.database.write(lambda run, _again: self._recover_all(run, limit))
+        if freed:
+            self.dialect.announce({row.queue for row in freed})
+        return freed
+
+    def recover_in(self, run: Runner, queue: str) -> None:
+        """Free the expired leases of one queue, before a claim that may want its jobs."""
+        while rows := run.rows(self.statements.expired_in_queue, {"queue": queue, "most": _BATCH}):
+            self._free(run, rows)
+
+    def _recover_all(self, run: Runner, limit: int) -> list[JobRow]:
+        freed = self._free(run, run.rows(self.statements.expired, {"most": limit}))
+        freed += self._free(run, run.rows(self.statements.of_dead_workers, {"most": limit - len(freed)}))
+        # A job whose worker has no row at all: the row was lost. A live worker writes its row anew within one
+        # heartbeat, so after three of the slowest nobody holds the job. No live worker: nothing to judge by.
+        heartbeat = run.rows(self.statements.longest_heartbeat)[0][0]
+        if heartbeat is not None:
+            lost = {"orphan_micros": int(MISSED_HEARTBEATS * heartbeat * SECOND), "most": limit - len(freed)}
+            freed += self._free(run, run.rows(self.statements.orphans, lost))
+        return freed
+
+    def _free(self, run: Runner, rows: list[Row]) -> list[JobRow]:
+        if not rows:
+            return []
+        before = [JobRow(*row) for row in rows]
+        now, settings = self._now(run), self.settings_in(run, {row.queue for row in before})
+        after = [lease_lost(row, settings[row.queue], now) for row in before]
+        self.store(run, before, after)
+        return [step.row for step in after]
+
+    def _now(self, run: Runner) -> int:
+        return int(run.rows(self.statements.now)[0][0])

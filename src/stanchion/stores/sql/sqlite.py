@@ -1,0 +1,136 @@
+"""SQLite: embedded, the default. One file, any number of processes on one machine."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Executable,
+    Select,
+    String,
+    Table,
+    bindparam,
+    event,
+    func,
+    literal_column,
+    select,
+)
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.types import TypeEngine
+
+from stanchion.errors import InvalidInput
+from stanchion.stores.protocol import Listener
+from stanchion.stores.records import Capabilities
+from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.dialect import SKEW, Dialect, Fault
+from stanchion.stores.sql.store import SqlStore
+from stanchion.stores.sql.watch import FileWatch
+
+CAPABILITIES = Capabilities(
+    name="sqlite",
+    joins_transactions=True,
+    push_wakeup=True,
+    wakeup="change counter of the file, read every few milliseconds",
+    atomic_batches=True,
+    durable="every commit reaches the disk (synchronous=FULL); ?synchronous=normal may lose the last commits "
+    "when the machine loses power, never when a process dies",
+    processes=True,
+)
+
+_BUSY_SECONDS = 5.0
+_SYNCHRONOUS = ("full", "normal", "off", "extra")
+
+
+class SqliteDialect(Dialect):
+    """SQLite in WAL mode."""
+
+    capabilities = CAPABILITIES
+    single_writer, remote, makes_schema = True, False, True
+    begin = "BEGIN IMMEDIATE"
+    way_out = "check that the folder exists, is writable and lies on a local disk, and that nobody holds its lock"
+    # SQLite's own clock has milliseconds; julianday() carries them through a double without loss.
+    now = (
+        literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000", BigInteger) + SKEW
+    )
+
+    def __init__(self, path: str, synchronous: str) -> None:
+        self._path, self._synchronous = path, synchronous
+        self._watch = FileWatch(path)
+
+    def engine_options(self) -> dict[str, Any]:
+        return {
+            "connect_args": {"timeout": _BUSY_SECONDS, "check_same_thread": False},
+            "pool_size": 8,
+            "max_overflow": 100,
+            "pool_timeout": 10,
+        }
+
+    def prepare(self, engine: Engine) -> None:
+        @event.listens_for(engine, "connect")
+        def settings(connection: sqlite3.Connection, _record: object) -> None:
+            connection.execute("PRAGMA journal_mode=WAL")
+            connection.execute(f"PRAGMA synchronous={self._synchronous}")
+
+    def cursor(self, driver: sqlite3.Connection) -> sqlite3.Cursor:
+        cursor = driver.cursor()
+        cursor.row_factory = None
+        return cursor
+
+    def fault(self, error: BaseException) -> Fault:
+        if not isinstance(error, sqlite3.OperationalError):
+            return Fault.OTHER
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return Fault.BUSY
+        unusable = (
+            sqlite3.SQLITE_CANTOPEN,
+            sqlite3.SQLITE_READONLY,
+            sqlite3.SQLITE_IOERR,
+            sqlite3.SQLITE_FULL,
+        )
+        return Fault.LOST if code in unusable else Fault.OTHER
+
+    def worth_retrying(self, error: BaseException) -> bool:
+        return self.fault(error) is Fault.BUSY
+
+    def owns(self, connection: Any) -> bool:
+        return isinstance(connection, sqlite3.Connection)
+
+    def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
+        return select(func.json_each(bindparam(name, type_=String)).table_valued("value").c.value)
+
+    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+        return insert(table).values(values).on_conflict_do_nothing()
+
+    def listen(self, queues: Iterable[str]) -> Listener:
+        return self._watch.listen()
+
+    def announce(self, queues: Iterable[str]) -> None:
+        self._watch.wake()
+
+    def close(self) -> None:
+        self._watch.close()
+
+
+def open_store(url: str) -> SqlStore:
+    """Return the store in a file: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
+    parsed: URL = make_url(url)
+    options = dict(parsed.query)
+    synchronous = str(options.pop("synchronous", "full")).lower()
+    if synchronous not in _SYNCHRONOUS:
+        raise InvalidInput(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}")
+    if options:
+        raise InvalidInput(f"unknown option {sorted(options)[0]!r} in the URL; there is synchronous")
+    if not parsed.database or parsed.database == ":memory:":
+        raise InvalidInput(
+            "a SQLite queue needs a file, such as sqlite:///jobs.db; for a queue in memory use memory://"
+        )
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise InvalidInput(f"use sqlite:///..., not {parsed.drivername}:///...; the async API needs no other driver")
+    path = str(Path(parsed.database).expanduser())
+    return SqlStore(Database(URL.create("sqlite", database=path), SqliteDialect(path, synchronous)))

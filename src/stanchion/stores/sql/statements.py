@@ -1,0 +1,307 @@
+"""The statements that all SQL databases share, each built once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Float,
+    Integer,
+    String,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    exists,
+    false,
+    func,
+    insert,
+    literal,
+    literal_column,
+    null,
+    or_,
+    select,
+    union_all,
+    update,
+)
+
+from stanchion.stores.records import JobState
+from stanchion.stores.sql.dialect import Dialect
+from stanchion.stores.sql.schema import (
+    FIELDS,
+    HISTORY_COLUMNS,
+    LIVE_COLUMNS,
+    counts,
+    history,
+    jobs,
+    queues,
+    tallies,
+    workers,
+)
+
+# Written into the SQL, not passed: only so can a planner see that a partial index fits.
+QUEUED: ColumnElement[str] = literal_column("'queued'")
+RUNNING: ColumnElement[str] = literal_column("'running'")
+
+MISSED_HEARTBEATS = 3
+"""After so many of its own heartbeats without a sign a worker is dead."""
+
+
+def param(name: str, kind: Any = None) -> ColumnElement[Any]:
+    """Return a parameter."""
+    return bindparam(name, type_=kind)
+
+
+def live_row() -> list[ColumnElement[Any]]:
+    """Return the columns of a live job, in the order of JobRow as far as they go."""
+    return [_text_id(jobs.c[name]) for name in LIVE_COLUMNS]
+
+
+def finished_row() -> list[ColumnElement[Any]]:
+    """Return the columns of a finished job in the order of JobRow."""
+    missing: dict[str, ColumnElement[Any]] = {"lease_until": cast(null(), BigInteger), "cancel_requested": false()}
+    return [missing[name] if name in missing else _text_id(history.c[name]) for name in FIELDS]
+
+
+def _text_id(column: Column[Any]) -> ColumnElement[Any]:
+    if column.name in {"id", "origin"}:
+        return cast(column, String(36)).label(column.name)
+    return column
+
+
+class Statements:
+    """Every shared statement, for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        now, ids = dialect.now, dialect.values("ids", jobs.c.id.type)
+        queue, token = param("queue", String), param("token", String)
+        in_line = and_(jobs.c.queue == queue, jobs.c.lane == 0, jobs.c.state == QUEUED)
+        in_time = or_(jobs.c.lease_until.is_(None), jobs.c.lease_until > now)
+        mine = and_(jobs.c.id == param("job", jobs.c.id.type), jobs.c.token == token, jobs.c.state == RUNNING, in_time)
+
+        self.now = select(now)
+
+        # -- queues
+        self.queues = select(*queues.columns).order_by(queues.c.name)
+        self.queue = select(*queues.columns).where(queues.c.name == queue)
+        self.queue_locked = self.queue.with_for_update()
+        self.drop = [
+            delete(table).where(column == queue)
+            for table, column in (
+                (jobs, jobs.c.queue),
+                (history, history.c.queue),
+                (tallies, tallies.c.queue),
+                (counts, counts.c.queue),
+                (queues, queues.c.name),
+            )
+        ]
+        self.insert_queue = dialect.insert_ignoring(
+            queues, {column.name: param(column.name, column.type) for column in queues.columns}
+        )
+        self.configure = {
+            column.name: update(queues).where(queues.c.name == queue).values({column: param("value", column.type)})
+            for column in queues.columns
+        }
+        self.spend = (
+            update(queues)
+            .where(queues.c.name == queue)
+            .values(rate_tokens=param("rate_tokens", Float), rate_at=param("rate_at", BigInteger))
+        )
+
+        # -- in
+        self.insert_new = dialect.insert_ignoring(jobs, {name: param(name, jobs.c[name].type) for name in LIVE_COLUMNS})
+        self.known = union_all(
+            *(
+                select(cast(table.c.id, String(36)), table.c.run_at, table.c.enqueued_at).where(table.c.id.in_(ids))
+                for table in (jobs, history)
+            )
+        )
+        self.tally = insert(tallies).values(
+            queue=param("queue", String), what=param("what", String), n=param("n", BigInteger)
+        )
+        self.by_key = (
+            select(*live_row()).where(jobs.c.queue == queue, jobs.c.key == param("job_key", String)).with_for_update()
+        )
+
+        # -- out
+        self.top_priority = select(jobs.c.priority).where(in_line).order_by(jobs.c.priority.desc()).limit(1)
+        self.next_priority = self.top_priority.where(jobs.c.priority < param("below", Integer))
+        self.pick = (
+            select(jobs.c.id)
+            .where(in_line, jobs.c.priority == param("at_priority", Integer), jobs.c.run_at <= now)
+            .order_by(jobs.c.run_at, jobs.c.id)
+            .limit(param("most", Integer))
+            .with_for_update(skip_locked=True)
+        )
+        self.first_due = (
+            select(jobs.c.run_at)
+            .where(in_line, jobs.c.priority == param("at_priority", Integer))
+            .order_by(jobs.c.run_at)
+            .limit(1)
+        )
+        self.reserve = (
+            update(jobs)
+            .where(jobs.c.id.in_(ids))
+            .values(
+                state=RUNNING,
+                attempts=jobs.c.attempts + 1,
+                token=token,
+                worker=param("worker", String),
+                lease_until=case(
+                    (param("worker_holds", Boolean), null()), else_=now + param("lease_micros", BigInteger)
+                ),
+                started_at=now,
+                progress=null(),
+            )
+            .returning(*live_row())
+        )
+        self.running_count = (
+            select(func.count()).select_from(jobs).where(jobs.c.queue == queue, jobs.c.state == RUNNING)
+        )
+        self.held_by_token = select(*live_row()).where(
+            jobs.c.queue == queue, jobs.c.state == RUNNING, jobs.c.token == token
+        )
+
+        # -- outcomes
+        kept = [
+            param("result", Text)
+            if name == "result"
+            else now
+            if name == "finished_at"
+            else literal(JobState.DONE.value)
+            if name == "state"
+            else func.coalesce(param("new_payload", Text), jobs.c.payload)
+            if name == "payload"
+            else jobs.c[name]
+            for name in HISTORY_COLUMNS
+        ]
+        self.keep_done = insert(history).from_select(
+            list(HISTORY_COLUMNS), select(*kept).where(jobs.c.id == param("job", jobs.c.id.type))
+        )
+        self.held = (
+            select(cast(jobs.c.id, String(36)), jobs.c.queue, jobs.c.token)
+            .where(jobs.c.id.in_(ids), jobs.c.state == RUNNING, in_time)
+            .with_for_update()
+        )
+        self.live = select(*live_row()).where(jobs.c.id.in_(ids))
+        self.live_locked = self.live.with_for_update()
+        self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
+        self.remove = delete(jobs).where(jobs.c.id == param("job", jobs.c.id.type))
+        self.rewrite = (
+            update(jobs)
+            .where(jobs.c.id == param("job", jobs.c.id.type))
+            .values({name: param(f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS if name != "id"})
+        )
+        self.extend = (
+            update(jobs)
+            .where(mine)
+            .values(
+                lease_until=case((jobs.c.worker.is_not(None), null()), else_=now + param("lease_micros", BigInteger))
+            )
+        )
+        self.progress = update(jobs).where(mine).values(progress=param("share", Float))
+
+        # -- liveness
+        self.expired = (
+            select(*live_row())
+            .where(jobs.c.lease_until <= now, jobs.c.state == RUNNING)
+            .order_by(jobs.c.lease_until)
+            .limit(param("most", Integer))
+            .with_for_update(skip_locked=True)
+        )
+        self.expired_in_queue = self.expired.where(jobs.c.queue == queue)
+        overdue = workers.c.last_seen_at <= now - cast(MISSED_HEARTBEATS * 1_000_000 * workers.c.heartbeat, BigInteger)
+        lost = (
+            select(*live_row())
+            .where(jobs.c.state == RUNNING, jobs.c.worker.is_not(None))
+            .limit(param("most", Integer))
+            .with_for_update(skip_locked=True)
+        )
+        self.of_dead_workers = lost.where(jobs.c.worker.in_(select(workers.c.id).where(overdue)))
+        self.longest_heartbeat = select(func.max(workers.c.heartbeat)).where(~overdue)
+        self.orphans = lost.where(
+            jobs.c.worker.not_in(select(workers.c.id)), jobs.c.started_at <= now - param("orphan_micros", BigInteger)
+        )
+        self.forget_dead = delete(workers).where(
+            overdue, ~exists().where(jobs.c.state == RUNNING, jobs.c.worker == workers.c.id)
+        )
+        self.leave = delete(workers).where(workers.c.id == param("worker", String))
+        self.beat = (
+            update(workers)
+            .where(workers.c.id == param("worker", String))
+            .values(last_seen_at=now, state=param("worker_state", String), queues=param("worker_queues", Text))
+        )
+        self.join = dialect.insert_ignoring(
+            workers,
+            {
+                column.name: now if column.name in {"started_at", "last_seen_at"} else param(column.name, column.type)
+                for column in workers.columns
+            },
+        )
+        self.live_workers = select(func.count()).select_from(workers).where(~overdue)
+        self.cancels = select(cast(jobs.c.id, String(36))).where(
+            jobs.c.state == RUNNING, jobs.c.worker == param("worker", String), jobs.c.cancel_requested
+        )
+        running = (
+            select(func.count())
+            .select_from(jobs)
+            .where(jobs.c.state == RUNNING, jobs.c.worker == workers.c.id)
+            .scalar_subquery()
+        )
+        self.workers = select(*workers.columns, running).order_by(workers.c.started_at, workers.c.id)
+
+        # -- looking
+        self.finished = select(*finished_row()).where(history.c.id.in_(ids))
+        self.sizes = (
+            select(
+                jobs.c.state,
+                func.count(),
+                func.coalesce(func.sum(case((jobs.c.run_at <= now, 1), else_=0)), 0),
+            )
+            .where(jobs.c.queue == queue)
+            .group_by(jobs.c.state)
+        )
+        self.counted = (
+            select(counts.c.what, counts.c.n)
+            .where(counts.c.queue == queue)
+            .union_all(
+                select(tallies.c.what, func.sum(tallies.c.n)).where(tallies.c.queue == queue).group_by(tallies.c.what)
+            )
+        )
+
+        # -- operating
+        self.ask_to_stop = (
+            update(jobs)
+            .where(jobs.c.id == param("job", jobs.c.id.type), jobs.c.state == RUNNING)
+            .values(cancel_requested=True)
+        )
+        self.forget = delete(history).where(history.c.id.in_(ids))
+        self.finished_locked = self.finished.with_for_update()
+        self.old = (
+            select(cast(history.c.id, String(36)))
+            .where(history.c.queue == queue, history.c.finished_at <= now - param("age_micros", BigInteger))
+            .order_by(history.c.finished_at)
+            .limit(param("most", Integer))
+        )
+        self.some_tallies = (
+            select(tallies.c.id, tallies.c.queue, tallies.c.what, tallies.c.n)
+            .order_by(tallies.c.id)
+            .limit(param("most", Integer))
+            .with_for_update(skip_locked=True)
+        )
+        self.remove_tally = delete(tallies).where(tallies.c.id == param("tally", tallies.c.id.type))
+        self.add_count = (
+            update(counts)
+            .where(counts.c.queue == queue, counts.c.what == param("what", String))
+            .values(n=counts.c.n + param("more", BigInteger))
+        )
+        self.first_count = dialect.insert_ignoring(
+            counts,
+            {"queue": param("queue", String), "what": param("what", String), "n": param("more", BigInteger)},
+        )

@@ -1,0 +1,106 @@
+"""The SQL store: its parts put together, and the life of its schema."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+from sqlalchemy import create_mock_engine, insert, inspect, select, update
+from sqlalchemy.engine import Connection
+
+from stanchion.errors import SchemaMismatch
+from stanchion.stores.protocol import Listener
+from stanchion.stores.sql.claiming import Claiming
+from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.looking import Looking
+from stanchion.stores.sql.operating import Operating
+from stanchion.stores.sql.schema import MIGRATIONS, VERSION, meta, metadata
+from stanchion.stores.sql.settling import Settling
+
+
+class SqlStore(Claiming, Settling, Operating, Looking):
+    """Jobs in an SQL database."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.capabilities = database.dialect.capabilities
+        self._setting_up = threading.Lock()
+
+    @property
+    def skew(self) -> float:
+        """Seconds added to the database's clock, for tests."""
+        return self.database.skew
+
+    @skew.setter
+    def skew(self, seconds: float) -> None:
+        self.database.skew = seconds
+
+    def setup(self) -> None:
+        with self._setting_up, self.database.transaction() as connection:
+            self.dialect.lock_schema(connection)
+            found = _version(connection)
+            if found is not None and found > VERSION:
+                raise SchemaMismatch(_newer(found))
+            for migrate in MIGRATIONS[found or 0 :]:
+                migrate(connection)
+            if found is None:
+                connection.execute(insert(meta).values(version=VERSION))
+            elif found < VERSION:
+                connection.execute(update(meta).values(version=VERSION))
+
+    def setup_script(self) -> str:
+        lines: list[str] = []
+        dialect = self.database.engine.dialect
+        engine = create_mock_engine(
+            self.database.url,
+            lambda statement, *_args, **_options: lines.append(str(statement.compile(dialect=dialect))),
+        )
+        metadata.create_all(engine, checkfirst=False)
+        lines.append(f"INSERT INTO {meta.name} (version) VALUES ({VERSION})")
+        return "".join(f"{line.strip()};\n" for line in lines)
+
+    def check(self) -> None:
+        with self.database.connection() as connection:
+            found = _version(connection)
+        if found == VERSION:
+            return
+        if found is None and self.dialect.makes_schema:
+            self.setup()
+        elif found is None:
+            raise SchemaMismatch("the database has no Stanchion tables; make them with: stanchion setup --url ...")
+        elif found > VERSION:
+            raise SchemaMismatch(_newer(found))
+        elif self.dialect.makes_schema:
+            self.setup()
+        else:
+            raise SchemaMismatch(
+                f"the tables are of version {found}, older than this release's {VERSION}; "
+                f"bring them up to date with: stanchion setup --url ..."
+            )
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        return self.database.transaction()
+
+    def listen(self, queues: Iterable[str]) -> Listener:
+        return self.dialect.listen(queues)
+
+    def close(self) -> None:
+        self.dialect.close()
+        self.database.close()
+
+
+def _version(connection: Connection) -> int | None:
+    """Return the version of the schema; None when there is none."""
+    if not inspect(connection).has_table(meta.name):
+        return None
+    found: int | None = connection.execute(select(meta.c.version)).scalar()
+    return found
+
+
+def _newer(found: int) -> str:
+    return (
+        f"the tables are of version {found}, newer than this release's {VERSION}; "
+        f"upgrade this process: pip install -U stanchion"
+    )

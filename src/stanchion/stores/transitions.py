@@ -1,0 +1,274 @@
+"""The life of a job as pure functions: a row and what happens to it, in; the next row, out.
+
+    queued ──claim──► running ──commit──► done
+      ▲ ▲                │ │ ├─move──► queued in another queue
+      │ └────rollback────┘ │ ├─abandon, or given back after a cancel──► cancelled
+      └──lease lost────────┘ └─bury, or attempts used up──► dead, or queued in the dead-letter queue
+
+Every store that computes a transition outside the database uses these, so that none has its own.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple, TypeGuard
+
+from stanchion.stores.records import (
+    QUEUED,
+    SECOND,
+    Abandon,
+    Bury,
+    Claim,
+    Commit,
+    JobRow,
+    JobState,
+    Move,
+    NewJob,
+    Outcome,
+    QueueSettings,
+    Rollback,
+)
+
+KEPT_ERRORS = 10
+LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
+_DEAD_FROM = "x-dead-from"
+
+
+class Transition(NamedTuple):
+    """The row after a step, and the counter of the queue it happened in."""
+
+    row: JobRow
+    counted: str
+
+    @property
+    def final(self) -> bool:
+        """True when the job goes to history."""
+        return self.row.finished_at is not None
+
+    def state(self, now: int) -> JobState:
+        """Return what the attempt ended in: dead also where the job was moved to a dead-letter queue."""
+        return JobState.DEAD if self.counted == "buried" else state_of(self.row, now)
+
+
+def created(job: NewJob, now: int) -> JobRow:
+    """Return the row of a new job."""
+    return JobRow(
+        id=job.id,
+        queue=job.queue,
+        lane=0,
+        state=QUEUED,
+        priority=job.priority,
+        run_at=due_at(job, now),
+        enqueued_at=now,
+        payload=job.payload,
+        task=job.task,
+        headers=job.headers,
+        tenant=job.tenant,
+        key=job.key,
+        order_key=job.order_key,
+        limits=job.limits,
+        flow=job.flow,
+        origin=job.origin,
+        max_attempts=job.max_attempts,
+        timeout=job.timeout,
+    )
+
+
+def due_at(job: NewJob, now: int) -> int:
+    """Return when a new job is due."""
+    return job.run_at if job.run_at is not None else now + int((job.delay or 0) * SECOND)
+
+
+def replaced(row: JobRow, job: NewJob, now: int) -> JobRow | None:
+    """Give a queued job the work and the schedule of `job`, which has its key; None when it runs."""
+    if row.state == JobState.RUNNING:
+        return None
+    return row._replace(
+        task=job.task,
+        payload=job.payload,
+        headers=job.headers,
+        priority=job.priority,
+        run_at=due_at(job, now),
+    )
+
+
+def replay(row: JobRow, new_id: str) -> NewJob:
+    """Return a copy of a finished job, due now, that names its origin."""
+    return NewJob(
+        id=new_id,
+        queue=row.queue,
+        payload=row.payload,
+        task=row.task,
+        priority=row.priority,
+        headers=row.headers,
+        tenant=row.tenant,
+        key=row.key,
+        order_key=row.order_key,
+        limits=row.limits,
+        origin=row.id,
+        max_attempts=row.max_attempts,
+        timeout=row.timeout,
+    )
+
+
+def state_of(row: JobRow, now: int) -> JobState:
+    """Return the state that the outside sees."""
+    if row.state == QUEUED:
+        return JobState.READY if row.run_at <= now else JobState.SCHEDULED
+    return JobState(row.state)
+
+
+def claimed(row: JobRow, claim: Claim, lease: float, now: int) -> JobRow:
+    """Return the row as reserved: the attempt counts from here, whatever becomes of it."""
+    return row._replace(
+        state=JobState.RUNNING.value,
+        attempts=row.attempts + 1,
+        token=claim.token,
+        worker=claim.worker,
+        lease_until=None if claim.worker else now + int(lease * SECOND),
+        started_at=now,
+        progress=None,
+    )
+
+
+def holds(row: JobRow | None, token: str, now: int) -> TypeGuard[JobRow]:
+    """Tell whether `token` is that of the reservation in force: not replaced, nor its lease run out."""
+    if row is None or row.state != JobState.RUNNING or row.token != token:
+        return False
+    return row.lease_until is None or row.lease_until > now
+
+
+def extended(row: JobRow, seconds: float, now: int) -> JobRow:
+    """Renew a lease. A job held by a worker has none: the worker's heartbeat holds it."""
+    return row if row.lease_until is None else row._replace(lease_until=now + int(seconds * SECOND))
+
+
+def settled(row: JobRow, outcome: Outcome, queue: QueueSettings, now: int) -> Transition:
+    """Apply the outcome of a reservation that still holds."""
+    match outcome:
+        case Commit(result=result, payload=payload):
+            kept = row if payload is None else row._replace(payload=payload)
+            return Transition(_finished(kept, JobState.DONE, now)._replace(result=result), "committed")
+        case Rollback():
+            return _given_back(row, outcome, queue, now)
+        case Move():
+            moved = _restarted(row, now + int(outcome.delay * SECOND))
+            payload = row.payload if outcome.payload is None else outcome.payload
+            return Transition(moved._replace(queue=outcome.queue, lane=0, payload=payload, key=None), "moved")
+        case Bury(error=error, traceback=traceback):
+            return _dead(_failed(row, error, traceback, now), queue, now)
+        case Abandon(reason=reason):
+            return Transition(_cancelled(row, reason, now), "cancelled")
+
+
+def lease_lost(row: JobRow, queue: QueueSettings, now: int) -> Transition:
+    """Take a job back from a holder that is gone: due at once, the attempt stays counted."""
+    if row.cancel_requested:
+        return Transition(_cancelled(row, "", now), "cancelled")
+    failed = _with_error(row, LEASE_LOST, None, now)
+    if row.attempts >= row.max_attempts:
+        return _dead(failed, queue, now)
+    return Transition(_unreserved(failed), "expired")
+
+
+def cancel(row: JobRow, now: int) -> Transition | None:
+    """Cancel a live job; None when it runs and can only be asked to."""
+    if row.state == JobState.RUNNING:
+        return None
+    return Transition(_cancelled(row, "", now), "cancelled")
+
+
+def retried(row: JobRow, now: int) -> JobRow:
+    """Re-drive a dead, cancelled or scheduled job: ready now, with all its attempts before it.
+
+    A dead letter goes back to the queue it came from, without the headers that made it one. Any other
+    ready job keeps its place in the line.
+    """
+    headers = json.loads(row.headers) if row.headers else {}
+    home = headers.get(_DEAD_FROM)
+    if home is None and row.state == QUEUED and row.run_at <= now:
+        return row
+    again = _restarted(row, now)._replace(errors=row.errors)
+    if home is None:
+        return again
+    kept = {name: value for name, value in headers.items() if not name.startswith("x-dead-")}
+    return again._replace(queue=home, lane=0, headers=dumps(kept) if kept else None)
+
+
+def popped(row: JobRow, now: int) -> JobRow:
+    """Finish a job as it is handed out."""
+    return _finished(row._replace(attempts=row.attempts + 1, started_at=now), JobState.DONE, now)
+
+
+def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) -> Transition:
+    if outcome.refund:
+        row = row._replace(attempts=row.attempts - 1)
+    if outcome.error is not None:
+        row = _failed(row, outcome.error, outcome.traceback, now)
+    if row.cancel_requested:
+        return Transition(_cancelled(row, "", now), "cancelled")
+    if row.attempts >= row.max_attempts:
+        return _dead(row, queue, now)
+    return Transition(_unreserved(row)._replace(run_at=now + int(outcome.delay * SECOND)), "rolled_back")
+
+
+def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
+    if queue.dead_letter is None or queue.dead_letter == row.queue:
+        return Transition(_finished(row, JobState.DEAD, now), "buried")
+    errors = json.loads(row.errors) if row.errors else []
+    headers = {
+        **(json.loads(row.headers) if row.headers else {}),
+        _DEAD_FROM: row.queue,
+        "x-dead-at": now / SECOND,
+        "x-dead-attempts": row.attempts,
+        "x-dead-error": errors[-1]["error"] if errors else "",
+    }
+    letter = _restarted(row, now)._replace(
+        queue=queue.dead_letter, lane=0, key=None, headers=dumps(headers), errors=row.errors
+    )
+    return Transition(letter, "buried")
+
+
+def _finished(row: JobRow, state: JobState, now: int) -> JobRow:
+    return row._replace(state=state.value, finished_at=now, lease_until=None, cancel_requested=False)
+
+
+def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
+    if reason:
+        row = _with_error(row, f"Cancel: {reason}", None, now)
+    return _finished(row, JobState.CANCELLED, now)
+
+
+def _unreserved(row: JobRow) -> JobRow:
+    # The last token stays: a settle that is repeated after a lost answer recognises its own work by it.
+    return row._replace(state=QUEUED, worker=None, lease_until=None, progress=None)
+
+
+def _restarted(row: JobRow, run_at: int) -> JobRow:
+    return _unreserved(row)._replace(
+        run_at=run_at,
+        attempts=0,
+        failures=0,
+        errors=None,
+        started_at=None,
+        finished_at=None,
+        result=None,
+        cancel_requested=False,
+    )
+
+
+def _failed(row: JobRow, error: str, traceback: str | None, now: int) -> JobRow:
+    return _with_error(row, error, traceback, now)._replace(failures=row.failures + 1)
+
+
+def _with_error(row: JobRow, error: str, traceback: str | None, now: int) -> JobRow:
+    entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error}
+    if traceback:
+        entry["traceback"] = traceback
+    errors = json.loads(row.errors) if row.errors else []
+    return row._replace(errors=dumps([*errors, entry][-KEPT_ERRORS:]))
+
+
+def dumps(value: Any) -> str:
+    """Encode what the store itself writes: errors and headers."""
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Tools for tests: `stanchion.testing.conformance` is the behaviour suite that every store passes."""

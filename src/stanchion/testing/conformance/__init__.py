@@ -1,0 +1,132 @@
+"""The behaviour that every store has, as pytest cases.
+
+A test module that imports all of this and defines one fixture runs them on a store:
+
+    from stanchion.testing.conformance import *
+
+    @pytest.fixture
+    def store_factory():
+        ...  # yield a function that opens the same, at first empty, database at each call
+
+The function returns stores that are set up. Two calls stand for two processes. Classes that
+are not for the store say so, and are taken out with `del TestJoining`. Needs pytest and hypothesis.
+"""
+
+import pytest
+
+_THEMES = (
+    "attempts",
+    "bad_input",
+    "concurrency",
+    "counting",
+    "dead_letters",
+    "encryption",
+    "harness",
+    "history",
+    "leases",
+    "model",
+    "operating",
+    "order",
+    "outcomes",
+    "pushing",
+    "scheduling",
+    "settings",
+    "tasks",
+    "transactions",
+    "wakeup",
+    "workers",
+)
+pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in _THEMES))
+
+from stanchion.testing.conformance.attempts import TestAttempts  # noqa: E402
+from stanchion.testing.conformance.bad_input import TestRefusedAtTheDoor  # noqa: E402
+from stanchion.testing.conformance.concurrency import (  # noqa: E402
+    TestEveryJobGoesToOne,
+    TestLimits,
+    TestOneWins,
+    TestThreads,
+    stores,
+)
+from stanchion.testing.conformance.counting import TestCounts, TestFind, TestSizes  # noqa: E402
+from stanchion.testing.conformance.dead_letters import TestDeadLetters, letters  # noqa: E402
+from stanchion.testing.conformance.encryption import TestEncryption, key, sealed  # noqa: E402
+from stanchion.testing.conformance.harness import app, clock, new_store, other_app, other_q, other_store, q, store  # noqa: E402
+from stanchion.testing.conformance.history import TestHistory, TestPurge  # noqa: E402
+from stanchion.testing.conformance.leases import TestFencing, TestLease, TestProgress  # noqa: E402
+from stanchion.testing.conformance.model import TestAgainstTheReference  # noqa: E402
+from stanchion.testing.conformance.operating import TestCancel, TestReplay, TestRetry  # noqa: E402
+from stanchion.testing.conformance.order import TestOrder, TestScheduledJobsStandAside  # noqa: E402
+from stanchion.testing.conformance.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback  # noqa: E402
+from stanchion.testing.conformance.pushing import TestPop, TestPush, TestRepeats, TestUniqueKeys  # noqa: E402
+from stanchion.testing.conformance.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock  # noqa: E402
+from stanchion.testing.conformance.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings  # noqa: E402
+from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks  # noqa: E402
+from stanchion.testing.conformance.transactions import TestJoining, TestRefusing  # noqa: E402
+from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting  # noqa: E402
+from stanchion.testing.conformance.workers import TestHeartbeat, TestRecovery  # noqa: E402
+
+__all__ = [
+    "TestAWrongClockOfTheClient",
+    "TestAgainstTheReference",
+    "TestAttempts",
+    "TestBatches",
+    "TestBuryAndAbandon",
+    "TestCancel",
+    "TestCommit",
+    "TestCounts",
+    "TestDeadLetters",
+    "TestDelete",
+    "TestDue",
+    "TestEncryption",
+    "TestEvents",
+    "TestEveryJobGoesToOne",
+    "TestFencing",
+    "TestFind",
+    "TestHandles",
+    "TestHeartbeat",
+    "TestHistory",
+    "TestJoining",
+    "TestLease",
+    "TestLimits",
+    "TestListener",
+    "TestMaxRate",
+    "TestMaxRunning",
+    "TestMove",
+    "TestNextDue",
+    "TestNoSpinning",
+    "TestOneWins",
+    "TestOrder",
+    "TestPause",
+    "TestPop",
+    "TestProgress",
+    "TestPurge",
+    "TestPush",
+    "TestPushSignal",
+    "TestRecovery",
+    "TestRefusedAtTheDoor",
+    "TestRefusing",
+    "TestRepeats",
+    "TestReplay",
+    "TestRetry",
+    "TestRollback",
+    "TestScheduledJobsStandAside",
+    "TestSettings",
+    "TestSizes",
+    "TestTasks",
+    "TestThreads",
+    "TestUniqueKeys",
+    "TestWaiting",
+    "app",
+    "clock",
+    "key",
+    "letters",
+    "new_store",
+    "other_app",
+    "other_q",
+    "other_store",
+    "q",
+    "sealed",
+    "store",
+    "stores",
+    "wrong_clock",
+]

@@ -1,0 +1,23 @@
+"""Stored times (microseconds since 1970 UTC) to and from aware datetimes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import overload
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def micros(moment: datetime) -> int:
+    """Return the stored form of an aware datetime."""
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+@overload
+def moment(stored: int) -> datetime: ...
+@overload
+def moment(stored: None) -> None: ...
+def moment(stored: int | None) -> datetime | None:
+    """Return the aware UTC datetime of a stored time."""
+    return None if stored is None else _EPOCH + timedelta(microseconds=stored)

@@ -1,0 +1,232 @@
+"""The claimer: takes due jobs from the store, as many as the runners can use."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from stanchion.queue import new_token
+from stanchion.stores.protocol import Listener
+from stanchion.stores.records import SECOND, Claim, JobRow
+from stanchion.worker.attempt import unharmed
+from stanchion.worker.finisher import Finisher
+from stanchion.worker.health import Health
+from stanchion.worker.pace import Backoff, Prefetch, poll_interval
+from stanchion.worker.runner import NEVER, Runners
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+log = logging.getLogger("stanchion.worker")
+
+MOST_UNSTORED = 5000
+"""With so many outcomes waiting for the store, no more jobs are claimed."""
+
+WAIT_FOR_ROOM = 1.0
+"""Seconds without room after which jobs beyond the pace of that time are given back."""
+
+WAIT_FOR_STORE = 0.05
+SHORTEST_NAP = 0.001
+
+
+class Claimer:
+    """One thread that claims, hands over to the runners, and waits: for room, or for work.
+
+    `emptied` is called once the queues hold no due job and none is in hand; without it, that is no news.
+    """
+
+    def __init__(
+        self,
+        app: Stanchion,
+        worker: str,
+        queues: Sequence[str],
+        threads: int,
+        poll: float,
+        runners: Runners,
+        finisher: Finisher,
+        health: Health,
+        emptied: Callable[[], None] | None,
+    ) -> None:
+        self._app, self._worker, self._queues = app, worker, list(queues)
+        self._threads, self._poll = threads, poll
+        self._runners, self._finisher, self._health = runners, finisher, health
+        self._emptied = emptied
+        self._prefetch = Prefetch()
+        self._ahead = 0
+        self._claimed = self._returned = 0
+        self._overdue: int | None = None
+        self._blocked = False
+        self._room = threading.Event()
+        self._registered = threading.Event()
+        self._stopping = threading.Event()
+        self._listener: Listener | None = None
+        self._thread = threading.Thread(target=self._run, name="stanchion-claimer", daemon=True)
+        self.live = 1
+        """Workers that share the polling, this one included."""
+
+    # -- called by other threads
+
+    def start(self) -> None:
+        """Start the thread; it claims from the moment that the worker is `registered`."""
+        self._thread.start()
+
+    def registered(self) -> None:
+        """Say that the store knows the worker, so that jobs it holds are not taken for lost."""
+        self._registered.set()
+
+    def room(self) -> None:
+        """Say that the buffer runs low."""
+        self._runners.low_water = NEVER
+        self._room.set()
+
+    def settled(self) -> None:
+        """Say that outcomes were stored: what was not claimable for a limit may be now."""
+        if self._blocked or self._emptied is not None:
+            self._wake()
+
+    @property
+    def in_hand(self) -> int:
+        """Claimed jobs that have not ended."""
+        return self._claimed - self._finisher.received
+
+    def stop(self, seconds: float) -> None:
+        """Claim no more; wait up to `seconds` for the call that is under way."""
+        self._stopping.set()
+        self._registered.set()
+        self._room.set()
+        self._wake()
+        self._thread.join(seconds)
+
+    def _wake(self) -> None:
+        listener = self._listener
+        if listener is not None:
+            listener.wake()
+
+    # -- the thread
+
+    def _run(self) -> None:
+        self._registered.wait()
+        backoff = Backoff()
+        while not self._stopping.is_set():
+            try:
+                self._round()
+                backoff.succeeded()
+            except Exception as error:
+                pause = backoff.failed()
+                log.warning("claiming failed, next try in %.1f s: %s: %s", pause, type(error).__name__, error)
+                log.debug("claiming failed", exc_info=True)
+                self._close_listener()
+                self._stopping.wait(pause)
+        self._close_listener()
+
+    def _round(self) -> None:
+        """Claim from every queue as much as there is room for, then wait if there was less."""
+        wanted = self._wanted()
+        if not wanted:
+            self._wait_for_room()
+            return
+        outstanding = self._claimed - self._finisher.stored
+        with self._health.watch("claim"):
+            listener = self._listening()
+            found, retry_in = self._claim(wanted)
+            if found == wanted:
+                return
+            if found == 0 and outstanding == 0 and self._emptied is not None and not self._any_due():
+                self._emptied()
+            nap = self._nap(retry_in)
+        if nap and not self._stopping.is_set():
+            listener.wait(nap)
+
+    def _wanted(self) -> int:
+        """Return how many jobs to claim: the free slots and the prefetch, 0 while enough are in hand."""
+        in_hand = self.in_hand
+        self._ahead = self._prefetch.jobs(self._finisher.received - self._returned, time.monotonic())
+        if in_hand >= self._threads + self._ahead // 2 or self._finisher.backlog > MOST_UNSTORED:
+            return 0
+        return self._threads + self._ahead - in_hand
+
+    def _claim(self, wanted: int) -> tuple[int, float | None]:
+        """Claim up to `wanted` jobs; return how many that were, and when a limit may allow more."""
+        found, retry_in = 0, None
+        for queue in self._queues:
+            claimed = self._app.store.claim(Claim(queue, wanted - found, new_token(), worker=self._worker))
+            if claimed.rows:
+                found += len(claimed.rows)
+                self._hand_over(claimed.rows)
+            if claimed.retry_in is not None:
+                retry_in = claimed.retry_in if retry_in is None else min(retry_in, claimed.retry_in)
+            if found == wanted:
+                break
+        self._queues.append(self._queues.pop(0))  # another one is first in the next round
+        return found, retry_in
+
+    def _hand_over(self, rows: list[JobRow]) -> None:
+        self._claimed += len(rows)
+        if self._stopping.is_set():
+            self._give_back(rows)
+        else:
+            self._runners.add(rows, self.in_hand)
+
+    def _give_back(self, rows: Sequence[JobRow]) -> None:
+        self._returned += len(rows)
+        for row in rows:
+            self._finisher.put(unharmed(row))
+
+    # -- waiting
+
+    def _wait_for_room(self) -> None:
+        self._room.clear()
+        self._runners.low_water = self._ahead // 2
+        if self._wanted():
+            self._runners.low_water = NEVER
+            return  # a job ended before the runners knew that somebody waits
+        if self._finisher.backlog > MOST_UNSTORED:
+            self._room.wait(WAIT_FOR_STORE)
+        elif not self._room.wait(WAIT_FOR_ROOM):
+            self._shed()
+
+    def _shed(self) -> None:
+        """Give back what was claimed for a pace that has slackened, if there are others to take it."""
+        if self.live > 1:
+            self._give_back(self._runners.take_back(keep=int(self._prefetch.rate * WAIT_FOR_ROOM)))
+
+    def _nap(self, retry_in: float | None) -> float:
+        """Return the seconds to wait for a sign: until something is due, at most the own poll interval."""
+        store = self._app.store
+        naps = [poll_interval(self._poll, self.live)]
+        if retry_in is not None:
+            naps.append(retry_in)
+        due = store.next_due(self._queues)
+        now = store.now()
+        self._blocked = due is not None and due <= now
+        if self._blocked:
+            if due != self._overdue and retry_in is None:
+                self._overdue = due  # it may just have become due; the next time it is known to be held up
+                return 0
+            dues = (store.next_due([queue]) for queue in self._queues)
+            naps += [(later - now) / SECOND for later in dues if later is not None and later > now]
+        elif due is not None:
+            naps.append((due - now) / SECOND)
+        return max(SHORTEST_NAP, min(naps))
+
+    def _any_due(self) -> bool:
+        due = self._app.store.next_due(self._queues)
+        return due is not None and due <= self._app.store.now()
+
+    def _listening(self) -> Listener:
+        if self._listener is None:
+            for queue in self._queues:
+                self._app.declare(queue)
+            self._listener = self._app.store.listen(self._queues)
+        return self._listener
+
+    def _close_listener(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            try:
+                listener.close()
+            except Exception:
+                log.debug("closing a listener failed", exc_info=True)

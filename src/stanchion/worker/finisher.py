@@ -1,0 +1,189 @@
+"""The finisher: commits outcomes in groups, at once when idle, in batches under load."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from stanchion.errors import StoreUnavailable
+from stanchion.execution import report
+from stanchion.outcome import Outcome
+from stanchion.reservation import described
+from stanchion.stores.records import JobState, Rollback
+from stanchion.worker.attempt import Finished
+from stanchion.worker.health import Health
+from stanchion.worker.pace import Backoff
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+log = logging.getLogger("stanchion.worker")
+
+MOST = 1000
+"""Outcomes per call of the store."""
+
+CROWD = 32
+"""A group of this size tells that there is load, so that waiting for company pays."""
+
+LINGER = 0.004
+"""Seconds to wait for company under load."""
+
+TRIES = 3
+"""How often a group is tried that fails though the store answers, before its members are tried one by one."""
+
+REPEAT = 60.0
+"""Seconds until a job is run again whose outcome could not be stored."""
+
+
+class Finisher:
+    """Takes the ends of attempts from any thread, stores them from its own, and fires their events."""
+
+    def __init__(self, app: Stanchion, health: Health, settled: Callable[[], None]) -> None:
+        self._app, self._health, self._settled = app, health, settled
+        self._pending: deque[Finished] = deque()
+        self._idle = False
+        self._sign = threading.Event()
+        self._closing = False
+        self._aborted = threading.Event()
+        self._taken = 0
+        self.stored = 0
+        """Jobs whose end is in the store, or was refused by it."""
+        self._thread = threading.Thread(target=self._run, name="stanchion-finisher", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def put(self, finished: Finished) -> None:
+        """Hand over the end of an attempt; never blocks."""
+        self._pending.append(finished)
+        if self._idle:  # set before the finisher looks a last time, so that no sign is lost
+            self._sign.set()
+
+    @property
+    def received(self) -> int:
+        """Jobs handed over so far."""
+        return self._taken + len(self._pending)
+
+    @property
+    def backlog(self) -> int:
+        """Jobs handed over and not stored yet."""
+        return self.received - self.stored
+
+    def close(self, seconds: float) -> bool:
+        """Store what is left, for at most `seconds`; return whether all of it is stored."""
+        self._closing = True
+        self._sign.set()
+        self._thread.join(seconds)
+        self._aborted.set()
+        self._thread.join(0.1)
+        return not self._thread.is_alive() and self.backlog == 0
+
+    def _run(self) -> None:
+        size = 0
+        while not self._aborted.is_set():
+            if size >= CROWD and len(self._pending) < MOST // 2:
+                time.sleep(LINGER)
+            group = self._gather()
+            if not group:
+                if self._closing:
+                    return
+                size = 0
+                continue
+            size = len(group)
+            self._store(group)
+            self._settled()
+
+    def _gather(self) -> list[Finished]:
+        """Return what there is, waiting for the first; empty when woken to look at the flags."""
+        pending = self._pending
+        if not pending and not self._closing:
+            self._idle = True
+            if not pending:
+                self._sign.wait()
+            self._idle = False
+            self._sign.clear()
+        group = [pending.popleft() for _ in range(min(len(pending), MOST))]
+        self._taken += len(group)
+        return group
+
+    def _store(self, group: list[Finished]) -> None:
+        """Store a group, however long it takes."""
+        backoff = Backoff()
+        failures = 0
+        while group:
+            try:
+                with self._health.watch("settle"):
+                    states = self._settle(group)
+            except StoreUnavailable as error:
+                log.warning("%d outcomes wait for the store: %s", len(group), error)
+            except Exception:
+                log.exception("storing %d outcomes failed", len(group))
+                failures += 1
+                if failures % TRIES == 0:
+                    group = self._singly(group)
+            else:
+                self._stored(group, states)
+                return
+            if self._aborted.wait(backoff.failed()):
+                return
+
+    def _singly(self, group: list[Finished]) -> list[Finished]:
+        """Store a group one by one; return those that fail still.
+
+        An outcome that the store can't hold becomes a failure of its attempt, so that it stops nobody.
+        """
+        left = []
+        for finished in group:
+            try:
+                self._stored([finished], self._settle([finished]))
+            except Exception as error:
+                outcome, job, _ = finished
+                if outcome is None:
+                    raise
+                message = f"the outcome can't be stored: {described(error)[0]}"
+                instead: Finished = (Rollback(outcome.id, outcome.token, REPEAT, message), job, error)
+                try:
+                    self._stored([instead], self._settle([instead]))
+                except Exception:
+                    left.append(finished)
+        return left
+
+    def _stored(self, group: Sequence[Finished], states: Sequence[JobState | None]) -> None:
+        self.stored += len(group)
+        self._tell(group, states)
+
+    def _settle(self, group: Sequence[Finished]) -> list[JobState | None]:
+        outcomes = [outcome for outcome, _, _ in group if outcome is not None]
+        states = iter(self._app.store.settle(outcomes) if outcomes else ())
+        return [
+            next(states) if outcome is not None else job.settled_as if job is not None else None
+            for outcome, job, _ in group
+        ]
+
+    def _tell(self, group: Sequence[Finished], states: Sequence[JobState | None]) -> None:
+        hears = self._app.events.hears
+        heard = any(hears(event) for event in ("success", "failure", "retry", "dead"))
+        lost = []
+        for (outcome, job, error), state in zip(group, states, strict=True):
+            if state is None:
+                lost.append(outcome.id if outcome else "?")
+                continue
+            if job is None:
+                continue
+            if error is not None and not isinstance(error, Outcome):
+                log.warning(
+                    "job %s (%s): attempt %d failed, now %s: %s",
+                    *(job.id, job.task, job.attempt, state, described(error)[0]),
+                )
+            if heard:
+                report(self._app, job, outcome, state, error)
+        if lost:
+            log.warning(
+                "%d outcomes came too late and changed nothing, as other workers have the jobs by now: %s",
+                *(len(lost), ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")),
+            )

@@ -1,0 +1,50 @@
+"""Whether a worker reaches its store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+class Health:
+    """What the store calls of one worker came to.
+
+    Red while the last call of any kind failed, and when none succeeded for `silence` seconds.
+    """
+
+    def __init__(self, silence: float) -> None:
+        self._silence = silence
+        self._lock = threading.Lock()
+        self._failing: dict[str, str] = {}
+        self._succeeded_at = time.monotonic()
+        self._stopped = False
+
+    @contextmanager
+    def watch(self, kind: str) -> Iterator[None]:
+        """Note how a call of this kind ends."""
+        try:
+            yield
+        except Exception as error:
+            with self._lock:
+                self._failing[kind] = f"{type(error).__name__}: {error}"
+            raise
+        self._succeeded_at = time.monotonic()
+        if self._failing:
+            with self._lock:
+                self._failing.pop(kind, None)
+
+    def stopped(self) -> None:
+        """Say that the worker has stopped."""
+        self._stopped = True
+
+    def trouble(self) -> str | None:
+        """Return what is wrong, or None."""
+        if self._stopped:
+            return "stopped"
+        with self._lock:
+            for kind, error in self._failing.items():
+                return f"{kind}: {error}"
+        silent = time.monotonic() - self._succeeded_at
+        return f"no answer from the store for {silent:.0f} s" if silent > self._silence else None

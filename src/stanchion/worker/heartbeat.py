@@ -1,0 +1,84 @@
+"""The heartbeat: one row that proves the worker alive, and the answer that says what to cancel."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stanchion.stores.records import Beat, WorkerRow
+from stanchion.worker.health import Health
+from stanchion.worker.pace import Backoff
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+log = logging.getLogger("stanchion.worker")
+
+QUICK = 1.0
+"""Seconds between beats while a job has been running for longer than this: somebody may want it cancelled."""
+
+
+class Heartbeat:
+    """One thread that beats from the start to the end of a worker, and leaves at last.
+
+    `row()` describes the worker, `longest()` is for how many seconds the oldest attempt has been running,
+    `answered` gets every answer of the store.
+    """
+
+    def __init__(
+        self,
+        app: Stanchion,
+        every: float,
+        health: Health,
+        row: Callable[[], WorkerRow],
+        longest: Callable[[], float],
+        answered: Callable[[Beat], None],
+    ) -> None:
+        self._app, self._every, self._health = app, every, health
+        self._row, self._longest, self._answered = row, longest, answered
+        self._stopping = threading.Event()
+        self._leaving = False
+        self._thread = threading.Thread(target=self._run, name="stanchion-heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread; the first beat comes at once."""
+        self._thread.start()
+
+    def stop(self, seconds: float, *, leave: bool) -> None:
+        """End the thread within `seconds`; `leave`: the worker holds no job, so the store may forget it."""
+        self._leaving = leave
+        self._stopping.set()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        backoff = Backoff(longest=min(5.0, self._every))
+        due = time.monotonic()
+        pause = 0.0
+        while not self._stopping.wait(pause):
+            now = time.monotonic()
+            if now >= due or self._longest() >= QUICK:
+                try:
+                    self._beat()
+                except Exception as error:
+                    due, pause = now, backoff.failed()
+                    log.warning("the heartbeat failed, next try in %.1f s: %s: %s", pause, type(error).__name__, error)
+                    continue
+                backoff.succeeded()
+                due = now + self._every
+            pause = min(QUICK, max(0.0, due - now))
+        if self._leaving:
+            self._leave()
+
+    def _beat(self) -> None:
+        with self._health.watch("beat"):
+            beat = self._app.store.beat(self._row())
+        self._answered(beat)
+
+    def _leave(self) -> None:
+        try:
+            self._app.store.leave(self._row().id)
+        except Exception as error:
+            log.warning("the store could not be told that this worker left: %s", error)

@@ -1,0 +1,60 @@
+"""How often and how much: poll intervals, pauses after errors, prefetch."""
+
+from __future__ import annotations
+
+import random
+
+JITTER = 0.2
+"""Share by which a poll interval varies up and down, so that workers don't march in step."""
+
+
+def poll_interval(poll: float, live: int) -> float:
+    """Return the seconds until one worker polls again, when `live` workers together poll every `poll` seconds."""
+    return poll * max(1, live) * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreading load
+
+
+class Backoff:
+    """Pauses that double from `first` to `longest` seconds while something keeps failing, half of each random."""
+
+    def __init__(self, first: float = 0.1, longest: float = 5.0) -> None:
+        self._first, self._longest = first, longest
+        self._next = first
+
+    def failed(self) -> float:
+        """Return the seconds to wait after one more failure."""
+        pause, self._next = self._next, min(self._next * 2, self._longest)
+        return pause * random.uniform(0.5, 1)  # noqa: S311 - spreading load
+
+    def succeeded(self) -> None:
+        """Start again from the shortest pause."""
+        self._next = self._first
+
+
+class Prefetch:
+    """How many jobs to hold beyond those that run: what would be finished within `window` seconds.
+
+    Trivial jobs then arrive in batches of hundreds, and slow ones stay in the store for other workers.
+    """
+
+    SAMPLE = 0.01
+    """The shortest time in seconds that tells a rate."""
+
+    MEMORY = 0.1
+    """Seconds after which an earlier rate counts for nothing."""
+
+    def __init__(self, window: float = 0.05, most: int = 1000) -> None:
+        self._window, self._most = window, most
+        self._at: float | None = None
+        self._finished = 0
+        self.rate = 0.0
+        """Jobs finished per second, lately."""
+
+    def jobs(self, finished: int, now: float) -> int:
+        """Return the number of jobs, when `finished` ended so far, at `now` on a steady clock."""
+        if self._at is None:
+            self._at, self._finished = now, finished
+        elif (elapsed := now - self._at) >= self.SAMPLE:
+            latest = (finished - self._finished) / elapsed
+            self.rate += (latest - self.rate) * min(1.0, max(0.5, elapsed / self.MEMORY))
+            self._at, self._finished = now, finished
+        return min(int(self.rate * self._window), self._most)

@@ -1,0 +1,106 @@
+"""Shows health to whoever watches the process: a file, or HTTP on loopback."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+log = logging.getLogger("stanchion.worker")
+
+Status = dict[str, Any]
+"""`status` ("ok" or "red"), `reason` (None when ok), and what else is worth knowing."""
+
+TICK = 0.5
+"""Seconds between two looks."""
+
+REWRITE = 5.0
+"""Seconds after which the file is written again though nothing changed: its age tells that somebody is alive."""
+
+
+class StatusReporter:
+    """Writes `status()` to a file, and serves it by HTTP: 200 when ok, 503 when red."""
+
+    def __init__(self, status: Callable[[], Status], file: str | Path | None, port: int | None) -> None:
+        self._status = status
+        self._file = None if file is None else Path(file)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._server = None if port is None else _server(status, port)
+
+    @property
+    def port(self) -> int | None:
+        """The port served, also where 0 let the system choose it."""
+        return None if self._server is None else int(self._server.server_address[1])
+
+    def start(self) -> None:
+        """Start the threads that are needed."""
+        if self._server is not None:
+            server = threading.Thread(target=self._server.serve_forever, name="stanchion-health", daemon=True)
+            server.start()
+        if self._file is not None:
+            self._thread = threading.Thread(target=self._keep_file, name="stanchion-health-file", daemon=True)
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Write the last word, and stop serving."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(2)
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _keep_file(self) -> None:
+        written, written_at = "", 0.0
+        while True:
+            stopping = self._stopping.is_set()
+            status = self._status()
+            word = line_of(status)
+            if word != written or time.monotonic() - written_at >= REWRITE:
+                self._write(f"{word}\n")
+                written, written_at = word, time.monotonic()
+            if stopping:
+                return
+            self._stopping.wait(TICK)
+
+    def _write(self, text: str) -> None:
+        assert self._file is not None  # noqa: S101 - only started with one
+        beside = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+        try:
+            beside.write_text(text)
+            beside.replace(self._file)
+        except OSError as error:
+            log.warning("can't write the health file %s: %s", self._file, error)
+
+
+def line_of(status: Status) -> str:
+    """Return the status in one line that starts with its verdict."""
+    return f"{status['status']} {status.get('worker', '')}" + (f": {status['reason']}" if status["reason"] else "")
+
+
+def _server(status: Callable[[], Status], port: int) -> ThreadingHTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 5.0
+
+        def do_GET(self) -> None:
+            answer = status()
+            body = json.dumps(answer).encode()
+            self.send_response(200 if answer["status"] == "ok" else 503)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing: a probe every second is no news."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.daemon_threads = True
+    return server

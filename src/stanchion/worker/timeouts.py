@@ -1,0 +1,129 @@
+"""Time-outs: interrupt attempts that run too long, give up those that don't stop.
+
+running ──deadline──► expired ──patience over──► given up
+   └────────lifted───────┴──► over
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from stanchion.errors import TaskTimeout
+
+if TYPE_CHECKING:
+    from stanchion.worker.attempt import Attempt, Running
+
+PATIENCE = 3.0
+"""Seconds that an interrupted attempt gets to stop."""
+
+TICK = 0.1
+"""Seconds within which a new, shorter limit is noticed."""
+
+_raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
+_raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
+_NOTHING = ctypes.py_object()
+
+
+class Limit:
+    """How long one attempt may run. `interrupt` is called once, when it has."""
+
+    __slots__ = ("deadline", "expired", "interrupt", "over", "seconds")
+
+    def __init__(self, seconds: float, interrupt: Callable[[], object]) -> None:
+        self.seconds, self.interrupt = seconds, interrupt
+        self.deadline = time.monotonic() + seconds
+        self.expired = self.over = False
+
+
+class Timeouts:
+    """Watches the running attempts that have a limit.
+
+    `give_up(slot, attempt)` is called for one that did not stop within PATIENCE seconds after its interrupt.
+    """
+
+    def __init__(self, running: Running, give_up: Callable[[int, Attempt], None]) -> None:
+        self._running, self._give_up = running, give_up
+        self._lock = threading.Lock()
+        self._wanted = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._stopping = False
+
+    def call(self, attempt: Attempt, seconds: float, begin: Callable[[], None]) -> object:
+        """Run a sync attempt in this thread, with TaskTimeout raised in it after `seconds`.
+
+        `begin` puts the attempt among the running ones. From there on the interrupt can arrive between any
+        two steps, so each of them is inside a `try` until the limit is lifted.
+        """
+        thread = threading.get_ident()
+        limit = attempt.limit = Limit(seconds, lambda: _raise_in_thread(thread, TaskTimeout))
+        try:
+            try:
+                begin()
+                self.watch()
+                return attempt.call()
+            finally:
+                self._lift_here(limit, thread)
+        except TaskTimeout:
+            self._lift_here(limit, thread)  # the interrupt may have come amid the first one
+            raise
+
+    def _lift_here(self, limit: Limit, thread: int) -> None:
+        self.lift(limit)
+        if limit.expired:
+            _raise_in_thread(thread, _NOTHING)  # takes back an interrupt that has not arrived yet
+
+    def lift(self, limit: Limit) -> None:
+        """End a limit: no interrupt comes after this."""
+        with self._lock:
+            limit.over = True
+
+    def watch(self) -> None:
+        """Take notice of a limited attempt that has just been put among the running."""
+        self._wanted.set()
+        if self._thread is None:
+            with self._lock:
+                if self._thread is None:
+                    self._thread = threading.Thread(target=self._watch, name="stanchion-timeouts", daemon=True)
+                    self._thread.start()
+
+    def stop(self) -> None:
+        """Enforce no limit from here on."""
+        self._stopping = True
+        self._wanted.set()
+
+    def _watch(self) -> None:
+        while not self._stopping:
+            self._wanted.wait()
+            self._wanted.clear()
+            while (pause := self._look()) is not None:
+                time.sleep(pause)
+
+    def _look(self) -> float | None:
+        """Act on what is late; return the seconds until the next look, or None when nothing has a limit."""
+        pause = None
+        if self._stopping:
+            return None
+        for slot, attempt in self._running.copy().items():
+            limit = attempt.limit
+            if limit is None or limit.over:
+                continue
+            left = limit.deadline - time.monotonic()
+            if left <= 0:
+                self._late(slot, attempt, limit)
+                left = TICK
+            pause = min(left, TICK, pause or TICK)
+        return pause
+
+    def _late(self, slot: int, attempt: Attempt, limit: Limit) -> None:
+        if limit.expired:
+            self._give_up(slot, attempt)
+            return
+        with self._lock:
+            if not limit.over:
+                limit.expired = True
+                limit.deadline = time.monotonic() + PATIENCE
+                limit.interrupt()

@@ -1,0 +1,267 @@
+"""A worker: claims jobs of some queues, runs them, and says what became of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
+from stanchion.options import checked_name, seconds_of
+from stanchion.stores.records import Beat, WorkerRow
+from stanchion.worker.attempt import unharmed
+from stanchion.worker.claimer import Claimer
+from stanchion.worker.finisher import Finisher
+from stanchion.worker.health import Health
+from stanchion.worker.heartbeat import Heartbeat
+from stanchion.worker.reaper import Reaper
+from stanchion.worker.runner import Runners
+from stanchion.worker.status import Status, StatusReporter
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+log = logging.getLogger("stanchion.worker")
+
+FAREWELL = 2.0
+"""Seconds that each step of a stop may take beyond the grace: the store may not answer."""
+
+TICK = 0.01
+
+
+class Worker:
+    """Runs the jobs of some queues in this process.
+
+    `queues`: their names; None for those of all registered tasks. `threads`: how many jobs run at once.
+    `heartbeat`: seconds between proofs of life; without three of them, others take its jobs. `grace`: seconds
+    that running jobs get to finish on a stop. `poll`: seconds between polls of the whole fleet (None: the
+    app's). `until_empty`: `run` returns once the queues hold no due job and nothing runs here; a paused queue
+    is waited for. `health_file` is kept up to date with a line that starts with "ok" or "red";
+    `health_port` serves the same as JSON on loopback, with status 200 or 503.
+
+        new ──start──► running ──stop, signal, or emptied──► stopping ──► stopped
+    """
+
+    def __init__(
+        self,
+        app: Stanchion,
+        queues: Sequence[str] | None = None,
+        threads: int = 8,
+        heartbeat: float = 10.0,
+        grace: float = 30.0,
+        poll: float | None = None,
+        until_empty: bool = False,
+        health_file: str | Path | None = None,
+        health_port: int | None = None,
+    ) -> None:
+        self._threads = _whole(threads, "threads")
+        if isinstance(queues, str):
+            raise InvalidInput(f"queues is a list of names, such as [{queues!r}]")
+        self.app = app
+        self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        """Names this worker in the store and in its jobs."""
+        self.on_stuck: Callable[[], None] | None = None
+        """Called when an attempt had to be given up; its thread can't be stopped while this process lives."""
+        self._named = None if queues is None else [checked_name(queue, "queue") for queue in queues]
+        self._every = _positive(heartbeat, "heartbeat")
+        self._grace = seconds_of(grace, "grace")
+        self._poll = _positive(app.poll if poll is None else poll, "poll")
+        self._until_empty = until_empty
+        self._health = Health(silence=2 * self._every)
+        self._health_file, self._health_port = health_file, health_port
+        self._calls: SimpleQueue[None] = SimpleQueue()
+        self._signals = 0
+        self._started = False
+        self._state = "running"
+        self._stop_lock = threading.Lock()
+
+    # -- life
+
+    def start(self) -> None:
+        """Start the threads and return. InvalidInput for a store or tasks that can't be worked with.
+
+        A store that does not answer is no reason to fail: the worker is red, and goes on trying.
+        """
+        if self._started:
+            raise InvalidInput("this worker has been started before; make a new one")
+        self.queues = self._checked_queues()
+        with suppress(StoreUnavailable, SchemaMismatch):  # told again, and logged, by the first beat
+            _ = self.app.store
+        self._reporter = StatusReporter(self._status, self._health_file, self._health_port)
+        self._started = True
+        self._finisher = Finisher(self.app, self._health, self._settled)
+        self._runners = Runners(self.app, self._threads, self._finisher.put, self._room, self._stuck)
+        self._claimer = Claimer(
+            *(self.app, self.id, self.queues, self._threads, self._poll),
+            *(self._runners, self._finisher, self._health),
+            self.finish if self._until_empty else None,
+        )
+        self._heartbeat = Heartbeat(
+            *(self.app, self._every, self._health, self._row, self._runners.longest, self._answered)
+        )
+        self._reaper = Reaper(self.app, self._every / 2)
+        log.info("worker %s runs %s with %d threads", self.id, ", ".join(self.queues), self._threads)
+        for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
+            role.start()
+
+    def run(self) -> None:
+        """Work until SIGTERM, SIGINT, `stop`, or until the queues are empty if that was asked for.
+
+        In the main thread the first signal stops the worker within its grace, the second at once.
+        """
+        with self._handling_signals():
+            self.start()
+            try:
+                while self._state == "running" and not self._signals:
+                    with suppress(Empty):
+                        self._calls.get(timeout=60)
+                        break
+            finally:
+                self.stop()
+
+    def finish(self) -> None:
+        """Make `run` stop the worker and return; this call does not wait. Any thread may make it, a task too."""
+        self._calls.put(None)
+
+    @property
+    def told_to_stop(self) -> bool:
+        """True once a signal told `run` to stop."""
+        return self._signals > 0
+
+    def stop(self, grace: float | None = None) -> None:
+        """Claim no more, let jobs finish for `grace` seconds, give back the rest unharmed.
+
+        Returns within the grace and a few seconds, whatever the store and the tasks do.
+        """
+        seconds = self._grace if grace is None else seconds_of(grace, "grace")
+        if not self._started:
+            return
+        with self._stop_lock:
+            if self._state == "stopped":
+                return
+            self._state = "stopping"
+            self.finish()
+            log.info("worker %s stops; %d jobs in hand get %g s", self.id, self._claimer.in_hand, seconds)
+            deadline = time.monotonic() + seconds
+            self._reaper.stop()
+            self._claimer.stop(FAREWELL)
+            self._give_back_buffered()
+            while self._claimer.in_hand and time.monotonic() < deadline and self._signals < 2:
+                time.sleep(TICK)
+                self._give_back_buffered()
+            self._runners.disown()
+            self._runners.stop()
+            stored = self._finisher.close(FAREWELL)
+            if not stored:
+                log.warning("%d outcomes could not be stored; their jobs run again", self._finisher.backlog)
+            self._heartbeat.stop(FAREWELL, leave=stored and not self._claimer.in_hand)
+            self._state = "stopped"
+            self._health.stopped()
+            self._reporter.stop()
+            log.info("worker %s has stopped", self.id)
+
+    @property
+    def healthy(self) -> bool:
+        """True while the worker runs and reaches its store."""
+        return self._health.trouble() is None
+
+    @property
+    def health_port(self) -> int | None:
+        """The port that serves its health, if any; known once it has started."""
+        return self._reporter.port if self._started else self._health_port
+
+    # -- between the roles
+
+    def _settled(self) -> None:
+        self._claimer.settled()
+
+    def _room(self) -> None:
+        self._claimer.room()
+
+    def _stuck(self) -> None:
+        if self.on_stuck is not None:
+            self.on_stuck()
+
+    def _answered(self, beat: Beat) -> None:
+        self._claimer.live = beat.live
+        self._claimer.registered()
+        self._runners.cancel(frozenset(beat.cancelled))
+
+    def _give_back_buffered(self) -> None:
+        for row in self._runners.take_back():
+            self._finisher.put(unharmed(row))
+
+    # -- what it says of itself
+
+    def _row(self) -> WorkerRow:
+        return WorkerRow(
+            id=self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=tuple(self.queues),
+            threads=self._threads,
+            heartbeat=self._every,
+            state=self._state,
+        )
+
+    def _status(self) -> Status:
+        trouble = self._health.trouble()
+        return {
+            "status": "red" if trouble else "ok",
+            "reason": trouble,
+            "worker": self.id,
+            "state": self._state,
+            "queues": self.queues,
+            "in_hand": self._claimer.in_hand,
+        }
+
+    def _checked_queues(self) -> list[str]:
+        if not self.app.tasks:
+            raise InvalidInput(
+                "this app has no tasks, so a worker could run nothing; register functions with @app.task, and "
+                "import the modules that define them before the worker starts"
+            )
+        return self._named or sorted({task.queue for task in self.app.tasks.values()})
+
+    # -- signals
+
+    @contextmanager
+    def _handling_signals(self) -> Iterator[None]:
+        """Stop on SIGTERM and SIGINT, if this is the main thread."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            self._signals += 1
+            self._calls.put(None)  # a SimpleQueue may be used in the midst of anything, an Event may not
+
+        before: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+def _whole(value: Any, what: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidInput(f"{what} must be a whole number from 1 up, not {value!r}")
+    return value
+
+
+def _positive(value: Any, what: str) -> float:
+    seconds = seconds_of(value, what)
+    if seconds == 0:
+        raise InvalidInput(f"{what} must be more than 0 seconds")
+    return seconds

@@ -1,0 +1,178 @@
+"""Every hot statement touches a bounded number of rows, whatever lies in the tables.
+
+One million ready jobs, one million scheduled ones of a higher priority, five million finished ones.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from stanchion import Stanchion
+from stanchion.ids import new_ids
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import (
+    Claim,
+    Commit,
+    Extension,
+    JobRow,
+    Move,
+    NewJob,
+    Progress,
+    Rollback,
+    WorkerRow,
+)
+from stanchion.stores.registry import open_store
+from stanchion.stores.sql.connection import CursorRunner
+from tests.conftest import NewDatabase
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+READY, SCHEDULED, FINISHED = 1_000_000, 1_000_000, 5_000_000
+BATCH = 100
+FAR = "4102444800000000"  # the year 2100
+WORKER = WorkerRow("w1", "host", 1, ("big",), 8, 10.0)
+
+Operation = Callable[[Store, list[JobRow]], object]
+
+OPERATIONS: dict[str, Operation] = {
+    "push one": lambda store, _: store.push([NewJob(new_ids(1)[0], "big", "1")]),
+    "push a batch": lambda store, _: store.push([NewJob(job, "big", "1") for job in new_ids(BATCH)]),
+    "push with a key": lambda store, _: store.push([NewJob(new_ids(1)[0], "big", "1", key="k")]),
+    "claim": lambda store, _: store.claim(Claim("big", BATCH, "other", "w1")),
+    "reserve": lambda store, _: store.claim(Claim("big", BATCH, "other")),
+    "pop": lambda store, _: store.pop(Claim("big", 1, "other")),
+    "commit": lambda store, held: store.settle([Commit(job.id, job.token or "") for job in held]),
+    "roll back": lambda store, held: store.settle([Rollback(job.id, job.token or "", 5, "boom") for job in held]),
+    "move": lambda store, held: store.settle([Move(job.id, job.token or "", "next") for job in held]),
+    "extend": lambda store, held: store.extend([Extension(held[0].id, held[0].token or "", 9)]),
+    "progress": lambda store, held: store.progress([Progress(held[0].id, held[0].token or "", 0.5)]),
+    "beat": lambda store, _: store.beat(WORKER),
+    "recover": lambda store, _: store.recover(),
+    "next due": lambda store, _: store.next_due(["big"]),
+    "fetch": lambda store, held: store.fetch([job.id for job in held]),
+    "cancel": lambda store, held: store.cancel([held[0].id]),
+    "purge": lambda store, _: store.purge("big"),
+    "maintain": lambda store, _: store.maintain(),
+}
+
+
+def fill(number: str, id_of: str, true: str) -> list[str]:
+    """Return the statements that fill the tables; `number` yields i from 1 to n, `id_of` makes an id of i + offset."""
+    live = "id, queue, lane, state, priority, run_at, enqueued_at, payload, attempts, failures, max_attempts"
+    wanted = [("'queued', 0, 1000 + i", READY, 0), (f"'queued', 50, {FAR} + i", SCHEDULED, READY)]
+    statements = [
+        f"INSERT INTO stanchion_jobs ({live}, cancel_requested) SELECT {id_of.format(offset=offset)}, 'big', 0, "
+        f"{values}, 1000, '{{}}', 0, 0, 25, {true} FROM {number.format(n=n)}"
+        for values, n, offset in wanted
+    ]
+    return [
+        *statements,
+        f"INSERT INTO stanchion_history ({live}, finished_at) SELECT {id_of.format(offset=READY + SCHEDULED)}, 'big', 0, "
+        f"'done', 0, i, i, '{{}}', 1, 0, 25, {FAR} + i FROM {number.format(n=FINISHED)}",
+    ]
+
+
+# -- SQLite: steps of its virtual machine
+
+
+@pytest.fixture(scope="module")
+def sqlite_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    path: Path = tmp_path_factory.mktemp("plans") / "jobs.db"
+    store = open_store(f"sqlite:///{path}?synchronous=off")
+    store.setup()
+    store.configure("big", {})
+    numbers = "(WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {n}) SELECT i FROM n) AS n"
+    with sqlite3.connect(path) as connection:
+        for statement in fill(numbers, "printf('%08x-0000-7000-8000-000000000000', i + {offset})", "0"):
+            connection.execute(statement)
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_sqlite_takes_a_bounded_number_of_steps(
+    sqlite_store: Store, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    held = sqlite_store.claim(Claim("big", BATCH, name)).rows
+    assert len(held) == BATCH
+    steps = 0
+
+    def tick() -> int:
+        nonlocal steps
+        steps += 100
+        return 0
+
+    cursor = sqlite_store.dialect.cursor  # type: ignore[attr-defined]
+
+    def counted(driver: sqlite3.Connection) -> sqlite3.Cursor:
+        driver.set_progress_handler(tick, 100)
+        return cursor(driver)  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(sqlite_store.dialect, "cursor", counted)  # type: ignore[attr-defined]
+    OPERATIONS[name](sqlite_store, held)
+    assert steps < 100_000, f"{name}: {steps} steps for at most {BATCH} jobs"
+
+
+# -- PostgreSQL: blocks of its buffers
+
+
+@pytest.fixture(scope="module")
+def big_url(new_pg_database: NewDatabase) -> str:
+    url = new_pg_database()
+    store = open_store(url)
+    store.setup()
+    store.configure("big", {})
+    store.close()
+    numbers = "generate_series(1, {n}) AS n (i)"
+    with psycopg.connect(url, autocommit=True) as connection:
+        for statement in fill(numbers, "CAST(lpad(to_hex(i + {offset}), 32, '0') AS uuid)", "false"):
+            connection.execute(statement)  # type: ignore[call-overload]
+        connection.execute("VACUUM ANALYZE")
+    return url
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_postgresql_reads_a_bounded_number_of_blocks(big_url: str, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    app = Stanchion(big_url)
+    held = app.store.claim(Claim("big", BATCH, name)).rows
+    assert len(held) == BATCH
+    ran: list[tuple[str, Any]] = []
+    execute = CursorRunner._execute
+
+    def noted(self: CursorRunner, statement: Any, params: Any) -> None:
+        sql, fixed, _ = self._compiler.compiled(statement)
+        ran.append((sql, {**self._given, **fixed, **(params or {})}))
+        execute(self, statement, params)
+
+    monkeypatch.setattr(CursorRunner, "_execute", noted)
+    OPERATIONS[name](app.store, held)
+    app.close()
+    assert ran
+    with psycopg.connect(big_url) as connection:
+        for sql, params in ran:
+            explained = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", params)  # type: ignore[call-overload]
+            plan = explained.fetchone()[0][0]["Plan"]
+            connection.rollback()
+            blocks = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+            # A hundred jobs take some thirty blocks each to change: heap, four indexes, history and its two.
+            assert blocks < 6_000, f"{name}: {blocks} blocks\n{sql}\n{json.dumps(plan, indent=1)}"
+            scanned = [
+                node
+                for node in nodes(plan)
+                if node["Node Type"] == "Seq Scan"
+                and node["Relation Name"] in {"stanchion_jobs", "stanchion_history"}
+            ]
+            assert not scanned, f"{name}: scans the whole table\n{sql}\n{json.dumps(plan, indent=1)}"
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for inner in plan.get("Plans", []):
+        yield from nodes(inner)
