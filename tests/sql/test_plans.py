@@ -74,8 +74,8 @@ def fill(number: str, id_of: str, true: str) -> list[str]:
     ]
     return [
         *statements,
-        f"INSERT INTO stanchion_history ({live}, finished_at) SELECT {id_of.format(offset=READY + SCHEDULED)}, 'big', 0, "
-        f"'done', 0, i, i, '{{}}', 1, 0, 25, {FAR} + i FROM {number.format(n=FINISHED)}",
+        f"INSERT INTO stanchion_history ({live}, finished_at) "
+        f"SELECT {id_of.format(offset=READY + SCHEDULED)}, 'big', 0, 'done', 0, i, i, '{{}}', 1, 0, 25, {FAR} + i FROM {number.format(n=FINISHED)}",
     ]
 
 
@@ -166,8 +166,7 @@ def test_postgresql_reads_a_bounded_number_of_blocks(big_url: str, monkeypatch: 
             scanned = [
                 node
                 for node in nodes(plan)
-                if node["Node Type"] == "Seq Scan"
-                and node["Relation Name"] in {"stanchion_jobs", "stanchion_history"}
+                if node["Node Type"] == "Seq Scan" and node["Relation Name"] in {"stanchion_jobs", "stanchion_history"}
             ]
             assert not scanned, f"{name}: scans the whole table\n{sql}\n{json.dumps(plan, indent=1)}"
 

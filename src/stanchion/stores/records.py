@@ -105,7 +105,8 @@ class Claim(NamedTuple):
     """A wish for up to `limit` due jobs of one queue, under a fresh `token`.
 
     Held by the live `worker` of that id, or, where `worker` is None, for `lease` seconds (the queue's
-    own lease where that is None too).
+    own lease where that is None too). A `repeat`, after a call that was never answered, gives the jobs
+    that the token holds already, if any.
     """
 
     queue: str
@@ -113,6 +114,7 @@ class Claim(NamedTuple):
     token: str
     worker: str | None = None
     lease: float | None = None
+    repeat: bool = False
 
 
 class Claimed(NamedTuple):

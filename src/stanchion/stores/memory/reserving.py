@@ -40,12 +40,18 @@ class Reserving(Rows):
     def claim(self, claim: Claim) -> Claimed:
         """Reserve due jobs: running, under the claim's token, this attempt counted."""
         with self._lock:
+            if claim.repeat and (held := self._under_token(claim)):
+                return Claimed(held)
             lease = claim.lease if claim.lease is not None else self._settings(claim.queue).lease
 
             def reserve(row: JobRow, now: int) -> JobRow:
                 return transitions.claimed(row, claim, lease, now)
 
             return self._hand_out(claim, "reserved", reserve)
+
+    def _under_token(self, claim: Claim) -> list[JobRow]:
+        held = [row for row in self._running() if row.queue == claim.queue and row.token == claim.token]
+        return sorted(held, key=lambda row: (-row.priority, row.run_at, row.id))
 
     def pop(self, claim: Claim) -> list[JobRow]:
         """Hand out due jobs for good: they are done."""

@@ -29,7 +29,7 @@ class Claiming(Recovery, SqlBase):
 
     def _claim_in(self, run: Runner, claim: Claim, *, again: bool = False, counted: str | None = "reserved") -> Claimed:
         self.recover_in(run, claim.queue)
-        if again and (held := self.held(run, claim)):
+        if (again or claim.repeat) and (held := self.held(run, claim)):
             return Claimed(held)
         settings, _ = self.queue_row(run, claim.queue)
         if settings.throttled:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
@@ -33,6 +34,7 @@ class Database:
         self.url, self.dialect = url, dialect
         self.skew = 0.0
         self._engine: Engine | None = None
+        self._pid = os.getpid()
         self._opening = threading.Lock()
         # A database with one writer makes the threads of a process queue here, rather than poll for its lock.
         self._writing: Any = threading.Lock() if dialect.single_writer else nullcontext()
@@ -40,13 +42,17 @@ class Database:
 
     @property
     def engine(self) -> Engine:
-        """The SQLAlchemy engine, made on first use."""
-        if self._engine is None:
+        """The SQLAlchemy engine, made on first use, and anew in a forked child."""
+        if self._engine is None or self._pid != os.getpid():
             with self._opening:
+                if self._engine is not None and self._pid != os.getpid():
+                    self._engine.dispose(close=False)  # its connections are the parent's
+                    self._engine = None
                 if self._engine is None:
                     engine = create_engine(self.url, isolation_level="AUTOCOMMIT", **self.dialect.engine_options())
                     self.compiler = Compiler(engine.dialect)
                     self.dialect.prepare(engine)
+                    self._pid = os.getpid()
                     self._engine = engine
         return self._engine
 

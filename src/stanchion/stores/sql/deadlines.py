@@ -22,8 +22,7 @@ class Deadlines:
     def __init__(self) -> None:
         self._ends: dict[int, tuple[float, int]] = {}
         self._lock = threading.Lock()
-        self._watching = False
-        self._pid = os.getpid()
+        self._thread: threading.Thread | None = None
 
     @contextmanager
     def within(self, fileno: int, seconds: float) -> Iterator[None]:
@@ -31,9 +30,9 @@ class Deadlines:
         call = threading.get_ident()
         with self._lock:
             self._ends[call] = (time.monotonic() + seconds, fileno)
-            if not self._watching:
-                self._watching = True
-                threading.Thread(target=self._watch, name="stanchion-deadlines", daemon=True).start()
+            if self._thread is None or not self._thread.is_alive():  # a fork leaves threads behind
+                self._thread = threading.Thread(target=self._watch, name="stanchion-deadlines", daemon=True)
+                self._thread.start()
         try:
             yield
         finally:
@@ -53,7 +52,7 @@ class Deadlines:
                 if self._ends:
                     idle_since = now
                 elif now - idle_since > 60:
-                    self._watching = False
+                    self._thread = None
                     return
 
 

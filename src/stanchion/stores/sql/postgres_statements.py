@@ -210,7 +210,7 @@ class PostgresStore(SqlStore):
         return self._claim_carefully(claim) if throttled or expired else Claimed([])
 
     def _claim_at_once(self, run: Runner, claim: Claim, again: bool) -> list[JobRow]:
-        if again and (held := self.held(run, claim)):
+        if (again or claim.repeat) and (held := self.held(run, claim)):
             return held
         params = {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)}
         return in_order(run.rows(_CLAIM, params))

@@ -62,8 +62,11 @@ class TestDeadLetters:
 
     def test_drops_the_key(self, q: Queue, letters: Queue) -> None:
         letters.push("other", key="k")
-        q.push({}, key="k")
+        pushed = q.push({}, key="k")
         q.reserve()[0].bury("bad")
+        letter = letters.get(pushed.id)
+        assert letter is not None
+        assert letter.key is None
         assert letters.size().total == 2
         assert not q.push({}, key="k").duplicate
 

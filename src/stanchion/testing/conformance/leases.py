@@ -12,6 +12,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records import (
     Abandon,
     Bury,
+    Claim,
     Commit,
     Extension,
     JobState,
@@ -318,3 +319,19 @@ class TestProgress:
         reports = [Progress(one.id, "other", 0.5), Progress(two.id, two.token or "", 0.5)]
         assert store.progress(reports) == [False, True]
         assert [row_of(store, row.id).progress for row in (one, two)] == [None, 0.5]
+
+
+class TestRepeatedClaim:
+    def test_gives_what_the_token_holds_already(self, store: Store) -> None:
+        store.push([new_job() for _ in range(5)])
+        wish = Claim(QUEUE, 2, "token-of-a-lost-answer", lease=30)
+        first = store.claim(wish).rows
+        again = store.claim(wish._replace(repeat=True)).rows
+        assert [row.id for row in again] == [row.id for row in first]
+        assert [row.attempts for row in again] == [1, 1]
+        assert store.sizes(QUEUE).running == 2
+
+    def test_claims_when_the_first_never_arrived(self, store: Store) -> None:
+        store.push([new_job() for _ in range(5)])
+        rows = store.claim(Claim(QUEUE, 2, "token-of-a-lost-call", lease=30, repeat=True)).rows
+        assert len(rows) == 2
