@@ -86,6 +86,15 @@ class Stanchion:
                     self._store = store
         return self._store
 
+    def setup(self) -> None:
+        """Make the tables, or bring them up to date; safe to repeat. SQLite does so by itself on first use."""
+        if self._store is None:
+            store = open_store(self.url)
+            store.setup()
+            store.close()
+        else:
+            self._store.setup()
+
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction of the store to be passed as `tx`; CannotJoin where the store has none."""
         return self.store.transaction()

@@ -6,7 +6,7 @@ import traceback
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from stanchion.errors import InvalidInput, LeaseLost
+from stanchion.errors import InvalidInput, LeaseLost, StoreUnavailable
 from stanchion.job import Job, Meter
 from stanchion.offloop import off_loop
 from stanchion.options import checked_name, seconds_of
@@ -46,11 +46,12 @@ class Reservation(Job):
     Every call raises LeaseLost, and changes nothing, once the lease is another's.
     """
 
-    __slots__ = ("_asked_to_stop", "_retry", "settled_as")
+    __slots__ = ("_asked_to_stop", "_retry", "_unanswered", "settled_as")
 
     def __init__(self, app: Stanchion, row: JobRow, retry: Retry | None = None) -> None:
         super().__init__(app, row, JobState.RUNNING)
         self._retry = retry or app.retry
+        self._unanswered = False
         self._asked_to_stop = bool(row.cancel_requested)
         self.settled_as: JobState | None = None
         """The state the job went to by this reservation; None while it is in hand."""
@@ -155,7 +156,11 @@ class Reservation(Job):
         return None if payload is UNCHANGED else self._app.codec.encode(payload)
 
     def _settle(self, outcome: records.Outcome, tx: Any) -> None:
-        state = self._app.store.settle([outcome], tx)[0]
+        try:
+            state = self._app.store.settle([outcome], tx, repeat=self._unanswered)[0]
+        except StoreUnavailable:
+            self._unanswered = True  # it may have been carried out; the caller may try again
+            raise
         if state is None:
             raise LeaseLost(self.id)
         self.settled_as = self.state = state

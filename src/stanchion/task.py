@@ -10,7 +10,7 @@ from stanchion.errors import InvalidInput
 from stanchion.ids import new_ids
 from stanchion.job import Job, JobHandle
 from stanchion.offloop import off_loop
-from stanchion.options import EnqueueOptions, checked, checked_name
+from stanchion.options import EnqueueOptions, checked, checked_name, seconds_of
 from stanchion.queue import batches
 from stanchion.retry import Retry
 from stanchion.stores.records import NewJob
@@ -70,7 +70,8 @@ class Task(Generic[P, R]):
         self.app, self.function, self.name, self.retry = app, function, checked_name(name, "task name"), retry
         self.options = options
         self.queue = options.get("queue", "default")
-        self.timeout = options.get("timeout")
+        timeout = options.get("timeout")
+        self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = inspect.signature(function)
         self.job_parameter = _job_parameter(function)

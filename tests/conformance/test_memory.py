@@ -52,12 +52,13 @@ class TestToTheMicrosecond:
 
     def test_a_clock_that_is_set_back_fires_nothing_early(self, store: MemoryStore, clock: StoreClock) -> None:
         clock.advance(100)
-        early, late = new_job(priority=-1), new_job(priority=1)
-        store.push([early, late])
+        first, second, third = new_job(priority=2), new_job(priority=-1), new_job(priority=1)
+        store.push([first, second, third])
+        assert [row.id for row in claim(store)] == [first.id]
         clock.advance(-50)
         assert claim(store, 2) == []
         clock.advance(50)
-        assert [row.id for row in claim(store, 2)] == [late.id, early.id]
+        assert [row.id for row in claim(store, 2)] == [third.id, second.id]
 
     def test_two_steps_of_one_instant(self, store: MemoryStore) -> None:
         jobs = [new_job() for _ in range(3)]

@@ -72,10 +72,11 @@ def fill(number: str, id_of: str, true: str) -> list[str]:
         f"{values}, 1000, '{{}}', 0, 0, 25, {true} FROM {number.format(n=n)}"
         for values, n, offset in wanted
     ]
+    finished = id_of.format(offset=READY + SCHEDULED)
     return [
         *statements,
-        f"INSERT INTO stanchion_history ({live}, finished_at) "
-        f"SELECT {id_of.format(offset=READY + SCHEDULED)}, 'big', 0, 'done', 0, i, i, '{{}}', 1, 0, 25, {FAR} + i FROM {number.format(n=FINISHED)}",
+        f"INSERT INTO stanchion_history ({live}, finished_at) SELECT {finished}, 'big', 0, 'done', 0, i, i, '{{}}', "
+        f"1, 0, 25, {FAR} + i FROM {number.format(n=FINISHED)}",
     ]
 
 
@@ -133,7 +134,7 @@ def big_url(new_pg_database: NewDatabase) -> str:
     numbers = "generate_series(1, {n}) AS n (i)"
     with psycopg.connect(url, autocommit=True) as connection:
         for statement in fill(numbers, "CAST(lpad(to_hex(i + {offset}), 32, '0') AS uuid)", "false"):
-            connection.execute(statement)  # type: ignore[call-overload]
+            connection.execute(statement)
         connection.execute("VACUUM ANALYZE")
     return url
 
@@ -144,21 +145,21 @@ def test_postgresql_reads_a_bounded_number_of_blocks(big_url: str, monkeypatch: 
     held = app.store.claim(Claim("big", BATCH, name)).rows
     assert len(held) == BATCH
     ran: list[tuple[str, Any]] = []
-    execute = CursorRunner._execute
+    execute = CursorRunner.execute
 
     def noted(self: CursorRunner, statement: Any, params: Any) -> None:
-        sql, fixed, _ = self._compiler.compiled(statement)
-        ran.append((sql, {**self._given, **fixed, **(params or {})}))
+        compiled = self._compiler.compiled(statement)
+        ran.append((compiled.sql, {**self._given, **compiled.fixed, **(params or {})}))
         execute(self, statement, params)
 
-    monkeypatch.setattr(CursorRunner, "_execute", noted)
+    monkeypatch.setattr(CursorRunner, "execute", noted)
     OPERATIONS[name](app.store, held)
     app.close()
     assert ran
     with psycopg.connect(big_url) as connection:
         for sql, params in ran:
-            explained = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", params)  # type: ignore[call-overload]
-            plan = explained.fetchone()[0][0]["Plan"]
+            (explained,) = connection.execute(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}", params).fetchall()
+            plan = explained[0][0]["Plan"]
             connection.rollback()
             blocks = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
             # A hundred jobs take some thirty blocks each to change: heap, four indexes, history and its two.

@@ -8,17 +8,20 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from sqlalchemy import create_engine, event, text
+from sqlalchemy import Executable, create_engine, text
 from sqlalchemy.engine import Engine
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from stanchion import Push, Stanchion
 from stanchion.errors import CannotJoin, DuplicateKey, LeaseLost
+from stanchion.stores.sql.connection import CursorRunner
+from stanchion.stores.sql.postgres_wakeup import NOTIFY
 
 Begin = Callable[[], AbstractContextManager[tuple[Any, Callable[[str], Any], Callable[[], None], Callable[[], None]]]]
 """Opens a transaction: what to pass as tx, how to run SQL in it, commit, roll back."""
@@ -228,25 +231,48 @@ def test_the_wake_up_goes_out_on_commit_only(app: Stanchion, begin: Begin) -> No
         listener.close()
 
 
-def test_a_session_that_is_used_again_signals_again(pg_app: Stanchion, pg_url: str) -> None:
+def test_a_session_that_is_used_again_signals_again(
+    pg_app: Stanchion, pg_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = create_engine(pg_url.replace("postgresql://", "postgresql+psycopg://"))
     queue = pg_app.queue("orders")
     queue.push("make the queue")
     listener = pg_app.store.listen(["orders"])
     time.sleep(0.3)
     listener.wait(0)
-    notified: list[str] = []
+    ran: list[Executable] = []
+    execute = CursorRunner.execute
 
-    @event.listens_for(engine, "before_cursor_execute")
-    def note(_c: object, _cursor: object, sql: str, *_rest: object) -> None:
-        if "pg_notify" in sql:
-            notified.append(sql)
+    def noted(self: CursorRunner, statement: Executable, params: Any) -> None:
+        ran.append(statement)
+        execute(self, statement, params)
 
+    monkeypatch.setattr(CursorRunner, "execute", noted)
     with Session(engine) as session:
         for _ in range(3):
             queue.push(1, tx=session)
             session.commit()
             assert listener.wait(0.45)
-    assert not notified, "the signal must not ride on the caller's transaction"
+    assert ran
+    assert NOTIFY not in ran, "the signal must not ride on the caller's transaction"
     listener.close()
     engine.dispose()
+
+
+def test_a_forgotten_tx_is_told_and_does_not_hang(tmp_path: Path) -> None:
+    app = Stanchion(f"sqlite:///{tmp_path / 'jobs.db'}")
+    queue = app.queue("orders")
+    queue.push(1)
+    with app.transaction(), pytest.raises(CannotJoin, match="pass the transaction as tx="):
+        queue.push(2)
+    assert queue.size().total == 1
+
+
+def test_a_connection_without_a_transaction_gets_one(app: Stanchion, engine: Engine) -> None:
+    queue = app.queue("orders")
+    with engine.connect() as connection:
+        queue.push("lost", tx=connection)
+        connection.rollback()
+        queue.push("kept", tx=connection)
+        connection.commit()
+    assert [job.payload for job in queue.reserve(5)] == ["kept"]

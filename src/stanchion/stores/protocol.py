@@ -103,10 +103,11 @@ class Store(Protocol):
     def pop(self, claim: Claim) -> list[JobRow]:
         """Hand out due jobs for good: they are done."""
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes of reservations; for each the state it led to, or None: lease lost, nothing changed.
 
-        The state is dead also for a job that was moved to a dead-letter queue.
+        The state is dead also for a job that was moved to a dead-letter queue. A `repeat`, after a call that
+        was never answered, also gives the state for what that call has done already.
         """
 
     def extend(self, extensions: Sequence[Extension]) -> list[bool]:

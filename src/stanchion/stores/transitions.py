@@ -138,6 +138,13 @@ def holds(row: JobRow | None, token: str, now: int) -> TypeGuard[JobRow]:
     return row.lease_until is None or row.lease_until > now
 
 
+def left_in(row: JobRow | None, token: str, now: int) -> JobState | None:
+    """Return the state that the reservation `token` has left the job in, if it was the last one and is over."""
+    if row is None or row.token != token or row.state == JobState.RUNNING:
+        return None
+    return state_of(row, now)
+
+
 def extended(row: JobRow, seconds: float, now: int) -> JobRow:
     """Renew a lease. A job held by a worker has none: the worker's heartbeat holds it."""
     return row if row.lease_until is None else row._replace(lease_until=now + int(seconds * SECOND))
@@ -209,7 +216,9 @@ def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) 
         return Transition(_cancelled(row, "", now), "cancelled")
     if row.attempts >= row.max_attempts:
         return _dead(row, queue, now)
-    return Transition(_unreserved(row)._replace(run_at=now + int(outcome.delay * SECOND)), "rolled_back")
+    # What goes back unharmed keeps its place in the line.
+    run_at = row.run_at if outcome.refund and not outcome.delay else now + int(outcome.delay * SECOND)
+    return Transition(_unreserved(row)._replace(run_at=run_at), "rolled_back")
 
 
 def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:

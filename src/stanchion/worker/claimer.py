@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from stanchion.queue import new_token
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records import SECOND, Claim, JobRow
+from stanchion.stores.records import SECOND, Claim, Claimed, JobRow
 from stanchion.worker.attempt import unharmed
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
 from stanchion.worker.pace import Backoff, Prefetch, poll_interval
 from stanchion.worker.runner import NEVER, Runners
+from stanchion.worker.unheard import UnheardClaims
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
@@ -54,6 +55,7 @@ class Claimer:
         self._threads, self._poll = threads, poll
         self._runners, self._finisher, self._health = runners, finisher, health
         self._emptied = emptied
+        self._unheard = UnheardClaims()
         self._prefetch = Prefetch()
         self._ahead = 0
         self._claimed = self._returned = 0
@@ -124,6 +126,7 @@ class Claimer:
 
     def _round(self) -> None:
         """Claim from every queue as much as there is room for, then wait if there was less."""
+        self._take_unheard()
         wanted = self._wanted()
         if not wanted:
             self._wait_for_room()
@@ -152,7 +155,7 @@ class Claimer:
         """Claim up to `wanted` jobs; return how many that were, and when a limit may allow more."""
         found, retry_in = 0, None
         for queue in self._queues:
-            claimed = self._app.store.claim(Claim(queue, wanted - found, new_token(), worker=self._worker))
+            claimed = self._claimed_from(queue, wanted - found)
             if claimed.rows:
                 found += len(claimed.rows)
                 self._hand_over(claimed.rows)
@@ -162,6 +165,23 @@ class Claimer:
                 break
         self._queues.append(self._queues.pop(0))  # another one is first in the next round
         return found, retry_in
+
+    def _claimed_from(self, queue: str, limit: int) -> Claimed:
+        claim = Claim(queue, limit, new_token(), worker=self._worker)
+        try:
+            return self._app.store.claim(claim)
+        except Exception:
+            self._unheard.add(claim)
+            raise
+
+    def _take_unheard(self) -> None:
+        """Take what claims have reserved whose answers got lost."""
+        for claim in self._unheard.due():
+            with self._health.watch("claim"):
+                rows = self._app.store.claim(claim).rows
+            self._unheard.repeated(claim, found=bool(rows))
+            if rows:
+                self._hand_over(rows)
 
     def _hand_over(self, rows: list[JobRow]) -> None:
         self._claimed += len(rows)

@@ -114,12 +114,13 @@ class Finisher:
     def _store(self, group: list[Finished]) -> None:
         """Store a group, however long it takes."""
         backoff = Backoff()
-        failures = 0
+        failures, unheard = 0, False
         while group:
             try:
                 with self._health.watch("settle"):
-                    states = self._settle(group)
+                    states = self._settle(group, unheard=unheard)
             except StoreUnavailable as error:
+                unheard = True
                 log.warning("%d outcomes wait for the store: %s", len(group), error)
             except Exception:
                 log.exception("storing %d outcomes failed", len(group))
@@ -140,7 +141,7 @@ class Finisher:
         left = []
         for finished in group:
             try:
-                self._stored([finished], self._settle([finished]))
+                self._stored([finished], self._settle([finished], unheard=True))
             except Exception as error:
                 outcome, job, _ = finished
                 if outcome is None:
@@ -155,11 +156,15 @@ class Finisher:
 
     def _stored(self, group: Sequence[Finished], states: Sequence[JobState | None]) -> None:
         self.stored += len(group)
-        self._tell(group, states)
+        try:
+            self._tell(group, states)
+        except Exception:
+            log.exception("reporting on %d outcomes failed; they are stored", len(group))
 
-    def _settle(self, group: Sequence[Finished]) -> list[JobState | None]:
+    def _settle(self, group: Sequence[Finished], *, unheard: bool = False) -> list[JobState | None]:
+        """Store a group and return where that led; `unheard`: an earlier call may have stored it."""
         outcomes = [outcome for outcome, _, _ in group if outcome is not None]
-        states = iter(self._app.store.settle(outcomes) if outcomes else ())
+        states = iter(self._app.store.settle(outcomes, repeat=unheard) if outcomes else [])
         return [
             next(states) if outcome is not None else job.settled_as if job is not None else None
             for outcome, job, _ in group
@@ -184,6 +189,6 @@ class Finisher:
                 report(self._app, job, outcome, state, error)
         if lost:
             log.warning(
-                "%d outcomes came too late and changed nothing, as other workers have the jobs by now: %s",
+                "%d outcomes came too late and changed nothing, as the jobs are finished or others have them: %s",
                 *(len(lost), ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")),
             )

@@ -20,6 +20,15 @@ log = logging.getLogger("stanchion.worker")
 QUICK = 1.0
 """Seconds between beats while a job has been running for longer than this: somebody may want it cancelled."""
 
+MISSED = 3
+"""After so many heartbeats without a beat the store takes a worker for dead."""
+
+LATE = 2
+"""After so many heartbeats without a beat something is wrong with the store, or with this worker."""
+
+RETURN = 6.0
+"""Seconds within which every live worker beats again, at the least, once the store is back."""
+
 
 class Heartbeat:
     """One thread that beats from the start to the end of a worker, and leaves at last.
@@ -41,11 +50,19 @@ class Heartbeat:
         self._row, self._longest, self._answered = row, longest, answered
         self._stopping = threading.Event()
         self._leaving = False
+        self._beat_at = time.monotonic()
+        self._steady_from = 0.0
         self._thread = threading.Thread(target=self._run, name="stanchion-heartbeat", daemon=True)
 
     def start(self) -> None:
         """Start the thread; the first beat comes at once."""
         self._thread.start()
+
+    @property
+    def steady(self) -> bool:
+        """False while the store was out of reach for so long, or so lately, that live workers look dead to it."""
+        now = time.monotonic()
+        return now >= self._steady_from and now - self._beat_at < LATE * self._every
 
     def stop(self, seconds: float, *, leave: bool) -> None:
         """End the thread within `seconds`; `leave`: the worker holds no job, so the store may forget it."""
@@ -75,6 +92,10 @@ class Heartbeat:
     def _beat(self) -> None:
         with self._health.watch("beat"):
             beat = self._app.store.beat(self._row())
+        now = time.monotonic()
+        if now - self._beat_at >= MISSED * self._every:
+            self._steady_from = now + max(MISSED * self._every, RETURN)
+        self._beat_at = now
         self._answered(beat)
 
     def _leave(self) -> None:

@@ -19,9 +19,6 @@ log = logging.getLogger("stanchion.worker")
 EXIT_OK, EXIT_UNUSABLE = 0, 2
 """How a worker process ends: as it was told to, or because its settings can't work."""
 
-SWITCH_INTERVAL = 0.002
-"""Seconds that a thread keeps the interpreter while others want it; the default of 0.005 delays claims and commits."""
-
 PARENT_TICK = 1.0
 
 LOG_FORMAT = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
@@ -73,7 +70,6 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    sys.setswitchinterval(SWITCH_INTERVAL)
     worker = Worker(
         load(settings.target),
         *(settings.queues, settings.threads, settings.heartbeat, settings.grace, settings.poll),

@@ -6,6 +6,7 @@ import logging
 import random
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stanchion.errors import LeaseLost
@@ -23,11 +24,12 @@ MAINTAIN_EVERY = 10.0
 class Reaper:
     """One thread that recovers every `every` seconds, and maintains about every ten.
 
-    All workers do, at their own pace: what one has done costs the others next to nothing.
+    All workers do, at their own pace: what one has done costs the others next to nothing. Nothing is taken
+    back unless `steady()`: after an outage of the store the others, too, need time to show that they live.
     """
 
-    def __init__(self, app: Stanchion, every: float) -> None:
-        self._app, self._every = app, every
+    def __init__(self, app: Stanchion, every: float, steady: Callable[[], bool]) -> None:
+        self._app, self._every, self._steady = app, every, steady
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stanchion-reaper", daemon=True)
 
@@ -43,7 +45,8 @@ class Reaper:
         maintained_at = time.monotonic()
         while not self._stopping.wait(self._every * random.uniform(0.8, 1.2)):  # noqa: S311 - spreading load
             try:
-                self._recover()
+                if self._steady():
+                    self._recover()
                 if time.monotonic() - maintained_at >= MAINTAIN_EVERY:
                     maintained_at = time.monotonic()
                     self._app.store.maintain()

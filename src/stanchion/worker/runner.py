@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
@@ -58,8 +58,7 @@ class Runners:
         self.running: Running = {}
         self.timeouts = Timeouts(self.running, self._give_up)
         self.low_water = NEVER
-        self.to_cancel: frozenset[str] = frozenset()
-        """Jobs of this worker that are to be cancelled."""
+        self._unwanted: set[str] = set()
 
     @property
     def buffered(self) -> int:
@@ -89,13 +88,14 @@ class Runners:
             self._buffer.put(row)
         return rows[keep:]
 
-    def cancel(self, ids: frozenset[str]) -> None:
-        """Ask these jobs to stop, as far as they are here."""
-        self.to_cancel = ids
-        if ids:
-            for slot, attempt in self.running.copy().items():
-                if attempt.job.id in ids:
-                    self._ask_to_stop(slot, attempt)
+    def cancel(self, ids: Collection[str]) -> None:
+        """Ask these jobs to stop: those that run now, and those in the buffer when their turn comes."""
+        unwanted = set(ids)
+        for slot, attempt in self.running.copy().items() if ids else ():
+            if attempt.job.id in unwanted:
+                unwanted.discard(attempt.job.id)
+                self._ask_to_stop(slot, attempt)
+        self._unwanted = unwanted
 
     def disown(self) -> None:
         """Give back all jobs that run, unharmed, and ignore how they end."""
@@ -135,11 +135,12 @@ class Runners:
         while (row := buffer.get()) is not None:
             attempt = self._prepared(row)
             if attempt is not None:
+                seconds = row.timeout or attempt.task.timeout  # enqueued by name only, a job has none of its own
                 if attempt.task.is_async:
-                    self._start_async(slot, attempt, row.timeout)
+                    self._start_async(slot, attempt, seconds)
                     slot = self._slots.get()
                     continue
-                finished = self._run(slot, attempt, row.timeout)
+                finished = self._run(slot, attempt, seconds)
                 if running.pop(slot, None) is None:
                     return  # given up meanwhile: another thread has this one's place
                 finish(finished)
@@ -154,7 +155,8 @@ class Runners:
         except Unrunnable as reason:
             self._finish((unrunnable(row, reason), Reservation(self._app, row), reason))
             return None
-        if self.to_cancel and row.id in self.to_cancel:
+        if self._unwanted and row.id in self._unwanted:
+            self._unwanted.discard(row.id)  # should it be retried, that is another matter
             self._finish((Abandon(row.id, attempt.job.token), attempt.job, None))
             return None
         attempt.limit = None

@@ -14,14 +14,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from types import FrameType
 
 from stanchion.worker.pace import Backoff
 from stanchion.worker.process import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
+from stanchion.worker.signals import Calls
 from stanchion.worker.status import REWRITE, Status, StatusReporter
 
 log = logging.getLogger("stanchion.worker")
@@ -101,54 +99,39 @@ class Supervisor:
     def __init__(self, settings: WorkerSettings, processes: int) -> None:
         self._settings, self._processes = settings, processes
         self._children: list[Child] = []
-        self._calls: SimpleQueue[None] = SimpleQueue()
-        self._signals = 0
+        self._calls = Calls()
 
     def run(self) -> int:
         """Work until told to stop, or until all processes have finished; return the exit code."""
-        handlers = {number: signal.signal(number, self._note) for number in (signal.SIGTERM, signal.SIGINT)}
         reporter = StatusReporter(self._status, self._settings.health_file, self._settings.health_port)
-        reporter.start()
-        try:
-            with tempfile.TemporaryDirectory(prefix="stanchion-") as folder:
-                files = [Path(folder, f"worker-{number}") for number in range(self._processes)]
-                self._children = [Child(self._settings, file) for file in files]
+        with self._calls, tempfile.TemporaryDirectory(prefix="stanchion-") as folder:
+            files = [Path(folder, f"worker-{number}") for number in range(self._processes)]
+            self._children = [Child(self._settings, file) for file in files]
+            reporter.start()
+            try:
                 return self._keep()
-        finally:
-            reporter.stop()
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        self._signals += 1
-        self._calls.put(None)
+            finally:
+                reporter.stop()
 
     def _keep(self) -> int:
         passed_on, kill_at = 0, float("inf")
-        unusable = False
         while not all(child.finished for child in self._children):
             for child in self._children:
                 child.look(stopping=passed_on > 0)
-            if not unusable and any(child.code == EXIT_UNUSABLE for child in self._children):
-                unusable = True
-                self._signals += 1
-            if passed_on < self._signals:
+            unusable = any(child.code == EXIT_UNUSABLE for child in self._children)
+            if passed_on < self._calls.signals or (unusable and not passed_on):
                 passed_on += 1
                 kill_at = min(kill_at, time.monotonic() + self._settings.grace + FAREWELL)
                 self._send(signal.SIGTERM)
             if time.monotonic() > kill_at:
                 log.error("worker processes did not stop in time and are killed")
                 self._send(signal.SIGKILL)
-            self._pause()
-        return EXIT_UNUSABLE if unusable else EXIT_OK
+            self._calls.wait(TICK)
+        return EXIT_UNUSABLE if any(child.code == EXIT_UNUSABLE for child in self._children) else EXIT_OK
 
     def _send(self, number: signal.Signals) -> None:
         for child in self._children:
             child.send(number)
-
-    def _pause(self) -> None:
-        with suppress(Empty):
-            self._calls.get(timeout=TICK)
 
     def _status(self) -> Status:
         trouble = next((trouble for child in self._children if (trouble := child.trouble())), None)

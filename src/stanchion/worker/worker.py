@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
@@ -26,6 +23,7 @@ from stanchion.worker.health import Health
 from stanchion.worker.heartbeat import Heartbeat
 from stanchion.worker.reaper import Reaper
 from stanchion.worker.runner import Runners
+from stanchion.worker.signals import Calls
 from stanchion.worker.status import Status, StatusReporter
 
 if TYPE_CHECKING:
@@ -79,11 +77,10 @@ class Worker:
         self._until_empty = until_empty
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, health_port
-        self._calls: SimpleQueue[None] = SimpleQueue()
-        self._signals = 0
+        self._calls = Calls()
         self._started = False
         self._state = "running"
-        self._stop_lock = threading.Lock()
+        self._lifecycle = threading.Lock()
 
     # -- life
 
@@ -92,51 +89,50 @@ class Worker:
 
         A store that does not answer is no reason to fail: the worker is red, and goes on trying.
         """
-        if self._started:
-            raise InvalidInput("this worker has been started before; make a new one")
-        self.queues = self._checked_queues()
-        with suppress(StoreUnavailable, SchemaMismatch):  # told again, and logged, by the first beat
-            _ = self.app.store
-        self._reporter = StatusReporter(self._status, self._health_file, self._health_port)
-        self._started = True
-        self._finisher = Finisher(self.app, self._health, self._settled)
-        self._runners = Runners(self.app, self._threads, self._finisher.put, self._room, self._stuck)
-        self._claimer = Claimer(
-            *(self.app, self.id, self.queues, self._threads, self._poll),
-            *(self._runners, self._finisher, self._health),
-            self.finish if self._until_empty else None,
-        )
-        self._heartbeat = Heartbeat(
-            *(self.app, self._every, self._health, self._row, self._runners.longest, self._answered)
-        )
-        self._reaper = Reaper(self.app, self._every / 2)
-        log.info("worker %s runs %s with %d threads", self.id, ", ".join(self.queues), self._threads)
-        for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
-            role.start()
+        with self._lifecycle:
+            if self._started:
+                raise InvalidInput("this worker has been started before; make a new one")
+            self.queues = self._checked_queues()
+            with suppress(StoreUnavailable, SchemaMismatch):  # told again, and logged, by the first beat
+                _ = self.app.store
+            self._reporter = StatusReporter(self._status, self._health_file, self._health_port)
+            self._started = True
+            self._finisher = Finisher(self.app, self._health, self._settled)
+            self._runners = Runners(self.app, self._threads, self._finisher.put, self._room, self._stuck)
+            self._claimer = Claimer(
+                *(self.app, self.id, self.queues, self._threads, self._poll),
+                *(self._runners, self._finisher, self._health),
+                self.finish if self._until_empty else None,
+            )
+            self._heartbeat = Heartbeat(
+                *(self.app, self._every, self._health, self._row, self._runners.longest, self._answered)
+            )
+            self._reaper = Reaper(self.app, self._every / 2, lambda: self._heartbeat.steady)
+            log.info("worker %s runs %s with %d threads", self.id, ", ".join(self.queues), self._threads)
+            for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
+                role.start()
 
     def run(self) -> None:
         """Work until SIGTERM, SIGINT, `stop`, or until the queues are empty if that was asked for.
 
         In the main thread the first signal stops the worker within its grace, the second at once.
         """
-        with self._handling_signals():
+        with self._calls:
             self.start()
             try:
-                while self._state == "running" and not self._signals:
-                    with suppress(Empty):
-                        self._calls.get(timeout=60)
-                        break
+                while not self._calls.wait(60):
+                    pass
             finally:
                 self.stop()
 
     def finish(self) -> None:
         """Make `run` stop the worker and return; this call does not wait. Any thread may make it, a task too."""
-        self._calls.put(None)
+        self._calls.wake()
 
     @property
     def told_to_stop(self) -> bool:
         """True once a signal told `run` to stop."""
-        return self._signals > 0
+        return self._calls.signals > 0
 
     def stop(self, grace: float | None = None) -> None:
         """Claim no more, let jobs finish for `grace` seconds, give back the rest unharmed.
@@ -144,10 +140,8 @@ class Worker:
         Returns within the grace and a few seconds, whatever the store and the tasks do.
         """
         seconds = self._grace if grace is None else seconds_of(grace, "grace")
-        if not self._started:
-            return
-        with self._stop_lock:
-            if self._state == "stopped":
+        with self._lifecycle:
+            if not self._started or self._state == "stopped":
                 return
             self._state = "stopping"
             self.finish()
@@ -156,7 +150,7 @@ class Worker:
             self._reaper.stop()
             self._claimer.stop(FAREWELL)
             self._give_back_buffered()
-            while self._claimer.in_hand and time.monotonic() < deadline and self._signals < 2:
+            while self._claimer.in_hand and time.monotonic() < deadline and self._calls.signals < 2:
                 time.sleep(TICK)
                 self._give_back_buffered()
             self._runners.disown()
@@ -195,7 +189,7 @@ class Worker:
     def _answered(self, beat: Beat) -> None:
         self._claimer.live = beat.live
         self._claimer.registered()
-        self._runners.cancel(frozenset(beat.cancelled))
+        self._runners.cancel(beat.cancelled)
 
     def _give_back_buffered(self) -> None:
         for row in self._runners.take_back():
@@ -232,26 +226,6 @@ class Worker:
                 "import the modules that define them before the worker starts"
             )
         return self._named or sorted({task.queue for task in self.app.tasks.values()})
-
-    # -- signals
-
-    @contextmanager
-    def _handling_signals(self) -> Iterator[None]:
-        """Stop on SIGTERM and SIGINT, if this is the main thread."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            self._signals += 1
-            self._calls.put(None)  # a SimpleQueue may be used in the midst of anything, an Event may not
-
-        before: dict[int, Any] = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
 
 def _whole(value: Any, what: str) -> int:

@@ -73,18 +73,18 @@ class Reserving(Rows):
         line.started(counted, len(rows))
         return Claimed(rows, retry_in if len(rows) == allowed else None)
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes of reservations; for each the state it led to, or None where the lease was lost."""
         if tx is not None:
             refuse_to_join()
         with self._lock:
             now = self.now()
-            return [self._settle(outcome, now) for outcome in outcomes]
+            return [self._settle(outcome, now, repeat) for outcome in outcomes]
 
-    def _settle(self, outcome: Outcome, now: int) -> JobState | None:
+    def _settle(self, outcome: Outcome, now: int, repeat: bool) -> JobState | None:
         row = self._held(outcome.id, outcome.token, now)
         if row is None:
-            return None
+            return transitions.left_in(self._find(outcome.id), outcome.token, now) if repeat else None
         step = transitions.settled(row, outcome, self._settings(row.queue), now)
         self._apply(row, step)
         return step.state(now)

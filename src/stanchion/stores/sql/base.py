@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from stanchion.stores.records import JobRow, QueueSettings
 from stanchion.stores.sql.connection import Row, Runner
 from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.schema import HISTORY_COLUMNS, LIVE_COLUMNS, queues
+from stanchion.stores.sql.schema import FIELDS, LIVE_COLUMNS, queues
 from stanchion.stores.sql.statements import Statements
 from stanchion.stores.transitions import Transition
 
@@ -75,12 +75,12 @@ class SqlBase:
 
 def kept(row: JobRow) -> dict[str, object]:
     """Return the parameters that store a finished job."""
-    return {name: getattr(row, name) for name in HISTORY_COLUMNS}
+    return dict(zip(FIELDS, row, strict=True))
 
 
 def live_values(row: JobRow) -> dict[str, object]:
     """Return the parameters that store a live job."""
-    return {name: getattr(row, name) for name in LIVE_COLUMNS}
+    return dict(zip(LIVE_COLUMNS, row, strict=False))  # the last fields are those of finished jobs
 
 
 def settings_of(row: Row) -> QueueSettings:

@@ -28,7 +28,7 @@ class Claiming(Recovery, SqlBase):
         return self.database.write(lambda run, _again: self._pop_in(run, claim))
 
     def _claim_in(self, run: Runner, claim: Claim, *, again: bool = False, counted: str | None = "reserved") -> Claimed:
-        self.recover_in(run, claim.queue)
+        self.recover_expired(run)
         if (again or claim.repeat) and (held := self.held(run, claim)):
             return Claimed(held)
         settings, _ = self.queue_row(run, claim.queue)

@@ -1,14 +1,16 @@
 """Running statements, on our own connections and on the caller's.
 
-A statement is built once with SQLAlchemy Core. On a DBAPI connection it is compiled once and run on the
-bare cursor, which costs a tenth of what the full machinery does; on a caller's SQLAlchemy connection,
-whose driver may be another one, it goes through SQLAlchemy.
+A statement is built once with SQLAlchemy Core. On our driver's connection it is compiled once and run on the
+bare cursor, which costs a tenth of what the full machinery does; on a caller's SQLAlchemy connection with
+another driver, an asynchronous one, it goes through SQLAlchemy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
+from typing import Any, NamedTuple, Protocol
 
 from sqlalchemy import Executable
 from sqlalchemy.engine import Connection as AlchemyConnection
@@ -31,22 +33,42 @@ class Runner(Protocol):
         """Run a statement once for each set of parameters; return the number of rows changed in all."""
 
 
+class Compiled(NamedTuple):
+    """A statement in the driver's SQL."""
+
+    sql: str
+    fixed: dict[str, Any]
+    """The values of its constant parameters."""
+    positions: Callable[[Params], tuple[Any, ...]] | None
+    """Puts named parameters in their order, for a driver that wants them so."""
+    names: frozenset[str]
+
+
 class Compiler:
     """Turns statements into the driver's SQL, each once."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._cache: dict[Executable, tuple[str, dict[str, Any], tuple[str, ...] | None]] = {}
+        self._cache: dict[Executable, Compiled] = {}
 
-    def compiled(self, statement: Executable) -> tuple[str, dict[str, Any], tuple[str, ...] | None]:
-        """Return the SQL, the values of its fixed parameters, and the order of all where they go by position."""
+    def compiled(self, statement: Executable) -> Compiled:
+        """Return the driver's form of a statement."""
         known = self._cache.get(statement)
         if known is None:
-            done = statement.compile(dialect=self._dialect)  # type: ignore[attr-defined]
-            fixed = {name: value for name, value in done.params.items() if value is not None}
-            order = tuple(done.positiontup) if done.positiontup is not None else None
-            known = self._cache[statement] = (str(done), fixed, order)
+            known = self._cache[statement] = self._compile(statement)
         return known
+
+    def _compile(self, statement: Executable) -> Compiled:
+        done = statement.compile(dialect=self._dialect)  # type: ignore[attr-defined]
+        fixed = {name: value for name, value in done.params.items() if value is not None}
+        positions = None if done.positiontup is None else _in_order(tuple(done.positiontup))
+        return Compiled(str(done), fixed, positions, frozenset(done.params))
+
+
+def _in_order(names: tuple[str, ...]) -> Callable[[Params], tuple[Any, ...]]:
+    if len(names) < 2:  # where itemgetter would not make a tuple
+        return lambda params: tuple(params[name] for name in names)
+    return itemgetter(*names)
 
 
 class CursorRunner:
@@ -56,33 +78,33 @@ class CursorRunner:
         self.cursor, self._compiler, self._given = cursor, compiler, given
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
-        self._execute(statement, params)
+        self.execute(statement, params)
         rows: list[Row] = self.cursor.fetchall()
         return rows
 
     def change(self, statement: Executable, params: Params | None = None) -> int:
-        self._execute(statement, params)
+        self.execute(statement, params)
         return int(self.cursor.rowcount)
 
     def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
         if not batch:
             return 0
-        sql, fixed, order = self._compiler.compiled(statement)
-        base = {**self._given, **fixed}
-        if order is None:
-            self.cursor.executemany(sql, [{**base, **params} for params in batch])
-        else:
-            self.cursor.executemany(sql, [_positional(order, {**base, **params}) for params in batch])
+        compiled = self._compiler.compiled(statement)
+        base = {**self._given, **compiled.fixed}
+        if not compiled.names.isdisjoint(base):
+            batch = [{**base, **params} for params in batch]
+        self.cursor.executemany(compiled.sql, batch if compiled.positions is None else map(compiled.positions, batch))
         return int(self.cursor.rowcount)
 
-    def _execute(self, statement: Executable, params: Params | None) -> None:
-        sql, fixed, order = self._compiler.compiled(statement)
-        named = {**self._given, **fixed, **(params or {})}
-        self.cursor.execute(sql, named if order is None else _positional(order, named))
+    def execute(self, statement: Executable, params: Params | None) -> None:
+        """Run a statement, leaving its rows in the cursor."""
+        compiled = self._compiler.compiled(statement)
+        named = {**self._given, **compiled.fixed, **(params or {})}
+        self.cursor.execute(compiled.sql, named if compiled.positions is None else compiled.positions(named))
 
 
 class AlchemyRunner:
-    """Runs statements on a caller's SQLAlchemy connection."""
+    """Runs statements on a caller's SQLAlchemy connection, whatever its driver."""
 
     def __init__(self, connection: AlchemyConnection, given: Params) -> None:
         self._connection, self._given = connection, given
@@ -97,9 +119,11 @@ class AlchemyRunner:
         return sum(self.change(statement, params) for params in batch)
 
     def _fitting(self, statement: Executable, params: Params) -> dict[str, Any]:
-        names = statement.compile(dialect=self._connection.dialect).params  # type: ignore[attr-defined]
+        names = _compiler(self._connection.dialect).compiled(statement).names
         return {name: value for name, value in {**self._given, **params}.items() if name in names}
 
 
-def _positional(order: tuple[str, ...], named: Params) -> tuple[Any, ...]:
-    return tuple([named[name] for name in order])
+@lru_cache(maxsize=16)
+def _compiler(dialect: Dialect) -> Compiler:
+    """Return the compiler for the dialect of a caller's engine."""
+    return Compiler(dialect)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from sqlalchemy import create_engine
@@ -15,11 +14,12 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from stanchion.errors import StoreUnavailable
+from stanchion.errors import CannotJoin, StanchionError, StoreUnavailable, TaskTimeout
 from stanchion.stores.records import SECOND
 from stanchion.stores.sql.connection import Compiler, CursorRunner
 from stanchion.stores.sql.deadlines import Deadlines
 from stanchion.stores.sql.dialect import Dialect, Fault
+from stanchion.stores.sql.forks import begins_anew
 
 T = TypeVar("T")
 
@@ -34,25 +34,27 @@ class Database:
         self.url, self.dialect = url, dialect
         self.skew = 0.0
         self._engine: Engine | None = None
-        self._pid = os.getpid()
+        begins_anew(self)
+        self._deadlines = Deadlines()
+
+    def begin(self) -> None:
+        """Open no connection; those of before a fork are the parent's."""
+        if self._engine is not None:
+            self._engine.dispose(close=False)
+            self._engine = None
         self._opening = threading.Lock()
         # A database with one writer makes the threads of a process queue here, rather than poll for its lock.
-        self._writing: Any = threading.Lock() if dialect.single_writer else nullcontext()
-        self._deadlines = Deadlines()
+        self._turn = WriteTurn() if self.dialect.single_writer else None
 
     @property
     def engine(self) -> Engine:
-        """The SQLAlchemy engine, made on first use, and anew in a forked child."""
-        if self._engine is None or self._pid != os.getpid():
+        """The SQLAlchemy engine, made on first use."""
+        if self._engine is None:
             with self._opening:
-                if self._engine is not None and self._pid != os.getpid():
-                    self._engine.dispose(close=False)  # its connections are the parent's
-                    self._engine = None
                 if self._engine is None:
                     engine = create_engine(self.url, isolation_level="AUTOCOMMIT", **self.dialect.engine_options())
                     self.compiler = Compiler(engine.dialect)
                     self.dialect.prepare(engine)
-                    self._pid = os.getpid()
                     self._engine = engine
         return self._engine
 
@@ -90,7 +92,7 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Open a transaction for a caller."""
-        with self.connection() as connection, self._writing:
+        with self.connection() as connection, self._writing(CALL_SECONDS):
             connection.exec_driver_sql(self.dialect.begin)
             try:
                 yield connection
@@ -129,7 +131,7 @@ class Database:
 
     def _attempt(self, work: Callable[[CursorRunner, bool], T], again: bool, transaction: bool, seconds: float) -> T:
         with (
-            self._writing if transaction else nullcontext(),
+            self._writing(seconds) if transaction else nullcontext(),
             self._driver() as driver,
             self._deadlines.within(driver.fileno(), seconds) if self.dialect.remote else nullcontext(),
             closing(self.dialect.cursor(driver)) as cursor,
@@ -143,12 +145,24 @@ class Database:
         pooled = self.engine.raw_connection()
         try:
             yield pooled.driver_connection
-        except Exception as error:
-            if self.dialect.fault(error) is Fault.LOST:
+        except BaseException as error:
+            if not self._settled(error):
                 pooled.invalidate()
             raise
         finally:
             pooled.close()
+
+    def _settled(self, error: BaseException) -> bool:
+        """Tell whether the connection can be used after this error: the server answered, or wasn't asked.
+
+        An error of another kind came from outside in the middle of a call, such as the time-out of a task.
+        """
+        if isinstance(error, self.dialect.errors):
+            return self.dialect.fault(error) is not Fault.LOST
+        return isinstance(error, StanchionError) and not isinstance(error, TaskTimeout)
+
+    def _writing(self, seconds: float) -> AbstractContextManager[None]:
+        return nullcontext() if self._turn is None else self._turn.within(seconds)
 
     def _unavailable(self, cause: BaseException) -> StoreUnavailable:
         reason = " ".join(str(cause).split())
@@ -156,6 +170,34 @@ class Database:
             reason = reason.replace(str(self.url.password), "***")
         shown = self.url.render_as_string(hide_password=True)
         return StoreUnavailable(f"can't reach the store {shown}: {reason}; {self.dialect.way_out}")
+
+
+class WriteTurn:
+    """Whose turn it is to write, among the threads of this process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._holder: int | None = None
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """Hold the turn for the block; wait for it at most `seconds`."""
+        me = threading.get_ident()
+        if self._holder == me:
+            raise CannotJoin(
+                "this thread has a transaction of the store open, and this call is not part of it: pass the "
+                "transaction as tx=, or end it first"
+            )
+        if not self._lock.acquire(timeout=max(0.0, seconds)):
+            raise StoreUnavailable(
+                f"another thread of this process kept a transaction open for {seconds:.0f} s; make it shorter"
+            )
+        self._holder = me
+        try:
+            yield
+        finally:
+            self._holder = None
+            self._lock.release()
 
 
 @contextmanager

@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from stanchion.stores.sql.forks import begins_anew
+
 _TICK = 0.25
 
 
@@ -20,6 +22,10 @@ class Deadlines:
     """
 
     def __init__(self) -> None:
+        begins_anew(self)
+
+    def begin(self) -> None:
+        """Watch no call."""
         self._ends: dict[int, tuple[float, int]] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -30,7 +36,7 @@ class Deadlines:
         call = threading.get_ident()
         with self._lock:
             self._ends[call] = (time.monotonic() + seconds, fileno)
-            if self._thread is None or not self._thread.is_alive():  # a fork leaves threads behind
+            if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="stanchion-deadlines", daemon=True)
                 self._thread.start()
         try:

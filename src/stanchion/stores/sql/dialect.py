@@ -33,6 +33,8 @@ class Dialect(ABC):
     """One SQL database."""
 
     capabilities: Capabilities
+    errors: tuple[type[Exception], ...]
+    """What the driver raises."""
     single_writer: bool
     """The whole database has one write lock."""
     remote: bool

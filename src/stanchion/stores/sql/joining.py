@@ -22,11 +22,21 @@ def join(database: Database, transaction: Any) -> Runner:
         ours, theirs = database.engine.dialect.name, connection.dialect.name
         if theirs != ours:
             raise CannotJoin(f"tx is on {theirs}, the queue on {ours}; both must be in one database to commit as one")
-        return AlchemyRunner(connection, database.given())
-    if database.dialect.owns(transaction):
-        _ = database.engine  # the compiler comes with it
-        return CursorRunner(database.dialect.cursor(transaction), database.compiler, database.given())
-    raise CannotJoin(
+        if not connection.in_transaction():
+            connection.begin()  # as its first statement would have done
+        driver: Any = connection.connection.driver_connection
+        if not database.dialect.owns(driver):
+            return AlchemyRunner(connection, database.given())
+    elif database.dialect.owns(transaction):
+        driver = transaction
+    else:
+        raise _stranger(database, transaction)
+    _ = database.engine  # the compiler comes with it
+    return CursorRunner(database.dialect.cursor(driver), database.compiler, database.given())
+
+
+def _stranger(database: Database, transaction: Any) -> CannotJoin:
+    return CannotJoin(
         f"tx must be a SQLAlchemy Session or Connection, or an open {database.engine.dialect.driver} connection, "
         f"not {type(transaction).__name__}; in asyncio use `await session.run_sync(lambda s: ... tx=s)`"
     )

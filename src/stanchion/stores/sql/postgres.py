@@ -70,6 +70,7 @@ class PostgresDialect(Dialect):
             lambda: psycopg.connect(_conninfo(url), autocommit=True, connect_timeout=_CONNECT_SECONDS)
         )
         self._prepares = True
+        self.errors = (psycopg.Error,)
 
     def engine_options(self) -> dict[str, Any]:
         return {
@@ -78,8 +79,8 @@ class PostgresDialect(Dialect):
                 "keepalives_idle": 30,
                 "application_name": "stanchion",
             },
-            "pool_size": 10,
-            "max_overflow": 90,
+            "pool_size": 20,
+            "max_overflow": 20,
             "pool_timeout": 10,
         }
 

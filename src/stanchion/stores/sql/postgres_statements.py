@@ -38,6 +38,9 @@ def _listed(names: Sequence[str], **instead: str) -> str:
     return ", ".join(instead.get(name, name) for name in names)
 
 
+# The first entry of the index of leases; of any queue, as a queue of its own would take a scan of what runs in it.
+_NONE_EXPIRED = f"coalesce((SELECT min(lease_until) FROM stanchion_jobs WHERE lease_until IS NOT NULL) > {_NOW}, true)"
+
 _NEW = _listed(
     LIVE_COLUMNS,
     lane="0",
@@ -85,9 +88,7 @@ _CLAIM = text(f"""
             WHERE queue = :queue AND lane = 0 AND state = 'queued' AND NOT EXISTS (
                 SELECT 1 FROM stanchion_queues
                 WHERE name = :queue AND (paused OR max_rate IS NOT NULL OR max_running IS NOT NULL)
-            ) AND NOT EXISTS (
-                SELECT 1 FROM stanchion_jobs WHERE lease_until <= {_NOW} AND state = 'running' AND queue = :queue
-            )
+            ) AND {_NONE_EXPIRED}
             ORDER BY priority DESC LIMIT 1
         )
         UNION ALL
@@ -99,8 +100,8 @@ _CLAIM = text(f"""
         FROM heads WHERE heads.priority IS NOT NULL
     ), picked AS MATERIALIZED (
         -- The heads come highest first, and the limit stops before a lower one is looked at, let alone locked.
-        SELECT due.id FROM heads CROSS JOIN LATERAL (
-            SELECT id FROM stanchion_jobs
+        SELECT due.place FROM heads CROSS JOIN LATERAL (
+            SELECT ctid AS place FROM stanchion_jobs
             WHERE queue = :queue AND lane = 0 AND state = 'queued'
                 AND priority = heads.priority AND run_at <= {_NOW}
             ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
@@ -113,8 +114,9 @@ _CLAIM = text(f"""
             lease_until = CASE WHEN CAST(:worker_holds AS boolean) THEN NULL
                 ELSE {_NOW} + CAST(:lease_micros AS BIGINT) END,
             started_at = {_NOW}
-        FROM picked WHERE job.id = picked.id
-        RETURNING {_listed(LIVE_COLUMNS, id="CAST(job.id AS text)", origin="CAST(origin AS text)")}
+        -- By their places, which the locks keep in place: no planner can turn this into a scan of the table.
+        WHERE job.ctid = ANY (ARRAY(SELECT place FROM picked))
+        RETURNING {_listed(LIVE_COLUMNS, id="CAST(id AS text)", origin="CAST(origin AS text)")}
     ), counted AS (
         INSERT INTO stanchion_tallies (queue, what, n)
         SELECT :queue, 'reserved', count(*) FROM claimed HAVING count(*) > 0
@@ -128,7 +130,7 @@ _HINDRANCE = text(f"""
             SELECT paused OR max_rate IS NOT NULL OR max_running IS NOT NULL
             FROM stanchion_queues WHERE name = :queue
         ), false),
-        EXISTS (SELECT 1 FROM stanchion_jobs WHERE lease_until <= {_NOW} AND state = 'running' AND queue = :queue)
+        NOT {_NONE_EXPIRED}
 """)
 
 _DONE = _listed(
@@ -143,7 +145,8 @@ _COMMIT = text(f"""
         )
     ), gone AS (
         DELETE FROM stanchion_jobs AS job USING given
-        WHERE job.id = given.id AND job.token = given.token AND job.state = 'running'
+        WHERE job.id = ANY (ARRAY(SELECT id FROM given))
+            AND job.id = given.id AND job.token = given.token AND job.state = 'running'
             AND (job.lease_until IS NULL OR job.lease_until > {_NOW})
         RETURNING {_DONE}, {_NOW} AS finished_at, given.result AS result
     ), kept AS (
@@ -228,9 +231,9 @@ class PostgresStore(SqlStore):
             self._throttled_queues.discard(claim.queue)
         return super().claim(claim)
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None) -> list[JobState | None]:
-        if tx is not None or not all(type(outcome) is Commit for outcome in outcomes):
-            return super().settle(outcomes, tx)
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        if tx is not None or repeat or not all(type(outcome) is Commit for outcome in outcomes):
+            return super().settle(outcomes, tx, repeat=repeat)
         return self.database.statement(lambda run, again: self.settle_in(run, outcomes, set(), again=again))
 
     def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:

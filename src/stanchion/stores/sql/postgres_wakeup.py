@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import String, bindparam, func, select
 
+from stanchion.stores.sql.forks import begins_anew
 from stanchion.stores.wakeup import EventListener
 
 if TYPE_CHECKING:
@@ -37,6 +38,10 @@ class Signals:
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
         self._connect = connect
+        begins_anew(self)
+
+    def begin(self) -> None:
+        """Send to and listen for nobody."""
         self._state = threading.Condition()
         self._unsent: set[str] = set()
         self._sending: threading.Thread | None = None

@@ -15,14 +15,15 @@ class Recovery(SqlBase):
     """Frees the jobs of expired leases and of dead workers."""
 
     def recover(self, limit: int = _BATCH) -> list[JobRow]:
-        freed = self.database.write(lambda run, _again: self._recover_all(run, limit))
+        # A repeat comes after a loss of the connection: if that was an outage, live workers look dead in its first moment.
+        freed = self.database.write(lambda run, again: [] if again else self._recover_all(run, limit))
         if freed:
             self.dialect.announce({row.queue for row in freed})
         return freed
 
-    def recover_in(self, run: Runner, queue: str) -> None:
-        """Free the expired leases of one queue, before a claim that may want its jobs."""
-        while rows := run.rows(self.statements.expired_in_queue, {"queue": queue, "most": _BATCH}):
+    def recover_expired(self, run: Runner) -> None:
+        """Free expired leases, before a claim that may want their jobs."""
+        while rows := run.rows(self.statements.expired, {"most": _BATCH}):
             self._free(run, rows)
 
     def _recover_all(self, run: Runner, limit: int) -> list[JobRow]:

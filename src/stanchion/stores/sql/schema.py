@@ -101,7 +101,8 @@ Index(
 Index("stanchion_jobs_running", jobs.c.queue, jobs.c.worker, **_partial(jobs.c.state == "running"))  # type: ignore[arg-type]
 Index("stanchion_jobs_lease", jobs.c.lease_until, **_partial(jobs.c.lease_until.is_not(None)))  # type: ignore[arg-type]
 Index("stanchion_jobs_key", jobs.c.queue, jobs.c.key, unique=True, **_partial(jobs.c.key.is_not(None)))  # type: ignore[arg-type]
-Index("stanchion_history_ended", history.c.queue, history.c.finished_at)
+Index("stanchion_history_ended", history.c.queue, history.c.finished_at)  # the purge
+Index("stanchion_history_page", history.c.queue, history.c.id)  # the search, newest first
 
 queues = Table(
     "stanchion_queues",

@@ -11,13 +11,13 @@ from stanchion.stores.records import SECOND, Commit, Extension, JobRow, JobState
 from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.joining import join
-from stanchion.stores.transitions import Transition, holds, settled, state_of
+from stanchion.stores.transitions import Transition, holds, left_in, settled
 
 
 class Settling(SqlBase):
     """Commits, gives back, moves, buries and cancels running jobs, in batches."""
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None) -> list[JobState | None]:
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         if not outcomes:
             return []
         woken: set[str] = set()
@@ -26,7 +26,7 @@ class Settling(SqlBase):
             if woken:
                 self.dialect.announce_in(tx, woken)
             return states
-        states = self.database.write(lambda run, again: self.settle_in(run, outcomes, woken, again=again))
+        states = self.database.write(lambda run, again: self.settle_in(run, outcomes, woken, again=again or repeat))
         if woken:
             self.dialect.announce(woken)
         return states
@@ -115,6 +115,4 @@ class Settling(SqlBase):
         if row is None:
             found = run.rows(self.statements.finished, {"ids": json.dumps([outcome.id])})
             row = JobRow(*found[0]) if found else None
-        if row is None or row.token != outcome.token or row.state == JobState.RUNNING:
-            return None
-        return state_of(row, now)
+        return left_in(row, outcome.token, now)

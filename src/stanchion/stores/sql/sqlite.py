@@ -43,6 +43,12 @@ CAPABILITIES = Capabilities(
 )
 
 _BUSY_SECONDS = 5.0
+_UNUSABLE = frozenset(
+    {
+        *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY),
+        *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
+    }
+)
 _SYNCHRONOUS = ("full", "normal", "off", "extra")
 
 
@@ -50,9 +56,13 @@ class SqliteDialect(Dialect):
     """SQLite in WAL mode."""
 
     capabilities = CAPABILITIES
+    errors = (sqlite3.Error,)
     single_writer, remote, makes_schema = True, False, True
     begin = "BEGIN IMMEDIATE"
-    way_out = "check that the folder exists, is writable and lies on a local disk, and that nobody holds its lock"
+    way_out = (
+        "check that the path is right, that the folder exists, is writable and lies on a local disk, and that "
+        "nobody holds the lock"
+    )
     # SQLite's own clock has milliseconds; julianday() carries them through a double without loss.
     now = (
         literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000", BigInteger) + SKEW
@@ -82,18 +92,12 @@ class SqliteDialect(Dialect):
         return cursor
 
     def fault(self, error: BaseException) -> Fault:
-        if not isinstance(error, sqlite3.OperationalError):
+        if not isinstance(error, sqlite3.DatabaseError):
             return Fault.OTHER
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return Fault.BUSY
-        unusable = (
-            sqlite3.SQLITE_CANTOPEN,
-            sqlite3.SQLITE_READONLY,
-            sqlite3.SQLITE_IOERR,
-            sqlite3.SQLITE_FULL,
-        )
-        return Fault.LOST if code in unusable else Fault.OTHER
+        return Fault.LOST if code in _UNUSABLE else Fault.OTHER
 
     def worth_retrying(self, error: BaseException) -> bool:
         return self.fault(error) is Fault.BUSY

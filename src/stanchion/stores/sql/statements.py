@@ -215,7 +215,6 @@ class Statements:
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
-        self.expired_in_queue = self.expired.where(jobs.c.queue == queue)
         overdue = workers.c.last_seen_at <= now - cast(MISSED_HEARTBEATS * 1_000_000 * workers.c.heartbeat, BigInteger)
         lost = (
             select(*live_row())

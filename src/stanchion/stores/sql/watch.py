@@ -7,6 +7,7 @@ import threading
 import time
 import weakref
 
+from stanchion.stores.sql.forks import begins_anew
 from stanchion.stores.wakeup import EventListener
 
 _EAGER_SECONDS, _IDLE_SECONDS = 0.001, 0.004
@@ -22,6 +23,10 @@ class FileWatch:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        begins_anew(self)
+
+    def begin(self) -> None:
+        """Watch for nobody."""
         self._lock = threading.Lock()
         self._listeners: weakref.WeakSet[EventListener] = weakref.WeakSet()
         self._thread: threading.Thread | None = None

@@ -52,7 +52,13 @@ from stanchion.testing.conformance.dead_letters import TestDeadLetters, letters 
 from stanchion.testing.conformance.encryption import TestEncryption, key, sealed  # noqa: E402
 from stanchion.testing.conformance.harness import app, clock, new_store, other_app, other_q, other_store, q, store  # noqa: E402
 from stanchion.testing.conformance.history import TestHistory, TestPurge  # noqa: E402
-from stanchion.testing.conformance.leases import TestFencing, TestLease, TestProgress, TestRepeatedClaim  # noqa: E402
+from stanchion.testing.conformance.leases import (
+    TestFencing,
+    TestLease,
+    TestProgress,
+    TestRepeatedClaim,
+    TestRepeatedOutcome,
+)
 from stanchion.testing.conformance.model import TestAgainstTheReference  # noqa: E402
 from stanchion.testing.conformance.operating import TestCancel, TestReplay, TestRetry  # noqa: E402
 from stanchion.testing.conformance.order import TestOrder, TestScheduledJobsStandAside  # noqa: E402
@@ -106,6 +112,7 @@ __all__ = [
     "TestRefusedAtTheDoor",
     "TestRefusing",
     "TestRepeatedClaim",
+    "TestRepeatedOutcome",
     "TestRepeats",
     "TestReplay",
     "TestRetry",

@@ -335,3 +335,40 @@ class TestRepeatedClaim:
         store.push([new_job() for _ in range(5)])
         rows = store.claim(Claim(QUEUE, 2, "token-of-a-lost-call", lease=30, repeat=True)).rows
         assert len(rows) == 2
+
+
+class TestRepeatedOutcome:
+    """A caller whose call was not answered asks again; what the call had done is told, and not done twice."""
+
+    @pytest.mark.parametrize(
+        ("outcome", "state"),
+        [
+            (lambda job, token: Commit(job, token, '"done"'), JobState.DONE),
+            (lambda job, token: Rollback(job, token, 60.0, "failed"), JobState.SCHEDULED),
+            (lambda job, token: Move(job, token, "elsewhere"), JobState.READY),
+            (lambda job, token: Bury(job, token, "broken"), JobState.DEAD),
+            (lambda job, token: Abandon(job, token), JobState.CANCELLED),
+        ],
+        ids=["commit", "rollback", "move", "bury", "abandon"],
+    )
+    def test_is_known_again(self, store: Store, outcome: Callable[[str, str], Outcome], state: JobState) -> None:
+        store.push([new_job()])
+        (row,) = claim(store)
+        said = outcome(row.id, row.token or "")
+        assert store.settle([said]) == [state]
+        before, counts = store.fetch([row.id]), store.counts(QUEUE)
+        assert store.settle([said], repeat=True) == [state]
+        assert (store.fetch([row.id]), store.counts(QUEUE)) == (before, counts)
+        assert store.settle([said]) == [None]
+
+    def test_that_never_arrived_is_carried_out(self, store: Store) -> None:
+        store.push([new_job()])
+        (row,) = claim(store)
+        assert store.settle([Commit(row.id, row.token or "")], repeat=True) == [JobState.DONE]
+
+    def test_of_another_reservation_is_refused(self, store: Store, clock: StoreClock) -> None:
+        store.push([new_job()])
+        (late,) = claim(store)
+        clock.advance(100)
+        claim(store)
+        assert store.settle([Commit(late.id, late.token or "")], repeat=True) == [None]

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, settings
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from stanchion.errors import DuplicateKey
 from stanchion.ids import new_id
@@ -33,10 +40,9 @@ from stanchion.testing.conformance.harness import NewStore, StoreClock
 
 # All spans are multiples of STEP, and leases and heartbeats end half-way between two steps, so that a few
 # seconds of real time between two calls never decide what is due or lost.
-STEP = 20
-LEASE = 30.0
-HEARTBEAT = 10.0
-SETTLING = st.sampled_from(["commit", "rollback", "fail", "refund", "move", "bury", "abandon"])
+STEP = 200
+LEASE = 300.0
+HEARTBEAT = 100.0
 WORKERS = ("w1", "w2")
 KEYS = (None, None, "k1", "k2")
 
@@ -103,49 +109,52 @@ class Comparison(RuleBasedStateMachine):
     def pick(self, data: st.DataObject, among: list[Any]) -> Any:
         return among[data.draw(st.integers(0, len(among) - 1))]
 
+    def pick_held(self, data: st.DataObject) -> Held:
+        """Draw a reservation, more often one in force than one that was lost."""
+        rows = self.reference.fetch([held.id for held in self.held])
+        in_force = [held for held in self.held if held.id in rows and rows[held.id].token == held.token]
+        return cast(Held, self.pick(data, in_force * 3 + self.held))
+
     # -- jobs in
 
-    @rule(
-        count=st.integers(1, 3),
-        priority=st.integers(-1, 1),
-        delay=st.sampled_from([0, 0, 0, STEP, 3 * STEP]),
-        key=st.sampled_from(KEYS),
-        on_duplicate=st.sampled_from(["return", "raise", "replace"]),
-        max_attempts=st.integers(1, 3),
-    )
-    def push(
-        self, count: int, priority: int, delay: int, key: str | None, on_duplicate: str, max_attempts: int
-    ) -> None:
-        jobs = [
-            NewJob(
-                id=new_id(),
-                queue=self.queue,
-                payload=str(len(self.ids) + n),
-                priority=priority,
-                delay=delay,
-                key=key,
-                on_duplicate=on_duplicate,
-                max_attempts=max_attempts,
-            )
-            for n in range(count)
-        ]
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        for _ in range(3):
+            self.push(data)
+
+    @rule(data=st.data())
+    def push(self, data: st.DataObject) -> None:
+        count = data.draw(st.integers(1, 3))
+        options: dict[str, Any] = {
+            "priority": data.draw(st.integers(-1, 1)),
+            "delay": data.draw(st.sampled_from([0, 0, 0, STEP, 3 * STEP])),
+            "key": data.draw(st.sampled_from(KEYS)),
+            "on_duplicate": data.draw(st.sampled_from(["return", "raise", "replace"])),
+            "max_attempts": data.draw(st.integers(1, 3)),
+        }
+        jobs = [NewJob(new_id(), self.queue, str(len(self.ids) + n), **options) for n in range(count)]
         self.same("push", jobs)
         self.ids += [job.id for job in jobs]
 
-    @precondition(lambda self: self.ids)
     @rule(data=st.data())
     def push_again(self, data: st.DataObject) -> None:
-        job_id = self.pick(data, list(self.stores[0].fetch(self.ids)) or self.ids)
-        if self.reference.fetch([job_id]):
-            self.same("push", [NewJob(job_id, self.queue, '"again"', priority=1)])
+        stored = list(self.reference.fetch(self.ids))
+        if stored:
+            self.same("push", [NewJob(self.pick(data, stored), self.queue, '"again"', priority=1)])
 
     # -- jobs out
 
-    @rule(limit=st.integers(1, 4), worker=st.sampled_from([None, None, *WORKERS]))
+    @rule(limit=st.integers(1, 4))
+    def reserve(self, limit: int) -> None:
+        self.claim(limit, None)
+
+    @rule(limit=st.integers(1, 2), worker=st.sampled_from(WORKERS))
+    def claim_for_a_worker(self, limit: int, worker: str) -> None:
+        self.claim(limit, self.workers[worker])
+
     def claim(self, limit: int, worker: str | None) -> None:
         token = new_id()
-        holder = self.workers[worker] if worker else None
-        rows = self.same("claim", Claim(self.queue, limit, token, holder, None if worker else LEASE))
+        rows = self.same("claim", Claim(self.queue, limit, token, worker, None if worker else LEASE))
         self.held += [Held(row[0], token) for row in rows]
 
     @rule()
@@ -153,34 +162,38 @@ class Comparison(RuleBasedStateMachine):
         self.same("pop", Claim(self.queue, 1, new_id()))
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), how=SETTLING, delay=st.sampled_from([0, STEP]))
-    def settle(self, data: st.DataObject, how: str, delay: int) -> None:
-        held = self.pick(data, self.held)
-        outcomes: dict[str, Outcome] = {
-            "commit": Commit(held.id, held.token, result='"result"', payload='"payload"'),
-            "rollback": Rollback(held.id, held.token, delay),
-            "fail": Rollback(held.id, held.token, delay, error="failed"),
-            "refund": Rollback(held.id, held.token, delay, refund=True),
-            "move": Move(held.id, held.token, self.next, payload='"moved"', delay=delay),
-            "bury": Bury(held.id, held.token, error="buried"),
-            "abandon": Abandon(held.id, held.token, reason="abandoned"),
-        }
-        self.same("settle", [outcomes[how]])
+    @rule(data=st.data(), delay=st.sampled_from([0, STEP]))
+    def give_back(self, data: st.DataObject, delay: int) -> None:
+        held = self.pick_held(data)
+        ways: list[dict[str, Any]] = [{}, {"error": "failed"}, {"refund": True}]
+        self.settle(held, Rollback(held.id, held.token, delay, **self.pick(data, ways)))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), delay=st.sampled_from([0, STEP]))
+    def finish(self, data: st.DataObject, delay: int) -> None:
+        held = self.pick_held(data)
+        ways: list[Outcome] = [
+            Commit(held.id, held.token, result='"result"', payload='"payload"'),
+            Move(held.id, held.token, self.next, payload='"moved"', delay=delay),
+            Bury(held.id, held.token, error="buried"),
+            Abandon(held.id, held.token, reason="abandoned"),
+        ]
+        self.settle(held, self.pick(data, ways))
+
+    def settle(self, held: Held, outcome: Outcome) -> None:
+        self.same("settle", [outcome])
         # Whether a word repeated after a lost answer is an error or a repeat is the store's own affair.
         self.held.remove(held)
         self.held.append(Held(held.id, new_id()))
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data())
-    def extend(self, data: st.DataObject) -> None:
-        held = self.pick(data, self.held)
-        self.same("extend", [Extension(held.id, held.token, LEASE)])
-
-    @precondition(lambda self: self.held)
     @rule(data=st.data(), value=st.sampled_from([0.25, 0.5]))
-    def progress(self, data: st.DataObject, value: float) -> None:
-        held = self.pick(data, self.held)
-        self.same("progress", [Progress(held.id, held.token, value)])
+    def hold(self, data: st.DataObject, value: float) -> None:
+        held = self.pick_held(data)
+        if data.draw(st.booleans()):
+            self.same("extend", [Extension(held.id, held.token, LEASE)])
+        else:
+            self.same("progress", [Progress(held.id, held.token, value)])
 
     # -- time and liveness
 
@@ -189,55 +202,43 @@ class Comparison(RuleBasedStateMachine):
         self.reference.skew += steps * STEP
         self.clock.advance(steps * STEP)
 
-    @rule()
-    def recover(self) -> None:
-        self.same("recover")
-
     @rule(name=st.sampled_from(WORKERS))
     def beat(self, name: str) -> None:
         self.same("beat", WorkerRow(self.workers[name], "host", 1, (self.queue,), 1, HEARTBEAT))
 
+    @rule(data=st.data())
+    def look_after(self, data: st.DataObject) -> None:
+        match data.draw(st.sampled_from(["recover", "recover", "purge", "maintain"])):
+            case "purge":
+                self.same("purge", self.queue, data.draw(st.integers(0, 3)) * STEP + STEP / 2)
+            case verb:
+                self.same(verb)
+
     # -- operating
 
-    @precondition(lambda self: self.ids)
-    @rule(data=st.data(), verb=st.sampled_from(["cancel", "retry"]))
+    @rule(data=st.data(), verb=st.sampled_from(["cancel", "retry", "replay"]))
     def operate(self, data: st.DataObject, verb: str) -> None:
-        self.same(verb, [self.pick(data, self.ids)])
-
-    @precondition(lambda self: self.ids)
-    @rule(data=st.data())
-    def replay(self, data: st.DataObject) -> None:
+        finished = [row.id for row in self.reference.fetch(self.ids).values() if row.finished_at is not None]
+        likely = [held.id for held in self.held] if verb == "cancel" else finished
+        job_id = self.pick(data, likely + self.ids)
+        if verb != "replay":
+            self.same(verb, [job_id])
+            return
         copy = new_id()
-        self.same("replay", [self.pick(data, self.ids)], [copy])
+        self.same("replay", [job_id], [copy])
         self.ids.append(copy)
 
-    @rule(steps=st.integers(0, 3))
-    def purge(self, steps: int) -> None:
-        self.same("purge", self.queue, steps * STEP + STEP / 2)
-
-    @rule(
-        changes=st.sampled_from(
-            [
-                {"paused": True},
-                {"paused": False},
-                {"paused": False},
-                {"max_running": 2},
-                {"max_running": None},
-                {"dead_letter": "letters"},
-                {"dead_letter": None},
-                {"history_ttl": 0.0},
-                {"history_ttl": 1e6},
-            ]
-        )
-    )
-    def configure(self, changes: dict[str, Any]) -> None:
-        if changes.get("dead_letter"):
-            changes = {"dead_letter": self.letters}
-        self.same("configure", self.queue, changes)
-
-    @rule()
-    def maintain(self) -> None:
-        self.same("maintain")
+    @rule(data=st.data())
+    def configure(self, data: st.DataObject) -> None:
+        changes = [
+            {"max_running": 2},
+            {"max_running": None},
+            {"dead_letter": self.letters},
+            {"dead_letter": None},
+            {"history_ttl": 0.0},
+            {"history_ttl": 1e6},
+        ]
+        self.same("configure", self.queue, self.pick(data, changes))
 
     # -- what is seen
 
@@ -293,7 +294,7 @@ class TestAgainstTheReference:
         run_state_machine_as_test(
             type("Comparison", (Comparison,), shared),
             settings=settings(
-                max_examples=30,
+                max_examples=40,
                 stateful_step_count=40,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),

@@ -78,6 +78,18 @@ class TestCancel:
         store.push([job])
         assert store.cancel([new_id(), job.id]) == [None, JobState.CANCELLED]
 
+    @pytest.mark.parametrize("how", ["move", "bury"])
+    def test_a_request_does_not_follow_the_job_into_another_queue(self, app: Stanchion, q: Queue, how: str) -> None:
+        q.configure(dead_letter="next")
+        q.push({})
+        (job,) = q.reserve()
+        q.cancel(job.id)
+        job.move("next") if how == "move" else job.bury()
+        (again,) = app.queue("next").reserve()
+        assert not again.cancelled
+        again.rollback(delay=0)
+        assert app.queue("next").size().ready == 1
+
     def test_a_request_does_not_outlive_the_job(self, q: Queue) -> None:
         q.push({})
         (job,) = q.reserve()

@@ -107,9 +107,10 @@ class TestNextDue:
 
 
 @pytest.fixture(params=[HOUR, -HOUR], ids=["ahead", "behind"])
-def wrong_clock(request: pytest.FixtureRequest, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
-    """Put the clock of this process, and of none else, an hour off once the store is open."""
+def wrong_clock(request: pytest.FixtureRequest, store: Store, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Put the clock of this process, and of none else, an hour off; return what the store's clock said before."""
     offset: int = request.param
+    before = store.now()
     true_time, true_time_ns, true_datetime = time.time, time.time_ns, datetime
 
     class Kind(type(datetime)):  # type: ignore[misc]
@@ -127,10 +128,14 @@ def wrong_clock(request: pytest.FixtureRequest, store: Store, monkeypatch: pytes
     for name, module in list(sys.modules.items()):
         if name.startswith("stanchion.") and getattr(module, "datetime", None) is true_datetime:
             monkeypatch.setattr(module, "datetime", WrongDatetime)
+    return before
 
 
 @pytest.mark.usefixtures("wrong_clock")
 class TestAWrongClockOfTheClient:
+    def test_is_not_the_store_s(self, store: Store, wrong_clock: int) -> None:
+        assert seconds_until(store, wrong_clock) == about(0)
+
     def test_holds_up_no_job(self, q: Queue) -> None:
         assert q.push({}).state is JobState.READY
         assert len(q.reserve()) == 1

@@ -1,0 +1,1 @@
+"""What is seen, and how it is operated."""

@@ -1,0 +1,126 @@
+"""What is typed at a command line, turned into values; InvalidInput says what to mend."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from stanchion.errors import InvalidInput
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
+SHELL_QUOTES = """; mind the quotes of the shell: '{"id": 1}', or '"text"' for a string"""
+_DURATIONS = frozenset({"history_ttl", "lease"})
+
+
+def duration(text: str, what: str) -> float:
+    """Return the seconds of `30`, `1.5`, `500ms`, `30s`, `5m`, `1h30m` or `7d`."""
+    seconds, end = 0.0, 0
+    rest = text.strip().lower()
+    while end < len(rest) and (part := _PART.match(rest, end)):
+        unit = part[2] or "s"
+        if unit not in _UNITS or (not part[2] and part[0] != rest):
+            break
+        seconds += float(part[1]) * _UNITS[unit]
+        end = part.end()
+    if not rest or end < len(rest):
+        raise InvalidInput(f"{what} must be a length of time, such as 30, 500ms, 30s, 5m, 1h30m or 7d, not {text!r}")
+    return seconds
+
+
+def optional_duration(text: str | None, what: str) -> float | None:
+    """Return the seconds, or None for an option that was not given."""
+    return None if text is None else duration(text, what)
+
+
+def moment(text: str, what: str) -> datetime:
+    """Return an ISO 8601 time; UTC unless it names an offset."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"{what} must be an ISO 8601 time, such as 2031-05-01T12:30Z, not {text!r}") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def past(text: str | None, now: datetime, what: str) -> datetime | None:
+    """Return the moment that is meant by `2h` (ago) or by an ISO 8601 time."""
+    if text is None:
+        return None
+    try:
+        return now - timedelta(seconds=duration(text, what))
+    except OverflowError:
+        raise InvalidInput(f"{what} {text!r} lies before the first year") from None
+    except InvalidInput:
+        pass
+    try:
+        return moment(text, what)
+    except InvalidInput:
+        raise InvalidInput(
+            f"{what} must be a length of time, such as 90s, 2h or 7d, or an ISO 8601 time, not {text!r}"
+        ) from None
+
+
+def json_value(text: str, what: str, hint: str = "") -> Any:
+    """Return the value of a JSON text; `hint` goes into the message when it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{what} is not JSON ({error}){hint}") from None
+
+
+def loose_value(text: str) -> Any:
+    """Return a JSON value, or the text itself where it doesn't look like JSON."""
+    if text.startswith(("{", "[", '"')):
+        return json_value(text, f"the argument {text!r}", SHELL_QUOTES)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def pairs(given: Iterable[str], what: str) -> dict[str, str]:
+    """Return `name=value` texts as a mapping."""
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InvalidInput(f"{what} must be name=value, not {text!r}")
+        found[name] = value
+    return found
+
+
+def queue_settings(given: Iterable[str]) -> dict[str, Any]:
+    """Return queue settings of `name=value` texts; `none` lifts a limit."""
+    return {name: _setting(name, value) for name, value in pairs(given, "a setting").items()}
+
+
+def _setting(name: str, value: str) -> Any:
+    if value.lower() in ("none", "null", ""):
+        return None
+    if name in _DURATIONS:
+        return duration(value, name)
+    if name == "dead_letter":
+        return value
+    return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}.get(
+        value.lower(), loose_value(value)
+    )
+
+
+def names(given: Iterable[str] | None) -> tuple[str, ...] | None:
+    """Return the names of comma-separated lists; None for no list."""
+    return tuple(name.strip() for one in given for name in one.split(",")) if given else None
+
+
+def job_ids(given: Iterable[str]) -> list[str]:
+    """Return job ids in their stored form, each once."""
+    found: dict[str, None] = {}
+    for text in given:
+        try:
+            found[str(UUID(text))] = None
+        except ValueError:
+            raise InvalidInput(f"{text!r} is not a job id; `stanchion jobs` lists them") from None
+    return list(found)

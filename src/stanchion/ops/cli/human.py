@@ -1,0 +1,76 @@
+"""Times, numbers and foreign text, as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
+
+
+def age(seconds: float) -> str:
+    """Return a rough length of time: 3 s, 12 min, 2 h, 5 d."""
+    seconds = max(0.0, seconds)
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 100 * MINUTE:
+        return f"{seconds / MINUTE:.0f} min"
+    if seconds < 48 * HOUR:
+        return f"{seconds / HOUR:.0f} h"
+    return f"{seconds / DAY:.0f} d"
+
+
+def duration(seconds: float | None) -> str:
+    """Return a measured length of time: 0.4 ms, 12 ms, 3.2 s, 12 min; nothing for None."""
+    if seconds is None:
+        return ""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return age(seconds)
+
+
+def until(seconds: float) -> str:
+    """Return a distance in time from now: `in 5 min` ahead, `5 min ago` behind."""
+    return f"in {age(seconds)}" if seconds > 0 else f"{age(-seconds)} ago"
+
+
+def rate(per_second: float | None) -> str:
+    """Return a rate with as many digits as it deserves; a dash for one that is not known yet."""
+    if per_second is None:
+        return "-"
+    if per_second == 0:
+        return "0"
+    return f"{per_second:.1f}" if per_second < 100 else f"{per_second:,.0f}"
+
+
+def per_second(count: int, seconds: float) -> float:
+    """Return a rate, also for work that took no time that could be measured."""
+    return count / max(seconds, 1e-9)
+
+
+def iso(moment: datetime | None) -> str | None:
+    """Return an aware datetime as ISO 8601 in UTC."""
+    return None if moment is None else moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def safe(text: str) -> str:
+    """Return text that came from elsewhere with nothing in it that could steer a terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+
+
+def one_line(text: str) -> str:
+    """Return text with every run of white space as one space."""
+    return safe(" ".join(text.split()))
+
+
+def sparkline(values: Iterable[float]) -> str:
+    """Return a row of little bars, the highest value full."""
+    row = list(values)
+    top = max(row, default=0) or 1
+    return "".join("▁▂▃▄▅▆▇█"[round(value / top * 7)] for value in row)

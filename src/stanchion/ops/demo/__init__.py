@@ -1,0 +1,14 @@
+"""A year of flights through a pipeline of queues: the queue at its main job, on real input.
+
+```
+    file ──feed──► raw ──clean──► clean ──enrich──► enriched ──land──► history
+                                                                 └─over an hour late─► alerts ──► done
+                                                                                         └─► dead
+```
+"""
+
+from __future__ import annotations
+
+from stanchion.ops.demo.show import run
+
+__all__ = ["run"]

@@ -1,0 +1,124 @@
+"""What came of a run: figures per station, delays per carrier, and whether the counts agree."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from stanchion.app import Stanchion
+from stanchion.ops.demo.meter import Meter
+from stanchion.ops.demo.pipeline import ALERTS, CLEAN, DEAD, ENRICHED, RAW, Pipeline
+from stanchion.ops.demo.summary import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What one station did; times in seconds."""
+
+    station: str
+    way: str
+    jobs: int
+    per_second: float | None
+    pickup_p50: float | None
+    pickup_p99: float | None
+    retries: int
+    dead: int
+
+
+class Check(NamedTuple):
+    """Counts that must be equal, by what they count."""
+
+    counts: dict[str, int]
+
+    @property
+    def ok(self) -> bool:
+        """True when they are."""
+        return len(set(self.counts.values())) == 1
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"{next(iter(self.counts.values())):,} {' = '.join(self.counts)}"
+        return ", ".join(f"{count:,} {what}" for what, count in self.counts.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The whole result of a run."""
+
+    seconds: float
+    stations: list[Line]
+    summary: Summary
+    checks: list[Check]
+
+    @property
+    def ok(self) -> bool:
+        """True when every check is."""
+        return all(check.ok for check in self.checks)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        return {
+            "ok": self.ok,
+            "seconds": self.seconds,
+            "stations": [asdict(line) for line in self.stations],
+            "total": self.summary.total.as_json(),
+            "carriers": {code: tally.as_json() for code, tally in sorted(self.summary.carriers.items())},
+            "joined": dict(self.summary.joined),
+            "checks": [{"ok": check.ok, "counts": check.counts} for check in self.checks],
+        }
+
+
+def report(app: Stanchion, pipeline: Pipeline, summary: Summary) -> Report:
+    """Put together what the store counted, the threads measured and the history holds."""
+
+    def line(station: str, way: str, meter: Meter, queue: str | None = None) -> Line:
+        counts = app.queue(queue).counts() if queue else None
+        return Line(
+            station,
+            way,
+            meter.jobs,
+            meter.rate,
+            meter.delays.within(0.5),
+            meter.delays.within(0.99),
+            retries=counts.rolled_back + counts.expired if counts else 0,
+            dead=counts.buried if counts else 0,
+        )
+
+    return Report(
+        pipeline.seconds,
+        [
+            line("feed", "file → raw", pipeline.feed),
+            line("clean", "raw → clean", pipeline.clean.meter, RAW),
+            line("enrich", "clean → enriched", pipeline.enrich.meter, CLEAN),
+            line("land", "enriched → history", pipeline.land.meter, ENRICHED),
+            line("alerts", "alerts → history", pipeline.alerts.meter, ALERTS),
+        ],
+        summary,
+        checks(app, pipeline, summary),
+    )
+
+
+def checks(app: Stanchion, pipeline: Pipeline, summary: Summary) -> list[Check]:
+    """Compare the counts that the store, the threads and the history hold of the same things."""
+    raw, clean, enriched, alerts = (app.queue(name).counts() for name in (RAW, CLEAN, ENRICHED, ALERTS))
+    letters = app.queue(DEAD).size().total
+    return [
+        Check(
+            {
+                "flights read": pipeline.feed.jobs,
+                "pushed": raw.pushed,
+                "cleaned": raw.moved,
+                "enriched": clean.moved,
+                "landed": enriched.committed,
+                "in history": summary.total.flights,
+            }
+        ),
+        Check(
+            {
+                "flights over an hour late": summary.total.late,
+                "alerts": alerts.pushed,
+                f"done ({alerts.committed:,}) or dead ({letters:,})": alerts.committed + letters,
+            }
+        ),
+        Check({"alerts given up": alerts.buried, f"dead letters in {DEAD}": letters}),
+    ]
