@@ -1,0 +1,23 @@
+import pytest
+
+from stanchion.ops import demo
+from stanchion.ops.cli.output import Output
+from tests.cli.conftest import Run
+
+
+@pytest.mark.parametrize(("agrees", "code"), [(True, 0), (False, 1)])
+def test_passes_on_what_was_asked(run: Run, url: str, monkeypatch: pytest.MonkeyPatch, agrees: bool, code: int) -> None:
+    asked: list[object] = []
+
+    def fake(store: str | None, everything: bool, out: Output) -> bool:
+        asked.append((store, everything, out.as_json))
+        return agrees
+
+    monkeypatch.setattr(demo, "run", fake)
+    assert run("demo").code == code
+    assert run("demo", "--all", "--url", url, "--json").code == code
+    assert asked == [(None, False, False), (url, True, True)]
+
+
+def test_has_its_own_app(run: Run, shop: str) -> None:
+    assert run("demo", "--app", shop).code == 2

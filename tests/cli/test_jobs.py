@@ -1,0 +1,143 @@
+import json
+from datetime import datetime
+
+import pytest
+
+from stanchion import Stanchion
+from stanchion.ids import new_id
+from tests.cli.conftest import Run
+
+KEYS = {
+    *("id", "queue", "state", "task", "payload", "headers", "result", "unreadable", "priority", "tenant", "lane"),
+    *("key", "run_at", "enqueued_at", "started_at", "finished_at", "pickup_delay", "run_time", "attempts"),
+    *("failures", "max_attempts", "timeout", "progress", "cancelled", "worker", "origin", "flow", "errors"),
+}
+
+
+def failed_job(app: Stanchion, error: str = "ValueError: no money") -> str:
+    app.queue("orders").push({"id": 1}, max_attempts=1)
+    job = app.queue("orders").reserve()[0]
+    job.rollback(error=error)
+    return job.id
+
+
+def test_lists_newest_first(run: Run, app: Stanchion) -> None:
+    ids = [app.queue("mail").push(n).id for n in range(3)]
+    answer = run("jobs", "--limit", "2")
+    assert answer.code == 0
+    assert [line.split()[0] for line in answer.out.splitlines()] == ["ID", ids[2], ids[1]]
+    assert "--limit shows more" in answer.err
+
+
+def test_filters(run: Run, app: Stanchion) -> None:
+    dead = failed_job(app)
+    app.queue("mail").push("for acme", tenant="acme")
+    app.queue("mail").push("later", delay=60)
+    app.enqueue("welcome", 1, queue="orders")
+
+    def payloads(*args: str) -> list[object]:
+        return [job["payload"] for job in run("jobs", "--json", *args).json]
+
+    assert payloads("--tenant", "acme") == ["for acme"]
+    assert payloads("--state", "scheduled") == ["later"]
+    assert payloads("--state", "scheduled,dead") == ["later", {"id": 1}]
+    assert payloads("-s", "scheduled", "-s", "DEAD") == ["later", {"id": 1}]
+    assert payloads("--queue", "mail") == ["later", "for acme"]
+    assert payloads("--task", "welcome") == [{"args": [1]}]
+    assert payloads("--text", "acme") == ["for acme"]
+    assert [job["id"] for job in run("jobs", "--json", "--text", "no money").json] == [dead]
+    assert len(payloads("--since", "1h")) == 4
+    assert payloads("--until", "1h") == []
+    assert payloads("--since", "2099-01-01") == []
+
+
+def test_json_shape(run: Run, app: Stanchion) -> None:
+    failed_job(app)
+    (job,) = run("jobs", "--json").json
+    assert job.keys() == KEYS
+    assert job["cancelled"] is False
+    assert job["errors"][0].keys() == {"attempt", "at", "error", "traceback"}
+    for time in ("run_at", "enqueued_at", "started_at", "finished_at"):
+        assert datetime.fromisoformat(job[time]).utcoffset() is not None
+        assert job[time].endswith("Z")
+
+
+def test_no_match_is_nothing_found(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    assert run("jobs", "--queue", "other").code == 1
+    answer = run("jobs", "--queue", "other", "--json")
+    assert (answer.code, answer.json) == (1, [])
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--state", "odd"], "the states are"),
+        (["--since", "yesterday"], "--since must be"),
+        (["--since", "9999999999d"], "first year"),
+        (["--limit", "0"], "limit must be"),
+    ],
+)
+def test_bad_filters_are_refused(run: Run, app: Stanchion, args: list[str], message: str) -> None:
+    app.queue("mail").push(1)
+    answer = run("jobs", *args)
+    assert answer.code == 2
+    assert message in answer.error
+
+
+def test_show_tells_the_whole_story(run: Run, app: Stanchion) -> None:
+    answer = run("show", failed_job(app))
+    assert answer.code == 0
+    for words in (
+        "dead",
+        "orders",
+        "picked up    after",
+        "took",
+        "1 of 1, 1 failed",
+        '"id": 1',
+        "ValueError: no money",
+    ):
+        assert words in answer.out
+
+
+def test_show_json(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    app.queue("mail").reserve()[0].commit({"sent": True})
+    job = run("show", app.find()[0].id.upper(), "--json").json
+    assert job.keys() == KEYS
+    assert (job["state"], job["result"]) == ("done", {"sent": True})
+    assert job["run_time"] >= 0
+
+
+def test_show_of_an_unknown_job(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    answer = run("show", new_id())
+    assert answer.code == 1
+    assert "live or in history" in answer.error
+    answer = run("show", "42")
+    assert answer.code == 2
+    assert "not a job id" in answer.error
+
+
+def test_nothing_from_a_job_can_steer_the_terminal(run: Run, app: Stanchion) -> None:
+    job = failed_job(app, "\x1b[31mred\x9b0m\x07")
+    app.queue("mail").push("\x9b31m")
+    for answer in (run("jobs"), run("show", job), run("show", app.queue("mail").find()[0].id)):
+        assert not {"\x1b", "\x9b", "\x07"} & set(answer.out)
+    assert "\\x1b[31mred" in run("show", job).out
+
+
+def test_what_is_encrypted_needs_the_app(run: Run, app: Stanchion) -> None:
+    from cryptography.fernet import Fernet
+
+    sealed = Stanchion(app.url, keys=[Fernet.generate_key()])
+    job = sealed.queue("mail").push({"secret": 1})
+    sealed.close()
+    answer = run("show", job.id)
+    assert answer.code == 0
+    assert "encrypted" in answer.out
+    assert "--app" in answer.out
+    shown = run("show", job.id, "--json").json
+    assert shown["payload"] is None
+    assert "encrypted" in shown["unreadable"]
+    assert "secret" not in json.dumps(run("jobs", "--json").json)

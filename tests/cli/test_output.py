@@ -1,0 +1,99 @@
+import io
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from stanchion.errors import InvalidInput
+from stanchion.ops.cli import given, human
+from stanchion.ops.cli.output import Column, fitted, plain, state_cell
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 30),
+        ("1.5", 1.5),
+        ("500ms", 0.5),
+        ("90s", 90),
+        ("5m", 300),
+        ("5 min", 300),
+        ("1h30m", 5_400),
+        ("1w", 604_800),
+    ],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert given.duration(text, "x") == seconds
+
+
+@pytest.mark.parametrize("text", ["", " ", "soon", "5 parsecs", "-5", "1h30", "h", "1e3", "nan", "inf"])
+def test_bad_durations(text: str) -> None:
+    with pytest.raises(InvalidInput, match="length of time"):
+        given.duration(text, "x")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0 s"), (3, "3 s"), (99, "99 s"), (120, "2 min"), (7_200, "2 h"), (172_800, "2 d"), (8_640_000, "100 d")],
+)
+def test_ages(seconds: float, text: str) -> None:
+    assert human.age(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, ""), (0.0004, "0.4 ms"), (0.012, "12 ms"), (3.21, "3.2 s"), (75, "75 s")]
+)
+def test_measured_times(seconds: float | None, text: str) -> None:
+    assert human.duration(seconds) == text
+
+
+def test_times_are_utc() -> None:
+    assert human.iso(datetime(2031, 5, 1, 12, tzinfo=UTC)) == "2031-05-01T12:00:00.000000Z"
+    assert human.iso(None) is None
+
+
+def test_sparkline() -> None:
+    assert human.sparkline([0, 1, 2, 4]) == "▁▃▅█"
+    assert human.sparkline([0, 0]) == "▁▁"
+    assert human.sparkline([]) == ""
+
+
+COLUMNS = [
+    Column("ID"),
+    Column("NAME", shrinks=True),
+    Column("TASK", shrinks=True, keeps_end=True),
+    Column("N", right=True),
+    Column("MORE", from_width=100),
+]
+ROWS = [["0123456789", "a name that is long", "shop.mail.tasks.welcome", "7", "more"], ["1", "b", "c", "1,000", ""]]
+
+
+def drawn(width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    console.print(fitted(COLUMNS, ROWS, width))
+    assert isinstance(console.file, io.StringIO)
+    return [line.rstrip() for line in console.file.getvalue().splitlines()]
+
+
+def test_a_wide_terminal_shows_all() -> None:
+    assert drawn(100)[1] == "0123456789  a name that is long  shop.mail.tasks.welcome      7  more"
+
+
+def test_a_narrow_terminal_cuts_only_what_may_shrink() -> None:
+    assert drawn(50) == [
+        "ID          NAME            TASK                 N",
+        "0123456789  a name that i…  ….tasks.welcome      7",
+        "1           b               c                1,000",
+    ]
+
+
+def test_plain_is_whole_and_aligned() -> None:
+    assert plain(COLUMNS, ROWS).splitlines() == [
+        "ID          NAME                 TASK                         N  MORE",
+        "0123456789  a name that is long  shop.mail.tasks.welcome      7  more",
+        "1           b                    c                        1,000",
+    ]
+
+
+def test_states_have_colours() -> None:
+    assert state_cell("dead").style == "bold red"

@@ -1,0 +1,96 @@
+import pytest
+
+from stanchion import Stanchion
+from tests.cli.conftest import Run
+
+
+def test_lists_sizes_and_settings(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    app.queue("mail").push(2, delay=60)
+    app.queue("orders").configure(max_rate=50, paused=True)
+    answer = run("queues")
+    assert answer.code == 0
+    heading, mail, orders = answer.out.splitlines()
+    assert heading.split()[:5] == ["QUEUE", "READY", "SCHEDULED", "WAITING", "RUNNING"]
+    assert mail.split()[:5] == ["mail", "1", "1", "0", "0"]
+    assert orders.endswith("paused max_rate=50")
+
+
+def test_json_shape(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    (queue,) = run("queues", "--json").json
+    assert queue.keys() == {
+        *("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant"),
+        *("history_ttl", "dead_letter", "lease", "size", "counts", "next_due", "lag"),
+    }
+    assert queue["size"] == {"total": 1, "ready": 1, "scheduled": 0, "waiting": 0, "running": 0}
+    assert queue["counts"]["pushed"] == 1
+    assert queue["next_due"].endswith("Z")
+
+
+def test_no_queues_is_nothing_found(run: Run) -> None:
+    run("setup")
+    assert run("queues").code == 1
+    assert run("queues", "--json").json == []
+
+
+def test_set_stores_settings(run: Run, app: Stanchion) -> None:
+    answer = run(
+        *("queues", "set", "mail", "max_rate=2.5", "max_running=3", "history_ttl=30d", "lease=1m"),
+        *("dead_letter=lost", "paused=on", "--json"),
+    )
+    assert answer.code == 0
+    settings = app.queue("mail").settings
+    assert (settings.max_rate, settings.max_running, settings.history_ttl) == (2.5, 3, 30 * 86_400)
+    assert (settings.lease, settings.dead_letter, settings.paused) == (60, "lost", True)
+    assert answer.json["max_rate"] == 2.5
+    assert "max_rate" not in run("queues", "set", "mail", "max_rate=none").out
+    assert app.queue("mail").settings.max_rate is None
+
+
+def test_options_before_a_subcommand_count_too(run: Run, url: str) -> None:
+    assert run("--json", "queues", "--url", url, "set", "mail", "max_rate=1", STANCHION_URL="").json["name"] == "mail"
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [("max_rat=1", "unknown queue setting"), ("max_rate=fast", "jobs per second"), ("max_rate", "name=value")],
+)
+def test_bad_settings_are_refused(run: Run, setting: str, message: str) -> None:
+    answer = run("queues", "set", "mail", setting)
+    assert answer.code == 2
+    assert message in answer.error
+
+
+def test_pause_and_resume(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    app.queue("orders").push(1)
+    assert run("pause", "mail", "orders").out == "paused: mail, orders\n"
+    assert app.queue("mail").reserve() == []
+    assert run("resume", "mail", "--json").json == [{"queue": "mail", "paused": False}]
+    assert len(app.queue("mail").reserve()) == 1
+
+
+def test_a_mistyped_queue_is_refused(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    for args in (["pause", "male"], ["resume", "male"], ["queues", "purge", "male"], ["queues", "delete", "male"]):
+        answer = run(*args)
+        assert answer.code == 2
+        assert "there are: mail" in answer.error
+    assert len(app.queues()) == 1
+
+
+def test_purge(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push_many(range(3))
+    while app.queue("mail").pop():
+        pass
+    assert run("queues", "purge", "mail").out == "mail: 0 jobs purged\n"
+    assert run("queues", "purge", "mail", "--older-than", "0", "--json").json == [{"queue": "mail", "purged": 3}]
+    assert app.queue("mail").history() == []
+
+
+def test_delete_asks_for_yes(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push(1)
+    assert "--yes" in run("queues", "delete", "mail").error
+    assert run("queues", "delete", "mail", "--yes", "--json").json == {"queue": "mail", "deleted": 1}
+    assert app.queues() == []

@@ -1,0 +1,102 @@
+"""Cancelling what runs."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from stanchion import Job, JobState, Reservation
+from stanchion.stores.records import Abandon, Claim
+from stanchion.worker.attempt import Finished
+from stanchion.worker.runner import Runners
+from tests.worker.conftest import ended, until, working
+
+pytestmark = pytest.mark.parametrize("app", ["memory"], indirect=True)
+
+
+def test_an_async_job_is_cancelled(app):
+    begun = threading.Event()
+
+    @app.task
+    async def sleep() -> None:
+        begun.set()
+        await asyncio.sleep(30)
+
+    with working(app, heartbeat=0.1):
+        handle = sleep.enqueue()
+        assert begun.wait(5)
+        assert handle.cancel() is JobState.RUNNING
+        assert ended(app, handle.id).state is JobState.CANCELLED
+
+
+def test_a_sync_job_sees_that_it_should_stop(app):
+    begun = threading.Event()
+
+    @app.task
+    def watchful(job: Job) -> None:
+        begun.set()
+        until(lambda: job.cancelled)
+        raise InterruptedError
+
+    with working(app, heartbeat=0.1):
+        handle = watchful.enqueue()
+        assert begun.wait(5)
+        handle.cancel()
+        assert ended(app, handle.id).state is JobState.CANCELLED
+
+
+def test_a_job_that_finishes_all_the_same_is_done(app):
+    begun, release = threading.Event(), threading.Event()
+
+    @app.task
+    def busy() -> int:
+        begun.set()
+        release.wait(5)
+        return 1
+
+    with working(app, heartbeat=0.1):
+        handle = busy.enqueue()
+        assert begun.wait(5)
+        handle.cancel()
+        release.set()
+        assert handle.result(timeout=5) == 1
+
+
+def test_a_long_job_hears_of_it_between_heartbeats(app, monkeypatch):
+    monkeypatch.setattr("stanchion.worker.heartbeat.QUICK", 0.3)
+    begun = threading.Event()
+
+    @app.task
+    def watchful(job: Reservation) -> None:
+        begun.set()
+        until(lambda: job.cancelled, 10)
+        job.abandon("as asked")
+
+    with working(app, heartbeat=60):
+        handle = watchful.enqueue()
+        assert begun.wait(5)
+        time.sleep(0.3)
+        asked = time.monotonic()
+        handle.cancel()
+        assert ended(app, handle.id).state is JobState.CANCELLED
+        assert time.monotonic() - asked < 1
+
+
+def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):
+    ran: list[int] = []
+    finished: list[Finished] = []
+
+    @app.task
+    def task(n: int) -> None:
+        ran.append(n)
+
+    runners = Runners(app, 1, finished.append, lambda: None, lambda: None)
+    handle = task.enqueue(1)
+    (row,) = app.store.claim(Claim("default", 1, "token", worker="me")).rows
+    runners.cancel([handle.id])
+    runners.add([row], 1)
+    ((outcome, _, _),) = until(lambda: list(finished))
+    assert outcome == Abandon(handle.id, "token")
+    assert ran == []
+    runners.stop()

@@ -1,0 +1,174 @@
+"""A store that does not answer, or refuses."""
+
+import json
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from stanchion import JobState, Stanchion, Worker
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.records import Claim, Commit
+from stanchion.worker.worker import Worker as WholeWorker
+from tests.worker.conftest import Faulty, ended, until, working
+
+
+@pytest.fixture
+def store() -> Faulty:
+    return Faulty(Stanchion("memory://").store)
+
+
+@pytest.fixture
+def app(store) -> Stanchion:
+    return Stanchion(store=store)
+
+
+def health(worker: WholeWorker) -> tuple[int, dict[str, object]]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{worker.health_port}/", timeout=2) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def test_a_worker_lives_through_an_outage(app, store, tmp_path, caplog):
+    @app.task
+    def task() -> int:
+        return 1
+
+    file = tmp_path / "health"
+    with working(app, heartbeat=0.2, health_file=file, health_port=0) as worker:
+        assert task.enqueue().result(timeout=5) == 1
+        until(lambda: file.exists() and file.read_text().startswith(f"ok {worker.id}"))
+        assert health(worker)[0] == 200
+        handle = task.using(delay=0.3).enqueue()
+        store.broken = True
+        until(lambda: not worker.healthy)
+        until(lambda: file.read_text().startswith("red"))
+        code, status = health(worker)
+        assert (code, status["status"]) == (503, "red")
+        assert "no route to the store" in str(status["reason"])
+        time.sleep(0.5)
+        store.broken = False
+        assert handle.result(timeout=10) == 1
+        until(lambda: worker.healthy)
+        until(lambda: file.read_text().startswith("ok"))
+    assert file.read_text().startswith("red")
+    assert "no route to the store" in caplog.text
+
+
+def test_a_worker_starts_without_a_store():
+    class Late(Stanchion):
+        up = False
+
+        @property
+        def store(self):
+            if not self.up:
+                raise StoreUnavailable("not up yet")
+            return super().store
+
+    app = Late("memory://")
+
+    @app.task
+    def task() -> int:
+        return 1
+
+    with working(app) as worker:
+        until(lambda: not worker.healthy)
+        app.up = True
+        assert task.enqueue().result(timeout=5) == 1
+
+
+def test_outcomes_wait_for_the_store(app, store):
+    store._verbs = ("settle",)
+    ran = []
+
+    @app.task
+    def task(n: int) -> int:
+        ran.append(n)
+        return n
+
+    with working(app):
+        store.broken, store.error = True, StoreUnavailable("gone")
+        handles = task.enqueue_many([(n,) for n in range(10)])
+        until(lambda: len(ran) == 10)
+        time.sleep(0.3)
+        store.broken = False
+        assert [handle.result(timeout=5) for handle in handles] == list(range(10))
+    assert sorted(ran) == list(range(10))
+
+
+def test_claims_stop_while_outcomes_pile_up(app, store, monkeypatch):
+    monkeypatch.setattr("stanchion.worker.claimer.MOST_UNSTORED", 50)
+    store._verbs = ("settle",)
+
+    @app.task
+    def task() -> None: ...
+
+    task.enqueue_many([()] * 5000)
+    store.broken = True
+    with working(app, grace=0.1) as worker:
+        time.sleep(1)
+        assert app.queue("default").counts().reserved < 2500
+        store.broken = False
+        until(lambda: app.queue("default").counts().committed == 5000, 15)
+        assert worker.healthy
+
+
+def test_one_outcome_that_cannot_be_stored_stops_nobody(app, store):
+    settle = store._store.settle
+
+    def picky(outcomes, tx=None):
+        if any(isinstance(outcome, Commit) and outcome.result == '"poison"' for outcome in outcomes):
+            raise ValueError("a result that the database can't hold")
+        return settle(outcomes, tx)
+
+    store._store.settle = picky
+
+    @app.task
+    def task(result: str) -> str:
+        return result
+
+    with working(app):
+        poison = task.enqueue("poison")
+        good = task.enqueue_many([("good",)] * 5)
+        assert [handle.result(timeout=5) for handle in good] == ["good"] * 5
+        until(lambda: poison.job().failures)
+    assert poison.state is JobState.SCHEDULED
+    assert "can't be stored" in poison.job().errors[-1]["error"]
+
+
+def test_a_late_outcome_changes_nothing(app, store, caplog):
+    @app.task
+    def task() -> None:
+        store.skew += 1000
+        other = store.recover()
+        assert len(other) == 1
+        store.claim(Claim("default", 1, "other"))
+
+    # Its own heartbeat is old by the store's clock: as after a process was stopped and resumed.
+    with working(app, heartbeat=100):
+        handle = task.enqueue()
+        until(lambda: "too late" in caplog.text)
+        assert handle.state is JobState.RUNNING
+
+
+def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store):
+    dead = []
+    app.on("dead")(lambda job, _error: dead.append(job.id))
+
+    @app.task
+    def task() -> int:
+        return 1
+
+    row = Worker(app)
+    row.queues = ["default"]
+    store.beat(row._row())
+    again, last = task.enqueue(), task.using(max_attempts=1).enqueue()
+    assert len(store.claim(Claim("default", 2, "lost", worker=row.id)).rows) == 2
+    store.skew += 31
+    with working(app, heartbeat=0.2):
+        assert again.result(timeout=5) == 1
+        assert ended(app, last.id).state is JobState.DEAD
+        until(lambda: dead == [last.id])

@@ -1,0 +1,83 @@
+"""How often and how much."""
+
+import threading
+import time
+
+from stanchion import Stanchion
+from stanchion.worker.pace import JITTER, Backoff, Prefetch, poll_interval
+from tests.worker.conftest import Faulty, until, working
+
+
+def test_the_poll_interval_grows_with_the_fleet_and_has_bounded_jitter():
+    for live in (0, 1, 7, 100):
+        drawn = [poll_interval(0.5, live) / (0.5 * max(1, live)) for _ in range(500)]
+        assert 1 - JITTER <= min(drawn) < 1 - JITTER / 2
+        assert 1 + JITTER / 2 < max(drawn) <= 1 + JITTER
+
+
+def test_an_idle_worker_polls_no_more_often_than_it_should():
+    store = Faulty(Stanchion("memory://").store, "claim")
+    app = Stanchion(store=store)
+
+    @app.task
+    def task() -> None: ...
+
+    with working(app, poll=0.1):
+        until(lambda: store.calls.get("claim"))
+        before = store.calls["claim"]
+        time.sleep(1)
+        assert 4 <= store.calls["claim"] - before <= 1000 / 80 + 2
+
+
+def test_backoff_doubles_up_to_its_limit():
+    backoff = Backoff(first=1, longest=5)
+    for bound in (1, 2, 4, 5, 5):
+        assert bound / 2 <= backoff.failed() <= bound
+    backoff.succeeded()
+    assert backoff.failed() <= 1
+
+
+def test_prefetch_follows_the_rate():
+    prefetch = Prefetch(window=0.05, most=1000)
+    assert prefetch.jobs(0, 0.0) == 0
+    for step in range(1, 30):
+        ahead = prefetch.jobs(step * 200, step * 0.02)
+    assert 400 <= ahead <= 500
+    assert prefetch.jobs(30 * 200 + 10**6, 0.7) == 1000
+    assert prefetch.jobs(30 * 200 + 10**6 + 8, 1.7) == 0
+
+
+def test_slow_jobs_stay_in_the_store(app):
+    release = threading.Event()
+
+    @app.task
+    def slow() -> None:
+        release.wait(10)
+
+    slow.enqueue_many([()] * 50)
+    with working(app, threads=3):
+        until(lambda: app.queue("default").size().running == 3)
+        time.sleep(0.2)
+        assert app.queue("default").size().running == 3
+        release.set()
+
+
+def test_what_was_taken_for_a_faster_pace_goes_back_to_the_others(app, monkeypatch):
+    monkeypatch.setattr("stanchion.worker.claimer.WAIT_FOR_ROOM", 0.2)
+    monkeypatch.setattr("stanchion.worker.heartbeat.QUICK", 0.2)
+    release = threading.Event()
+
+    @app.task
+    def quick() -> None: ...
+
+    @app.task(priority=-1)
+    def slow() -> None:
+        release.wait(10)
+
+    quick.enqueue_many([()] * 3000)
+    slow.enqueue_many([()] * 500)
+    with working(app, ["nothing"], heartbeat=0.2), working(app, threads=2):
+        until(lambda: app.queue("default").counts().committed == 3000, 10)
+        until(lambda: app.queue("default").size().running == 2, 10)
+        assert app.queue("default").size().ready == 498
+        release.set()

@@ -1,0 +1,179 @@
+"""Attempts that run too long."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from stanchion import JobState, Reservation
+from stanchion.errors import TaskTimeout
+from stanchion.worker import timeouts
+from tests.worker.conftest import failed, until, working
+
+pytestmark = pytest.mark.parametrize("app", ["memory"], indirect=True)
+
+
+def test_a_sync_task_is_interrupted(app):
+    cleaned_up = threading.Event()
+
+    @app.task(timeout=0.2)
+    def spin() -> None:
+        try:
+            while True:
+                time.sleep(0.01)
+        finally:
+            cleaned_up.set()
+
+    @app.task
+    def fine() -> int:
+        return 1
+
+    with working(app, threads=1):
+        job = failed(app, spin.enqueue().id)
+        assert cleaned_up.is_set()
+        assert fine.enqueue().result(timeout=5) == 1
+    assert (job.state, job.failures) == (JobState.SCHEDULED, 1)
+    assert job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.2 s"
+    assert "time.sleep" in job.errors[-1]["traceback"]
+
+
+def test_an_async_task_is_cancelled(app):
+    cleaned_up = threading.Event()
+
+    @app.task(timeout=0.2)
+    async def sleep() -> None:
+        try:
+            await asyncio.sleep(30)
+        finally:
+            cleaned_up.set()
+
+    with working(app):
+        job = failed(app, sleep.enqueue().id)
+    assert cleaned_up.is_set()
+    assert job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.2 s"
+
+
+def test_the_jobs_own_timeout_counts(app):
+    @app.task(timeout=60)
+    def spin() -> None:
+        while True:
+            time.sleep(0.01)
+
+    with working(app):
+        job = failed(app, spin.using(timeout=0.1).enqueue().id)
+    assert job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.1 s"
+
+
+def test_a_task_within_its_time_is_left_alone(app):
+    @app.task(timeout=5)
+    def quick(n: int) -> int:
+        return n
+
+    @app.task(timeout=5)
+    async def later(n: int) -> int:
+        return n
+
+    with working(app):
+        handles = quick.enqueue_many([(n,) for n in range(50)]) + later.enqueue_many([(n,) for n in range(50)])
+        assert [handle.result(timeout=5) for handle in handles] == [*range(50)] * 2
+
+
+def test_an_interrupted_task_has_failed_whatever_it_returns(app):
+    @app.task(timeout=0.1)
+    def stubborn() -> str:
+        try:
+            while True:
+                time.sleep(0.01)
+        except TaskTimeout:
+            return "done all the same"
+
+    with working(app):
+        assert failed(app, stubborn.enqueue().id).state is JobState.SCHEDULED
+
+
+def test_a_task_that_settled_its_job_keeps_that(app):
+    @app.task(timeout=0.1)
+    def committed(job: Reservation) -> None:
+        job.commit("in time")
+        while True:
+            time.sleep(0.01)
+
+    with working(app):
+        handle = committed.enqueue()
+        assert handle.result(timeout=5) == "in time"
+        time.sleep(0.3)
+        assert (handle.job().state, handle.job().failures) == (JobState.DONE, 0)
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+def test_a_task_that_does_not_stop_is_given_up(app, monkeypatch, kind):
+    monkeypatch.setattr(timeouts, "PATIENCE", 0.2)
+    release, back, stuck = threading.Event(), threading.Event(), []
+
+    def deaf() -> None:
+        while not release.wait(0.02):
+            pass
+
+    def hang() -> str:
+        while not back.is_set():
+            try:
+                deaf()
+                back.set()
+            except TaskTimeout:
+                continue
+        return "too late"
+
+    @app.task(name="hang", timeout=0.1)
+    def sync_hang() -> str:
+        return hang()
+
+    @app.task(name="async hang", timeout=0.1)
+    async def async_hang() -> str:
+        return hang()
+
+    @app.task
+    def fine() -> int:
+        return 1
+
+    @app.task
+    async def later() -> int:
+        return 1
+
+    with working(app, threads=1) as worker:
+        worker.on_stuck = lambda: stuck.append(True)
+        job_id = (sync_hang if kind == "sync" else async_hang).enqueue().id
+        job = failed(app, job_id)
+        assert job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.1 s"
+        until(lambda: stuck == [True])
+        assert fine.enqueue().result(timeout=5) == 1
+        assert later.enqueue().result(timeout=5) == 1
+        release.set()
+        assert back.wait(5)
+        assert fine.enqueue().result(timeout=5) == 1
+        assert (app.get(job_id).state, app.get(job_id).failures) == (JobState.SCHEDULED, 1)
+
+
+def test_interrupts_hit_only_the_attempt_they_are_for(app):
+    """Many attempts that end just when their time does: no thread dies, nothing else is interrupted."""
+    innocent = []
+
+    @app.task(timeout=0.1, max_attempts=1)
+    def close_call(n: int) -> None:
+        end = time.monotonic() + 0.095 + n * 0.0005
+        while time.monotonic() < end:
+            pass
+
+    @app.task(max_attempts=1)
+    def bystander(n: int) -> int:
+        innocent.append(n)
+        return sum(range(1000))
+
+    with working(app, threads=2):
+        for n in range(12):
+            close_call.enqueue(n)
+            bystander.enqueue(n)
+        until(lambda: app.queue("default").size().total == 0, 10)
+    assert sorted(innocent) == list(range(12))
+    errors = [job.errors[-1]["error"] for job in app.find(state="dead")]
+    assert set(errors) <= {"TaskTimeout: ran longer than 0.1 s"}
