@@ -1,0 +1,1 @@
+"""Side-by-side measurements of Stanchion, its peers and hand-written statements."""

@@ -1,0 +1,84 @@
+"""Huey on SQLite: one worker thread, results off, its shortest sensible polling."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, ClassVar
+
+from huey import SqliteHuey  # type: ignore[import-untyped]
+from huey.consumer import Consumer  # type: ignore[import-untyped]
+
+from benchmarks.contenders.base import Place
+from benchmarks.probe import Probe
+
+WORKERS = 1
+WORKER_TYPE = "thread"
+IDLE_POLL = 0.01
+
+
+class HueyContender:
+    """The consumer that ``huey_consumer`` starts, in this process."""
+
+    name: ClassVar[str] = "huey"
+    settings: ClassVar[str] = (
+        f"SqliteHuey, WAL, fsync on (FULL) or off (OFF), results off, {WORKERS} {WORKER_TYPE} "
+        f"worker, idle poll {IDLE_POLL * 1000:g} ms; no bulk interface: map, one commit per job"
+    )
+    drain_limit: ClassVar[int | None] = 10_000
+    bulk_limit: ClassVar[int | None] = 2000
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._task: Any = None
+        self._huey: SqliteHuey | None = None
+
+    def _connect(self) -> SqliteHuey:
+        return SqliteHuey(filename=self._place.url, fsync=self._place.durable, results=False)
+
+    def prepare(self) -> None:
+        self._connect().storage.close()
+
+    def open(self) -> None:
+        self._huey = self._connect()
+        self._task = self._huey.task(name="noop")(_nothing)
+
+    def enqueue_one(self, first: int, count: int) -> None:
+        for job in range(first, first + count):
+            self._task(job)
+
+    def enqueue_bulk(self, first: int, count: int) -> None:
+        self._task.map(range(first, first + count))
+
+    def close(self) -> None:
+        if self._huey is not None:
+            self._huey.storage.close()
+            self._huey = self._task = None
+
+    def unfinished(self) -> int:
+        huey = self._connect()
+        pending = int(huey.pending_count())
+        huey.storage.close()
+        return pending
+
+    def work(self, probe: Probe) -> None:
+        huey = self._connect()
+
+        def noop(n: int) -> None:
+            probe.hit(n)
+
+        huey.task(name="noop")(noop)
+        logging.getLogger("huey").setLevel(logging.WARNING)
+        consumer = Consumer(
+            huey,
+            workers=WORKERS,
+            worker_type=WORKER_TYPE,
+            periodic=False,
+            initial_delay=IDLE_POLL,
+            max_delay=IDLE_POLL,
+            graceful_signal="TERM",
+        )
+        consumer.run()
+
+
+def _nothing(n: int) -> None:
+    """Stands for the task where jobs are only enqueued."""

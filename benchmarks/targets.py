@@ -1,0 +1,59 @@
+"""What Stanchion sets out to reach, as ratios to what was measured in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.readings import Readings
+
+STANCHION = "stanchion"
+PEERS = ("pgqueuer", "procrastinate")
+
+
+@dataclass(frozen=True)
+class Target:
+    """One aim; `seen` returns None for a run without the readings it takes."""
+
+    text: str
+    limit: float
+    seen: Callable[[Readings], float | None]
+    at_least: bool = True
+
+    def met(self, value: float) -> bool:
+        """Say whether a value reaches the limit."""
+        return value >= self.limit if self.at_least else value <= self.limit
+
+
+def _ratio(table: str, *others: str) -> Callable[[Readings], float | None]:
+    return lambda readings: readings.ratio(table, STANCHION, others)
+
+
+def _value(table: str) -> Callable[[Readings], float | None]:
+    return lambda readings: readings.typical(table, STANCHION)
+
+
+def _growth(table: str) -> Callable[[Readings], float | None]:
+    return lambda readings: readings.ratio(table, "large backlog", ["small backlog"])
+
+
+TARGETS = [
+    Target("PostgreSQL, drain: to the faster of PgQueuer and Procrastinate", 2.5, _ratio("PostgreSQL, drain", *PEERS)),
+    Target("PostgreSQL, drain: to raw statements", 0.6, _ratio("PostgreSQL, drain", "raw")),
+    Target("PostgreSQL, bulk enqueue: to PgQueuer", 1.0, _ratio("PostgreSQL, bulk enqueue", "pgqueuer")),
+    Target("PostgreSQL, bulk enqueue: to raw statements", 0.6, _ratio("PostgreSQL, bulk enqueue", "raw")),
+    Target("PostgreSQL, single enqueue: to raw statements", 0.6, _ratio("PostgreSQL, single enqueue", "raw")),
+    Target("PostgreSQL, pick-up: median, ms", 2.0, _value("PostgreSQL, pick-up"), at_least=False),
+    Target("SQLite durable, drain: to Huey with fsync", 5.0, _ratio("SQLite durable, drain", "huey")),
+    Target("SQLite relaxed, drain: to Huey without fsync", 1.5, _ratio("SQLite relaxed, drain", "huey")),
+    *(
+        Target(
+            f"{database}, claim: large to small backlog of {kind} jobs",
+            1.2,
+            _growth(f"{database}, claim beside {kind} jobs"),
+            at_least=False,
+        )
+        for database in ("PostgreSQL", "SQLite")
+        for kind in ("ready", "scheduled", "finished")
+    ),
+]
