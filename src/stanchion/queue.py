@@ -303,6 +303,8 @@ def redriven_or_raise(job_id: str, verdict: Redriven, row: JobRow | None) -> Non
     """Turn a retry's verdict into the error that says what to do."""
     if verdict is Redriven.MISSING:
         raise JobNotFound(job_id)
+    if verdict is Redriven.DONE:
+        raise InvalidInput(f"job {job_id} is done; to run it once more, enqueue a copy with replay()")
     if verdict is Redriven.RUNNING:
         raise InvalidInput(f"job {job_id} is running; cancel it, or wait until it has finished")
     if verdict is Redriven.KEY_TAKEN:

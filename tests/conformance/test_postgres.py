@@ -3,23 +3,32 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 
+import psycopg
 import pytest
 
-from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
 from stanchion.testing.conformance import *  # noqa: F403
 from stanchion.testing.conformance.harness import NewStore
+from tests.conftest import NewDatabase
 
 del TestRefusing  # noqa: F821
 
 
+TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers")
+
+
+@pytest.fixture(scope="module")
+def database(new_pg_database: NewDatabase) -> str:
+    """A database with the schema, which each test finds empty."""
+    url = new_pg_database()
+    with closing(open_store(url)) as store:
+        store.setup()
+    return url
+
+
 @pytest.fixture
-def store_factory(pg_url: str) -> Iterator[NewStore]:
+def store_factory(database: str) -> Iterator[NewStore]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("TRUNCATE " + ", ".join(f"stanchion_{name}" for name in TABLES))
     with ExitStack() as stack:
-
-        def open_once_more() -> Store:
-            store = open_store(pg_url)
-            store.setup()
-            return stack.enter_context(closing(store))
-
-        yield open_once_more
+        yield lambda: stack.enter_context(closing(open_store(database)))

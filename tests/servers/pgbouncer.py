@@ -71,9 +71,7 @@ class PgBouncer:
 
     def start(self) -> None:
         """Start the pool and wait until it takes connections."""
-        self._process.start(
-            [self._program, "-q", self._configuration], ready=lambda: accepts_connections(self.port)
-        )
+        self._process.start([self._program, "-q", self._configuration], ready=lambda: accepts_connections(self.port))
 
     def stop(self) -> None:
         """Stop the pool at once, with the connections through it."""

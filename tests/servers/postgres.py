@@ -24,9 +24,7 @@ STOP_SIGNALS: dict[StopMode, signal.Signals] = {
 def find_binaries() -> Path:
     """Return the directory of `initdb` and `postgres`."""
     chosen = os.environ.get("STANCHION_TEST_PG_BIN")
-    packaged = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True
-    )
+    packaged = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: float(path.parent.name), reverse=True)
     initdb = Path(chosen, "initdb") if chosen else find_program("initdb", *packaged)
     if initdb is None or not initdb.exists():
         raise ServerMissing(
@@ -116,9 +114,7 @@ class PostgresServer:
 
     def create_database(self, name: str, template: str = "template1") -> str:
         """Create a database, a copy of the template, and return its address."""
-        self._execute(
-            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template))
-        )
+        self._execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
         return self.url(name)
 
     def drop_database(self, name: str) -> None:

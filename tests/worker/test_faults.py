@@ -119,10 +119,10 @@ def test_claims_stop_while_outcomes_pile_up(app, store, monkeypatch):
 def test_one_outcome_that_cannot_be_stored_stops_nobody(app, store):
     settle = store._store.settle
 
-    def picky(outcomes, tx=None):
+    def picky(outcomes, tx=None, *, repeat=False):
         if any(isinstance(outcome, Commit) and outcome.result == '"poison"' for outcome in outcomes):
             raise ValueError("a result that the database can't hold")
-        return settle(outcomes, tx)
+        return settle(outcomes, tx, repeat=repeat)
 
     store._store.settle = picky
 

@@ -282,6 +282,7 @@ class Redriven(StrEnum):
 
     READY = "ready"
     MISSING = "missing"
+    DONE = "done"
     RUNNING = "running"
     KEY_TAKEN = "key taken"
 

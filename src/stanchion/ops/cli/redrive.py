@@ -175,6 +175,7 @@ def _unknown(job_id: str) -> Verdict:
 _RETRIED: dict[Redriven, Callable[[str], Verdict]] = {
     Redriven.READY: lambda job_id: Verdict(job_id, True, JobState.READY),
     Redriven.MISSING: _unknown,
+    Redriven.DONE: lambda job_id: Verdict(job_id, False, JobState.DONE, "is done: replay it"),
     Redriven.RUNNING: lambda job_id: Verdict(job_id, False, JobState.RUNNING, "is running: cancel it, or wait"),
     Redriven.KEY_TAKEN: lambda job_id: Verdict(job_id, False, None, "has a key that a live job has taken"),
 }

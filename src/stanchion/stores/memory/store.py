@@ -187,8 +187,10 @@ class MemoryStore(Reserving):
             return [self._retry(row, now) for row in map(self._find, ids)]
 
     def _retry(self, row: JobRow | None, now: int) -> Redriven:
-        if row is None or row.state == JobState.DONE:
+        if row is None:
             return Redriven.MISSING
+        if row.state == JobState.DONE:
+            return Redriven.DONE
         if row.state == JobState.RUNNING:
             return Redriven.RUNNING
         again = transitions.retried(row, now)

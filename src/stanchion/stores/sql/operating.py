@@ -169,7 +169,7 @@ class Operating(Pushing):
 
     def _redrive_finished(self, run: Runner, row: JobRow, now: int) -> Redriven:
         if row.state == JobState.DONE:
-            return Redriven.MISSING
+            return Redriven.DONE
         if row.key and run.rows(self.statements.by_key, {"queue": row.queue, "job_key": row.key}):
             return Redriven.KEY_TAKEN
         run.change(self.statements.forget, {"ids": json.dumps([row.id])})

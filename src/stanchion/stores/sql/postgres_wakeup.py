@@ -31,6 +31,7 @@ _APART_SECONDS = 0.005
 _LONGEST_PAUSE = 5.0
 _READY_SECONDS = 1.0
 _IDLE_SECONDS = 60.0
+_LOOK_SECONDS = 1.0
 
 
 class Signals:
@@ -44,6 +45,7 @@ class Signals:
         """Send to and listen for nobody."""
         self._state = threading.Condition()
         self._unsent: set[str] = set()
+        self._ending = False
         self._sending: threading.Thread | None = None
         self._listening: threading.Thread | None = None
         self._heard = threading.Event()
@@ -55,6 +57,7 @@ class Signals:
         with self._state:
             self._wake(names)
             self._unsent |= names
+            self._ending = False
             if self._sending is None or not self._sending.is_alive():
                 self._sending = self._start(self._send, "stanchion-notify")
             self._state.notify_all()
@@ -97,6 +100,7 @@ class Signals:
         with self._state:
             self._wake(None)
             self._listeners.clear()
+            self._ending = True
             self._state.notify_all()
 
     def _start(self, work: Callable[[], None], name: str) -> threading.Thread:
@@ -118,7 +122,8 @@ class Signals:
         connection: psycopg.Connection[Any] | None = None
         while True:
             with self._state:
-                if not self._unsent and not self._state.wait_for(lambda: self._unsent, _IDLE_SECONDS):
+                self._state.wait_for(lambda: self._unsent or self._ending, _IDLE_SECONDS)
+                if not self._unsent:
                     self._sending = None
                     break
                 names, self._unsent = self._unsent, set()
@@ -145,7 +150,7 @@ class Signals:
                 self._heard.set()
                 pause = 0.1
                 while self._wanted():
-                    for signal in connection.notifies(timeout=_IDLE_SECONDS / 10, stop_after=1):
+                    for signal in connection.notifies(timeout=_LOOK_SECONDS, stop_after=1):
                         with self._state:
                             self._wake({signal.payload})
             except Exception as error:  # whatever it is, polling goes on and so does the next try

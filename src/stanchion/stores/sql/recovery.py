@@ -15,7 +15,7 @@ class Recovery(SqlBase):
     """Frees the jobs of expired leases and of dead workers."""
 
     def recover(self, limit: int = _BATCH) -> list[JobRow]:
-        # A repeat comes after a loss of the connection: if that was an outage, live workers look dead in its first moment.
+        # A repeat comes after a lost connection: right after an outage, live workers look dead.
         freed = self.database.write(lambda run, again: [] if again else self._recover_all(run, limit))
         if freed:
             self.dialect.announce({row.queue for row in freed})

@@ -38,20 +38,20 @@ _THEMES = (
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in _THEMES))
 
-from stanchion.testing.conformance.attempts import TestAttempts  # noqa: E402
-from stanchion.testing.conformance.bad_input import TestRefusedAtTheDoor  # noqa: E402
-from stanchion.testing.conformance.concurrency import (  # noqa: E402
+from stanchion.testing.conformance.attempts import TestAttempts
+from stanchion.testing.conformance.bad_input import TestRefusedAtTheDoor
+from stanchion.testing.conformance.concurrency import (
     TestEveryJobGoesToOne,
     TestLimits,
     TestOneWins,
     TestThreads,
     stores,
 )
-from stanchion.testing.conformance.counting import TestCounts, TestFind, TestSizes  # noqa: E402
-from stanchion.testing.conformance.dead_letters import TestDeadLetters, letters  # noqa: E402
-from stanchion.testing.conformance.encryption import TestEncryption, key, sealed  # noqa: E402
-from stanchion.testing.conformance.harness import app, clock, new_store, other_app, other_q, other_store, q, store  # noqa: E402
-from stanchion.testing.conformance.history import TestHistory, TestPurge  # noqa: E402
+from stanchion.testing.conformance.counting import TestCounts, TestFind, TestSizes
+from stanchion.testing.conformance.dead_letters import TestDeadLetters, letters
+from stanchion.testing.conformance.encryption import TestEncryption, key, sealed
+from stanchion.testing.conformance.harness import app, clock, new_store, other_app, other_q, other_store, q, store
+from stanchion.testing.conformance.history import TestHistory, TestPurge
 from stanchion.testing.conformance.leases import (
     TestFencing,
     TestLease,
@@ -59,17 +59,17 @@ from stanchion.testing.conformance.leases import (
     TestRepeatedClaim,
     TestRepeatedOutcome,
 )
-from stanchion.testing.conformance.model import TestAgainstTheReference  # noqa: E402
-from stanchion.testing.conformance.operating import TestCancel, TestReplay, TestRetry  # noqa: E402
-from stanchion.testing.conformance.order import TestOrder, TestScheduledJobsStandAside  # noqa: E402
-from stanchion.testing.conformance.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback  # noqa: E402
-from stanchion.testing.conformance.pushing import TestPop, TestPush, TestRepeats, TestUniqueKeys  # noqa: E402
-from stanchion.testing.conformance.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock  # noqa: E402
-from stanchion.testing.conformance.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings  # noqa: E402
-from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks  # noqa: E402
-from stanchion.testing.conformance.transactions import TestJoining, TestRefusing  # noqa: E402
-from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting  # noqa: E402
-from stanchion.testing.conformance.workers import TestHeartbeat, TestRecovery  # noqa: E402
+from stanchion.testing.conformance.model import TestAgainstTheReference
+from stanchion.testing.conformance.operating import TestCancel, TestReplay, TestRetry
+from stanchion.testing.conformance.order import TestOrder, TestScheduledJobsStandAside
+from stanchion.testing.conformance.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback
+from stanchion.testing.conformance.pushing import TestPop, TestPush, TestRepeats, TestUniqueKeys
+from stanchion.testing.conformance.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
+from stanchion.testing.conformance.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
+from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks
+from stanchion.testing.conformance.transactions import TestJoining, TestRefusing
+from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
+from stanchion.testing.conformance.workers import TestHeartbeat, TestRecovery
 
 __all__ = [
     "TestAWrongClockOfTheClient",

@@ -170,6 +170,13 @@ class TestRetry:
         assert state(store, pushed.id) is JobState.DEAD
         assert q.size().total == 1
 
+    def test_of_a_done_job_says_what_to_do(self, q: Queue, store: Store) -> None:
+        done = q.push(1)
+        q.reserve()[0].commit()
+        assert store.retry([done.id]) == [Redriven.DONE]
+        with pytest.raises(InvalidInput, match="replay"):
+            q.retry(done.id)
+
     def test_in_a_batch(self, store: Store) -> None:
         jobs = [new_job(str(number)) for number in range(3)]
         store.push(jobs)
