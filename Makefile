@@ -22,7 +22,7 @@ demo: $(DEMO) ## Run the demonstration
 	@$(BIN)/stanchion demo
 
 test: $(DEV) servers ## Run every test, also the slow ones that kill servers
-	@$(BIN)/pytest -q -n auto
+	@$(BIN)/pytest -q -n auto --dist loadfile
 
 check: lint types quick ## Lint, check types and run the quick tests
 
@@ -35,10 +35,10 @@ types: $(DEV) ## Check types
 	@$(BIN)/mypy --no-error-summary
 
 quick: $(DEV)
-	@$(BIN)/pytest -q -n auto -m 'not slow'
+	@$(BIN)/pytest -q -n auto --dist loadfile -m 'not slow'
 
 bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
-	@$(BIN)/python -m benchmarks
+	@$(BIN)/python -m benchmarks.run
 
 clean: ## Remove the environment, caches and builds
 	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

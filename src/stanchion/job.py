@@ -239,6 +239,21 @@ def _result_of(job: Job) -> Any:
     raise JobFailed(f"job {job.id} is dead after {job.attempts} attempts: {last}; `retry` it once that is mended")
 
 
-def pushed_row(new: NewJob, pushed: Pushed) -> JobRow:
-    """Return the row of a job that has just been stored."""
-    return created(new, pushed.enqueued_at)._replace(id=pushed.id, run_at=pushed.run_at)
+class FreshJob(Job):
+    """A job that has just been stored; its row is put together when somebody looks at it."""
+
+    __slots__ = ("_new", "_pushed")
+
+    def __init__(self, app: Stanchion, new: NewJob, pushed: Pushed) -> None:
+        self._app, self._new, self._pushed = app, new, pushed
+        self.state = JobState.READY if pushed.run_at <= pushed.enqueued_at else JobState.SCHEDULED
+        self.duplicate = pushed.duplicate
+
+    @property
+    def id(self) -> str:
+        """UUID version 7."""
+        return self._pushed.id
+
+    @property
+    def _row(self) -> JobRow:  # type: ignore[override]
+        return created(self._new, self._pushed.enqueued_at)._replace(id=self._pushed.id, run_at=self._pushed.run_at)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.ids import new_ids
-from stanchion.job import Job, JobState, pushed_row
+from stanchion.job import FreshJob, Job, JobState
 from stanchion.offloop import off_loop
 from stanchion.options import PushOptions, checked, checked_name, seconds_of
 from stanchion.reservation import Reservation
@@ -256,14 +256,12 @@ def jobs_of(app: Stanchion, new: Sequence[NewJob], stored: Sequence[Pushed]) -> 
     """Return the jobs of a push; a duplicate is read as it is now."""
     duplicates = [pushed.id for pushed in stored if pushed.duplicate]
     known = app.store.fetch(duplicates) if duplicates else {}
-    jobs = []
-    for job, pushed in zip(new, stored, strict=True):
-        if pushed.duplicate and (row := known.get(pushed.id)) is not None:
-            jobs.append(app.job_of(row, duplicate=True))
-            continue
-        state = JobState.READY if pushed.run_at <= pushed.enqueued_at else JobState.SCHEDULED
-        jobs.append(Job(app, pushed_row(job, pushed), state, duplicate=pushed.duplicate))
-    return jobs
+    return [
+        app.job_of(known[pushed.id], duplicate=True)
+        if pushed.duplicate and pushed.id in known
+        else FreshJob(app, job, pushed)
+        for job, pushed in zip(new, stored, strict=True)
+    ]
 
 
 def query_of(

@@ -180,8 +180,10 @@ class PostgresStore(SqlStore):
         return pushed
 
     def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
-        # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
-        ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
+        ordered: Sequence[NewJob] = jobs
+        if again or any(job.key is not None for job in jobs):
+            # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
+            ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
         rows = run.rows(_PUSH, {"jobs": json.dumps([_given(job) for job in ordered])})
         results = {row[0]: Pushed(*row) for row in rows}
         if again:
@@ -251,6 +253,9 @@ class PostgresStore(SqlStore):
 
 def _given(job: NewJob) -> dict[str, Any]:
     """Return what the statement needs to know of a job: what differs from the defaults."""
+    if job[4:] == _DEFAULTS[4:]:
+        plain = {"id": job.id, "queue": job.queue, "payload": job.payload}
+        return plain if job.task is None else {**plain, "task": job.task}
     return {
         name: value for name, value, default in zip(NewJob._fields, job, _DEFAULTS, strict=True) if value != default
     }
