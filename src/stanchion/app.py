@@ -20,7 +20,7 @@ from stanchion.ids import new_ids
 from stanchion.job import Job, JobHandle, JobState
 from stanchion.offloop import off_loop
 from stanchion.options import EnqueueOptions
-from stanchion.queue import Queue, jobs_of, new_token, query_of, redriven_or_raise
+from stanchion.queue import Queue, jobs_of, new_token, portions, query_of, redriven_or_raise
 from stanchion.retry import Retry
 from stanchion.settings import checked_settings
 from stanchion.stores.protocol import Store
@@ -200,7 +200,7 @@ class Stanchion:
 
     def store_batches(self, new: Iterable[list[NewJob]], tx: Any = None) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
         """Store batches one after the other; while one is being stored, the next is made."""
-        batches = iter(new)
+        batches = (portion for batch in new for portion in portions(batch))
         first = next(batches, None)
         second = next(batches, None) if tx is None else None
         if second is None:  # one batch, or a transaction that must stay in its thread

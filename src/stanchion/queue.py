@@ -39,6 +39,9 @@ T = TypeVar("T")
 BATCH = 1000
 """Jobs per round trip of the bulk calls."""
 
+BATCH_CHARACTERS = 8 * 1024 * 1024
+"""Characters of payload per round trip, unless a single job has more."""
+
 
 class Push:
     """A payload with options of its own, for `push_many`."""
@@ -250,6 +253,20 @@ def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
+
+
+def portions(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
+    """Cut a batch where its payloads add up to more than a call should carry."""
+    portion: list[NewJob] = []
+    size = 0
+    for job in jobs:
+        if portion and size + len(job.payload) > BATCH_CHARACTERS:
+            yield portion
+            portion, size = [], 0
+        portion.append(job)
+        size += len(job.payload)
+    if portion:
+        yield portion
 
 
 def jobs_of(app: Stanchion, new: Sequence[NewJob], stored: Sequence[Pushed]) -> list[Job]:

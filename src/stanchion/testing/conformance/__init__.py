@@ -63,7 +63,7 @@ from stanchion.testing.conformance.model import TestAgainstTheReference
 from stanchion.testing.conformance.operating import TestCancel, TestReplay, TestRetry
 from stanchion.testing.conformance.order import TestOrder, TestScheduledJobsStandAside
 from stanchion.testing.conformance.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback
-from stanchion.testing.conformance.pushing import TestPop, TestPush, TestRepeats, TestUniqueKeys
+from stanchion.testing.conformance.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
 from stanchion.testing.conformance.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
 from stanchion.testing.conformance.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
 from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks
@@ -92,6 +92,7 @@ __all__ = [
     "TestHeartbeat",
     "TestHistory",
     "TestJoining",
+    "TestLargeBatches",
     "TestLease",
     "TestLimits",
     "TestListener",

@@ -302,3 +302,11 @@ class TestPop:
         store.push([new_job(str(number)) for number in range(5)])
         assert [row.payload for row in store.pop(Claim(QUEUE, 3, "token"))] == ["0", "1", "2"]
         assert [row.payload for row in store.pop(Claim(QUEUE, 3, "token"))] == ["3", "4"]
+
+
+class TestLargeBatches:
+    def test_of_large_payloads_are_stored_in_portions(self, q: Queue) -> None:
+        large = "x" * (900 * 1024)
+        pushed = q.push_many([large] * 20)
+        assert [job.payload for job in q.reserve(100)] == [large] * 20
+        assert len({job.id for job in pushed}) == 20
