@@ -66,9 +66,7 @@ class PostgresDialect(Dialect):
     now = literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + SKEW
 
     def __init__(self, url: URL) -> None:
-        self._signals = Signals(
-            lambda: psycopg.connect(_conninfo(url), autocommit=True, connect_timeout=_CONNECT_SECONDS)
-        )
+        self._signals = Signals(lambda: _connect(url))
         self._prepares = True
         self.errors = (psycopg.Error,)
 
@@ -156,6 +154,17 @@ class PostgresDialect(Dialect):
 
 def _tells_of_commit(transaction: Any) -> bool:
     return hasattr(transaction, "get_bind") and hasattr(transaction, "in_nested_transaction")
+
+
+def _connect(url: URL) -> psycopg.Connection[Any]:
+    """Return a connection for signals, which notices by itself when the network has gone silent."""
+    return psycopg.connect(
+        _conninfo(url),
+        autocommit=True,
+        connect_timeout=_CONNECT_SECONDS,
+        keepalives_idle=30,
+        tcp_user_timeout=10_000,
+    )
 
 
 def _conninfo(url: URL) -> str:

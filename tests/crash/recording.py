@@ -1,0 +1,85 @@
+"""A store that journals what it is asked and what it answers."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import Bury, Claim, Claimed, Commit, JobState, NewJob, Outcome, Pushed, Rollback
+from tests.crash.journal import LOST, UNAVAILABLE, Event, Journal, What
+
+
+class Recording:
+    """Passes every call on, with pushes, claims and outcomes written down before and after."""
+
+    def __init__(self, store: Store, journal: Journal) -> None:
+        self._store, self._journal = store, journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        batch = jobs[0].id
+        self._journal.write(_event("asked push", job.id, detail=job.payload, batch=batch) for job in jobs)
+        try:
+            pushed = self._store.push(jobs, tx)
+        except StoreUnavailable:
+            self._journal.write(_event("told push", job.id, detail=UNAVAILABLE, batch=batch) for job in jobs)
+            raise
+        self._journal.write(_event("told push", one.id, detail="stored", batch=batch) for one in pushed)
+        return pushed
+
+    def claim(self, claim: Claim) -> Claimed:
+        claimed = self._store.claim(claim)
+        if claimed.rows:
+            self._journal.write(
+                _event("told claim", row.id, token=claim.token, attempt=row.attempts) for row in claimed.rows
+            )
+        return claimed
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        verbs = [_verb(outcome) for outcome in outcomes]
+        self._journal.write(
+            _event(verb.asked, one.id, token=one.token) for verb, one in zip(verbs, outcomes, strict=True)
+        )
+        answers: Sequence[str] = [UNAVAILABLE] * len(outcomes)
+        try:
+            states = self._store.settle(outcomes, tx, repeat=repeat)
+            answers = [state or LOST for state in states]
+        finally:
+            self._journal.write(
+                _event(verb.told, one.id, token=one.token, detail=answer)
+                for verb, one, answer in zip(verbs, outcomes, answers, strict=True)
+            )
+        return states
+
+
+def recorded(store: Store, journal: Journal) -> Store:
+    """Return the store with a journal of its calls."""
+    return cast(Store, Recording(store, journal))
+
+
+class _Verb(NamedTuple):
+    asked: What
+    told: What
+
+
+def _verb(outcome: Outcome) -> _Verb:
+    match outcome:
+        case Commit():
+            return _Verb("asked commit", "told commit")
+        case Rollback(refund=True):
+            return _Verb("asked refund", "told refund")
+        case Rollback():
+            return _Verb("asked rollback", "told rollback")
+        case Bury():
+            return _Verb("asked bury", "told bury")
+    raise AssertionError(f"the crash tests know no {outcome!r}")
+
+
+def _event(what: What, job: str, *, token: str = "", attempt: int = 0, detail: str = "", batch: str = "") -> Event:
+    return Event(time.monotonic(), os.getpid(), what, job, token, attempt, detail, batch)

@@ -1,0 +1,69 @@
+"""Workers and producers that are killed, or kill themselves, at any moment."""
+
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+
+from tests.crash.producer import Pushing
+from tests.crash.scene import Scene
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+
+WORKER_FATES = ("after claim", "before settle", "after settle")
+PRODUCER_FATES = ("before push", "after push")
+
+LAST_WORDS = 2.0
+"""Seconds in which a server carries out what a killed client had asked of it."""
+
+
+def test_workers_killed_between_claim_run_and_commit(scene: Scene) -> None:
+    scene.push(2000, 0.01)
+    for _ in range(3):
+        doomed = [scene.worker(fate=f"{kind} {random.randint(2, 20)}") for kind in WORKER_FATES]
+        victim = scene.worker()
+        scene.seen("started", victim)
+        time.sleep(random.uniform(0, 0.3))
+        scene.kill(victim)
+        assert [process.wait(30) for process in doomed] == [-9] * len(doomed)
+    last = [scene.worker(), scene.worker()]
+    scene.drained(60)
+    scene.end(*last)
+    scene.verify()
+    assert scene.trial().counts.expired > 0
+
+
+def test_producers_killed_around_their_pushes(scene: Scene) -> None:
+    worker = scene.worker()
+    for kind in PRODUCER_FATES * 2:
+        doomed = scene.producer(Pushing(pause=0.01), fate=f"{kind} {random.randint(2, 20)}")
+        victim = scene.producer(Pushing(pause=0.01, size=20))
+        assert doomed.wait(30) == -9
+        scene.seen("told push", victim)
+        time.sleep(random.uniform(0, 0.2))
+        scene.kill(victim)
+    time.sleep(LAST_WORDS)
+    scene.drained(60)
+    scene.end(worker)
+    scene.verify()
+    told = {event.job for event in scene.events("told push")}
+    unheard = {event.job for event in scene.events("asked push")} - told
+    stored = {row.id for row in scene.trial().rows}
+    assert unheard & stored
+    assert unheard - stored
+
+
+def test_a_job_that_kills_its_process_ends_dead(scene: Scene) -> None:
+    scene.push(50, 0.02)
+    fatal = scene.push_fatal()
+    scene.push(50, 0.02)
+    supervisor = scene.worker("--processes", "2")
+    scene.drained(60)
+    scene.end(supervisor)
+    scene.verify(doomed=[fatal])
+    deaths = [event for event in scene.events("started") if event.job == fatal]
+    assert [event.attempt for event in deaths] == [1, 2, 3]
+    assert len({event.pid for event in deaths}) == 3
+    assert scene.row(fatal).attempts == 3

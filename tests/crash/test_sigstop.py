@@ -1,0 +1,50 @@
+"""A worker that stalls for longer than three heartbeats, and comes back."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from stanchion.errors import StoreUnavailable
+from tests.crash.journal import LOST
+from tests.crash.scene import Process, Scene, until
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+
+
+def freeze(scene: Scene, process: Process) -> None:
+    """Stop a process at a moment when it does not hold the lock of a SQLite file, which nobody could take from it."""
+
+    def stopped() -> bool:
+        process.send_signal(signal.SIGSTOP)
+        try:
+            with scene.store.transaction():
+                return True
+        except StoreUnavailable:
+            process.send_signal(signal.SIGCONT)
+            return False
+
+    until(stopped, 30, "stopped without the lock")
+
+
+def test_another_runs_its_jobs_and_it_goes_on_afterwards(scene: Scene) -> None:
+    scene.push(4, 1.5)
+    stalled = scene.worker()
+    in_hand = {event.job for event in scene.seen("started", stalled, 4)}
+    freeze(scene, stalled)
+    other = scene.worker()
+    assert {event.job for event in scene.seen("started", other, 4)} == in_hand
+
+    def refused() -> set[str]:
+        return {event.job for event in scene.events("told commit", of=stalled) if event.detail == LOST}
+
+    stalled.send_signal(signal.SIGCONT)  # while the other runs them
+    scene.wait(lambda: refused() == in_hand, 10, "late outcomes refused")
+    scene.drained(30)
+    scene.end(other)
+    later = set(scene.push(40))
+    scene.drained(20)
+    assert later <= {event.job for event in scene.events("started", of=stalled)}
+    scene.end(stalled)
+    scene.verify()

@@ -1,0 +1,41 @@
+"""Workers that are told to stop under load."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import pytest
+
+from stanchion.stores.records import QUEUED, JobState
+from tests.crash.scene import Scene
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(60)]
+
+MARGIN = 6.0
+"""Seconds beyond its grace in which a worker must be gone."""
+
+
+def test_finishes_what_runs_and_gives_back_the_rest(scene: Scene) -> None:
+    scene.push(400, 0.1)
+    worker = scene.worker("--grace", "10s")
+    scene.seen("started", worker, 20)
+    scene.end(worker, seconds=MARGIN)
+    rows = scene.trial().rows
+    assert {(row.state, row.attempts) for row in rows} == {(JobState.DONE, 1), (QUEUED, 0)}
+    assert scene.store.workers() == []
+    scene.verify(drained=False)
+
+
+@pytest.mark.parametrize(("grace", "signals"), [(1, 1), (60, 2)], ids=["grace over", "second signal"])
+def test_gives_back_unharmed_what_does_not_finish(scene: Scene, grace: int, signals: int) -> None:
+    scene.push(8, 60.0)
+    worker = scene.worker("--grace", f"{grace}s")
+    scene.seen("started", worker, 4)
+    for _ in range(signals):
+        assert worker.poll() is None
+        worker.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+    assert worker.wait(MARGIN) == 0
+    assert {(row.state, row.attempts) for row in scene.trial().rows} == {(QUEUED, 0)}
+    scene.verify(drained=False)

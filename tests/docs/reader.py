@@ -1,0 +1,158 @@
+"""A reader who types in a page, block after block, in a folder of its own."""
+
+import ast
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+from tests.docs.pages import ROOT, Block, Command, blocks, commands, value_of
+
+_SETS = re.compile(r"(?:export )?(?P<name>[A-Za-z_]+)=(?P<value>\S+|\$\((?P<command>.*)\))", re.DOTALL)
+_EXIT = re.compile(r"\s+# exit code (?P<code>\d+).*$")
+_CHANGING = [
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"), "ID"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*"), "TIME"),
+    (re.compile(r"\d[\d,.]* (ms|s|min|h|d)\b"), "SPAN"),
+    (re.compile(r"[\w.-]+:\d{2,}\b"), "HOST:PID"),
+    (re.compile(r"\s+"), " "),
+]
+
+
+class Reader:
+    """Runs the blocks of one page in `folder`."""
+
+    def __init__(self, folder: Path, replaced: dict[str, str]) -> None:
+        self.folder, self._replaced = folder, replaced
+        self.namespace = types.ModuleType("page")
+        self._environment = {
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(folder),
+            "COLUMNS": "120",
+            "PYTHONPATH": str(ROOT / "src"),
+        }
+        self._running: list[subprocess.Popen[str]] = []
+
+    def read(self, page: Path) -> None:
+        """Run all blocks of the page; raise where one fails."""
+        for block in blocks(page):
+            if block.reason is not None:
+                continue
+            try:
+                if block.language == "python":
+                    self._python(block)
+                elif block.language == "console":
+                    for command in commands(block):
+                        self._type(command)
+            except BaseException as error:
+                error.add_note(f"{page.relative_to(ROOT)}, block at line {block.line}:\n{block.text}")
+                raise
+
+    def close(self) -> None:
+        """Stop what runs, as Ctrl-C does; it must end well."""
+        for process in self._running:
+            process.send_signal(signal.SIGINT)
+        for process in self._running:
+            output = process.communicate(timeout=30)[0]
+            assert process.returncode == 0, output
+
+    # -- Python
+
+    def _python(self, block: Block) -> None:
+        text = self._fill(block.text)
+        if block.file is not None:
+            path = self.folder / block.file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return
+        lines = text.splitlines()
+        for statement in ast.parse(text).body:
+            assert statement.end_lineno is not None
+            claimed = value_of(lines[statement.end_lineno - 1])
+            source = ast.get_source_segment(text, statement) or ""
+            if claimed is not None and isinstance(statement, ast.Expr):
+                value = eval(source, self.namespace.__dict__)
+                assert _steady(repr(value)) == _steady(claimed), f"{source} is {value!r}, not {claimed}"
+            else:
+                module = ast.Module([statement], type_ignores=[])
+                exec(compile(module, "page", "exec"), self.namespace.__dict__)
+
+    # -- shell
+
+    def _type(self, command: Command) -> None:
+        text = self._fill(command.text)
+        expected = 0
+        if found := _EXIT.search(text):
+            expected, text = int(found["code"]), text[: found.start()]
+        if assigned := _SETS.fullmatch(text):
+            inner = assigned["command"]
+            self._environment[assigned["name"]] = self._run(inner, 0) if inner else assigned["value"].strip("'\"")
+        elif re.match(r"stanchion (worker\b(?!.*--until-empty)|top(?!.*--once))", text):
+            self._start(text)
+        elif re.search(r"\b(stanchion|python)\b", text):
+            self._compare(command, self._run(text, expected))
+
+    def _run(self, text: str, expected: int) -> str:
+        run = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", text],
+            cwd=self.folder,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert run.returncode == expected, f"$ {text}\n{run.stdout}{run.stderr}\nexit code {run.returncode}"
+        return (run.stdout + run.stderr).strip()
+
+    def _start(self, text: str) -> None:
+        """Start what runs on, as the reader does in another terminal, and give it time to come up."""
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {text}"],
+            cwd=self.folder,
+            env=self._environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._running.append(process)
+        time.sleep(2.0)
+        assert process.poll() is None, process.communicate()[0]
+
+    def _compare(self, command: Command, output: str) -> None:
+        """See that the lines shown are printed, in their order; `...` stands for any lines."""
+        printed = iter([_steady(line) for line in output.splitlines()])
+        for line in command.output:
+            if line.strip() in ("", "..."):
+                continue
+            wanted = _steady(self._fill(line))
+            assert any(wanted == found for found in printed), (
+                f"$ {command.text}\nshows this line, which was not printed:\n{line}\nbut\n{output}"
+            )
+
+    def _fill(self, text: str) -> str:
+        for shown, real in self._replaced.items():
+            text = text.replace(shown, real)
+        return text
+
+
+def forget_modules(folder: Path) -> None:
+    """Forget what a page's blocks imported from their folder."""
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(folder)):
+            del sys.modules[name]
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+
+
+def _steady(text: Any) -> str:
+    """Return text without what differs from run to run."""
+    steady = str(text).strip()
+    for pattern, name in _CHANGING:
+        steady = pattern.sub(name, steady)
+    return steady
