@@ -13,12 +13,13 @@ from sqlalchemy import (
     Table,
     bindparam,
     cast,
+    event,
     func,
     literal_column,
     select,
 )
 from sqlalchemy.dialects.postgresql import JSONB, insert
-from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput, MissingExtra
@@ -50,6 +51,8 @@ CAPABILITIES = Capabilities(
 
 _CONNECT_SECONDS = 5
 _SCHEMA_LOCK = 0x5354414E  # any fixed number: the advisory lock of those who change the schema
+# The parameters of the hot statements don't change their plan, and planning takes longer than running them.
+_GENERIC_PLANS = "-c plan_cache_mode=force_generic_plan"
 _BUSY = frozenset({"40001", "40P01", "55P03"})
 _POOLED_AWAY = frozenset({"26000", "42P05"})  # a prepared statement that a pooler keeps on another connection
 _HOPELESS = frozenset({"28P01", "28000", "3D000", "42501"})
@@ -67,7 +70,7 @@ class PostgresDialect(Dialect):
 
     def __init__(self, url: URL) -> None:
         self._signals = Signals(lambda: _connect(url))
-        self._prepares = True
+        self._prepares = self._tunes = True
         self.errors = (psycopg.Error,)
 
     def engine_options(self) -> dict[str, Any]:
@@ -81,6 +84,19 @@ class PostgresDialect(Dialect):
             "max_overflow": 20,
             "pool_timeout": 10,
         }
+
+    def prepare(self, engine: Engine) -> None:
+        event.listen(engine, "do_connect", self._connect)
+
+    def _connect(self, _dialect: object, _record: object, args: list[Any], options: dict[str, Any]) -> Any:
+        if self._tunes and "options" not in options:
+            try:
+                return psycopg.connect(*args, **options, options=_GENERIC_PLANS)
+            except psycopg.OperationalError as error:
+                if "unsupported startup parameter" not in str(error):  # as poolers say
+                    raise
+                self._tunes = False
+        return psycopg.connect(*args, **options)
 
     def cursor(self, driver: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
         if not self._prepares:

@@ -89,6 +89,9 @@ _CLAIM = text(f"""
                 SELECT 1 FROM stanchion_queues
                 WHERE name = :queue AND (paused OR max_rate IS NOT NULL OR max_running IS NOT NULL)
             ) AND {_NONE_EXPIRED}
+            -- A claim need not wait for the disk: one that a crash of the server undoes leaves the job ready,
+            -- and its token refuses whoever had it. What is committed later makes it durable too.
+            AND set_config('synchronous_commit', 'off', true) IS NOT NULL
             ORDER BY priority DESC LIMIT 1
         )
         UNION ALL
