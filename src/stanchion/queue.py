@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-BATCH = 1000
+BATCH = 2000
 """Jobs per round trip of the bulk calls."""
 
 BATCH_CHARACTERS = 8 * 1024 * 1024
@@ -69,7 +69,7 @@ class Queue:
     @overload
     def push_many(self, items: Iterator[Any], *, tx: Any = None) -> int: ...
     def push_many(self, items: Iterable[Any], *, tx: Any = None) -> list[Job] | int:
-        """Store many jobs, payloads or `Push(payload, **options)`, in batches of 1000.
+        """Store many jobs, payloads or `Push(payload, **options)`, in batches of 2000.
 
         A collection gives its jobs back. An iterator may be endless: it is streamed in bounded memory and
         gives the number of jobs that were new. Each batch is atomic; with `tx`, all are.

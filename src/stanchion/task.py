@@ -44,7 +44,7 @@ class Enqueuer(Generic[P]):
         return await off_loop(self.enqueue)(*args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle]:
-        """Store many calls, one round trip per 1000: tuples of arguments, or mappings of keyword arguments."""
+        """Store many calls, one round trip per 2000: tuples of arguments, or mappings of keyword arguments."""
         return self._store(batches(_call(call) for call in calls))
 
     aenqueue_many = off_loop(enqueue_many)
@@ -97,7 +97,7 @@ class Task(Generic[P, R]):
         return await self._enqueuer.aenqueue(*args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle]:
-        """Store many calls, one round trip per 1000."""
+        """Store many calls, one round trip per 2000."""
         return self._enqueuer.enqueue_many(calls)
 
     aenqueue_many = off_loop(enqueue_many)

@@ -61,7 +61,7 @@ class SqliteDialect(Dialect):
     begin = "BEGIN IMMEDIATE"
     way_out = (
         "check that the path is right, that the folder exists, is writable and lies on a local disk, and that "
-        "nobody holds the lock"
+        "nobody holds the lock; to enqueue in a transaction of yours, call app.setup() before it begins"
     )
     # SQLite's own clock has milliseconds; julianday() carries them through a double without loss.
     now = (
