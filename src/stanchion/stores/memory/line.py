@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from heapq import heappop, heappush
 
-from stanchion.stores.records import QUEUED, SECOND, JobRow, JobState, QueueSettings
-
-# A token that is complete but for rounding counts as complete.
-_ROUNDING = 1e-6
+from stanchion.stores.records import QUEUED, JobRow, JobState, QueueSettings
+from stanchion.stores.throttle import Bucket
 
 
 class Line:
@@ -30,8 +28,7 @@ class Line:
         self._ready: list[tuple[int, int, str]] = []
         self._scheduled: list[tuple[int, int, str]] = []
         self._leases: list[tuple[int, str]] = []
-        self._permits = math.inf
-        self._refilled_at = 0
+        self._bucket = Bucket(1.0, 0.0, 0)
 
     def put(self, row: JobRow) -> None:
         """Add a live job, or replace what is known of it."""
@@ -94,16 +91,14 @@ class Line:
         rate = self.settings.max_rate
         if rate is None:
             return wanted, None
-        elapsed = max(0, now - self._refilled_at) / SECOND
-        self._permits = min(max(1.0, rate / 10), self._permits + elapsed * rate)
-        self._refilled_at = now
-        permitted = math.floor(self._permits + _ROUNDING)
+        self._bucket = replace(self._bucket, rate=rate).at(now)
+        permitted = self._bucket.whole
         if permitted >= wanted:
             return wanted, None
-        return permitted, (permitted + 1 - self._permits) / rate
+        return permitted, self._bucket.spent(permitted).next_in
 
     def started(self, counted: str, jobs: int) -> None:
         """Count jobs that were handed out, and take their permits."""
         self.counts[counted] += jobs
         if self.settings.max_rate is not None:
-            self._permits -= jobs
+            self._bucket = self._bucket.spent(jobs)
