@@ -1,6 +1,7 @@
 """Servers for the tests that need them, and the rule for those that are not there."""
 
 import os
+import signal
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,9 @@ from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import ServerMissing
 from tests.servers.proxy import TcpProxy
+
+# A shell that runs the tests in its background has them ignore Ctrl-C, and all processes that they start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
 

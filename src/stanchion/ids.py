@@ -29,6 +29,15 @@ def new_ids(count: int) -> list[str]:
     return [_format(number) for number in range(first, first + count)]
 
 
+def _in_forked_child() -> None:
+    """Count anew: going on from the parent's last id, both would make the same ones."""
+    global _last, _lock
+    _last, _lock = 0, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_in_forked_child)
+
+
 def new_id() -> str:
     """Return one id."""
     return new_ids(1)[0]

@@ -104,12 +104,12 @@ def test_lines_of_calls(run: Run, app: Stanchion, shop: str, tmp_path: Path) -> 
 
 def test_a_bad_line_is_named_and_the_rest_can_go_on(run: Run, app: Stanchion, tmp_path: Path) -> None:
     file = tmp_path / "jobs.jsonl"
-    file.write_text("1\n" * 1_500 + "{bad\n" + "2\n")
+    file.write_text("1\n" * 2_500 + "{bad\n" + "2\n")
     answer = run("push", "q", "--file", str(file))
     assert answer.code == 2
-    assert answer.error.startswith("error: line 1,501: the line is not JSON")
-    assert "lines 1 to 1,000 are stored; go on with `tail -n +1001`" in answer.err
-    assert app.queue("q").size().total == 1_000
+    assert answer.error.startswith("error: line 2,501: the line is not JSON")
+    assert "lines 1 to 2,000 are stored; go on with `tail -n +2001`" in answer.err
+    assert app.queue("q").size().total == 2_000
 
 
 @pytest.mark.parametrize(
