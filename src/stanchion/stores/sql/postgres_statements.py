@@ -25,7 +25,7 @@ from stanchion.stores.sql.connection import Params, Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.schema import HISTORY_COLUMNS, LIVE_COLUMNS
 from stanchion.stores.sql.store import SqlStore
-from stanchion.stores.transitions import created
+from stanchion.stores.transitions import created, due_at
 
 _NOW = "(CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:skew AS BIGINT))"
 
@@ -46,7 +46,7 @@ _NEW = _listed(
     lane="0",
     state="'queued'",
     priority="coalesce(priority, 0)",
-    run_at=f"coalesce(run_at, {_NOW} + CAST(coalesce(delay, 0) * 1000000 AS BIGINT))",
+    run_at=f"coalesce(run_at, {_NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
     enqueued_at=_NOW,
     attempts="0",
     failures="0",
@@ -73,12 +73,12 @@ _PUSH = text(f"""
         FROM given
         WHERE NOT EXISTS (SELECT 1 FROM stanchion_history AS finished WHERE finished.id = given.id)
         ON CONFLICT DO NOTHING
-        RETURNING id, queue, run_at, enqueued_at
+        RETURNING queue
     ), counted AS (
         INSERT INTO stanchion_tallies (queue, what, n)
         SELECT queue, 'pushed', count(*) FROM stored GROUP BY queue
     )
-    SELECT CAST(id AS text), run_at, enqueued_at FROM stored
+    SELECT (SELECT count(*) FROM stored), {_NOW}
 """)
 
 _CLAIM = text(f"""
@@ -187,25 +187,25 @@ class PostgresStore(SqlStore):
         if again or any(job.key is not None for job in jobs):
             # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
             ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
-        rows = run.rows(_PUSH, {"jobs": json.dumps([_given(job) for job in ordered])})
-        results = {row[0]: Pushed(*row) for row in rows}
+        ((stored, now),) = run.rows(_PUSH, {"jobs": json.dumps([_given(job) for job in ordered])})
         if again:
-            self._undo_finished(run, results)
-        if len(results) < len(jobs):
-            now = int(run.rows(self.statements.now)[0][0])
-            for job in ordered:
-                if job.id not in results:
-                    results[job.id] = self.met(run, job, created(job, now))
+            self._undo_finished(run, jobs)
+        if stored == len(jobs) and not again:
+            return [Pushed(job.id, due_at(job, now), now) for job in jobs]
+        results = self.known(run, jobs)
+        for job in ordered:
+            if job.id not in results:
+                results[job.id] = self.met(run, job, created(job, now))
         return [results[job.id] for job in jobs]
 
-    def _undo_finished(self, run: Runner, inserted: dict[str, Pushed]) -> None:
+    def _undo_finished(self, run: Runner, jobs: Sequence[NewJob]) -> None:
         """Take back what an earlier try had stored and a worker has finished, since its answer was lost.
 
         The insert itself can't see this: it waited for the worker's delete, with a snapshot from before.
         """
-        finished = run.rows(self.statements.finished, {"ids": json.dumps(list(inserted))})
-        run.change_each(self.statements.remove, [{"job": row[0]} for row in finished])
-        self.tally(run, [(row[1], "pushed") for row in finished], sign=-1)
+        finished = run.rows(self.statements.finished, {"ids": json.dumps([job.id for job in jobs])})
+        twice = [row for row in finished if run.change(self.statements.remove, {"job": row[0]})]
+        self.tally(run, [(row[1], "pushed") for row in twice], sign=-1)
 
     def claim(self, claim: Claim) -> Claimed:
         if claim.queue in self._throttled_queues:
