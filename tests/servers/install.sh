@@ -11,13 +11,16 @@ has_postgres() {
     return 1
 }
 
-has_pgbouncer() {
-    PATH="$PATH:/usr/sbin:/usr/local/sbin" command -v pgbouncer >/dev/null
+# $1: program, $2: a variable that may name its folder.
+has_program() {
+    PATH="$PATH:/usr/sbin:/usr/local/sbin:$2" command -v "$1" >/dev/null
 }
 
 missing() {
     has_postgres || echo postgresql
-    has_pgbouncer || echo pgbouncer
+    has_program pgbouncer '' || echo pgbouncer
+    has_program mariadbd "${STANCHION_TEST_MARIADB_BIN:-}" || echo mariadb-server
+    has_program redis-server "${STANCHION_TEST_REDIS_BIN:-}" || echo redis-server
 }
 
 # $1: path, $2: text. Writes a file for the time of the installation, unless one is there.
@@ -38,7 +41,9 @@ exit 101'
     apt-get -qq update
     DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install $packages >/dev/null
     if [ -d /run/systemd/system ]; then
-        systemctl --quiet disable $packages
+        for service in $packages mariadb; do
+            systemctl --quiet disable --now "$service" 2>/dev/null || :
+        done
     fi
 }
 

@@ -169,6 +169,21 @@ class Store(Protocol):
     def maintain(self) -> None:
         """Do what keeps the store small and quick; any worker calls it now and then."""
 
+    # -- from store to store
+
+    def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
+        """Store jobs of another store as they are there: queued or finished, in queues of the same names.
+
+        True for each that this store has now, be it from an earlier call; False where a live job has its
+        key. Nothing is counted; a queue without settings gets the default ones.
+        """
+
+    def take(self, ids: Sequence[str]) -> list[str]:
+        """Delete jobs that another store has adopted, queued or finished; return the ids of those deleted.
+
+        One that runs meanwhile stays. Nothing is counted.
+        """
+
     # -- wake-up
 
     def listen(self, queues: Iterable[str]) -> Listener:

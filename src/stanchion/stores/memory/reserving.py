@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, Never
 
 from stanchion.errors import CannotJoin
 from stanchion.stores import transitions
+from stanchion.stores.liveness import alive, is_lost
 from stanchion.stores.memory.rows import Rows
 from stanchion.stores.records import (
-    SECOND,
     Beat,
     Claim,
     Claimed,
@@ -23,9 +23,6 @@ from stanchion.stores.records import (
     Progress,
     WorkerRow,
 )
-
-MISSED_BEATS = 3
-"""A worker that missed this many of its heartbeats is dead."""
 
 
 class Reserving(Rows):
@@ -117,24 +114,13 @@ class Reserving(Rows):
         """Give back jobs whose lease ran out or whose worker is dead; return them as they are now."""
         with self._lock:
             now = self.now()
-            lost = list(islice(self._lost(now), limit))
-            return [self._take_back(row, now) for row in lost]
+            return [self._take_back(row, now) for row in self._lost(now)[:limit]]
 
     def _take_back(self, row: JobRow, now: int) -> JobRow:
         return self._apply(row, transitions.lease_lost(row, self._settings(row.queue), now))
 
-    def _lost(self, now: int) -> Iterator[JobRow]:
-        beats = [MISSED_BEATS * int(worker.heartbeat * SECOND) for worker in self._alive(now)]
-        for line in self._lines.values():
-            for row in [line.live[job_id] for job_id in line.running]:
-                if row.worker is None:
-                    if row.lease_until is not None and row.lease_until <= now:
-                        yield row
-                elif row.worker in self._workers:
-                    if not alive(self._workers[row.worker], now):
-                        yield row
-                elif beats and (row.started_at or 0) + max(beats) <= now:
-                    yield row
+    def _lost(self, now: int) -> list[JobRow]:
+        return [row for row in self._running() if is_lost(row, self._workers, now)]
 
     # -- workers
 
@@ -162,11 +148,6 @@ class Reserving(Rows):
 
     def _alive(self, now: int) -> list[WorkerRow]:
         return [worker for worker in self._workers.values() if alive(worker, now)]
-
-
-def alive(worker: WorkerRow, now: int) -> bool:
-    """Tell whether a worker was heard of within its three heartbeats."""
-    return worker.last_seen_at + MISSED_BEATS * int(worker.heartbeat * SECOND) > now
 
 
 def refuse_to_join() -> Never:

@@ -11,8 +11,9 @@ from typing import Any
 
 from stanchion.errors import DuplicateKey, InvalidInput
 from stanchion.stores import transitions
+from stanchion.stores.liveness import alive
 from stanchion.stores.memory.line import Line
-from stanchion.stores.memory.reserving import Reserving, alive, refuse_to_join
+from stanchion.stores.memory.reserving import Reserving, refuse_to_join
 from stanchion.stores.records import (
     QUEUED,
     SECOND,
@@ -27,6 +28,7 @@ from stanchion.stores.records import (
     Redriven,
     Sizes,
 )
+from stanchion.stores.search import matches
 
 CAPABILITIES = Capabilities(
     name="memory",
@@ -140,7 +142,7 @@ class MemoryStore(Reserving):
             now = self.now()
             lines = self._lines.values() if query.queue is None else [self._line_or_empty(query.queue)]
             rows = (row for line in lines for part in (line.live, line.history) for row in part.values())
-            found = (row for row in rows if _matches(row, query, now))
+            found = (row for row in rows if matches(row, query, now))
             return nlargest(query.limit, found, key=lambda row: row.id)
 
     def sizes(self, queue: str) -> Sizes:
@@ -232,18 +234,6 @@ class MemoryStore(Reserving):
             self._workers = {
                 name: worker for name, worker in self._workers.items() if name in busy or alive(worker, now)
             }
-
-
-def _matches(row: JobRow, query: Find, now: int) -> bool:
-    return (
-        (query.after is None or row.id < query.after)
-        and (not query.states or transitions.state_of(row, now) in query.states)
-        and (query.task is None or row.task == query.task)
-        and (query.tenant is None or row.tenant == query.tenant)
-        and (query.since is None or row.enqueued_at >= query.since)
-        and (query.until is None or row.enqueued_at < query.until)
-        and (query.text is None or query.text in row.payload or query.text in (row.errors or ""))
-    )
 
 
 def open_store(url: str) -> MemoryStore:

@@ -1,0 +1,36 @@
+"""Who holds a job still: the rules for leases and for heartbeats."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stanchion.stores.records import SECOND, JobRow, JobState, WorkerRow
+
+MISSED_BEATS = 3
+"""A worker that missed this many of its heartbeats is dead."""
+
+
+def alive(worker: WorkerRow, now: int) -> bool:
+    """Tell whether a worker was heard of within its three heartbeats."""
+    return worker.last_seen_at + _patience(worker) > now
+
+
+def is_lost(row: JobRow, workers: Mapping[str, WorkerRow], now: int) -> bool:
+    """Tell whether the holder of a running job is gone.
+
+    A job whose worker has no row is lost once each live worker would have written its row anew since the
+    job started. With no live worker there is nothing to judge by.
+    """
+    if row.state != JobState.RUNNING:
+        return False
+    if row.worker is None:
+        return row.lease_until is not None and row.lease_until <= now
+    known = workers.get(row.worker)
+    if known is not None:
+        return not alive(known, now)
+    longest = max((_patience(worker) for worker in workers.values() if alive(worker, now)), default=None)
+    return longest is not None and (row.started_at or 0) + longest <= now
+
+
+def _patience(worker: WorkerRow) -> int:
+    return MISSED_BEATS * int(worker.heartbeat * SECOND)
