@@ -9,10 +9,14 @@ from typing import Protocol
 
 import pytest
 
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.mongo import MongoServer, OwnMongoServer, shared_mongo_server
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 from tests.servers.process import ServerMissing
 from tests.servers.proxy import TcpProxy
+from tests.servers.redis import RedisServer
+from tests.servers.redis_cluster import RedisCluster
 
 # A shell that runs the tests in its background has them ignore Ctrl-C, and all processes that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -70,6 +74,78 @@ def pg_url(postgres_server: PostgresServer, new_pg_database: NewDatabase) -> Ite
     url = new_pg_database()
     yield url
     postgres_server.drop_database(url.rpartition("/")[2])
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDBServer]:
+    """The MariaDB server that all tests of this process share; no test may stop it."""
+    with MariaDBServer(durable=False) as server:
+        yield server
+
+
+@pytest.fixture
+def own_mariadb_server() -> Iterator[MariaDBServer]:
+    """A durable MariaDB server for one test, which may stop and kill it."""
+    with MariaDBServer() as server:
+        yield server
+
+
+@pytest.fixture
+def mariadb_url(mariadb_server: MariaDBServer) -> Iterator[str]:
+    """The address of an empty database for one test."""
+    name = f"test_{uuid.uuid4().hex}"
+    yield mariadb_server.create_database(name)
+    mariadb_server.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    """The Redis server that all tests of this process share; it keeps nothing, and no test may stop it."""
+    with RedisServer(settings={"appendonly": "no"}) as server:
+        yield server
+
+
+@pytest.fixture
+def redis_url(redis_server: RedisServer) -> Iterator[str]:
+    """The address of an empty database for one test."""
+    with redis_server.database() as url:
+        yield url
+
+
+@pytest.fixture
+def own_redis_server() -> Iterator[RedisServer]:
+    """A server with an append-only file for one test, which may stop, kill and configure it."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster() -> Iterator[RedisCluster]:
+    """The cluster that all tests of this process share; who changes it puts it right again."""
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def mongo_server() -> Iterator[MongoServer]:
+    """The MongoDB server that all tests of this process share; no test may stop it."""
+    with shared_mongo_server() as server:
+        yield server
+
+
+@pytest.fixture
+def own_mongo_server() -> Iterator[OwnMongoServer]:
+    """A durable MongoDB server for one test, which may stop and kill it."""
+    with OwnMongoServer() as server:
+        yield server
+
+
+@pytest.fixture
+def mongo_url(mongo_server: MongoServer) -> Iterator[str]:
+    """The address of an empty database for one test."""
+    name = f"test_{uuid.uuid4().hex}"
+    yield mongo_server.url(name)
+    mongo_server.drop_database(name)
 
 
 @contextmanager

@@ -42,7 +42,14 @@ class CannotJoin(StanchionError):
 
 
 class StoreUnavailable(StanchionError):
-    """The store did not answer within its deadline, or refused the connection."""
+    """The store did not answer within its deadline, or refused the connection.
+
+    `lasting`: time won't mend it, as with a wrong password; who waits for the store gives up at once.
+    """
+
+    def __init__(self, message: str, *, lasting: bool = False) -> None:
+        super().__init__(message)
+        self.lasting = lasting
 
 
 class SchemaMismatch(StanchionError):

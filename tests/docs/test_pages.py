@@ -3,30 +3,41 @@
 import re
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from stanchion.stores.registry import open_store
+from stanchion.stores.registry import open_store, shown_url
 from tests.docs.pages import PAGES, ROOT, blocks
 from tests.docs.reader import Reader, forget_modules
 
-SHOWN = "app:secret@db/shop"
-"""The user, server and database of every PostgreSQL URL in the documentation."""
+SHOWN = re.compile(r"(?P<scheme>(?P<kind>[a-z]+)[+\w]*)://app:secret@db/\w+")
+"""The user, server and database of every URL in the documentation."""
+
+SERVERS = {
+    "postgresql": "pg_url",
+    "mariadb": "mariadb_url",
+    "mysql": "mariadb_url",
+    "redis": "redis_url",
+    "mongodb": "mongo_url",
+}
+"""The fixture with the real address, by the kind of URL."""
 
 MOST_NOT_RUN = 6
 
 
 @pytest.fixture
 def replaced(request: pytest.FixtureRequest, page: Path) -> dict[str, str]:
-    """What stands for the real thing on the page: the PostgreSQL server."""
-    if not any(SHOWN in block.text and block.reason is None for block in blocks(page)):
-        return {}
-    url = request.getfixturevalue("pg_url")
-    store = open_store(url)
-    store.setup()
-    store.close()
-    return {SHOWN: url.partition("://")[2]}
+    """What stands for the servers that the page names: real ones, with their schema."""
+    urls = {}
+    for shown in SHOWN.finditer("\n".join(block.text for block in blocks(page) if block.reason is None)):
+        url = request.getfixturevalue(SERVERS[shown["kind"]])
+        with closing(open_store(url)) as store:
+            store.setup()
+        urls[shown[0]] = f"{shown['scheme']}://{url.partition('://')[2]}"
+        urls[shown[0].replace(":secret@", ":***@")] = shown_url(urls[shown[0]])
+    return urls
 
 
 @pytest.fixture

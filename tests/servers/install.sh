@@ -47,6 +47,9 @@ exit 101'
     fi
 }
 
+"${0%/*}/documentdb/setup.sh" ||
+    echo "DocumentDB could not be unpacked: tests on MongoDB are skipped" >&2
+
 packages=$(echo $(missing))
 [ -n "$packages" ] || exit 0
 

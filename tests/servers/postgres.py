@@ -44,9 +44,10 @@ class PostgresServer:
         user: str = "stanchion",
         password: str | None = None,
         settings: Mapping[str, str] | None = None,
+        binaries: Path | None = None,
     ) -> None:
         """Make the cluster; `settings` are added to those of postgresql.conf."""
-        self.binaries = find_binaries()
+        self.binaries = binaries or find_binaries()
         self.port = free_port()
         self.user = user
         self.password = password

@@ -80,14 +80,16 @@ def unprivileged() -> dict[str, Any]:
 class ServerProcess:
     """One server process with a private directory; `end_signal` ends it at once.
 
+    It `leaves_root`: started by root, it runs as another user.
+
     A guard process ends the server and removes the directory when the tests close it, and also
     when the tests are killed.
     """
 
-    def __init__(self, name: str, end_signal: signal.Signals) -> None:
+    def __init__(self, name: str, end_signal: signal.Signals, *, leaves_root: bool = True) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix=f"stanchion-{name}-"))
         self._end_signal = end_signal
-        self._owner = unprivileged()
+        self._owner = unprivileged() if leaves_root else {}
         if self._owner:
             os.chown(self.directory, self._owner["user"], self._owner["group"])
         self._log = self.directory / "log"

@@ -156,17 +156,20 @@ class Optimistic(ABC):
 
     # -- liveness
 
-    def recover(self, limit: int = _RECOVERED) -> list[JobRow]:
+    def recover(self, limit: int = _RECOVERED, as_of: int | None = None) -> list[JobRow]:
         """Give back jobs whose lease ran out or whose worker is dead; return them as they are now."""
-        # The workers first: a job that one of them claims after this is judged by a row that is there.
-        workers, now = self.known_workers(), self.now()
-        return self.free(list(self.suspects(workers, now, limit))[:limit], workers)
+        # The clock, then the workers, then the jobs: however long it takes from one to the next, no worker is
+        # judged by a beat that is older than need be, and no job by workers that were there before its own.
+        if as_of is None:
+            as_of = self.now()
+        workers = self.known_workers()
+        return self.free(list(self.suspects(workers, as_of, limit))[:limit], workers, as_of)
 
-    def free(self, ids: Sequence[str], workers: Mapping[str, WorkerRow]) -> list[JobRow]:
-        """Take back those of the jobs that are lost, and return them as they are now."""
+    def free(self, ids: Sequence[str], workers: Mapping[str, WorkerRow], as_of: int | None = None) -> list[JobRow]:
+        """Take back those of the jobs that were lost at this time (None: now), and return them as they are now."""
 
         def decide(_index: int, row: JobRow | None, context: Context) -> Decision[JobRow | None]:
-            if row is None or not is_lost(row, workers, context.now):
+            if row is None or not is_lost(row, workers, context.now if as_of is None else as_of):
                 return Decision(None)
             step = transitions.lease_lost(row, context.settings[row.queue], context.now)
             return Decision(step.row, step.row, step.counted)

@@ -116,12 +116,16 @@ class Store(Protocol):
     def progress(self, reports: Sequence[Progress]) -> list[bool]:
         """Record progress; False for each reservation that was lost."""
 
-    def recover(self, limit: int = 500) -> list[JobRow]:
+    def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         """Give back jobs whose lease ran out or whose worker is dead; return them as they are now.
 
         A worker is dead when it missed three of its own heartbeats. A job whose worker has no row is
         left alone unless some live worker has a row, and the job started longer ago than those three
         heartbeats: an empty list of workers frees nothing.
+
+        `as_of` is the moment, on the store's clock, at which a lease must have run out or a worker been dead
+        (None: now). A call that was held up by an outage, in which nobody could beat, then frees no more than
+        it would have before.
         """
 
     # -- workers

@@ -1,6 +1,7 @@
 """What goes into a store and comes out of it: plain records, times in microseconds since 1970 UTC.
 
-A record holds text where the model holds values: payloads, results and headers arrive encoded.
+A record holds text where the model holds values: payloads, results and headers arrive encoded, as JSON or, where
+they are encrypted, as base64, and thus without control characters; names are printable.
 """
 
 from __future__ import annotations
@@ -298,3 +299,5 @@ class Capabilities:
     atomic_batches: bool
     durable: str
     processes: bool
+    extra: str | None = None
+    """What is to be installed for it: `pip install 'stanchion[extra]'`."""

@@ -12,6 +12,13 @@ _STORES = {
     "sqlite": "stanchion.stores.sql.sqlite",
     "postgresql": "stanchion.stores.sql.postgres",
     "postgres": "stanchion.stores.sql.postgres",
+    "mysql": "stanchion.stores.sql.mariadb",
+    "mariadb": "stanchion.stores.sql.mariadb",
+    "mongodb": "stanchion.stores.mongo",
+    "redis": "stanchion.stores.redis",
+    "rediss": "stanchion.stores.redis",
+    "valkey": "stanchion.stores.redis",
+    "valkeys": "stanchion.stores.redis",
 }
 """The module of each URL scheme; it has `open_store(url)` and `CAPABILITIES`."""
 
@@ -29,13 +36,17 @@ def open_store(url: str) -> Store:
     return store
 
 
-def store_modules() -> list[str]:
-    """Return the modules of all stores, each once."""
-    return sorted(set(_STORES.values()))
+def store_modules() -> dict[str, list[str]]:
+    """Return the modules of all stores, each with the URL schemes that it understands."""
+    return {module: [name for name, of in _STORES.items() if of == module] for module in _STORES.values()}
 
 
 def shown_url(url: str) -> str:
     """Return the URL as it may be shown: without its password."""
+    if url.startswith("mongodb"):
+        from stanchion.stores.mongo.address import hidden
+
+        return hidden(url)
     from sqlalchemy.engine import make_url  # takes longer to import than all the rest of the model
     from sqlalchemy.exc import ArgumentError
 

@@ -110,11 +110,11 @@ class Reserving(Rows):
             self._put(row._replace(progress=report.value))
         return row is not None
 
-    def recover(self, limit: int = 500) -> list[JobRow]:
+    def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         """Give back jobs whose lease ran out or whose worker is dead; return them as they are now."""
         with self._lock:
             now = self.now()
-            return [self._take_back(row, now) for row in self._lost(now)[:limit]]
+            return [self._take_back(row, now) for row in self._lost(now if as_of is None else as_of)[:limit]]
 
     def _take_back(self, row: JobRow, now: int) -> JobRow:
         return self._apply(row, transitions.lease_lost(row, self._settings(row.queue), now))

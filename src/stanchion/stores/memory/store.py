@@ -235,6 +235,35 @@ class MemoryStore(Reserving):
                 name: worker for name, worker in self._workers.items() if name in busy or alive(worker, now)
             }
 
+    # -- from store to store
+
+    def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
+        """Store jobs of another store as they are there; False for each whose key a live job has."""
+        with self._lock:
+            return [self._adopt(row) for row in rows]
+
+    def _adopt(self, row: JobRow) -> bool:
+        if row.id in self._line_of:
+            return True
+        line = self._line(row.queue)
+        if row.finished_at is not None:
+            self._line_of[row.id] = line
+            line.history[row.id] = row
+        elif row.key is not None and row.key in line.keys:
+            return False
+        else:
+            self._put(row)
+        return True
+
+    def take(self, ids: Sequence[str]) -> list[str]:
+        """Delete jobs that another store has adopted, unless they run; return the ids of those deleted."""
+        with self._lock:
+            found = (self._find(job_id) for job_id in dict.fromkeys(ids))
+            taken = [row for row in found if row is not None and row.state != JobState.RUNNING]
+            for row in taken:
+                self._remove(row)
+            return [row.id for row in taken]
+
 
 def open_store(url: str) -> MemoryStore:
     """Return an empty store: `memory://`, or `memory://?clock=frozen` for a clock that only a test moves."""

@@ -1,0 +1,35 @@
+"""Jobs in Redis 6.2 and later, or Valkey: every change is one Lua script on the keys of one queue."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from stanchion.errors import MissingExtra
+from stanchion.stores.records import Capabilities
+
+if TYPE_CHECKING:
+    from stanchion.stores.redis.store import RedisStore
+
+CAPABILITIES = Capabilities(
+    name="redis",
+    joins_transactions=False,
+    push_wakeup=True,
+    wakeup="blocking read of a stream of signals per queue",
+    atomic_batches=True,
+    durable="as the server's appendonly and appendfsync say: always keeps every write, everysec all but about the "
+    "last second when the machine dies, and without appendonly what the last snapshot has",
+    processes=True,
+    extra="redis",
+)
+
+
+def open_store(url: str) -> RedisStore:
+    """Return the store on a server, `redis://user:password@host:port/database`, or `redis+cluster://host:port`."""
+    if find_spec("redis.asyncio") is None:
+        raise MissingExtra("redis", "the Redis store")
+    from stanchion.stores.redis.address import address_of
+    from stanchion.stores.redis.server import Server
+    from stanchion.stores.redis.store import RedisStore
+
+    return RedisStore(Server(address_of(url)))

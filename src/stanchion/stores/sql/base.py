@@ -21,9 +21,11 @@ _SETTINGS = 9
 class SqlBase:
     """The database, its statements, and the reads and writes that several parts share."""
 
+    statements_of: type[Statements] = Statements
+
     def __init__(self, database: Database) -> None:
         self.database, self.dialect = database, database.dialect
-        self.statements = Statements(database.dialect)
+        self.statements = self.statements_of(database.dialect)
 
     def settings_in(self, run: Runner, queues: Iterable[str]) -> dict[str, QueueSettings]:
         """Return the settings of these queues; defaults for one that has no row yet."""
@@ -37,7 +39,7 @@ class SqlBase:
 
     def live(self, run: Runner, ids: Sequence[str]) -> dict[str, JobRow]:
         """Return these live jobs, locked until the end of the transaction."""
-        return {row[0]: JobRow(*row) for row in run.rows(self.statements.live_locked, {"ids": json.dumps(ids)})}
+        return {row[0]: JobRow(*row) for row in run.rows(self.statements.live_locked, {"ids": json.dumps(sorted(ids))})}
 
     def tally(self, run: Runner, counted: Iterable[tuple[str, str]], sign: int = 1) -> None:
         """Count what happened, as (queue, what); with -1, take it back."""
@@ -56,11 +58,15 @@ class SqlBase:
             self.statements.keep,
             [kept(row) for row in ended if settings[row.queue].history_ttl > 0],
         )
-        run.change_each(self.statements.remove, [{"job": row.id} for row in ended])
+        self.remove(run, [row.id for row in ended])
         elsewhere = {step.row.queue for step in after if not step.final} - {row.queue for row in before}
         run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in sorted(elsewhere)])
         self.rewrite(run, live)
         self.tally(run, [(row.queue, step.counted) for row, step in zip(before, after, strict=True)])
+
+    def remove(self, run: Runner, ids: Sequence[str]) -> None:
+        """Delete live jobs."""
+        run.change_each(self.statements.remove, [{"job": one} for one in ids])
 
     def rewrite(self, run: Runner, rows: Sequence[JobRow]) -> None:
         """Write live jobs as they are now."""

@@ -8,7 +8,7 @@ many and however important, cost a claim one look per priority.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stanchion.stores.records import SECOND, Claim, Claimed, JobRow, QueueSettings
 from stanchion.stores.sql.base import SqlBase, in_order
@@ -66,13 +66,17 @@ class Claiming(Recovery, SqlBase):
     def _reserve(
         self, run: Runner, claim: Claim, settings: QueueSettings, limit: int, counted: str | None
     ) -> list[JobRow]:
-        ids = self._due(run, claim.queue, limit)
-        if not ids:
-            return []
-        rows = run.rows(self.statements.reserve, {"ids": json.dumps(ids), **reservation(claim, settings)})
+        rows = self.hold(run, claim, settings, limit)
         if counted:
             self.tally(run, [(claim.queue, counted)] * len(rows))
         return in_order(rows)
+
+    def hold(self, run: Runner, claim: Claim, settings: QueueSettings, limit: int) -> Sequence[Row]:
+        """Mark the next due jobs as reserved; return them, whole, as they are now."""
+        ids = self._due(run, claim.queue, limit)
+        return (
+            run.rows(self.statements.reserve, {"ids": json.dumps(ids), **reservation(claim, settings)}) if ids else []
+        )
 
     def _pop_in(self, run: Runner, claim: Claim) -> list[JobRow]:
         claimed = self._claim_in(run, claim, counted=None)

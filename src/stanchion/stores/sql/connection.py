@@ -12,7 +12,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Executable
+from sqlalchemy import CursorResult, Executable, TextClause, bindparam
 from sqlalchemy.engine import Connection as AlchemyConnection
 from sqlalchemy.engine import Dialect
 
@@ -110,13 +110,20 @@ class AlchemyRunner:
         self._connection, self._given = connection, given
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
-        return [tuple(row) for row in self._connection.execute(statement, self._fitting(statement, params or {}))]
+        return [tuple(row) for row in self._execute(statement, params or {})]
 
     def change(self, statement: Executable, params: Params | None = None) -> int:
-        return int(self._connection.execute(statement, self._fitting(statement, params or {})).rowcount)
+        return int(self._execute(statement, params or {}).rowcount)
 
     def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
         return sum(self.change(statement, params) for params in batch)
+
+    def _execute(self, statement: Executable, params: Params) -> CursorResult[Any]:
+        fitting = self._fitting(statement, params)
+        lists = [name for name, value in fitting.items() if isinstance(value, list)]
+        if lists and isinstance(statement, TextClause):
+            statement = statement.bindparams(*(bindparam(name, expanding=True) for name in lists))
+        return self._connection.execute(statement, fitting)
 
     def _fitting(self, statement: Executable, params: Params) -> dict[str, Any]:
         names = _compiler(self._connection.dialect).compiled(statement).names

@@ -15,11 +15,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from stanchion.errors import CannotJoin, StanchionError, StoreUnavailable, TaskTimeout
+from stanchion.stores.forks import begins_anew
 from stanchion.stores.records import SECOND
 from stanchion.stores.sql.connection import Compiler, CursorRunner
 from stanchion.stores.sql.deadlines import Deadlines
 from stanchion.stores.sql.dialect import Dialect, Fault
-from stanchion.stores.sql.forks import begins_anew
 
 T = TypeVar("T")
 
@@ -87,7 +87,7 @@ class Database:
             cause = error.orig or error
             if self.dialect.fault(cause) is Fault.OTHER:
                 raise
-            raise self._unavailable(cause) from error
+            raise self._unavailable(cause, lasting=not self.dialect.worth_retrying(cause)) from error
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -119,8 +119,9 @@ class Database:
                 fault = self.dialect.fault(cause)
                 if fault is Fault.OTHER:
                     raise
-                if time.monotonic() - started + pause > CALL_SECONDS or not self.dialect.worth_retrying(cause):
-                    raise self._unavailable(cause) from error
+                lasting = not self.dialect.worth_retrying(cause)
+                if lasting or time.monotonic() - started + pause > CALL_SECONDS:
+                    raise self._unavailable(cause, lasting=lasting) from error
                 if fault is Fault.LOST:
                     again = True
                     self.engine.dispose()
@@ -133,7 +134,7 @@ class Database:
         with (
             self._writing(seconds) if transaction else nullcontext(),
             self._driver() as driver,
-            self._deadlines.within(driver.fileno(), seconds) if self.dialect.remote else nullcontext(),
+            self._deadlines.within(self.dialect.fileno(driver), seconds) if self.dialect.remote else nullcontext(),
             closing(self.dialect.cursor(driver)) as cursor,
             _transaction(cursor, self.dialect.begin) if transaction else nullcontext(),
         ):
@@ -164,12 +165,12 @@ class Database:
     def _writing(self, seconds: float) -> AbstractContextManager[None]:
         return nullcontext() if self._turn is None else self._turn.within(seconds)
 
-    def _unavailable(self, cause: BaseException) -> StoreUnavailable:
+    def _unavailable(self, cause: BaseException, *, lasting: bool = False) -> StoreUnavailable:
         reason = " ".join(str(cause).split())
         if self.url.password:
             reason = reason.replace(str(self.url.password), "***")
         shown = self.url.render_as_string(hide_password=True)
-        return StoreUnavailable(f"can't reach the store {shown}: {reason}; {self.dialect.way_out}")
+        return StoreUnavailable(f"can't reach the store {shown}: {reason}; {self.dialect.way_out}", lasting=lasting)
 
 
 class WriteTurn:

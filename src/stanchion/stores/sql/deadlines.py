@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from stanchion.stores.sql.forks import begins_anew
+from stanchion.stores.forks import begins_anew
 
 _TICK = 0.25
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Executable, Select, Table, bindparam
+from sqlalchemy import BigInteger, ColumnElement, Executable, SelectBase, Table, bindparam
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.types import TypeEngine
 
@@ -33,6 +34,8 @@ class Dialect(ABC):
     """One SQL database."""
 
     capabilities: Capabilities
+    names: tuple[str, ...]
+    """What SQLAlchemy calls this kind of database."""
     errors: tuple[type[Exception], ...]
     """What the driver raises."""
     single_writer: bool
@@ -55,12 +58,17 @@ class Dialect(ABC):
     def prepare(self, engine: Engine) -> None:  # noqa: B027 - most need nothing
         """Set up what every new connection needs."""
 
-    def lock_schema(self, connection: Connection) -> None:  # noqa: B027 - a single writer has its lock
-        """Keep other processes from changing the schema until the end of the transaction."""
+    def lock_schema(self, connection: Connection) -> AbstractContextManager[None]:
+        """Keep other processes from changing the schema while the block, or else the transaction, lasts."""
+        return nullcontext()  # a single writer has its lock
 
     @abstractmethod
     def cursor(self, driver: Any) -> Any:
         """Return a cursor whose rows are tuples."""
+
+    def fileno(self, driver: Any) -> int:
+        """Return the socket of an open connection."""
+        return int(driver.fileno())
 
     @abstractmethod
     def fault(self, error: BaseException) -> Fault:
@@ -74,8 +82,11 @@ class Dialect(ABC):
     def owns(self, connection: Any) -> bool:
         """Tell whether this is an open DBAPI connection of this database's driver."""
 
+    def must_be_open(self, driver: Any) -> None:  # noqa: B027 - most tell by themselves
+        """Raise CannotJoin for a connection of a caller that has no transaction and would not begin one."""
+
     @abstractmethod
-    def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
+    def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
         """Return the elements of the JSON array in parameter `name`, as a subquery for IN."""
 
     @abstractmethod

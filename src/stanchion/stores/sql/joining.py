@@ -19,8 +19,9 @@ def join(database: Database, transaction: Any) -> Runner:
     """
     connection = alchemy_connection(transaction)
     if connection is not None:
-        ours, theirs = database.engine.dialect.name, connection.dialect.name
-        if theirs != ours:
+        theirs = connection.dialect.name
+        if theirs not in database.dialect.names:
+            ours = database.dialect.capabilities.name
             raise CannotJoin(f"tx is on {theirs}, the queue on {ours}; both must be in one database to commit as one")
         if not connection.in_transaction():
             connection.begin()  # as its first statement would have done
@@ -31,6 +32,7 @@ def join(database: Database, transaction: Any) -> Runner:
         driver = transaction
     else:
         raise _stranger(database, transaction)
+    database.dialect.must_be_open(driver)
     _ = database.engine  # the compiler comes with it
     return CursorRunner(database.dialect.cursor(driver), database.compiler, database.given())
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import (
@@ -47,6 +48,7 @@ CAPABILITIES = Capabilities(
     atomic_batches=True,
     durable="as synchronous_commit says; by default every commit reaches the disk",
     processes=True,
+    extra="postgres",
 )
 
 _CONNECT_SECONDS = 5
@@ -62,6 +64,7 @@ class PostgresDialect(Dialect):
     """PostgreSQL through psycopg 3."""
 
     capabilities = CAPABILITIES
+    names = ("postgresql",)
     single_writer, remote, makes_schema = False, True, False
     begin = "BEGIN"
     way_out = "check host, port, user, password and database name in the URL, and that the server runs"
@@ -137,8 +140,10 @@ class PostgresDialect(Dialect):
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()
 
-    def lock_schema(self, connection: Connection) -> None:
+    @contextmanager
+    def lock_schema(self, connection: Connection) -> Iterator[None]:
         connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+        yield
 
     def listen(self, queues: Iterable[str]) -> Listener:
         return self._signals.listen(queues)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy
 from sqlalchemy import String, bindparam, func
 
-from stanchion.stores.sql.forks import begins_anew
+from stanchion.stores.forks import begins_anew
 from stanchion.stores.wakeup import EventListener
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ _BATCH = 500
 class Recovery(SqlBase):
     """Frees the jobs of expired leases and of dead workers."""
 
-    def recover(self, limit: int = _BATCH) -> list[JobRow]:
+    def recover(self, limit: int = _BATCH, as_of: int | None = None) -> list[JobRow]:
         # A repeat comes after a lost connection: right after an outage, live workers look dead.
-        freed = self.database.write(lambda run, again: [] if again else self._recover_all(run, limit))
+        freed = self.database.write(lambda run, again: [] if again else self._recover_all(run, limit, as_of))
         if freed:
             self.dialect.announce({row.queue for row in freed})
         return freed
@@ -26,15 +26,16 @@ class Recovery(SqlBase):
         while rows := run.rows(self.statements.expired, {"most": _BATCH}):
             self._free(run, rows)
 
-    def _recover_all(self, run: Runner, limit: int) -> list[JobRow]:
+    def _recover_all(self, run: Runner, limit: int, as_of: int | None) -> list[JobRow]:
         freed = self._free(run, run.rows(self.statements.expired, {"most": limit}))
-        freed += self._free(run, run.rows(self.statements.of_dead_workers, {"most": limit - len(freed)}))
+        at = {"as_of": self._now(run) if as_of is None else as_of}
+        freed += self._free(run, run.rows(self.statements.of_dead_workers, {"most": limit - len(freed), **at}))
         # A job whose worker has no row at all: the row was lost. A live worker writes its row anew within one
         # heartbeat, so after three of the slowest nobody holds the job. No live worker: nothing to judge by.
-        heartbeat = run.rows(self.statements.longest_heartbeat)[0][0]
+        heartbeat = run.rows(self.statements.longest_heartbeat, at)[0][0]
         if heartbeat is not None:
             lost = {"orphan_micros": int(MISSED_HEARTBEATS * heartbeat * SECOND), "most": limit - len(freed)}
-            freed += self._free(run, run.rows(self.statements.orphans, lost))
+            freed += self._free(run, run.rows(self.statements.orphans, lost | at))
         return freed
 
     def _free(self, run: Runner, rows: list[Row]) -> list[JobRow]:

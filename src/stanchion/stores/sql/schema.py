@@ -14,11 +14,13 @@ Times are microseconds since 1970 UTC, by the database's clock.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Boolean,
     Column,
+    ColumnElement,
     Float,
     Index,
     Integer,
@@ -28,7 +30,7 @@ from sqlalchemy import (
     Table,
     Text,
 )
-from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine import Connection
 
 from stanchion.stores.records import JobRow
@@ -37,11 +39,26 @@ metadata = MetaData()
 
 JobId = String(36).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
 Name = String(200)
+Long = Text().with_variant(mysql.LONGTEXT, "mysql")
+Real = Float(53)  # as bits of the mantissa: MySQL's plain FLOAT has 24
 
-meta = Table("stanchion_meta", metadata, Column("version", Integer, primary_key=True, autoincrement=False))
+
+def _table(name: str, *columns: Column[Any]) -> Table:
+    """Define a table; on MariaDB and MySQL text differs if a byte does: in case, accents, spaces at the end."""
+    return Table(
+        name,
+        metadata,
+        *columns,
+        mysql_engine="InnoDB",
+        # Each reads the comment that is addressed to it: the two have no such collation in common.
+        mysql_default_charset="utf8mb4 /*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */",
+    )
 
 
-def _job_columns() -> list[Column[object]]:
+meta = _table("stanchion_meta", Column("version", Integer, primary_key=True, autoincrement=False))
+
+
+def _job_columns() -> list[Column[Any]]:
     """Return the columns that live and finished jobs share, in the order of JobRow."""
     return [
         Column("id", JobId, primary_key=True),
@@ -51,21 +68,21 @@ def _job_columns() -> list[Column[object]]:
         Column("priority", SmallInteger, nullable=False),
         Column("run_at", BigInteger, nullable=False),
         Column("enqueued_at", BigInteger, nullable=False),
-        Column("payload", Text, nullable=False),
+        Column("payload", Long, nullable=False),
         Column("task", Name),
-        Column("headers", Text),
+        Column("headers", Long),
         Column("tenant", Name),
         Column("key", Name),
         Column("order_key", Name),
-        Column("limits", Text),
+        Column("limits", Long),
         Column("flow", Name),
         Column("origin", JobId),
         Column("attempts", Integer, nullable=False),
         Column("failures", Integer, nullable=False),
         Column("max_attempts", Integer, nullable=False),
-        Column("timeout", Float),
-        Column("errors", Text),
-        Column("progress", Float),
+        Column("timeout", Real),
+        Column("errors", Long),
+        Column("progress", Real),
         Column("token", String(64)),
         Column("worker", Name),
         Column("lease_until", BigInteger),
@@ -74,77 +91,81 @@ def _job_columns() -> list[Column[object]]:
     ]
 
 
-jobs = Table("stanchion_jobs", metadata, *_job_columns())
-history = Table(
+jobs = _table("stanchion_jobs", *_job_columns())
+history = _table(
     "stanchion_history",
-    metadata,
     *(column for column in _job_columns() if column.name not in {"lease_until", "cancel_requested"}),
     Column("finished_at", BigInteger, nullable=False),
-    Column("result", Text),
+    Column("result", Long),
 )
 
 
-def _partial(condition: object) -> dict[str, object]:
-    return {"postgresql_where": condition, "sqlite_where": condition}
+def _partial(name: str, *columns: Column[Any], where: ColumnElement[bool], unique: bool = False) -> None:
+    """Define an index of those rows only, for databases that have such."""
+    index = Index(name, *columns, unique=unique, postgresql_where=where, sqlite_where=where)
+    index.ddl_if(("postgresql", "sqlite"))  # type: ignore[arg-type]  # it takes several
+
+
+def _whole(name: str, *columns: Column[Any], unique: bool = False) -> None:
+    """Define an index that stands for partial ones on MariaDB and MySQL, whose entries end with the primary key."""
+    Index(name, *columns, unique=unique).ddl_if("mysql")
 
 
 # The claim walks this one: the heads of each priority by a loose scan, then the due ones of a head in order.
-Index(
+_partial(
     "stanchion_jobs_line",
-    jobs.c.queue,
-    jobs.c.lane,
-    jobs.c.priority,
-    jobs.c.run_at,
-    jobs.c.id,
-    **_partial(jobs.c.state == "queued"),  # type: ignore[arg-type]
+    *(jobs.c.queue, jobs.c.lane, jobs.c.priority, jobs.c.run_at, jobs.c.id),
+    where=jobs.c.state == "queued",
 )
-Index("stanchion_jobs_running", jobs.c.queue, jobs.c.worker, **_partial(jobs.c.state == "running"))  # type: ignore[arg-type]
-Index("stanchion_jobs_lease", jobs.c.lease_until, **_partial(jobs.c.lease_until.is_not(None)))  # type: ignore[arg-type]
-Index("stanchion_jobs_key", jobs.c.queue, jobs.c.key, unique=True, **_partial(jobs.c.key.is_not(None)))  # type: ignore[arg-type]
+_partial("stanchion_jobs_running", jobs.c.queue, jobs.c.worker, where=jobs.c.state == "running")
+_partial("stanchion_jobs_lease", jobs.c.lease_until, where=jobs.c.lease_until.is_not(None))
+_partial("stanchion_jobs_key", jobs.c.queue, jobs.c.key, where=jobs.c.key.is_not(None), unique=True)
+
+# Every job is in each of these, and every change of a column costs; so they are few. The first also counts by state.
+_whole("stanchion_jobs_line", jobs.c.queue, jobs.c.state, jobs.c.lane, jobs.c.priority, jobs.c.run_at)
+_whole("stanchion_jobs_holder", jobs.c.worker, jobs.c.lease_until)  # a running job has a worker or else a lease
+_whole("stanchion_jobs_key", jobs.c.queue, jobs.c.key, unique=True)  # any number may have none
+
 Index("stanchion_history_ended", history.c.queue, history.c.finished_at)  # the purge
 Index("stanchion_history_page", history.c.queue, history.c.id)  # the search, newest first
 
-queues = Table(
+queues = _table(
     "stanchion_queues",
-    metadata,
     Column("name", Name, primary_key=True),
     Column("paused", Boolean, nullable=False),
-    Column("max_rate", Float),
+    Column("max_rate", Real),
     Column("max_running", Integer),
     Column("lanes", Integer, nullable=False),
     Column("lanes_per_tenant", Integer, nullable=False),
-    Column("history_ttl", Float, nullable=False),
+    Column("history_ttl", Real, nullable=False),
     Column("dead_letter", Name),
-    Column("lease", Float, nullable=False),
-    Column("rate_tokens", Float, nullable=False),
+    Column("lease", Real, nullable=False),
+    Column("rate_tokens", Real, nullable=False),
     Column("rate_at", BigInteger, nullable=False),
 )
 
-tallies = Table(
+tallies = _table(
     "stanchion_tallies",
-    metadata,
     Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
     Column("queue", Name, nullable=False),
     Column("what", String(20), nullable=False),
     Column("n", BigInteger, nullable=False),
 )
-counts = Table(
+counts = _table(
     "stanchion_counts",
-    metadata,
     Column("queue", Name, primary_key=True),
     Column("what", String(20), primary_key=True),
     Column("n", BigInteger, nullable=False),
 )
 
-workers = Table(
+workers = _table(
     "stanchion_workers",
-    metadata,
     Column("id", Name, primary_key=True),
     Column("host", Name, nullable=False),
     Column("pid", Integer, nullable=False),
-    Column("queues", Text, nullable=False),
+    Column("queues", Long, nullable=False),
     Column("threads", Integer, nullable=False),
-    Column("heartbeat", Float, nullable=False),
+    Column("heartbeat", Real, nullable=False),
     Column("state", String(10), nullable=False),
     Column("started_at", BigInteger, nullable=False),
     Column("last_seen_at", BigInteger, nullable=False),
@@ -157,6 +178,10 @@ FIELDS = JobRow._fields
 
 def _create_all(connection: Connection) -> None:
     metadata.create_all(connection)
+    # Where each step of the schema commits itself, a setup that died may have left a table without its indexes.
+    for table in metadata.sorted_tables:
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
 
 
 MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create_all,)

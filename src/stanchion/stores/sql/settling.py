@@ -68,7 +68,7 @@ class Settling(SqlBase):
 
     def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
         """Commit without reading whole jobs: they go to history inside the database."""
-        held = run.rows(self.statements.held, {"ids": json.dumps([commit.id for commit in commits])})
+        held = run.rows(self.statements.held, {"ids": json.dumps(sorted(commit.id for commit in commits))})
         holders = {job: (queue, token) for job, queue, token in held}
         settings = self.settings_in(run, {queue for queue, _ in holders.values()})
         done: list[tuple[Commit, str]] = []
@@ -81,13 +81,17 @@ class Settling(SqlBase):
             done.append((commit, queue))
             states.append(JobState.DONE)
         kept = [commit for commit, queue in done if settings[queue].history_ttl > 0]
-        run.change_each(
-            self.statements.keep_done,
-            [{"job": one.id, "result": one.result, "new_payload": one.payload} for one in kept],
-        )
-        run.change_each(self.statements.remove, [{"job": commit.id} for commit, _ in done])
+        self.keep_done(run, kept)
+        self.remove(run, [commit.id for commit, _ in done])
         self.tally(run, [(queue, "committed") for _, queue in done])
         return states
+
+    def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
+        """Copy live jobs into history, as done."""
+        run.change_each(
+            self.statements.keep_done,
+            [{"job": one.id, "result": one.result, "new_payload": one.payload} for one in commits],
+        )
 
     def _apply(self, run: Runner, outcomes: Sequence[Outcome], woken: set[str], again: bool) -> list[JobState | None]:
         rows = self.live(run, [outcome.id for outcome in outcomes])

@@ -56,6 +56,7 @@ class SqliteDialect(Dialect):
     """SQLite in WAL mode."""
 
     capabilities = CAPABILITIES
+    names = ("sqlite",)
     errors = (sqlite3.Error,)
     single_writer, remote, makes_schema = True, False, True
     begin = "BEGIN IMMEDIATE"

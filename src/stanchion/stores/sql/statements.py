@@ -9,6 +9,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     ColumnElement,
+    Executable,
     Float,
     Integer,
     String,
@@ -184,16 +185,16 @@ class Statements:
         self.keep_done = insert(history).from_select(
             list(HISTORY_COLUMNS), select(*kept).where(jobs.c.id == param("job", jobs.c.id.type))
         )
-        self.held = (
+        self.held: Executable = (
             select(cast(jobs.c.id, String(36)), jobs.c.queue, jobs.c.token)
             .where(jobs.c.id.in_(ids), jobs.c.state == RUNNING, in_time)
             .with_for_update()
         )
         self.live = select(*live_row()).where(jobs.c.id.in_(ids))
-        self.live_locked = self.live.with_for_update()
+        self.live_locked: Executable = self.live.with_for_update()
         self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
-        self.remove = delete(jobs).where(jobs.c.id == param("job", jobs.c.id.type))
-        self.rewrite = (
+        self.remove: Executable = delete(jobs).where(jobs.c.id == param("job", jobs.c.id.type))
+        self.rewrite: Executable = (
             update(jobs)
             .where(jobs.c.id == param("job", jobs.c.id.type))
             .values({name: param(f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS if name != "id"})
@@ -210,22 +211,25 @@ class Statements:
         # -- liveness
         self.expired = (
             select(*live_row())
-            .where(jobs.c.lease_until <= now, jobs.c.state == RUNNING)
+            .where(jobs.c.worker.is_(None), jobs.c.lease_until <= now, jobs.c.state == RUNNING)
             .order_by(jobs.c.lease_until)
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
-        overdue = workers.c.last_seen_at <= now - cast(MISSED_HEARTBEATS * 1_000_000 * workers.c.heartbeat, BigInteger)
+        patience = cast(MISSED_HEARTBEATS * 1_000_000 * workers.c.heartbeat, BigInteger)
+        as_of = param("as_of", BigInteger)
+        was_overdue = workers.c.last_seen_at <= as_of - patience
+        overdue = workers.c.last_seen_at <= now - patience
         lost = (
             select(*live_row())
             .where(jobs.c.state == RUNNING, jobs.c.worker.is_not(None))
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
-        self.of_dead_workers = lost.where(jobs.c.worker.in_(select(workers.c.id).where(overdue)))
-        self.longest_heartbeat = select(func.max(workers.c.heartbeat)).where(~overdue)
+        self.of_dead_workers = lost.where(jobs.c.worker.in_(select(workers.c.id).where(was_overdue)))
+        self.longest_heartbeat = select(func.max(workers.c.heartbeat)).where(~was_overdue)
         self.orphans = lost.where(
-            jobs.c.worker.not_in(select(workers.c.id)), jobs.c.started_at <= now - param("orphan_micros", BigInteger)
+            jobs.c.worker.not_in(select(workers.c.id)), jobs.c.started_at <= as_of - param("orphan_micros", BigInteger)
         )
         self.forget_dead = delete(workers).where(
             overdue, ~exists().where(jobs.c.state == RUNNING, jobs.c.worker == workers.c.id)
@@ -280,7 +284,7 @@ class Statements:
             .where(jobs.c.id == param("job", jobs.c.id.type), jobs.c.state == RUNNING)
             .values(cancel_requested=True)
         )
-        self.forget = delete(history).where(history.c.id.in_(ids))
+        self.forget: Executable = delete(history).where(history.c.id.in_(ids))
         self.finished_locked = self.finished.with_for_update()
         self.old = (
             select(cast(history.c.id, String(36)))

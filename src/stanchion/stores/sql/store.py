@@ -18,9 +18,10 @@ from stanchion.stores.sql.looking import Looking
 from stanchion.stores.sql.operating import Operating
 from stanchion.stores.sql.schema import MIGRATIONS, VERSION, meta, metadata
 from stanchion.stores.sql.settling import Settling
+from stanchion.stores.sql.transferring import Transferring
 
 
-class SqlStore(Claiming, Settling, Operating, Looking):
+class SqlStore(Claiming, Settling, Operating, Looking, Transferring):
     """Jobs in an SQL database."""
 
     def __init__(self, database: Database) -> None:
@@ -38,8 +39,11 @@ class SqlStore(Claiming, Settling, Operating, Looking):
         self.database.skew = seconds
 
     def setup(self) -> None:
-        with self._setting_up, self.database.transaction() as connection:
-            self.dialect.lock_schema(connection)
+        with (
+            self._setting_up,
+            self.database.transaction() as connection,
+            self.dialect.lock_schema(connection),
+        ):
             found = _version(connection)
             if found is not None and found > VERSION:
                 raise SchemaMismatch(_newer(found))

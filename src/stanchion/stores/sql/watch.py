@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 
-from stanchion.stores.sql.forks import begins_anew
+from stanchion.stores.forks import begins_anew
 from stanchion.stores.wakeup import EventListener
 
 _EAGER_SECONDS, _IDLE_SECONDS = 0.001, 0.004

@@ -1,20 +1,25 @@
 """The behaviour that every store has, as pytest cases.
 
-A test module that imports all of this and defines one fixture runs them on a store:
+A test module that imports all of this, takes out what is not for its store, and has one fixture, runs them on it:
 
     from stanchion.testing.conformance import *
 
+    del TestRefusing  # of a store that joins transactions; of one that doesn't, TestJoining
+    del TestPushSignal  # of a store without push_wakeup
+
     @pytest.fixture
     def store_factory():
-        ...  # yield a function that opens the same, at first empty, database at each call
+        ...  # yield a function; close what it has opened
 
-The function returns stores that are set up. Two calls stand for two processes. Classes that
-are not for the store say so, and are taken out with `del TestJoining`. Needs pytest and hypothesis.
+The function opens the database of the case, which is empty at first, once more at each call, as another process would,
+and returns a store that is set up. Only a store that lives in one process may be the same object each time. The
+cases move the clocks of the stores by their `skew`. Needs pytest and hypothesis.
 """
 
 import pytest
 
 _THEMES = (
+    "adopted",
     "attempts",
     "bad_input",
     "concurrency",
@@ -33,11 +38,13 @@ _THEMES = (
     "settings",
     "tasks",
     "transactions",
+    "transferring",
     "wakeup",
     "workers",
 )
 pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in _THEMES))
 
+from stanchion.testing.conformance.adopted import TestAdoptedJobs, TestAdoptedKeys
 from stanchion.testing.conformance.attempts import TestAttempts
 from stanchion.testing.conformance.bad_input import TestRefusedAtTheDoor
 from stanchion.testing.conformance.concurrency import (
@@ -68,11 +75,15 @@ from stanchion.testing.conformance.scheduling import TestAWrongClockOfTheClient,
 from stanchion.testing.conformance.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
 from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks
 from stanchion.testing.conformance.transactions import TestJoining, TestRefusing
+from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
 from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
 from stanchion.testing.conformance.workers import TestHeartbeat, TestRecovery
 
 __all__ = [
     "TestAWrongClockOfTheClient",
+    "TestAdoptedJobs",
+    "TestAdoptedKeys",
+    "TestAdopting",
     "TestAgainstTheReference",
     "TestAttempts",
     "TestBatches",
@@ -121,7 +132,9 @@ __all__ = [
     "TestScheduledJobsStandAside",
     "TestSettings",
     "TestSizes",
+    "TestTaking",
     "TestTasks",
+    "TestThereAndBack",
     "TestThreads",
     "TestUniqueKeys",
     "TestWaiting",

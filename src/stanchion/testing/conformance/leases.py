@@ -13,6 +13,7 @@ from stanchion.stores.records import (
     Abandon,
     Bury,
     Claim,
+    Claimed,
     Commit,
     Extension,
     JobState,
@@ -335,6 +336,17 @@ class TestRepeatedClaim:
         store.push([new_job() for _ in range(5)])
         rows = store.claim(Claim(QUEUE, 2, "token-of-a-lost-call", lease=30, repeat=True)).rows
         assert len(rows) == 2
+
+    def test_with_limit_0_gives_what_is_held_and_reserves_nothing(self, store: Store) -> None:
+        look = Claim(QUEUE, 0, "token-of-a-lost-answer", worker="w", repeat=True)
+        assert store.claim(look) == Claimed([])
+        store.push([new_job() for _ in range(2)])
+        assert store.claim(look) == Claimed([])
+        (row,) = store.claim(look._replace(limit=1)).rows
+        assert [held.id for held in store.claim(look).rows] == [row.id]
+        store.configure(QUEUE, {"max_rate": 100.0, "max_running": 5})
+        assert store.claim(look._replace(token="another")).rows == []
+        assert store.counts(QUEUE).reserved == 1
 
 
 class TestRepeatedOutcome:

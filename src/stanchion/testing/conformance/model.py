@@ -41,6 +41,9 @@ from stanchion.testing.conformance.harness import NewStore, StoreClock
 # All spans are multiples of STEP, and leases and heartbeats end half-way between two steps, so that a few
 # seconds of real time between two calls never decide what is due or lost.
 STEP = 200
+INSTANT = 0.001
+"""Every step has its own instant, as it would with a clock that runs: what is due by then is due on both."""
+
 LEASE = 300.0
 HEARTBEAT = 100.0
 WORKERS = ("w1", "w2")
@@ -81,8 +84,7 @@ class Comparison(RuleBasedStateMachine):
 
     def same(self, verb: str, *args: Any) -> Any:
         """Call both stores, check that they answer alike, and return the answer."""
-        # Every step has its own instant, as it would with a clock that runs.
-        self.reference.skew += 0.001
+        self.reference.skew += INSTANT
         expected, answer = (self.answer(store, verb, *args) for store in self.stores)
         assert answer == expected, verb
         return answer
@@ -199,7 +201,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 3))
     def advance(self, steps: int) -> None:
-        self.reference.skew += steps * STEP
+        self.reference.skew += steps * STEP + INSTANT
         self.clock.advance(steps * STEP)
 
     @rule(name=st.sampled_from(WORKERS))

@@ -100,6 +100,18 @@ class TestRecovery:
         assert store.progress([Progress(late.id, late.token or "", 0.5)]) == [False]
         assert store.settle([Commit(again.id, again.token or "")]) == [JobState.DONE]
 
+    def test_judges_as_of_the_given_time(self, store: Store, clock: StoreClock) -> None:
+        for name in ("held up", "alive"):
+            store.beat(worker(name))
+        store.push([new_job(), new_job()])
+        lost = claim(store, worker="held up") + claim(store, worker="unknown")
+        clock.advance(10)
+        before = store.now()
+        clock.advance(30)  # nobody could beat
+        store.beat(worker("alive"))
+        assert store.recover(as_of=before) == []
+        assert {row.id for row in store.recover(as_of=store.now())} == {row.id for row in lost}
+
     def test_goes_by_the_worker_s_own_heartbeat(self, store: Store, clock: StoreClock) -> None:
         store.beat(worker("quick", heartbeat=1.0))
         store.beat(worker("calm", heartbeat=100.0))

@@ -1,0 +1,162 @@
+"""What every part of the MongoDB store works with: jobs seen and swapped, queues, what is counted and signalled."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+
+from bson import ObjectId
+from pymongo import UpdateOne
+from pymongo.errors import BulkWriteError, DuplicateKeyError
+
+from stanchion.stores.mongo.documents import FINISHED, Document, difference, row_of
+from stanchion.stores.mongo.faults import duplicates
+from stanchion.stores.mongo.joining import join
+from stanchion.stores.mongo.places import Place
+from stanchion.stores.mongo.server import Access, Server
+from stanchion.stores.mongo.signals import Announcer, Signals
+from stanchion.stores.optimistic import Change, Optimistic, Seen, Swap, Swapped
+from stanchion.stores.records import QUEUED, QueueSettings, WorkerRow
+
+WORKER_FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
+_SETTINGS = tuple(QueueSettings.__dataclass_fields__)[1:]
+
+
+class MongoBase(Optimistic):
+    """Reads and writes that several parts share.
+
+    A job is changed by one update of its document, which names the version that was seen: done or not done, and
+    never twice. What follows it (the tally, the signal, and the removal of a job of which no history is kept) may be
+    lost with the process: a tally is one count too few, a signal is one poll, and the removal `purge` makes up for.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self.server: Access = server
+        self.tail = Signals(server)
+        self.signals: Announcer = self.tail
+        self._known: set[str] = set()
+
+    def inside(self, tx: Any) -> Self:
+        """Return this store as part of the caller's transaction."""
+        joined = copy.copy(self)
+        joined.server = join(self.server.outside, tx)
+        joined.signals = self.signals.after(tx)
+        return joined
+
+    def now(self) -> int:
+        return self.server.outside.now()
+
+    # -- jobs
+
+    def look(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
+        stages = {"$match": {"_id": {"$in": list(dict.fromkeys(ids))}}}, {"$addFields": {"now": "$$NOW"}}
+        found = self.server.call(lambda on, _again: on.documents(on.jobs, *stages)) if ids else []
+        now = self.server.at(found[0]["now"]) if found else self.now()
+        return now, {one["_id"]: Seen(row_of(one), one["version"]) for one in found}
+
+    def swap(self, changes: Sequence[Change]) -> Swapped:
+        settings = self.settings_of({change.row.queue for change in changes if change.row.finished_at is not None})
+        self.make_queues({change.row.queue for change in changes if change.row.queue != change.seen.row.queue})
+        stamp = ObjectId()
+        updates = [
+            UpdateOne(
+                {"_id": seen.row.id, "version": seen.version},
+                difference(seen.row, row, stamp, settings[row.queue].history_ttl if row.queue in settings else 0),
+            )
+            for seen, row, _ in changes
+        ]
+        ids = [change.row.id for change in changes]
+
+        def work(on: Place, again: bool) -> tuple[set[str], set[str], bool]:
+            taken: set[int] = set()
+            try:
+                matched = on.jobs.bulk_write(updates, ordered=False, session=on.session).matched_count
+            except BulkWriteError as error:
+                taken, matched = duplicates(error), error.details["nMatched"]
+            refused = {ids[index] for index in taken}
+            tried = [one for one in ids if one not in refused]
+            if matched == len(tried):
+                return set(tried), refused, again
+            mine = on.jobs.find({"_id": {"$in": tried}, "stamp": stamp}, {"_id": 1}, session=on.session)
+            return {one["_id"] for one in mine}, refused, again
+
+        done, taken, again = self.server.call(work)
+        rows = [change.row for change in changes if change.row.id in done]
+        self._forget([row.id for row in rows if row.queue in settings and not settings[row.queue].history_ttl], stamp)
+        self.tally(
+            (change.seen.row.queue, change.counted) for change in changes if change.counted and change.row.id in done
+        )
+        self.signals.announce({row.queue for row in rows if row.state == QUEUED})
+        return Swapped([_swap_of(one, done, taken) for one in ids], again)
+
+    def _forget(self, ids: Sequence[str], stamp: ObjectId) -> None:
+        """Remove jobs that have just finished, of queues that keep no history."""
+        if ids:
+            gone = {"_id": {"$in": ids}, "stamp": stamp, **FINISHED}
+            self.server.call(lambda on, _again: on.jobs.delete_many(gone, session=on.session))
+
+    # -- queues
+
+    def make_queues(self, queues: Iterable[str]) -> None:
+        """Make sure that these queues have their documents."""
+
+        def work(on: Place, _again: bool) -> None:
+            for queue in new:
+                try:
+                    on.queues.update_one({"_id": queue}, {"$setOnInsert": {"folds": 0}}, upsert=True)
+                except DuplicateKeyError:  # another upsert came first
+                    continue
+
+        new = sorted(set(queues) - self._known)
+        if new:
+            self.server.outside.call(work)
+            self._known.update(new)
+
+    def settings_of(self, queues: Iterable[str]) -> dict[str, QueueSettings]:
+        names = list(queues)
+        wanted = {"_id": {"$in": names}}
+        found = self.server.call(lambda on, _again: list(on.queues.find(wanted, session=on.session))) if names else []
+        return {queue: QueueSettings(queue) for queue in names} | {one["_id"]: settings_in(one) for one in found}
+
+    # -- workers
+
+    def known_workers(self) -> dict[str, WorkerRow]:
+        found = self.server.call(lambda on, _again: list(on.workers.find()))
+        return {one["_id"]: worker_of(one) for one in found}
+
+    # -- counts
+
+    def tally(self, counted: Iterable[tuple[str, str]]) -> None:
+        """Count what happened, given as (queue, what)."""
+        totals: dict[str, Counter[str]] = {}
+        for queue, what in counted:
+            totals.setdefault(queue, Counter())[what] += 1
+        tallies = [{"_id": ObjectId(), "queue": queue, "counts": dict(counts)} for queue, counts in totals.items()]
+
+        def work(on: Place, _again: bool) -> None:
+            try:
+                on.tallies.insert_many(tallies, ordered=False, session=on.session)
+            except BulkWriteError as error:
+                duplicates(error)  # this is a repeat
+
+        if tallies:
+            self.server.call(work)
+
+
+def settings_in(document: Mapping[str, Any]) -> QueueSettings:
+    """Return the settings in the document of a queue."""
+    return QueueSettings(document["_id"], **{name: document[name] for name in _SETTINGS if name in document})
+
+
+def worker_of(document: Document) -> WorkerRow:
+    """Return the worker of a document."""
+    fields = {name: document[name] for name in WORKER_FIELDS}
+    return WorkerRow(id=document["_id"], queues=tuple(document["queues"]), **fields)
+
+
+def _swap_of(job_id: str, done: set[str], taken: set[str]) -> Swap:
+    if job_id in done:
+        return Swap.DONE
+    return Swap.KEY_TAKEN if job_id in taken else Swap.CHANGED

@@ -1,0 +1,103 @@
+"""Reading jobs, sizes and counts."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+from stanchion.stores.mongo.base import MongoBase
+from stanchion.stores.mongo.documents import Document, row_of
+from stanchion.stores.mongo.places import Place
+from stanchion.stores.records import QUEUED, Counts, Find, JobRow, JobState, Sizes
+
+
+class Looking(MongoBase):
+    """Finds jobs and counts them."""
+
+    def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
+        wanted = {"_id": {"$in": list(dict.fromkeys(ids))}}
+        found = self.server.call(lambda on, _again: list(on.jobs.find(wanted))) if ids else []
+        return {one["_id"]: row_of(one) for one in found}
+
+    def find(self, query: Find) -> list[JobRow]:
+        wanted = _condition(query, self.now())
+
+        def work(on: Place, _again: bool) -> list[Document]:
+            return list(on.jobs.find(wanted).sort("_id", -1).limit(query.limit))
+
+        return [row_of(one) for one in self.server.call(work)] if query.limit else []
+
+    def sizes(self, queue: str) -> Sizes:
+        now = self.now()
+        due = {"$sum": {"$cond": [{"$lte": ["$run_at", now]}, 1, 0]}}
+        stages = (
+            {"$match": {"live": True, "queue": queue}},
+            {"$group": {"_id": "$state", "count": {"$sum": 1}, "due": due}},
+        )
+        found = self.server.call(lambda on, _again: on.documents(on.jobs, *stages))
+        states = {one["_id"]: (one["count"], one["due"]) for one in found}
+        (queued, ready), (running, _) = (states.get(state, (0, 0)) for state in (QUEUED, JobState.RUNNING.value))
+        return Sizes(total=queued + running, ready=ready, scheduled=queued - ready, running=running)
+
+    def counts(self, queue: str) -> Counts:
+        def work(on: Place, _again: bool) -> Counter[str]:
+            while True:
+                before = on.queues.find_one({"_id": queue}) or {}
+                tallies = list(on.tallies.find({"queue": queue}))
+                after = on.queues.find_one({"_id": queue}, {"folds": 1}) or {}
+                if before.get("folds") == after.get("folds"):  # else maintenance has moved some meanwhile
+                    folding = set(before.get("folding", ()))
+                    totals: Counter[str] = Counter(before.get("counts", {}))
+                    for tally in tallies:
+                        if tally["_id"] not in folding:
+                            totals.update(tally["counts"])
+                    return totals
+
+        return Counts(**self.server.call(work))
+
+    def next_due(self, queues: Sequence[str]) -> int | None:
+        """One step of the index per priority in use, as in a claim."""
+
+        def work(on: Place, _again: bool) -> int | None:
+            earliest: list[int] = []
+            for queue in queues:
+                line: Document = {"live": True, "queue": queue, "state": QUEUED, "lane": 0}
+                order = [("priority", -1), ("run_at", 1)]
+                while (first := on.jobs.find_one(line, {"priority": 1, "run_at": 1}, sort=order)) is not None:
+                    earliest.append(first["run_at"])
+                    line["priority"] = {"$lt": first["priority"]}
+            return min(earliest, default=None)
+
+        return self.server.call(work)
+
+
+def _condition(query: Find, now: int) -> Document:
+    """Return the filter of a search."""
+    parts: list[Document] = [
+        {name: value}
+        for name, value in (("queue", query.queue), ("task", query.task), ("tenant", query.tenant))
+        if value is not None
+    ]
+    if query.after is not None:
+        parts.append({"_id": {"$lt": query.after}})
+    if query.since is not None:
+        parts.append({"enqueued_at": {"$gte": query.since}})
+    if query.until is not None:
+        parts.append({"enqueued_at": {"$lt": query.until}})
+    if query.text is not None:
+        literally = {"$regex": re.escape(query.text).replace("\0", "\\x00")}
+        parts.append({"$or": [{"payload": literally}, {"errors": literally}]})
+    if query.states:
+        parts.append({"$or": [_in_state(state, now) for state in query.states]})
+        if not any(state.final for state in query.states):
+            parts.append({"live": True})
+    return {"$and": parts} if parts else {}
+
+
+def _in_state(state: JobState, now: int) -> Document:
+    if state is JobState.SCHEDULED:
+        return {"state": QUEUED, "run_at": {"$gt": now}}
+    if state is JobState.READY:
+        return {"state": QUEUED, "run_at": {"$lte": now}}
+    return {"state": state.value}

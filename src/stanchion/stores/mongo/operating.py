@@ -1,0 +1,235 @@
+"""Queues and workers as documents, whole jobs from store to store, and upkeep.
+
+`drop_queue` deletes the jobs, the tallies, and the queue's document last: a queue that was dropped by halves is
+still there to be dropped again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from bson import ObjectId
+from pymongo import ReturnDocument
+from pymongo.errors import BulkWriteError
+
+from stanchion.stores.liveness import alive
+from stanchion.stores.mongo.base import MongoBase, settings_in
+from stanchion.stores.mongo.documents import FINISHED, LAST_MOMENT_MS, Document, document_of, expiry
+from stanchion.stores.mongo.faults import duplicates
+from stanchion.stores.mongo.places import Place
+from stanchion.stores.mongo.server import BULK_SECONDS
+from stanchion.stores.records import SECOND, Beat, JobRow, JobState, QueueSettings, WorkerRow
+
+_FOLDED = 1000
+_PURGE_ROUNDS = 20
+
+
+class Operating(MongoBase):
+    """What operators and maintenance do."""
+
+    # -- queues
+
+    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+        self._known.discard(queue)  # another process may have dropped it
+        self.make_queues([queue])
+
+        def work(on: Place, _again: bool) -> QueueSettings:
+            update: Document = {"$setOnInsert": {"folds": 0}, **({"$set": dict(changes)} if changes else {})}
+            found: Any = on.queues.find_one_and_update(
+                {"_id": queue}, update, upsert=True, return_document=ReturnDocument.AFTER
+            )
+            return settings_in(found)
+
+        settings = self.server.call(work)
+        if "history_ttl" in changes:
+            self._keep_for(queue, settings.history_ttl)
+        self.signals.announce([queue])
+        return settings
+
+    def _keep_for(self, queue: str, history_ttl: float) -> None:
+        """Set anew when finished jobs expire: the TTL index goes by the date in the document."""
+        last = min(int(history_ttl * 1000), LAST_MOMENT_MS)
+        end: Document = {"$min": [{"$add": [{"$divide": ["$finished_at", 1000]}, last]}, LAST_MOMENT_MS]}
+        update = [{"$set": {"expires_at": {"$toDate": {"$toLong": end}}}}]
+        finished = {"queue": queue, **FINISHED}
+        self.server.call(lambda on, _again: on.jobs.update_many(finished, update), BULK_SECONDS)
+
+    def queues(self) -> list[QueueSettings]:
+        return [settings_in(one) for one in self.server.call(lambda on, _again: list(on.queues.find().sort("_id", 1)))]
+
+    def drop_queue(self, queue: str) -> int:
+        def work(on: Place, _again: bool) -> None:
+            on.jobs.delete_many({"queue": queue})
+            on.tallies.delete_many({"queue": queue})
+            on.queues.delete_one({"_id": queue})
+
+        self._known.discard(queue)
+        live = {"live": True, "queue": queue}
+        count = self.server.call(lambda on, _again: on.jobs.count_documents(live), BULK_SECONDS)
+        self.server.call(work, BULK_SECONDS)
+        return count
+
+    # -- workers
+
+    def beat(self, worker: WorkerRow) -> Beat:
+        now = self.now()
+        fields = {name: value for name, value in asdict(worker).items() if name not in _NOT_STORED}
+        fields |= {"queues": list(worker.queues), "last_seen_at": now}
+        update = {"$set": fields, "$setOnInsert": {"started_at": now}}
+        flagged = {"held_by": worker.id, "cancel_requested": True}
+
+        def work(on: Place, _again: bool) -> list[str]:
+            on.workers.update_one({"_id": worker.id}, update, upsert=True)
+            return [one["_id"] for one in on.jobs.find(flagged, {"_id": 1})]
+
+        cancelled = self.server.call(work)
+        return Beat(sum(alive(one, now) for one in self.known_workers().values()), cancelled)
+
+    def leave(self, worker: str) -> None:
+        self.server.call(lambda on, _again: on.workers.delete_one({"_id": worker}))
+
+    def workers(self) -> list[WorkerRow]:
+        stages = {"$match": {"held_by": {"$exists": True}}}, {"$group": {"_id": "$held_by", "running": {"$sum": 1}}}
+        found = self.server.call(lambda on, _again: on.documents(on.jobs, *stages))
+        running = {one["_id"]: one["running"] for one in found}
+        rows = sorted(self.known_workers().values(), key=lambda worker: (worker.started_at, worker.id))
+        return [replace(worker, running=running.get(worker.id, 0)) for worker in rows]
+
+    def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
+        dead = [name for name, worker in workers.items() if not alive(worker, now)]
+        wanted: tuple[Document, ...] = (
+            {"lease_until": {"$lte": now}},
+            {"held_by": {"$in": dead}},
+            {"held_by": {"$exists": True, "$nin": list(workers)}},
+        )
+
+        def work(on: Place, _again: bool) -> list[str]:
+            return [one["_id"] for part in wanted for one in on.jobs.find(part, {"_id": 1}).limit(limit)]
+
+        return self.server.call(work) if limit else []
+
+    # -- from store to store
+
+    def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
+        if not rows:
+            return []
+        queues = {row.queue for row in rows}
+        self.make_queues(queues)
+        settings, stamp = self.settings_of(queues), ObjectId()
+        documents = [
+            _adopted(row, settings[row.queue].history_ttl, stamp) for row in {row.id: row for row in rows}.values()
+        ]
+
+        def work(on: Place, _again: bool) -> set[str]:
+            try:
+                on.jobs.insert_many(documents, ordered=False)
+            except BulkWriteError as error:
+                refused = [documents[index]["_id"] for index in duplicates(error)]
+                there = {one["_id"] for one in on.jobs.find({"_id": {"$in": refused}}, {"_id": 1})}
+                return set(refused) - there
+            return set()
+
+        refused = self.server.call(work)
+        self.signals.announce(queues)
+        return [row.id not in refused for row in rows]
+
+    def take(self, ids: Sequence[str]) -> list[str]:
+        wanted = list(dict.fromkeys(ids))
+        idle = {"_id": {"$in": wanted}, "state": {"$ne": JobState.RUNNING.value}}
+
+        def work(on: Place, _again: bool) -> list[str]:
+            before.update(one["_id"] for one in on.jobs.find(idle, {"_id": 1}))
+            on.jobs.delete_many(idle)
+            left = {one["_id"] for one in on.jobs.find({"_id": {"$in": list(before)}}, {"_id": 1})}
+            return [one for one in wanted if one in before - left]
+
+        before: set[str] = set()
+        return self.server.call(work) if wanted else []
+
+    # -- upkeep
+
+    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
+        age = self.settings_of([queue])[queue].history_ttl if older_than is None else older_than
+        ended = {"finished_at": {"$lte": self.now() - int(age * SECOND)}}
+
+        def find(on: Place, _again: bool) -> list[str]:
+            return [one["_id"] for one in on.jobs.find({"queue": queue, **ended}, {"_id": 1}).limit(limit)]
+
+        def delete(on: Place, again: bool) -> int:
+            # Asked again: one of them may have been retried meanwhile.
+            deleted = on.jobs.delete_many({"_id": {"$in": old}, "queue": queue, **ended}).deleted_count
+            return len(old) if again else deleted
+
+        old = self.server.call(find) if limit else []
+        return self.server.call(delete) if old else 0
+
+    def maintain(self) -> None:
+        """Fold the tallies, forget the dead workers that hold nothing, purge what history no longer keeps."""
+        for queue in self.server.call(lambda on, _again: on.tallies.distinct("queue")):
+            # A queue that was deleted while another process went on pushing to it has lost its document.
+            self._known.discard(queue)
+            self.make_queues([queue])
+            while self.server.call(lambda on, _again: _fold(on, queue)):  # noqa: B023
+                pass
+        self._forget_dead()
+        for settings in self.queues():
+            for _ in range(_PURGE_ROUNDS):
+                if self.purge(settings.name) == 0:
+                    break
+
+    def _forget_dead(self) -> None:
+        now = self.now()
+        late = {name: worker for name, worker in self.known_workers().items() if not alive(worker, now)}
+        busy = {"held_by": {"$in": list(late)}}
+
+        def work(on: Place, _again: bool) -> None:
+            holders = set(on.jobs.distinct("held_by", busy))
+            for name, worker in late.items():
+                if name not in holders:
+                    on.workers.delete_one({"_id": name, "last_seen_at": worker.last_seen_at})
+
+        if late:
+            self.server.call(work)
+
+
+def _fold(on: Place, queue: str) -> bool:
+    """Add tallies to the counts in the queue's document; True when there may be more.
+
+    (1) Counts and the list of what is being folded change in one update, (2) the tallies are deleted, (3) the list is.
+    Whoever finds a list does (2) and (3) first, so that a death between two of them counts nothing twice. `folds`
+    moves with (1) and (3): a reader, and a second folder, tell by it.
+    """
+    found = on.queues.find_one({"_id": queue})
+    if found is None:
+        return False
+    folds, folding = found.get("folds", 0), found.get("folding")
+    if folding is None:
+        tallies = list(on.tallies.find({"queue": queue}).limit(_FOLDED))
+        if not tallies:
+            return False
+        totals: Counter[str] = Counter()
+        for tally in tallies:
+            totals.update(tally["counts"])
+        folding = [tally["_id"] for tally in tallies]
+        more = {f"counts.{what}": count for what, count in totals.items()}
+        begin = {"$set": {"folding": folding}, "$inc": {**more, "folds": 1}}
+        if not on.queues.update_one({"_id": queue, "folds": folds, "folding": None}, begin).matched_count:
+            return True
+        folds += 1
+    on.tallies.delete_many({"_id": {"$in": folding}})
+    on.queues.update_one({"_id": queue, "folds": folds}, {"$unset": {"folding": ""}, "$inc": {"folds": 1}})
+    return True
+
+
+_NOT_STORED = frozenset({"id", "started_at", "running"})
+
+
+def _adopted(row: JobRow, history_ttl: float, stamp: ObjectId) -> Document:
+    """Return the document of a job of another store; no reservation of there holds here."""
+    document = {**document_of(row), "version": 0, "stamp": stamp}
+    if row.finished_at is not None:
+        document["expires_at"] = expiry(row.finished_at, history_ttl)
+    return document

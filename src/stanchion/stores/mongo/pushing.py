@@ -1,0 +1,166 @@
+"""Jobs in.
+
+Steps of a push, one command each: (1) the documents of queues that this process hasn't seen yet, (2) the jobs,
+(3) the tally. After a death within them, the jobs that are there are whole jobs, and a repeat of the push, under
+the same ids, adds the rest.
+
+A key that is taken is found before anything is stored. One that is taken in between, by another process, makes a
+push that asks for DuplicateKey take back what it has just stored, but for what somebody has claimed by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from bson import ObjectId
+from pymongo.errors import BulkWriteError
+
+from stanchion.errors import DuplicateKey
+from stanchion.stores.mongo.base import MongoBase
+from stanchion.stores.mongo.documents import document_of, row_of
+from stanchion.stores.mongo.faults import duplicates
+from stanchion.stores.mongo.places import Place
+from stanchion.stores.optimistic import Change, Seen, Swap
+from stanchion.stores.records import JobRow, NewJob, Pushed
+from stanchion.stores.transitions import created, replaced
+
+Holders = dict[tuple[str, str | None], str]
+"""Which live job has a key, by queue and key."""
+
+
+class Pushing(MongoBase):
+    """Stores new jobs."""
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        if tx is not None:
+            return self.inside(tx).push(jobs)
+        if not jobs:
+            return []
+        self.make_queues({job.queue for job in jobs})
+        now = self.now()
+        rows = {job.id: created(job, now) for job in reversed(jobs)}
+        results, holders = self._there(jobs)
+        fresh = self._insert(
+            [rows[job.id] for job in _first(jobs) if job.id not in results and _slot(job) not in holders]
+        )
+        try:
+            # Who asks to be told is served first: so little has happened yet.
+            for job in sorted(jobs, key=lambda job: job.on_duplicate != "raise"):
+                if job.id not in results:
+                    results[job.id] = _answer(rows[job.id]) if job.id in fresh else self._meet(job, rows[job.id], fresh)
+        except DuplicateKey:
+            self._count(self._take_back(fresh), rows)
+            raise
+        self._count(fresh, rows)
+        return [results[job.id] for job in jobs]
+
+    def _there(self, jobs: Sequence[NewJob]) -> tuple[dict[str, Pushed], Holders]:
+        """Return those jobs that are stored already, and who has their keys.
+
+        Raises DuplicateKey for a job that asks for it.
+        """
+        keyed = [job for job in jobs if job.key is not None]
+        if not keyed and not self.server.in_transaction:
+            return {}, {}  # the insertion tells
+        keys: dict[str, list[str | None]] = {}
+        for job in keyed:
+            keys.setdefault(job.queue, []).append(job.key)
+        places = [{"queue": queue, "unique": {"$in": names}} for queue, names in keys.items()]
+        wanted = {"$or": [{"_id": {"$in": [job.id for job in jobs]}}, *places]}
+        fields = {"run_at": 1, "enqueued_at": 1, "queue": 1, "unique": 1}
+        found = self.server.call(lambda on, _again: list(on.jobs.find(wanted, fields, session=on.session)))
+        ids = {job.id for job in jobs}
+        stored = {
+            one["_id"]: Pushed(one["_id"], one["run_at"], one["enqueued_at"]) for one in found if one["_id"] in ids
+        }
+        holders: Holders = {(one["queue"], one["unique"]): one["_id"] for one in found if "unique" in one}
+        coming = dict(holders)
+        for job in keyed:
+            if job.id not in stored:
+                holder = coming.setdefault((job.queue, job.key), job.id)
+                if holder != job.id and job.on_duplicate == "raise":
+                    raise DuplicateKey(job.queue, job.key or "", holder)
+        return stored, holders
+
+    def _insert(self, rows: Sequence[JobRow]) -> set[str]:
+        """Store those of the jobs whose id and key are free; return their ids."""
+        stamp = ObjectId()
+
+        def work(on: Place, again: bool) -> set[str]:
+            documents = [{**document_of(row), "version": 0, "stamp": stamp} for row in rows]
+            try:
+                on.jobs.insert_many(documents, ordered=False, session=on.session)
+            except BulkWriteError as error:
+                if self.server.in_transaction:  # it has ended the transaction
+                    raise
+                there = {rows[index].id for index in duplicates(error)}
+            else:
+                return {row.id for row in rows}
+            wanted = {"_id": {"$in": list(there)}, "stamp": stamp}
+            mine = {one["_id"] for one in on.jobs.find(wanted, {"_id": 1})} if again else set()
+            return {row.id for row in rows} - there | mine
+
+        return self.server.call(work) if rows else set()
+
+    def _meet(self, job: NewJob, row: JobRow, fresh: set[str]) -> Pushed:
+        """Return what becomes of a job whose id or key is there already."""
+        while True:
+            wanted = (
+                {"$or": [{"_id": job.id}, {"queue": job.queue, "unique": job.key}]}
+                if job.key is not None
+                else {"_id": job.id}
+            )
+            documents = self.server.call(lambda on, _again: list(on.jobs.find(wanted, session=on.session)))  # noqa: B023
+            found = {one["_id"]: one for one in documents}
+            if job.id in found:
+                return _answer(row_of(found[job.id]))
+            for one in documents:
+                if (met := self._meet_holder(job, Seen(row_of(one), one["version"]), row.enqueued_at)) is not None:
+                    return met
+            if not documents and self._insert([row]):  # the holder has just finished
+                fresh.add(row.id)
+                return _answer(row)
+
+    def _meet_holder(self, job: NewJob, holder: Seen, now: int) -> Pushed | None:
+        """Do to the job that has the key what the new one asks for; None when it has changed meanwhile."""
+        if job.on_duplicate == "raise":
+            raise DuplicateKey(job.queue, job.key or "", holder.row.id)
+        renewed = replaced(holder.row, job, now) if job.on_duplicate == "replace" else None
+        if renewed is None:
+            return _answer(holder.row)._replace(duplicate=True)
+        if self.swap([Change(holder, renewed)]).swaps != [Swap.DONE]:
+            return None
+        return _answer(renewed)._replace(duplicate=True)
+
+    def _take_back(self, fresh: set[str]) -> set[str]:
+        """Delete jobs that nobody has touched since they were stored; return those that stay."""
+        ids = list(fresh)
+
+        def work(on: Place, _again: bool) -> set[str]:
+            on.jobs.delete_many({"_id": {"$in": ids}, "version": 0}, session=on.session)
+            return {one["_id"] for one in on.jobs.find({"_id": {"$in": ids}}, {"_id": 1}, session=on.session)}
+
+        return self.server.call(work) if ids else set()
+
+    def _count(self, fresh: Iterable[str], rows: dict[str, JobRow]) -> None:
+        queues = [rows[one].queue for one in fresh]
+        self.tally((queue, "pushed") for queue in queues)
+        self.signals.announce(set(queues))
+
+
+def _slot(job: NewJob) -> tuple[str, str | None]:
+    """Return the place in the index of keys that the job wants; nobody has that of a job without a key."""
+    return job.queue, job.key
+
+
+def _first(jobs: Sequence[NewJob]) -> Iterable[NewJob]:
+    """Return what to insert at once: of several jobs with one id or key, the first."""
+    firsts: dict[Any, NewJob] = {}
+    for job in jobs:
+        firsts.setdefault(_slot(job) if job.key is not None else job.id, job)
+    return {job.id: job for job in firsts.values()}.values()
+
+
+def _answer(row: JobRow) -> Pushed:
+    return Pushed(row.id, row.run_at, row.enqueued_at)

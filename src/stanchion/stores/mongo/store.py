@@ -1,0 +1,58 @@
+"""The MongoDB store: its parts put together, and the life of its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from stanchion.stores.mongo import CAPABILITIES
+from stanchion.stores.mongo.claiming import Claiming
+from stanchion.stores.mongo.joining import transaction
+from stanchion.stores.mongo.looking import Looking
+from stanchion.stores.mongo.operating import Operating
+from stanchion.stores.mongo.pushing import Pushing
+from stanchion.stores.mongo.schema import checked, script, set_up
+from stanchion.stores.mongo.server import BULK_SECONDS
+from stanchion.stores.protocol import Listener
+from stanchion.stores.records import JobState, Outcome
+
+
+class MongoStore(Claiming, Pushing, Operating, Looking):
+    """Jobs in a MongoDB database."""
+
+    capabilities = CAPABILITIES
+
+    @property
+    def skew(self) -> float:
+        """Seconds added to the server's clock, for tests."""
+        return self.server.outside.skew
+
+    @skew.setter
+    def skew(self, seconds: float) -> None:
+        self.server.outside.skew = seconds
+
+    def setup(self) -> None:
+        self.server.call(lambda on, _again: set_up(on), BULK_SECONDS)
+
+    def setup_script(self) -> str:
+        return script()
+
+    def check(self) -> None:
+        self.server.call(lambda on, _again: checked(on))
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        return (self if tx is None else self.inside(tx)).settle_each(outcomes, repeat=repeat)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        with transaction(self.server.outside) as session:
+            yield session
+        self.tail.committed(session)
+
+    def listen(self, queues: Iterable[str]) -> Listener:
+        return self.tail.listen(queues)
+
+    def close(self) -> None:
+        self.tail.close()
+        self.server.outside.close()

@@ -1,0 +1,259 @@
+"""What every part of the Redis store works with: the keys, and which queue a job is in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from stanchion.stores.liveness import alive
+from stanchion.stores.optimistic import Change, Optimistic, Seen, Swap, Swapped
+from stanchion.stores.records import SECOND, QueueSettings, WorkerRow
+from stanchion.stores.redis.rows import FIELD, ROW, STATE_FIELDS, body_text, rev_of, seen_in, state_text
+from stanchion.stores.redis.server import Server
+
+T = TypeVar("T")
+
+_REMEMBERED = 65_536
+_AT_ONCE = 2000
+"""Jobs per call of a script: for so long nobody else is served."""
+
+
+class RedisBase(Optimistic):
+    """Jobs as they are seen and swapped, by scripts of one queue each."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._queue_of: dict[str, str] = {}
+        self._listed: set[str] = set()
+
+    # -- keys
+
+    def key(self, queue: str) -> str:
+        """Return how the keys of a queue begin; the braces put them all in one slot of a cluster."""
+        tag = queue.replace("%", "%25").replace("}", "%7D")
+        return f"{self.server.address.prefix}:{{{tag}}}:"
+
+    def own_key(self, name: str) -> str:
+        """Return a key that belongs to no queue."""
+        return f"{self.server.address.prefix}:{name}"
+
+    def script(self, name: str, queue: str, *arguments: Any) -> Any:
+        """Run a script on a queue; a repeat must do no harm."""
+        return self.server.call(lambda _again: self.server.run(name, self.key(queue), *arguments))
+
+    def queue_names(self) -> list[str]:
+        """Return the names of all queues."""
+        found = self.server.command("SMEMBERS", self.own_key("queues"))
+        return sorted(name.decode() for name in found)
+
+    def list_queue(self, queue: str, *, anew: bool = False) -> None:
+        """Make sure that the queue is among those that recovery and upkeep look at."""
+        if anew or queue not in self._listed:
+            self.server.command("SADD", self.own_key("queues"), queue)
+            self._listed.add(queue)
+
+    # -- where jobs are
+
+    def remember(self, queue: str, ids: Iterable[str]) -> None:
+        """Note which queue these jobs are in; a wrong note costs a search, no more."""
+        self._queue_of.update(dict.fromkeys(ids, queue))
+        if len(self._queue_of) > _REMEMBERED:
+            for job_id in list(islice(self._queue_of, len(self._queue_of) // 2)):
+                self._queue_of.pop(job_id, None)
+
+    def by_queue(self, ids: Iterable[str]) -> dict[str | None, list[str]]:
+        """Group ids by the queue that they were seen in last; None for those never seen."""
+        groups: dict[str | None, list[str]] = {}
+        for job_id in ids:
+            groups.setdefault(self._queue_of.get(job_id), []).append(job_id)
+        return groups
+
+    def look(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
+        seen: dict[str, Seen] = {}
+        now = None
+        wanted = list(dict.fromkeys(ids))
+        for queue, part in self.by_queue(wanted).items():
+            if queue is not None:
+                now = self._look_in(queue, part, seen)
+        missing = [job_id for job_id in wanted if job_id not in seen]
+        for queue in self.queue_names() if missing else ():
+            now = self._look_in(queue, missing, seen)
+            missing = [job_id for job_id in missing if job_id not in seen]
+            if not missing:
+                break
+        return self.now() if now is None else now, seen
+
+    def _look_in(self, queue: str, ids: Sequence[str], seen: dict[str, Seen]) -> int:
+        now = 0
+        for part in portions(ids, _AT_ONCE):
+            clock, text, leaving = self.script("look", queue, *part)
+            now = int(clock)
+            found = {one.row.id: one for one in seen_in(text.decode(), queue)}
+            seen.update(found)
+            self.remember(queue, found)
+            for target in self.deliver(queue, [job_id.decode() for job_id in leaving]):
+                now = self._look_in(target, [job_id.decode() for job_id in leaving], seen)
+        return now
+
+    # -- changes
+
+    def swap(self, changes: Sequence[Change]) -> Swapped:
+        swaps: dict[str, Swap] = {}
+        repeated = False
+        by_queue: dict[str, list[Change]] = {}
+        for change in changes:
+            by_queue.setdefault(change.seen.row.queue, []).append(change)
+        for queue, group in by_queue.items():
+            for part in portions(group, _AT_ONCE):
+                found, again = self._swap_in(queue, part)
+                swaps.update(zip((change.row.id for change in part), found, strict=True))
+                repeated = repeated or again
+        return Swapped([swaps[change.row.id] for change in changes], repeated)
+
+    def _swap_in(self, queue: str, changes: Sequence[Change]) -> tuple[list[Swap], bool]:
+        arguments: list[str] = []
+        elsewhere = {change.row.queue for change in changes} - {queue}
+        for target in elsewhere:
+            self.list_queue(target)
+        for (before, version), after, counted in changes:
+            away = after.queue if after.queue != queue else ""
+            arguments += (
+                before.id,
+                version,
+                state_text(after, rev_of(version) + 1),
+                "" if body_text(before) == body_text(after) else body_text(after),
+                counted or "",
+                self.key(away) if away else "",
+                away if self.server.address.cluster else "",
+            )
+        answers, again = self.server.call(lambda again: (self.server.run("swap", self.key(queue), *arguments), again))
+        found = [_SWAPS[answer] for answer in answers]
+        done = [change.row.id for change, swap in zip(changes, found, strict=True) if swap is Swap.DONE]
+        for change in changes:
+            self.remember(change.row.queue, [change.row.id])
+        if elsewhere and self.server.address.cluster:
+            self.deliver(queue, done)
+        return found, again
+
+    def deliver(self, queue: str, ids: Sequence[str] | None = None) -> set[str]:
+        """Bring jobs that are leaving the queue to theirs, and return those queues. None: all that are leaving.
+
+        A job leaves in one atomic step and arrives in another, on another node of a cluster. Whoever comes upon
+        one on its way takes it there: (1) it left, (2) it arrives, and the new queue marks that, (3) the old queue
+        forgets it. After a death between any two of them, or a race of two who bring it, the mark tells a second
+        arrival from the first, also when the job is done by then; `maintain` clears old marks.
+        """
+        if not self.server.address.cluster or ids == []:
+            return set()
+        leaving = self.key(queue) + "leaving"
+        read = ("HVALS", leaving) if ids is None else ("HMGET", leaving, *ids)
+        targets = set()
+        for text in self.server.command(*read):
+            if text is None:
+                continue
+            target, job_id, *rest = text.decode().split(FIELD)
+            targets.add(target)
+            self.list_queue(target)
+            self.script("arrive", target, job_id, FIELD.join(rest[:STATE_FIELDS]), FIELD.join(rest[STATE_FIELDS:]))
+            self.script("left", queue, job_id, text)
+            self.remember(target, [job_id])
+        return targets
+
+    # -- settings and workers
+
+    def settings_of(self, queues: Iterable[str]) -> dict[str, QueueSettings]:
+        names = list(queues)
+        return {queue: self._settings(queue) for queue in names}
+
+    def _settings(self, queue: str) -> QueueSettings:
+        found = self.server.command("HGETALL", self.key(queue) + "settings")
+        return settings_in(queue, found)
+
+    def known_workers(self) -> dict[str, WorkerRow]:
+        found = self.server.command("HVALS", self.own_key("workers"))
+        return {worker.id: worker for worker in map(worker_in, found)}
+
+    def holders(self) -> list[tuple[str, str, int | None]]:
+        """Return the running jobs of all queues: id, worker or '', end of the lease."""
+        held = []
+        for queue in self.queue_names():
+            text = self.script("holders", queue).decode()
+            for row in text.split(ROW) if text else ():
+                job_id, worker, lease = row.split(FIELD)
+                self.remember(queue, [job_id])
+                held.append((job_id, worker, int(lease) if lease else None))
+        return held
+
+    def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> list[str]:
+        def gone(worker: str, lease: int | None) -> bool:
+            if not worker:
+                return lease is not None and lease <= now
+            return worker not in workers or not alive(workers[worker], now)
+
+        return [job_id for job_id, worker, lease in self.holders() if gone(worker, lease)]
+
+    def now(self) -> int:
+        seconds, micros = self.server.time()
+        return seconds * SECOND + micros + int(self.server.skew * SECOND)
+
+
+_SWAPS = (Swap.CHANGED, Swap.DONE, Swap.KEY_TAKEN)
+
+
+def portions(items: Sequence[T], most: int) -> list[Sequence[T]]:
+    """Return the items in parts of at most `most`."""
+    return [items[first : first + most] for first in range(0, len(items), most)]
+
+
+def stored_setting(value: Any) -> str:
+    """Return a setting as it is stored."""
+    if value is None:
+        return ""
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def settings_in(queue: str, stored: Mapping[bytes, bytes]) -> QueueSettings:
+    """Return the settings in the hash of a queue."""
+    given = {name: kind(stored[name.encode()].decode()) for name, kind in _KINDS.items() if name.encode() in stored}
+    return QueueSettings(queue, **given)
+
+
+def _unless_empty(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: kind(text) if text else None
+
+
+_KINDS: dict[str, Callable[[str], Any]] = {
+    "paused": lambda text: text == "1",
+    "max_rate": _unless_empty(float),
+    "max_running": _unless_empty(int),
+    "lanes": int,
+    "lanes_per_tenant": int,
+    "history_ttl": float,
+    "dead_letter": _unless_empty(str),
+    "lease": float,
+}
+
+
+def described(worker: WorkerRow) -> str:
+    """Return what a worker says of itself, as it is stored."""
+    return json.dumps(
+        {
+            "id": worker.id,
+            "host": worker.host,
+            "pid": worker.pid,
+            "queues": worker.queues,
+            "threads": worker.threads,
+            "heartbeat": worker.heartbeat,
+            "state": worker.state,
+        }
+    )
+
+
+def worker_in(stored: bytes) -> WorkerRow:
+    """Return a worker as it is stored: since when it lives, when it was heard of, and what it says of itself."""
+    started_at, last_seen_at, description = stored.decode().split(FIELD)
+    fields = json.loads(description)
+    fields["queues"] = tuple(fields["queues"])
+    return WorkerRow(**fields, started_at=int(started_at), last_seen_at=int(last_seen_at))

@@ -1,0 +1,171 @@
+"""Jobs in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any, NoReturn
+
+from stanchion.errors import CannotJoin, DuplicateKey
+from stanchion.stores.optimistic import Change, Swap
+from stanchion.stores.records import SECOND, Claim, Claimed, Commit, JobRow, JobState, NewJob, Outcome, Pushed
+from stanchion.stores.redis.base import RedisBase, portions
+from stanchion.stores.redis.rows import FIELD, new_text, rows_in
+from stanchion.stores.transitions import due_at, popped, replaced
+
+_AT_ONCE = 2000
+_POP_SECONDS = 30.0
+_DONE, _LOST, _UNKNOWN = 1, 0, -1
+"""What commit.lua says of a job."""
+
+
+class RedisJobs(RedisBase):
+    """Push, claim, pop and settle: the verbs on the way of every job."""
+
+    # -- in
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        """Store jobs, in order; all of one queue in one step, up to two thousand."""
+        if tx is not None:
+            refuse_to_join()
+        by_queue: dict[str, list[NewJob]] = {}
+        for job in jobs:
+            by_queue.setdefault(job.queue, []).append(job)
+        pushed: dict[str, Pushed] = {}
+        for queue, group in by_queue.items():
+            for part in portions(group, _AT_ONCE):
+                self._push_in(queue, part, pushed)
+        return [pushed[job.id] for job in jobs]
+
+    def _push_in(self, queue: str, jobs: Sequence[NewJob], pushed: dict[str, Pushed]) -> None:
+        self.list_queue(queue)
+        clock, made, met = self.script("push", queue, *map(new_text, jobs))
+        if made:
+            self.list_queue(queue, anew=True)
+        now = int(clock)
+        pushed.update((job.id, Pushed(job.id, due_at(job, now), now)) for job in jobs)
+        self.remember(queue, (job.id for job in jobs))
+        for number, what, holder, state in portions(met, 4):
+            job, holder_id = jobs[number], holder.decode()
+            if what == b"refused" or (what == b"taken" and job.on_duplicate == "raise"):
+                raise DuplicateKey(queue, job.key or "", holder_id)
+            if not state:
+                pushed[job.id] = self._gone(job, now)
+                continue
+            fields = state.decode().split(FIELD)
+            there = Pushed(holder_id, int(fields[11]), int(fields[12]), duplicate=what == b"taken")
+            if there.duplicate and job.on_duplicate == "replace":
+                there = self._replace(job, holder_id)
+            pushed[job.id] = there
+
+    def _gone(self, job: NewJob, now: int) -> Pushed:
+        """Return where a job is that has left the queue that it was pushed to."""
+        found = self.look([job.id])[1].get(job.id)
+        return Pushed(job.id, found.row.run_at, found.row.enqueued_at) if found else Pushed(job.id, now, now)
+
+    def _replace(self, job: NewJob, holder_id: str) -> Pushed:
+        """Give the holder of the job's key the job's work; where it has just finished, push anew."""
+        now, seen = self.look([holder_id])
+        holder = seen.get(holder_id)
+        if holder is None or holder.row.key != job.key or holder.row.finished_at is not None:
+            return self.push([job])[0]
+        renewed = replaced(holder.row, job, now)
+        if renewed is None:
+            renewed = holder.row
+        elif self.swap([Change(holder, renewed)]).swaps != [Swap.DONE]:
+            return self._replace(job, holder_id)
+        return Pushed(renewed.id, renewed.run_at, renewed.enqueued_at, duplicate=True)
+
+    # -- out
+
+    def claim(self, claim: Claim) -> Claimed:
+        """Reserve due jobs: running, under the claim's token, this attempt counted."""
+        return self._claim(claim, "reserved")
+
+    def _claim(self, claim: Claim, counted: str) -> Claimed:
+        lease = "" if claim.lease is None else str(int(claim.lease * SECOND))
+        worker = claim.worker or ""
+
+        def run(again: bool) -> Any:
+            repeat = "1" if again or claim.repeat else ""
+            return self.server.run(
+                "claim", self.key(claim.queue), claim.limit, claim.token, worker, lease, repeat, counted
+            )
+
+        while True:
+            found, jobs, wait = self.server.call(run)
+            if found == b"jobs":
+                break
+            expired = [job_id.decode() for job_id in jobs]
+            self.remember(claim.queue, expired)
+            self.free(expired, {})
+        rows = sorted(rows_in(jobs.decode(), claim.queue), key=lambda row: (-row.priority, row.run_at, row.id))
+        self.remember(claim.queue, (row.id for row in rows))
+        return Claimed(rows, float(wait) if wait else None)
+
+    def pop(self, claim: Claim) -> list[JobRow]:
+        """Hand out due jobs for good: reserved, then done before anybody sees them.
+
+        After a death between the two steps a job was not handed out; it is ready again when its lease is over.
+        """
+        rows = self._claim(claim._replace(worker=None, lease=_POP_SECONDS), "").rows
+        states = self._commit([Commit(row.id, row.token or "") for row in rows], "popped")
+        return [
+            popped(row._replace(attempts=row.attempts - 1), row.started_at or 0)
+            for row, state in zip(rows, states, strict=True)
+            if state is not None
+        ]
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        """Apply outcomes of reservations: plain commits in one step per queue, others each in its own."""
+        if tx is not None:
+            refuse_to_join()
+        states: list[JobState | None] = []
+        for plain, group in groupby(outcomes, key=lambda outcome: _is_plain(outcome) and not repeat):
+            batch = list(group)
+            if plain:
+                states += self._commit([one for one in batch if isinstance(one, Commit)], "committed")
+            else:
+                states += self.settle_each(batch, repeat=repeat)
+        return states
+
+    def _commit(self, commits: Sequence[Commit], counted: str) -> list[JobState | None]:
+        """Commit in the queues where the jobs were seen last; look for the others."""
+        answers = [_UNKNOWN] * len(commits)
+        places: dict[str, list[int]] = {}
+        for place, commit in enumerate(commits):
+            if (queue := self._queue_of.get(commit.id)) is not None:
+                places.setdefault(queue, []).append(place)
+        for queue, group in places.items():
+            for part in portions(group, _AT_ONCE):
+                found = self._commit_in(queue, [commits[place] for place in part], counted)
+                for place, answer in zip(part, found, strict=True):
+                    answers[place] = answer
+        unknown = [place for place, answer in enumerate(answers) if answer == _UNKNOWN]
+        found_later = dict(zip(unknown, self.settle_each([commits[place] for place in unknown]), strict=True))
+        return [
+            found_later.get(place, JobState.DONE if answer == _DONE else None) for place, answer in enumerate(answers)
+        ]
+
+    def _commit_in(self, queue: str, commits: Sequence[Commit], counted: str) -> list[int]:
+        arguments = [text for commit in commits for text in (commit.id, commit.token, commit.result or "")]
+
+        def run(again: bool) -> list[int]:
+            if again:  # an answer was lost: see what has been done
+                return [_DONE if state else _LOST for state in self.settle_each(commits, repeat=True)]
+            answers: list[int] = self.server.run("commit", self.key(queue), counted, *arguments)
+            return answers
+
+        return self.server.call(run)
+
+
+def _is_plain(outcome: Outcome) -> bool:
+    return type(outcome) is Commit and outcome.payload is None
+
+
+def refuse_to_join() -> NoReturn:
+    """Raise CannotJoin."""
+    raise CannotJoin(
+        "Redis has no transactions that a job could be part of; leave tx out, or use a store on the database that "
+        "holds your transaction"
+    )

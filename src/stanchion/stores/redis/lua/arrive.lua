@@ -1,0 +1,13 @@
+-- Puts in jobs that left a queue of another slot, each once. ARGV: skew, then for each: id, state, body.
+
+begin()
+redis.call('HSETNX', P .. 'settings', 'made_at', whole(now))
+for first = 2, #ARGV, 3 do
+    local id, state, body = unpack(ARGV, first, first + 2)
+    local job = fields(state)
+    local mark = id .. ':' .. job[REV]
+    if not redis.call('ZSCORE', P .. 'arrived', mark) then
+        redis.call('ZADD', P .. 'arrived', whole(now), mark)
+        put(P, id, state, job, body)
+    end
+end

@@ -1,0 +1,49 @@
+-- Finishes running jobs as done. ARGV: skew, the counter, then for each job: id, token, result or ''.
+--
+-- Returns for each: 1 done, 0 lease lost, -1 no such job is live here.
+
+local ids, answers = {}, {}
+for number = 3, #ARGV, 3 do
+    ids[#ids + 1] = ARGV[number]
+end
+local states = several('HMGET', P .. 'live', ids)
+local done, past, ended, seen = {}, {}, {}, {}
+for index, id in ipairs(ids) do
+    local token, result = ARGV[3 * index + 1], ARGV[3 * index + 2]
+    answers[index] = states[index] and 0 or -1
+    if states[index] and not seen[id] then
+        local job = fields(states[index])
+        if job[STATE] == 'running' and job[TOKEN] == token and (job[LEASE] == '' or tonumber(job[LEASE]) > now) then
+            seen[id] = job[KEY]
+            answers[index] = 1
+            job[REV], job[STATE], job[LEASE], job[STOP], job[FINISHED] = job[REV] + 1, 'done', '', '', whole(now)
+            job[FIELDS] = result
+            done[#done + 1] = id
+            past[2 * #done - 1], past[2 * #done] = id, table.concat(job, US)
+            ended[2 * #done - 1], ended[2 * #done] = whole(now), id
+        end
+    end
+end
+if #done == 0 then
+    return answers
+end
+
+begin()
+if keeps_history() then
+    each('HSET', P .. 'past', past, 2)
+    each('ZADD', P .. 'ended', ended, 2)
+else
+    each('HDEL', P .. 'body', done, 1)
+    each('ZREM', P .. 'ids', done, 1)
+end
+redis.call('HINCRBY', P .. 'counts', ARGV[2], #done)
+each('HDEL', P .. 'live', done, 1)
+each('SREM', P .. 'running', done, 1)
+each('SREM', P .. 'stopping', done, 1)
+each('ZREM', P .. 'leases', done, 1)
+for _, id in ipairs(done) do
+    if seen[id] ~= '' and redis.call('HGET', P .. 'keys', seen[id]) == id then
+        redis.call('HDEL', P .. 'keys', seen[id])
+    end
+end
+return answers

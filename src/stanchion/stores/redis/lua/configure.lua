@@ -1,0 +1,9 @@
+-- Changes settings and returns all of them. ARGV: skew, then names and values in turn; '' is none.
+
+begin()
+if #ARGV > 1 then
+    redis.call('HSET', P .. 'settings', unpack(ARGV, 2))
+end
+redis.call('HSETNX', P .. 'settings', 'made_at', whole(now))
+signal(P)
+return redis.call('HGETALL', P .. 'settings')

@@ -1,0 +1,15 @@
+-- Returns the clock, the jobs of these ids, and the ids of those that are on their way to another queue.
+-- ARGV: skew, ids.
+
+local ids = { unpack(ARGV, 2) }
+local lives, pasts, bodies = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids), several('HMGET', P .. 'body', ids)
+local rows, leaving = {}, {}
+for index, id in ipairs(ids) do
+    local state = lives[index] or pasts[index]
+    if state then
+        rows[#rows + 1] = id .. US .. state .. US .. bodies[index]
+    elseif redis.call('HEXISTS', P .. 'leaving', id) == 1 then
+        leaving[#leaving + 1] = id
+    end
+end
+return { whole(now), table.concat(rows, RS), leaving }

@@ -1,0 +1,133 @@
+-- What every script starts with: the clock, the keys of a queue, and a job's fields.
+--
+-- KEYS[1] is the prefix of the queue's keys, which share its hash slot. ARGV[1] is added to the clock.
+--
+--   live      hash    id -> state of a live job          body     hash   id -> what rarely changes of it
+--   past      hash    id -> state of a finished job      ended    zset   finished jobs by their end
+--   ids       zset    all ids, in the order of the text  keys     hash   unique key -> id of its holder
+--   lines     zset    "lane:priority" in use, highest priority first
+--   line:L:P  zset    queued jobs of one lane and priority by run_at, then id
+--   running   set     reserved jobs                      leases   zset   those without a worker by their end
+--   stopping  set     running jobs asked to stop         counts   hash   what happened
+--   settings  hash    of the queue                       signals  stream one entry a write that brings work
+--   leaving   hash    id -> target and job, on its way to a queue of another slot
+--   arrived   zset    jobs that came that way, by when   gone     zset   jobs that left for another queue, by when
+--
+-- A server out of memory refuses the first command of a script that may need more, and from there on none is
+-- refused that needs none: each script that writes calls `begin` first, so that it is refused whole.
+
+local P = KEYS[1]
+local US, RS = '\31', '\30'
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2] + tonumber(ARGV[1])
+
+local function whole(number)
+    return string.format('%.0f', number)
+end
+
+local function begin()
+    redis.call('HSET', P .. 'settings', 'written_at', whole(now))
+end
+
+-- The fields of a job's state, in order.
+local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE, STARTED, STOP = 1, 2, 3, 4, 5, 6, 7, 8
+local LANE, PRIORITY, RUN_AT, FINISHED, KEY, FIELDS = 10, 11, 12, 15, 16, 18
+local PATTERN = '^' .. string.rep('([^\31]*)\31', FIELDS - 1) .. '(.*)$'
+
+local function fields(text)
+    return { string.match(text, PATTERN) }
+end
+
+-- Calls a command with many arguments, as many at a time as the stack of Lua holds.
+local function each(command, key, arguments, width)
+    local most = 2000 * width
+    for first = 1, #arguments, most do
+        redis.call(command, key, unpack(arguments, first, math.min(first + most - 1, #arguments)))
+    end
+end
+
+local function several(command, key, ids)
+    local found = {}
+    for first = 1, #ids, 2000 do
+        local part = redis.call(command, key, unpack(ids, first, math.min(first + 1999, #ids)))
+        for index = 1, #part do
+            found[first + index - 1] = part[index]
+        end
+    end
+    return found
+end
+
+local function keeps_history()
+    local ttl = redis.call('HGET', P .. 'settings', 'history_ttl')
+    return not ttl or tonumber(ttl) > 0
+end
+
+local function signal(prefix)
+    redis.call('XADD', prefix .. 'signals', 'MAXLEN', '~', '64', '*', 'at', whole(now))
+end
+
+local function lengthen(prefix, lane, priority)
+    redis.call('ZADD', prefix .. 'lines', -priority, lane .. ':' .. priority)
+end
+
+local function shorten(prefix, line, ids)
+    each('ZREM', prefix .. 'line:' .. line, ids, 1)
+    if redis.call('EXISTS', prefix .. 'line:' .. line) == 0 then
+        redis.call('ZREM', prefix .. 'lines', line)
+    end
+end
+
+-- Takes a job out of the queue, with all that points to it.
+local function drop(id, job)
+    if job[FINISHED] ~= '' then
+        redis.call('HDEL', P .. 'past', id)
+        redis.call('ZREM', P .. 'ended', id)
+    else
+        redis.call('HDEL', P .. 'live', id)
+        if job[STATE] == 'running' then
+            redis.call('SREM', P .. 'running', id)
+            redis.call('SREM', P .. 'stopping', id)
+            redis.call('ZREM', P .. 'leases', id)
+        else
+            shorten(P, job[LANE] .. ':' .. job[PRIORITY], { id })
+        end
+        if job[KEY] ~= '' and redis.call('HGET', P .. 'keys', job[KEY]) == id then
+            redis.call('HDEL', P .. 'keys', job[KEY])
+        end
+    end
+end
+
+-- Puts a job into a queue, with all that points to it.
+local function put(prefix, id, text, job, body)
+    redis.call('ZADD', prefix .. 'ids', 0, id)
+    if body ~= '' then
+        redis.call('HSET', prefix .. 'body', id, body)
+    end
+    if job[FINISHED] ~= '' then
+        redis.call('HSET', prefix .. 'past', id, text)
+        redis.call('ZADD', prefix .. 'ended', job[FINISHED], id)
+        return
+    end
+    redis.call('HSET', prefix .. 'live', id, text)
+    if job[KEY] ~= '' then
+        redis.call('HSET', prefix .. 'keys', job[KEY], id)
+    end
+    if job[STATE] == 'running' then
+        redis.call('SADD', prefix .. 'running', id)
+        if job[LEASE] ~= '' then
+            redis.call('ZADD', prefix .. 'leases', job[LEASE], id)
+        end
+        if job[STOP] == '1' then
+            redis.call('SADD', prefix .. 'stopping', id)
+        end
+    else
+        redis.call('ZADD', prefix .. 'line:' .. job[LANE] .. ':' .. job[PRIORITY], job[RUN_AT], id)
+        lengthen(prefix, job[LANE], job[PRIORITY])
+        signal(prefix)
+    end
+end
+
+local function forget(id)
+    redis.call('HDEL', P .. 'body', id)
+    redis.call('ZREM', P .. 'ids', id)
+end

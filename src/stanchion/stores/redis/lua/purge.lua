@@ -1,0 +1,15 @@
+-- Deletes finished jobs. ARGV: skew, the age in seconds or '' for the queue's own, how many at most. Returns how many.
+
+local age = ARGV[2]
+if age == '' then
+    age = redis.call('HGET', P .. 'settings', 'history_ttl') or 604800
+end
+local newest = now - math.floor(tonumber(age) * 1000000)
+local ids = redis.call('ZRANGEBYSCORE', P .. 'ended', '-inf', whole(newest), 'LIMIT', 0, ARGV[3])
+if #ids > 0 then
+    each('ZREM', P .. 'ended', ids, 1)
+    each('HDEL', P .. 'past', ids, 1)
+    each('HDEL', P .. 'body', ids, 1)
+    each('ZREM', P .. 'ids', ids, 1)
+end
+return #ids

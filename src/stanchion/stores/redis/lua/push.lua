@@ -1,0 +1,95 @@
+-- Stores new jobs. ARGV: skew, then for each job: id, what to do about a duplicate, priority, lane, run_at, delay
+-- in microseconds, key, and its body, as one text.
+--
+-- Returns the clock; 1 when the queue was not there; and the jobs that were not stored: their number in the batch,
+-- 'known' or 'taken' or 'refused', the id that is there, and its state, '' where it left for another queue. 'refused'
+-- stands alone: nothing was stored.
+
+local PARTS = '^' .. string.rep('([^\31]*)\31', 7) .. '(.*)$'
+local live, past, body, ids = {}, {}, {}, {}
+local coming, given, answers = {}, {}, {}
+
+for number = 2, #ARGV do
+    local id, on_duplicate, priority, lane, run_at, delay, key, rest = string.match(ARGV[number], PARTS)
+    given[#given + 1] = { id, on_duplicate, priority, lane, run_at, delay, key, rest }
+    ids[#ids + 1] = id
+end
+local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)
+local gone = redis.call('EXISTS', P .. 'gone') == 1 and several('ZMSCORE', P .. 'gone', ids) or {}
+
+local function holder_of(key, id)
+    return redis.call('HGET', P .. 'keys', key) or coming[key] or id
+end
+
+for number, job in ipairs(given) do
+    local id, key = job[1], job[7]
+    if key ~= '' and not (lives[number] or pasts[number] or gone[number]) then
+        local holder = holder_of(key, id)
+        coming[key] = coming[key] or id
+        if holder ~= id and job[2] == 'raise' then
+            return { whole(now), 0, { number - 1, 'refused', holder, '' } }
+        end
+    end
+end
+
+begin()
+coming = {}
+local lines, stored, states = {}, {}, {}
+for number, job in ipairs(given) do
+    local id, _, priority, lane, run_at, delay, key, rest = unpack(job)
+    local known = stored[id] or lives[number] or pasts[number] or gone[number] and ''
+    local holder = key ~= '' and not known and holder_of(key, id) or id
+    if known then
+        answers[#answers + 1] = number - 1
+        answers[#answers + 1] = 'known'
+        answers[#answers + 1] = id
+        answers[#answers + 1] = known
+    elseif holder ~= id then
+        answers[#answers + 1] = number - 1
+        answers[#answers + 1] = 'taken'
+        answers[#answers + 1] = holder
+        answers[#answers + 1] = stored[holder] or redis.call('HGET', P .. 'live', holder)
+    else
+        if run_at == '' then
+            run_at = whole(now + tonumber(delay))
+        end
+        local state = table.concat({
+            '0', 'queued', '0', '', '', '', '', '', '', lane, priority, run_at, whole(now), '0', '', key, '', '',
+        }, US)
+        if key ~= '' then
+            coming[key] = id
+            redis.call('HSET', P .. 'keys', key, id)
+        end
+        stored[id] = state
+        states[#states + 1] = id
+        live[#live + 1] = id
+        live[#live + 1] = state
+        body[#body + 1] = id
+        body[#body + 1] = rest
+        local line = lane .. ':' .. priority
+        if not lines[line] then
+            lines[line] = {}
+            lengthen(P, lane, priority)
+        end
+        local queued = lines[line]
+        queued[#queued + 1] = run_at
+        queued[#queued + 1] = id
+    end
+end
+
+if #states > 0 then
+    local listed = {}
+    for _, id in ipairs(states) do
+        listed[#listed + 1] = 0
+        listed[#listed + 1] = id
+    end
+    each('HSET', P .. 'live', live, 2)
+    each('HSET', P .. 'body', body, 2)
+    each('ZADD', P .. 'ids', listed, 2)
+    for line, queued in pairs(lines) do
+        each('ZADD', P .. 'line:' .. line, queued, 2)
+    end
+    redis.call('HINCRBY', P .. 'counts', 'pushed', #states)
+    signal(P)
+end
+return { whole(now), redis.call('HSETNX', P .. 'settings', 'made_at', whole(now)), answers }

@@ -1,0 +1,48 @@
+-- Makes changes of jobs that are as they were seen. ARGV: skew, then for each change: id, the state that was seen,
+-- the new state, the new body or '' where it stays, the counter or '', and where it goes: '' or the prefix of another
+-- queue, '' or the name of that queue when it is in another slot.
+--
+-- Returns for each: 1 done, 0 it has changed, 2 its key is taken.
+
+local WIDTH = 7
+local answers, begun = {}, false
+for first = 2, #ARGV, WIDTH do
+    local id, before, after, body, counted, target, beyond = unpack(ARGV, first, first + WIDTH - 1)
+    local old, new = fields(before), fields(after)
+    local state = redis.call('HGET', P .. (old[FINISHED] ~= '' and 'past' or 'live'), id)
+    local holder = new[KEY] ~= '' and new[FINISHED] == '' and redis.call('HGET', P .. 'keys', new[KEY])
+    if state ~= before then
+        answers[#answers + 1] = 0
+    elseif holder and holder ~= id then
+        answers[#answers + 1] = 2
+    else
+        answers[#answers + 1] = 1
+        if not begun then
+            begin()
+            begun = true
+        end
+        if target ~= '' and body == '' then
+            body = redis.call('HGET', P .. 'body', id)
+        end
+        drop(id, old)
+        if target ~= '' then
+            redis.call('ZADD', P .. 'gone', whole(now), id)
+        end
+        if beyond ~= '' then
+            redis.call('HSET', P .. 'leaving', id, table.concat({ beyond, id, after, body }, US))
+            forget(id)
+        elseif target ~= '' then
+            forget(id)
+            redis.call('HSETNX', target .. 'settings', 'made_at', whole(now))
+            put(target, id, after, new, body)
+        elseif new[FINISHED] == '' or keeps_history() then
+            put(P, id, after, new, body)
+        else
+            forget(id)
+        end
+        if counted ~= '' then
+            redis.call('HINCRBY', P .. 'counts', counted, 1)
+        end
+    end
+end
+return answers

@@ -1,0 +1,132 @@
+"""Jobs as text: the fields of a job between separators that no field can hold.
+
+Names are printable and everything else is JSON, where control characters are escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from stanchion.stores.optimistic import Seen
+from stanchion.stores.records import JobRow, NewJob
+from stanchion.stores.transitions import due_at
+
+FIELD: Final = "\x1f"
+ROW: Final = "\x1e"
+STATE_FIELDS: Final = 18
+"""Fields of a state; it follows the id and comes before the body."""
+
+
+def state_text(row: JobRow, rev: int) -> str:
+    """Return what changes in the life of a job, in the order of prelude.lua."""
+    return FIELD.join(
+        (
+            str(rev),
+            row.state,
+            str(row.attempts),
+            row.token or "",
+            row.worker or "",
+            _text(row.lease_until),
+            _text(row.started_at),
+            "1" if row.cancel_requested else "",
+            _text(row.progress),
+            str(row.lane),
+            str(row.priority),
+            str(row.run_at),
+            str(row.enqueued_at),
+            str(row.failures),
+            _text(row.finished_at),
+            row.key or "",
+            row.errors or "",
+            row.result or "",
+        )
+    )
+
+
+def body_text(job: JobRow | NewJob) -> str:
+    """Return what rarely changes."""
+    return FIELD.join(
+        (
+            job.payload,
+            job.task or "",
+            job.headers or "",
+            job.tenant or "",
+            job.order_key or "",
+            job.limits or "",
+            job.flow or "",
+            job.origin or "",
+            str(job.max_attempts),
+            _text(job.timeout),
+        )
+    )
+
+
+def new_text(job: NewJob) -> str:
+    """Return a new job as push.lua takes it."""
+    due = due_at(job, 0)  # with a delay: from the moment at which the script runs
+    run_at, delay = (str(due), "") if job.run_at is not None else ("", str(due))
+    return FIELD.join((job.id, job.on_duplicate, str(job.priority), "0", run_at, delay, job.key or "", body_text(job)))
+
+
+def seen_in(text: str, queue: str) -> list[Seen]:
+    """Return the jobs of an answer, with the text of their state as their version."""
+    return [_seen(row, queue) for row in text.split(ROW)] if text else []
+
+
+def rows_in(text: str, queue: str) -> list[JobRow]:
+    """Return the jobs of an answer."""
+    return [_row(row.split(FIELD), queue) for row in text.split(ROW)] if text else []
+
+
+def rev_of(version: str) -> int:
+    """Return how often a job has been changed."""
+    return int(version.partition(FIELD)[0])
+
+
+def _seen(text: str, queue: str) -> Seen:
+    fields = text.split(FIELD)
+    return Seen(_row(fields, queue), FIELD.join(fields[1 : 1 + STATE_FIELDS]))
+
+
+def _row(fields: Iterable[str], queue: str) -> JobRow:
+    (
+        job_id, _, state, attempts, token, worker, lease_until, started_at, stop, progress, lane, priority, run_at,
+        enqueued_at, failures, finished_at, key, errors, result,
+        payload, task, headers, tenant, order_key, limits, flow, origin, max_attempts, timeout,
+    ) = fields  # fmt: skip
+    return JobRow(
+        job_id,
+        queue,
+        int(lane),
+        state,
+        int(priority),
+        int(run_at),
+        int(enqueued_at),
+        payload,
+        task or None,
+        headers or None,
+        tenant or None,
+        key or None,
+        order_key or None,
+        limits or None,
+        flow or None,
+        origin or None,
+        int(attempts),
+        int(failures),
+        int(max_attempts),
+        float(timeout) if timeout else None,
+        errors or None,
+        float(progress) if progress else None,
+        token or None,
+        worker or None,
+        int(lease_until) if lease_until else None,
+        int(started_at) if started_at else None,
+        stop == "1",
+        int(finished_at) if finished_at else None,
+        result or None,
+    )
+
+
+def _text(value: float | None) -> str:
+    return "" if value is None else str(value)

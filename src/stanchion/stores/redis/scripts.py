@@ -1,0 +1,24 @@
+"""The Lua scripts: each verb that changes something is one of them, and thus atomic."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+_FOLDER = files("stanchion.stores.redis") / "lua"
+
+
+class Script(NamedTuple):
+    """A script and the name under which the server keeps it."""
+
+    text: str
+    sha: str
+
+
+@cache
+def script(name: str) -> Script:
+    """Return a script of the folder `lua`, after the words that all of them share."""
+    text = "\n".join((_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", name))
+    return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

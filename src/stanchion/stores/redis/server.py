@@ -1,0 +1,188 @@
+"""The connection to Redis: one node or a cluster, deadlines, and the retries that are safe."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import Any, TypeVar
+
+from redis import ConnectionPool, Redis
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    ConnectionError,
+    MasterDownError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+    TryAgainError,
+)
+from redis.retry import Retry
+
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.records import SECOND
+from stanchion.stores.redis.address import Address
+from stanchion.stores.redis.scripts import script
+
+T = TypeVar("T")
+
+CALL_SECONDS = 10.0
+"""No call takes longer than about this, its retries included."""
+
+_OPTIONS: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0, "client_name": "stanchion"}
+
+
+class Fault(Enum):
+    """Why the server did not do what it was asked."""
+
+    LOST = auto()
+    """The connection broke; it may have been done."""
+    BUSY = auto()
+    """The server can't for the moment; nothing was done."""
+    HOPELESS = auto()
+    """It won't, however often it is asked."""
+    OTHER = auto()
+    """An error of another kind."""
+
+
+_BUSY = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
+_BUSY_WORDS = ("MISCONF", "NOREPLICAS", "BUSY ", "UNBLOCKED", "MOVED", "ASK ")
+_HOPELESS = (AuthenticationError, AuthorizationError, NoPermissionError, OutOfMemoryError)
+_HOPELESS_WORDS = ("not known", "nodename nor servname", "No address associated")
+
+
+class Server:
+    """A client that runs scripts, each on the keys of one queue."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.skew = 0.0
+        self._client: Any = None
+        self._under_way = threading.local()
+
+    @property
+    def client(self) -> Any:
+        """The redis-py client, made on first use: a Redis or a RedisCluster."""
+        if self._client is None:
+            kind, retries = (RedisCluster, 3) if self.address.cluster else (Redis, 0)
+            self._client = kind.from_url(self.address.url, retry=Retry(NoBackoff(), retries), **_OPTIONS)
+        return self._client
+
+    def close(self) -> None:
+        """Close all connections; a later call opens them anew."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def run(self, name: str, key: str, *arguments: Any) -> Any:
+        """Run a script once, on the keys that begin with `key`."""
+        found = script(name)
+        given = (1, key, int(self.skew * SECOND), *arguments)
+        try:
+            return self.client.execute_command("EVALSHA", found.sha, *given)
+        except NoScriptError:
+            return self.client.execute_command("EVAL", found.text, *given)
+
+    def command(self, *parts: Any) -> Any:
+        """Run a command of one key, again if need be; a repeat must do no harm."""
+        return self.call(lambda _again: self.client.execute_command(*parts))
+
+    def time(self) -> tuple[int, int]:
+        """Return the clock: seconds and microseconds. Of any node, in a cluster."""
+        where = {"target_nodes": RedisCluster.RANDOM} if self.address.cluster else {}
+        seconds, micros = self.call(lambda _again: self.client.time(**where))
+        return int(seconds), int(micros)
+
+    def infos(self, section: str) -> list[dict[str, Any]]:
+        """Return what each master says of itself."""
+        client = self.client
+        if self.address.cluster:
+            found = self.call(lambda _again: client.info(section, target_nodes=RedisCluster.PRIMARIES))
+            return list(found.values()) if all(isinstance(one, dict) for one in found.values()) else [found]
+        return [self.call(lambda _again: client.info(section))]
+
+    def pool_of(self, key: str) -> ConnectionPool:
+        """Return the connections to the node that has the key."""
+        if self.address.cluster:
+            client = self.client
+            return client.get_redis_connection(client.get_node_from_key(key)).connection_pool  # type: ignore[no-any-return]
+        return self.client.connection_pool  # type: ignore[no-any-return]
+
+    def call(self, work: Callable[[bool], T]) -> T:
+        """Do the work, again while that is safe and may help; it is told when it is a repeat after a lost answer.
+
+        A call within the work has no time of its own.
+        """
+        with self._deadline() as deadline:
+            return self._call(work, deadline)
+
+    @contextmanager
+    def _deadline(self) -> Iterator[float]:
+        """Give the end of the call that is under way in this thread, or else of one that begins."""
+        if hasattr(self._under_way, "deadline"):
+            yield self._under_way.deadline
+            return
+        self._under_way.deadline = time.monotonic() + CALL_SECONDS
+        try:
+            yield self._under_way.deadline
+        finally:
+            del self._under_way.deadline
+
+    def _call(self, work: Callable[[bool], T], deadline: float) -> T:
+        pause, again = 0.01, False
+        while True:
+            try:
+                return work(again)
+            except RedisError as error:
+                fault = _fault(error)
+                if fault is Fault.OTHER:
+                    raise
+                if fault is Fault.HOPELESS or time.monotonic() + pause > deadline:
+                    raise self._unavailable(error) from error
+                again = again or fault is Fault.LOST
+                if isinstance(error, ReadOnlyError):
+                    self.close()  # what was the master is none any more: look who is
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
+            pause = min(pause * 2, 0.5)
+
+    def _unavailable(self, error: RedisError) -> StoreUnavailable:
+        reason = self.address.without_password(" ".join(str(error).split()) or type(error).__name__)
+        told = f"can't use the store {self.address.shown}: {reason}; {_way_out(error)}"
+        return StoreUnavailable(told, lasting=_fault(error) is Fault.HOPELESS)
+
+
+def _fault(error: RedisError) -> Fault:
+    text = str(error)
+    if isinstance(error, _HOPELESS) or any(word in text for word in _HOPELESS_WORDS):
+        return Fault.HOPELESS
+    if "OOM" in text[:60]:
+        return Fault.HOPELESS
+    if isinstance(error, _BUSY) or (isinstance(error, ResponseError) and text.startswith(_BUSY_WORDS)):
+        return Fault.BUSY
+    if isinstance(error, (ConnectionError, TimeoutError, RedisClusterException)):
+        return Fault.LOST
+    return Fault.OTHER
+
+
+def _way_out(error: RedisError) -> str:
+    text = str(error)
+    if isinstance(error, OutOfMemoryError) or "OOM" in text[:60]:
+        return "give the server more memory (maxmemory), or keep less history (history_ttl), then try again"
+    if isinstance(error, ReadOnlyError):
+        return "this server is a replica: give the address of the master, or wait until one is elected"
+    if "MISCONF" in text:
+        return "the server can't write to its disk: see its log, make room, then try again"
+    return "check host, port, user, password and database number in the URL, and that the server runs"

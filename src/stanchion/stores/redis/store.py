@@ -1,0 +1,252 @@
+"""The Redis store: looking and operating, and the life of the store itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from heapq import nlargest
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from stanchion.errors import SchemaMismatch, StoreUnavailable
+from stanchion.stores.liveness import alive
+from stanchion.stores.protocol import Listener
+from stanchion.stores.records import (
+    QUEUED,
+    SECOND,
+    Beat,
+    Counts,
+    Find,
+    JobRow,
+    JobState,
+    QueueSettings,
+    Sizes,
+    WorkerRow,
+)
+from stanchion.stores.redis import CAPABILITIES
+from stanchion.stores.redis.base import described, portions, settings_in, stored_setting, worker_in
+from stanchion.stores.redis.jobs import RedisJobs, refuse_to_join
+from stanchion.stores.redis.rows import body_text, rows_in, state_text
+from stanchion.stores.redis.signals import listen
+from stanchion.stores.search import matches
+
+VERSION = 1
+"""Of the keys and of what they hold."""
+
+_LOOKED_AT = 1000
+_PURGED = 2000
+_MARKS_KEPT = 3600
+"""Seconds for which a queue knows the jobs that left it: far longer than a call is repeated."""
+
+
+class RedisStore(RedisJobs):
+    """Jobs in Redis."""
+
+    capabilities = CAPABILITIES
+
+    @property
+    def skew(self) -> float:
+        """Seconds added to the server's clock, for tests."""
+        return self.server.skew
+
+    @skew.setter
+    def skew(self, seconds: float) -> None:
+        self.server.skew = seconds
+
+    # -- life of the store itself
+
+    def setup(self) -> None:
+        """Note the version of the keys; there is nothing else to make."""
+        self.check()
+
+    def setup_script(self) -> str:
+        """Return the command that `setup` runs."""
+        return f"SET {self.own_key('version')} {VERSION} NX\n"
+
+    def check(self) -> None:
+        """Raise StoreUnavailable or SchemaMismatch unless the store can be used; note the version of the first use."""
+        key = self.own_key("version")
+        self.server.command("SET", key, VERSION, "NX")
+        found = int(self.server.command("GET", key) or VERSION)
+        if found > VERSION:
+            raise SchemaMismatch(
+                f"the keys are of version {found}, newer than this release's {VERSION}; "
+                f"upgrade this process: pip install -U stanchion"
+            )
+        self._refuse_eviction()
+
+    def _refuse_eviction(self) -> None:
+        """Refuse a server that would delete jobs when its memory is full."""
+        try:
+            infos = self.server.infos("memory")
+        except ResponseError:  # some hosted servers don't tell
+            return
+        for info in infos:
+            policy = str(info.get("maxmemory_policy", "noeviction"))
+            if policy.startswith("allkeys"):
+                raise StoreUnavailable(
+                    f"the server {self.server.address.shown} deletes keys when its memory is full "
+                    f"(maxmemory-policy {policy}), jobs too; set it: CONFIG SET maxmemory-policy noeviction"
+                )
+
+    def close(self) -> None:
+        """Release connections; a later call opens them anew."""
+        self.server.close()
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Raise CannotJoin."""
+        refuse_to_join()
+
+    # -- queues
+
+    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+        """Make the queue if need be, apply the changes, return its settings."""
+        self.list_queue(queue, anew=True)
+        given = [text for name, value in changes.items() for text in (name, stored_setting(value))]
+        flat = self.script("configure", queue, *given)
+        return settings_in(queue, dict(zip(flat[::2], flat[1::2], strict=True)))
+
+    def queues(self) -> list[QueueSettings]:
+        """Return the settings of all queues, by name."""
+        names = self.queue_names()
+        found = self.settings_of(names)
+        return [found[name] for name in names]
+
+    def drop_queue(self, queue: str) -> int:
+        """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
+        jobs = self.script("delete", queue)
+        self.server.command("SREM", self.own_key("queues"), queue)
+        self._listed.discard(queue)
+        return int(jobs)
+
+    # -- looking
+
+    def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
+        """Return those of the jobs that are live or in history."""
+        return {job_id: seen.row for job_id, seen in self.look(ids)[1].items()}
+
+    def find(self, query: Find) -> list[JobRow]:
+        """Search live jobs and history, newest id first."""
+        queues = self.queue_names() if query.queue is None else [query.queue]
+        found = (row for queue in queues for row in self._find_in(queue, query))
+        return nlargest(query.limit, found, key=lambda row: row.id)
+
+    def _find_in(self, queue: str, query: Find) -> list[JobRow]:
+        states = {QUEUED if state in _QUEUED else state.value for state in query.states}
+        after, found = query.after or "", list[JobRow]()
+        while len(found) < query.limit:
+            clock, text, reached = self.script("find", queue, after, _LOOKED_AT, *states)
+            now, after = int(clock), reached.decode()
+            found += [row for row in rows_in(text.decode(), queue) if matches(row, query, now)]
+            if not after:
+                break
+        return found[: query.limit]
+
+    def sizes(self, queue: str) -> Sizes:
+        """Count live jobs by state."""
+        total, ready, scheduled, running = self.script("sizes", queue)
+        return Sizes(total, ready, scheduled, total - ready - scheduled - running, running)
+
+    def counts(self, queue: str) -> Counts:
+        """Return what happened in the queue so far."""
+        found = self.server.command("HGETALL", self.key(queue) + "counts")
+        return Counts(**{name.decode(): int(number) for name, number in found.items()})
+
+    def next_due(self, queues: Sequence[str]) -> int | None:
+        """Return the earliest `run_at` of a live, unreserved job."""
+        return min((int(due) for queue in queues if (due := self.script("next_due", queue))), default=None)
+
+    # -- workers
+
+    def beat(self, worker: WorkerRow) -> Beat:
+        """Record that the worker is alive."""
+        key = self.own_key("workers")
+        clock, stored = self.server.call(lambda _again: self.server.run("beat", key, worker.id, described(worker)))
+        live = sum(alive(worker_in(one), int(clock)) for one in stored)
+        return Beat(live, self._asked_to_stop(worker))
+
+    def _asked_to_stop(self, worker: WorkerRow) -> list[str]:
+        asked: list[str] = []
+        for queue in worker.queues:
+            stopping = self.key(queue) + "stopping"
+            found = self.server.command("SMEMBERS", stopping)
+            self.remember(queue, ids := [job_id.decode() for job_id in found])
+            asked += ids
+        if not asked:
+            return []
+        rows = (seen.row for seen in self.look(asked)[1].values())
+        return [row.id for row in rows if row.cancel_requested and row.worker == worker.id]
+
+    def leave(self, worker: str) -> None:
+        """Forget a worker that has given back all its jobs."""
+        self.server.command("HDEL", self.own_key("workers"), worker)
+
+    def workers(self) -> list[WorkerRow]:
+        """Return all known workers, also those that are late, with their number of running jobs."""
+        running = Counter(worker for _, worker, _ in self.holders())
+        rows = sorted(self.known_workers().values(), key=lambda worker: (worker.started_at, worker.id))
+        return [replace(worker, running=running[worker.id]) for worker in rows]
+
+    # -- operating
+
+    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
+        """Delete up to `limit` finished jobs that ended `older_than` seconds ago (None: the queue's ttl)."""
+        return int(self.script("purge", queue, "" if older_than is None else older_than, limit))
+
+    def maintain(self) -> None:
+        """Purge what history no longer keeps, bring jobs to where they are going, forget idle dead workers."""
+        names = self.queue_names()
+        for queue in names:
+            while self.purge(queue, limit=_PURGED) == _PURGED:
+                pass
+            self.deliver(queue)
+        now = self.now()
+        for queue in names:
+            for marks in ("arrived", "gone"):
+                self.server.command("ZREMRANGEBYSCORE", self.key(queue) + marks, "-inf", now - _MARKS_KEPT * SECOND)
+        busy = {worker for _, worker, _ in self.holders()}
+        for worker in self.known_workers().values():
+            if worker.id not in busy and not alive(worker, now):
+                self.leave(worker.id)
+
+    # -- from store to store
+
+    def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
+        """Store jobs of another store as they are there; False for each whose key a live job has."""
+        here: dict[str, bool] = {}
+        by_queue: dict[str, list[JobRow]] = {}
+        for row in rows:
+            by_queue.setdefault(row.queue, []).append(row)
+        for queue, group in by_queue.items():
+            self.list_queue(queue)
+            for part in portions(group, _LOOKED_AT):
+                arguments = [text for row in part for text in (row.id, state_text(row, 0), body_text(row))]
+                *answers, made = self.script("adopt", queue, *arguments)
+                if made:
+                    self.list_queue(queue, anew=True)
+                here.update(zip((row.id for row in part), map(bool, answers), strict=True))
+        return [here[row.id] for row in rows]
+
+    def take(self, ids: Sequence[str]) -> list[str]:
+        """Delete jobs that another store has adopted, queued or finished; return the ids of those deleted."""
+        by_queue: dict[str, list[str]] = {}
+        for job_id, seen in self.look(ids)[1].items():
+            by_queue.setdefault(seen.row.queue, []).append(job_id)
+        return [
+            job_id.decode()
+            for queue, group in by_queue.items()
+            for part in portions(group, _LOOKED_AT)
+            for job_id in self.script("take", queue, *part)
+        ]
+
+    # -- wake-up
+
+    def listen(self, queues: Iterable[str]) -> Listener:
+        """Start listening for work in these queues."""
+        return listen(self.server, (self.key(queue) + "signals" for queue in queues))
+
+
+_QUEUED = (JobState.SCHEDULED, JobState.READY)

@@ -1,0 +1,236 @@
+"""MariaDB 10.6 and later, MySQL 8."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from sqlalchemy import BigInteger, Executable, SelectBase, Table, event, func, insert, literal_column, select
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
+
+from stanchion.errors import CannotJoin, InvalidInput, MissingExtra, StoreUnavailable
+from stanchion.stores.forks import begins_anew
+from stanchion.stores.protocol import Listener
+from stanchion.stores.records import Capabilities
+from stanchion.stores.sql.database import CALL_SECONDS, Database
+from stanchion.stores.sql.dialect import SKEW, Dialect, Fault
+from stanchion.stores.sql.mariadb_statements import CLOCK, elements
+from stanchion.stores.sql.mariadb_store import MariaDBStore
+from stanchion.stores.wakeup import EventListener
+
+try:
+    import pymysql
+    from pymysql.constants import SERVER_STATUS
+    from pymysql.cursors import Cursor
+
+    from stanchion.stores.sql.mariadb_faults import fault, worth_retrying
+except ImportError:  # pragma: no cover - said by open_store
+    pymysql = None  # type: ignore[assignment]
+    Cursor = object  # type: ignore[assignment,misc]
+
+CAPABILITIES = Capabilities(
+    name="mariadb",
+    joins_transactions=True,
+    push_wakeup=False,
+    wakeup="none between processes: the workers poll, all together at one rate",
+    atomic_batches=True,
+    durable="as innodb_flush_log_at_trx_commit says; by default every commit reaches the disk",
+    processes=True,
+    extra="mysql",
+)
+
+_CONNECT_SECONDS = 5
+_LOCK_SECONDS = 3
+_SCHEMA_SECONDS = 8
+_SESSION = (
+    "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', "
+    f"innodb_lock_wait_timeout = {_LOCK_SECONDS}, lock_wait_timeout = {_LOCK_SECONDS}"
+)
+_MARIADB = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)-MariaDB", re.IGNORECASE)
+_MYSQL = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_CUT = frozenset({1264, 1265, 1366, 1406})  # out of range, truncated, not in the character set, too long
+_SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
+
+
+class MariaDBDialect(Dialect):
+    """MariaDB and MySQL through PyMySQL."""
+
+    capabilities = CAPABILITIES
+    names = ("mysql", "mariadb")
+    single_writer, remote, makes_schema = False, True, False
+    begin = "BEGIN"
+    way_out = (
+        "check host, port, user, password and database name in the URL, that the server runs, and that its "
+        "max_allowed_packet is above the largest payload"
+    )
+    now = literal_column(CLOCK, BigInteger) + SKEW
+
+    def __init__(self) -> None:
+        self._listeners = Listeners()
+        self.errors = (pymysql.Error,)
+
+    def engine_options(self) -> dict[str, Any]:
+        return {
+            "connect_args": {
+                "connect_timeout": _CONNECT_SECONDS,
+                "read_timeout": CALL_SECONDS,
+                "write_timeout": CALL_SECONDS,
+                "charset": "utf8mb4",
+                "autocommit": True,
+                "init_command": _SESSION,
+                "program_name": "stanchion",
+            },
+            "pool_size": 20,
+            "max_overflow": 20,
+            "pool_timeout": 10,
+            # Our transactions end before their connection goes back, and a broken one doesn't go back.
+            "pool_reset_on_return": None,
+        }
+
+    def prepare(self, engine: Engine) -> None:
+        @event.listens_for(engine, "connect")
+        def settings(connection: pymysql.Connection[Any], _record: object) -> None:
+            refuse_old(connection.server_version)  # type: ignore[attr-defined]
+            with connection.cursor() as cursor:
+                # Locks single rows, never the gaps between them; in every release spelled like this only.
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+    @contextmanager
+    def lock_schema(self, connection: Connection) -> Iterator[None]:
+        name = func.concat("stanchion ", func.md5(func.database()))
+        if connection.scalar(select(func.get_lock(name, _SCHEMA_SECONDS))) != 1:
+            raise StoreUnavailable(f"another process has been making the tables for {_SCHEMA_SECONDS} s; try again")
+        try:
+            yield
+            # Each step commits itself here, so the version must be there before the next process looks.
+            connection.exec_driver_sql("COMMIT")
+        finally:
+            with suppress(DBAPIError):
+                connection.scalar(select(func.release_lock(name)))
+
+    def cursor(self, driver: pymysql.Connection[Any]) -> Cursor:
+        return driver.cursor(StrictCursor)
+
+    def fileno(self, driver: pymysql.Connection[Any]) -> int:
+        connected = driver._sock  # type: ignore[attr-defined]  # it has no public name
+        if connected is None:
+            raise pymysql.InterfaceError(0, "the connection is closed")
+        return int(connected.fileno())
+
+    def fault(self, error: BaseException) -> Fault:
+        return fault(error)
+
+    def worth_retrying(self, error: BaseException) -> bool:
+        return worth_retrying(error)
+
+    def owns(self, connection: Any) -> bool:
+        return isinstance(connection, pymysql.Connection) and connection.open
+
+    def must_be_open(self, driver: pymysql.Connection[Any]) -> None:
+        if driver.get_autocommit() and not driver.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:  # type: ignore[attr-defined]
+            raise CannotJoin(
+                "the connection given as tx commits every statement by itself, so nothing could be rolled back: "
+                "call its begin() first, or connect with autocommit=False"
+            )
+
+    def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
+        return elements(name)
+
+    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+        return insert(table).prefix_with("IGNORE").values(values)
+
+    def listen(self, queues: Iterable[str]) -> Listener:
+        return self._listeners.listen(queues)
+
+    def announce(self, queues: Iterable[str]) -> None:
+        self._listeners.wake(queues)
+
+    def close(self) -> None:
+        self._listeners.close()
+
+
+class StrictCursor(Cursor):
+    """Raises where the server only warns, on IGNORE or in a caller's lenient mode, that it cut a value."""
+
+    def execute(self, query: str, args: Any = None) -> int:
+        changed = super().execute(query, args)
+        if self.warning_count:
+            with self.connection.cursor(Cursor) as beside:
+                beside.execute("SHOW WARNINGS")
+                for _level, number, message in beside.fetchall():
+                    if number in _CUT:
+                        raise pymysql.DataError(number, message)
+        return changed
+
+
+class Listeners:
+    """Who waits in this process. A push wakes the waiters of its own process, all others poll."""
+
+    def __init__(self) -> None:
+        begins_anew(self)
+
+    def begin(self) -> None:
+        """Have no listener."""
+        self._lock = threading.Lock()
+        self._waiting: dict[EventListener, frozenset[str]] = {}
+
+    def listen(self, queues: Iterable[str]) -> EventListener:
+        """Return a listener that pushes to these queues wake."""
+        listener = EventListener(self._forget)
+        with self._lock:
+            self._waiting[listener] = frozenset(queues)
+        return listener
+
+    def wake(self, queues: Iterable[str]) -> None:
+        """Wake the listeners of these queues."""
+        with self._lock:
+            for listener, wanted in self._waiting.items():
+                if not wanted.isdisjoint(queues):
+                    listener.wake()
+
+    def close(self) -> None:
+        """End all waits."""
+        with self._lock:
+            for listener in self._waiting:
+                listener.wake()
+            self._waiting.clear()
+
+    def _forget(self, listener: EventListener) -> None:
+        with self._lock:
+            self._waiting.pop(listener, None)
+
+
+def refuse_old(version: str) -> None:
+    """Raise StoreUnavailable for the version of a server that lacks what the statements need."""
+    if found := _MARIADB.match(version):
+        name, oldest, needed = "MariaDB", (10, 6, 0), "10.6"
+    elif found := _MYSQL.match(version):
+        name, oldest, needed = "MySQL", (8, 0, 17), "8.0.17"
+    else:
+        return  # one that doesn't tell: its first error will
+    release = tuple(int(part) for part in found.groups())
+    if release < oldest:
+        raise StoreUnavailable(
+            f"the server is {name} {'.'.join(map(str, release))}, which is too old; use {name} {needed} or later"
+        )
+
+
+def open_store(url: str) -> MariaDBStore:
+    """Return the store in a MariaDB or MySQL database: `mysql://user:password@host:port/database`."""
+    if pymysql is None:
+        raise MissingExtra("mysql", "the MariaDB store")
+    parsed: URL = make_url(url)
+    if parsed.drivername not in _SCHEMES:
+        raise InvalidInput(
+            f"use {parsed.get_backend_name()}://..., not {parsed.drivername}://...; PyMySQL is the driver"
+        )
+    if not parsed.database:
+        raise InvalidInput(
+            f"the URL names no database; write {parsed.get_backend_name()}://user:password@host:port/database"
+        )
+    return MariaDBStore(Database(parsed.set(drivername="mysql+pymysql"), MariaDBDialect()))

@@ -1,0 +1,166 @@
+"""MariaDB's and MySQL's own forms of the hot statements.
+
+An UPDATE returns nothing there, so a claim reads whole jobs as it locks them. Statements name their index,
+and those that go by ids work on whole sets: left to choose, the server scans a table while it is small, and
+waits there for the locks of others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import SelectBase, String, TextClause, column, text
+from sqlalchemy.dialects.mysql import insert
+
+from stanchion.stores.sql.dialect import Dialect
+from stanchion.stores.sql.schema import HISTORY_COLUMNS, LIVE_COLUMNS, jobs
+from stanchion.stores.sql.statements import Statements, param
+
+CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+"""Microseconds since 1970 UTC, whatever the time zone of the session and its leaps."""
+
+ABOVE_ALL = 1000
+"""Above every priority."""
+
+_NOW = f"({CLOCK} + :skew)"
+
+
+def _names(columns: Sequence[str], prefix: str = "", **instead: str) -> str:
+    return ", ".join(instead.get(name, f"{prefix}`{name}`") for name in columns)
+
+
+# -- by ids. On the driver's own connection a list goes into the statement, which is quicker than JSON.
+
+_LISTED = "stanchion_jobs AS job FORCE INDEX (PRIMARY)"
+
+
+def _given(elements: str, name: str) -> str:
+    # In ASCII, which is compared in the collation of whatever column it meets.
+    return f"JSON_TABLE(:{name}, '$[*]' COLUMNS ({elements.format('VARCHAR(36) CHARACTER SET ascii PATH')})) AS given"
+
+
+def _by_ids(table: str) -> str:
+    return f"{_given('''id {} '$' ''', 'ids')} STRAIGHT_JOIN {table} AS job FORCE INDEX (PRIMARY) ON job.id = given.id"
+
+
+def elements(name: str) -> SelectBase:
+    """Return the elements of the JSON array of ids in parameter `name`."""
+    return text(f"SELECT value FROM {_given('''value {} '$' ''', name)}").columns(column("value", String))
+
+
+# -- out
+
+_EXPIRED = f"""coalesce((
+    SELECT lease_until FROM stanchion_jobs FORCE INDEX (stanchion_jobs_holder)
+    WHERE worker IS NULL AND lease_until IS NOT NULL ORDER BY lease_until LIMIT 1
+) <= {_NOW}, FALSE)"""
+
+ANY_EXPIRED = text(f"SELECT {_EXPIRED}")
+
+_HEAD = """
+    SELECT priority, run_at, id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
+    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = (
+        SELECT priority FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
+        WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority < :below
+        ORDER BY priority DESC LIMIT 1
+    )
+    ORDER BY run_at, id LIMIT 1
+"""
+
+HEAD = text(_HEAD)
+
+# What a claim must know first: the clock, whether limits or leases that ran out are in its way, where to begin.
+PROSPECT = text(f"""
+    SELECT
+        {_NOW},
+        coalesce(settings.paused OR settings.max_rate IS NOT NULL OR settings.max_running IS NOT NULL, FALSE)
+            OR {_EXPIRED},
+        settings.lease, head.priority, head.run_at, head.id
+    FROM (SELECT 1 AS one) AS always
+    LEFT JOIN stanchion_queues AS settings ON settings.name = :queue
+    LEFT JOIN ({_HEAD}) AS head ON TRUE
+""")
+
+_RESERVED = _names(
+    LIVE_COLUMNS,
+    state="'running'",
+    payload="NULL",
+    attempts="attempts + 1",
+    progress="NULL",
+    token=":token",
+    worker=":worker",
+    lease_until=f"CASE WHEN :worker_holds THEN NULL ELSE {_NOW} + :lease_micros END",
+    started_at=_NOW,
+)
+
+# Whole jobs, as the reservation leaves them. The driver takes its time for every column, and little for JSON; the
+# payload goes beside it, as what JSON_ARRAY makes must not be longer than a packet.
+PICK = text(f"""
+    SELECT payload, JSON_ARRAY({_RESERVED}) FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
+    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = :at_priority AND run_at <= {_NOW}
+        -- What left the line stays in its index until InnoDB purges it; starting behind it saves locking it all.
+        AND (run_at > :since OR run_at = :since AND id >= :first)
+    ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
+""")
+
+RESERVE = text(f"""
+    UPDATE {_LISTED}
+    SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
+        job.lease_until = :lease_until, job.started_at = :started_at, job.progress = NULL
+    WHERE job.id IN :ids
+""")
+
+# -- outcomes
+
+_IN_TIME = f"job.state = 'running' AND (job.lease_until IS NULL OR job.lease_until > {_NOW})"
+
+HELD = text(f"""
+    SELECT job.queue, COUNT(*),
+        coalesce((SELECT history_ttl > 0 FROM stanchion_queues AS settings WHERE settings.name = job.queue), TRUE)
+    FROM {_LISTED} WHERE job.id IN :ids AND job.token = :token AND {_IN_TIME}
+    GROUP BY job.queue FOR UPDATE
+""")
+
+
+def _keep(payload: str, result: str, source: str) -> TextClause:
+    done = _names(HISTORY_COLUMNS, "job.", state="'done'", payload=payload, finished_at=_NOW, result=result)
+    return text(f"INSERT INTO stanchion_history ({_names(HISTORY_COLUMNS)}) SELECT {done} FROM {source}")
+
+
+_WITH_RESULTS = """
+    id {} '$[0]',
+    result LONGTEXT CHARACTER SET utf8mb4 PATH '$[1]',
+    payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[2]'
+"""
+
+KEEP = _keep("job.payload", "NULL", f"{_LISTED} WHERE job.id IN :ids")
+KEEP_RESULTS = _keep(
+    "coalesce(given.payload, job.payload)",
+    "given.result",
+    f"{_given(_WITH_RESULTS, 'commits')} STRAIGHT_JOIN {_LISTED} ON job.id = given.id",
+)
+
+REMOVE = text(f"DELETE job FROM {_LISTED} WHERE job.id IN :ids")
+
+MARK, BACK = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
+
+
+class MariaDBStatements(Statements):
+    """The shared statements, some in another form."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self.live_locked = text(f"SELECT {_names(LIVE_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} FOR UPDATE")
+        self.held = text(f"""
+            SELECT job.id, job.queue, job.token FROM {_by_ids("stanchion_jobs")} WHERE {_IN_TIME} FOR UPDATE
+        """)
+        self.forget = text(f"DELETE job FROM {_by_ids('stanchion_history')}")
+        stored = insert(jobs).values(
+            {name: param("job" if name == "id" else f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS}
+        )
+        # The rows are there, and locked: so this updates them, all in one statement.
+        self.rewrite = stored.on_duplicate_key_update(
+            {name: stored.inserted[name] for name in LIVE_COLUMNS if name != "id"}
+        )
+        # Shared, as the insert that met the key has shared it: two that met it must not wait for each other.
+        self.by_key = self.by_key.with_for_update(read=True)

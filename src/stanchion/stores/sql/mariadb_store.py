@@ -1,0 +1,147 @@
+"""The store on MariaDB and MySQL: few round trips, and whole sets in each."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob, Pushed, QueueSettings
+from stanchion.stores.sql import mariadb_statements as sql
+from stanchion.stores.sql.base import live_values
+from stanchion.stores.sql.claiming import reservation
+from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.schema import FIELDS
+from stanchion.stores.sql.store import SqlStore
+
+_PAYLOAD = FIELDS.index("payload")
+_MOMENT = 0.02
+
+
+class Head(NamedTuple):
+    """Where a line begins: a priority in use, and its first job."""
+
+    priority: int
+    run_at: int
+    id: str
+
+
+class MariaDBStore(SqlStore):
+    """The SQL store with claims and outcomes by whole sets."""
+
+    statements_of = sql.MariaDBStatements
+
+    # -- in
+
+    def _insert(self, run: Runner, rows: Sequence[JobRow], *, singly: bool) -> list[JobRow]:
+        if singly or len(rows) < 2:
+            return [row for row in rows if run.change(self.statements.insert_new, live_values(row)) == 1]
+        # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
+        ordered = sorted(rows, key=lambda row: (row.queue, row.key or "", row.id))
+        run.change(sql.MARK)
+        if run.change_each(self.statements.insert_new, [live_values(row) for row in ordered]) == len(rows):
+            return list(rows)
+        run.change(sql.BACK)  # some were left out; one by one tells which
+        return self._insert(run, ordered, singly=True)
+
+    def met(self, run: Runner, job: NewJob, row: JobRow) -> Pushed:
+        # A caller's transaction may read as of its beginning, and not see by itself what it met.
+        for known in self.live(run, [job.id]).values():
+            return Pushed(known.id, known.run_at, known.enqueued_at)
+        return super().met(run, job, row)
+
+    # -- out
+
+    def claim(self, claim: Claim) -> Claimed:
+        if claim.repeat:
+            return super().claim(claim)
+        # Most looks of an idle worker find nothing: they need no transaction.
+        hindered, lease, head = self.database.read(lambda run: self._look(run, claim.queue))
+        if hindered:
+            return super().claim(claim)
+        if head is None:
+            return Claimed([])
+        settings = QueueSettings(claim.queue) if lease is None else QueueSettings(claim.queue, lease=lease)
+
+        def work(run: Runner, again: bool) -> list[JobRow]:
+            if again and (held := self.held(run, claim)):
+                return held
+            rows = self.hold(run, claim, settings, claim.limit, head)
+            self.tally(run, [(claim.queue, "reserved")] * len(rows))
+            return rows
+
+        return Claimed(self.database.write(work))
+
+    def hold(
+        self, run: Runner, claim: Claim, settings: QueueSettings, limit: int, head: Head | None = None
+    ) -> list[JobRow]:
+        rows: list[JobRow] = []
+        reserved = reservation(claim, settings)
+        head = head or self._head(run, claim.queue)
+        while head is not None:
+            at = {"queue": claim.queue, "at_priority": head.priority, "since": head.run_at, "first": head.id}
+            picked = _whole(run.rows(sql.PICK, {**at, **reserved, "most": limit - len(rows)}))
+            if picked:
+                held = {name: getattr(picked[0], name) for name in ("token", "worker", "lease_until", "started_at")}
+                run.change(sql.RESERVE, {"ids": [row.id for row in picked], **held})
+                rows += picked
+            if len(rows) >= limit:
+                break
+            head = self._head(run, claim.queue, head.priority)
+        return rows
+
+    def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
+        freed = super().recover(limit, as_of)
+        if len(freed) < limit and self.database.read(lambda run: run.rows(sql.ANY_EXPIRED))[0][0]:
+            # A holder that comes late locks its job for the moment that it takes to be refused.
+            time.sleep(_MOMENT)
+            freed += super().recover(limit - len(freed), as_of)
+        return freed
+
+    def _look(self, run: Runner, queue: str) -> tuple[bool, float | None, Head | None]:
+        """Tell whether a claim must free leases or keep to limits, the queue's lease, and where to begin."""
+        now, hindered, lease, *first = run.rows(sql.PROSPECT, {"queue": queue, "below": sql.ABOVE_ALL})[0]
+        head = None if first[0] is None else Head(*first)
+        while head is not None and head.run_at > now:
+            head = self._head(run, queue, head.priority)
+        return bool(hindered), lease, head
+
+    def _head(self, run: Runner, queue: str, below: int = sql.ABOVE_ALL) -> Head | None:
+        found = run.rows(sql.HEAD, {"queue": queue, "below": below})
+        return Head(*found[0]) if found else None
+
+    # -- outcomes
+
+    def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
+        ids, tokens = [one.id for one in commits], {one.token for one in commits}
+        if len(set(ids)) < len(ids) or len(tokens) > 1:
+            return super().commit_in(run, commits)
+        held = run.rows(sql.HELD, {"ids": sorted(ids), "token": tokens.pop()})
+        kept = {bool(keeps) for _, _, keeps in held}
+        if sum(count for _, count, _ in held) < len(ids) or len(kept) > 1:
+            return super().commit_in(run, commits)  # some are lost, or not like the others
+        if kept == {True}:
+            self.keep_done(run, commits)
+        self.remove(run, ids)
+        self.tally(run, [(queue, "committed") for queue, count, _ in held for _ in range(count)])
+        return [JobState.DONE] * len(ids)
+
+    def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
+        if any(one.result is not None or one.payload is not None for one in commits):
+            given = [(one.id, one.result, one.payload) for one in commits]
+            run.change(sql.KEEP_RESULTS, {"commits": json.dumps(given)})
+        elif commits:
+            run.change(sql.KEEP, {"ids": [one.id for one in commits]})
+
+    def remove(self, run: Runner, ids: Sequence[str]) -> None:
+        if ids:
+            run.change(sql.REMOVE, {"ids": list(ids)})
+
+
+def _whole(picked: Sequence[tuple[str, str]]) -> list[JobRow]:
+    """Put the payloads into the rows."""
+    rows = json.loads(f"[{','.join(row for _, row in picked)}]")
+    for (payload, _), row in zip(picked, rows, strict=True):
+        row[_PAYLOAD] = payload
+    return [JobRow(*row) for row in rows]

@@ -1,0 +1,33 @@
+"""The MariaDB store behaves as every store does."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from stanchion.stores.registry import open_store
+from stanchion.testing.conformance import *  # noqa: F403
+from stanchion.testing.conformance.harness import NewStore
+from tests.servers.mariadb import MariaDBServer
+
+del TestRefusing  # noqa: F821
+del TestPushSignal  # noqa: F821
+
+
+TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers")
+
+
+@pytest.fixture(scope="module")
+def database(mariadb_server: MariaDBServer) -> str:
+    """A database with the schema, which each test finds empty."""
+    url = mariadb_server.create_database("conformance")
+    with closing(open_store(url)) as store:
+        store.setup()
+    return url
+
+
+@pytest.fixture
+def store_factory(database: str, mariadb_server: MariaDBServer) -> Iterator[NewStore]:
+    mariadb_server.execute(*(f"DELETE FROM conformance.stanchion_{name}" for name in TABLES))
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(open_store(database)))

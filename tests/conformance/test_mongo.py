@@ -1,0 +1,39 @@
+"""The MongoDB store behaves as every store does."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+
+from stanchion.stores.registry import open_store
+from stanchion.testing.conformance import *  # noqa: F403
+from stanchion.testing.conformance.harness import NewStore
+from tests.servers.mongo import MongoServer
+
+del TestRefusing  # noqa: F821
+
+COLLECTIONS = ("jobs", "queues", "tallies", "workers")
+
+
+@pytest.fixture(scope="module")
+def database(mongo_server: MongoServer) -> Iterator[str]:
+    """A database with the schema, which each test finds empty."""
+    name = f"test_{uuid.uuid4().hex}"
+    url = mongo_server.url(name)
+    with closing(open_store(url)) as store:
+        store.setup()
+    yield url
+    mongo_server.drop_database(name)
+
+
+@pytest.fixture
+def store_factory(database: str) -> Iterator[NewStore]:
+    client: MongoClient[dict[str, Any]]
+    with MongoClient(database) as client:
+        for name in COLLECTIONS:
+            client.get_default_database()[f"stanchion_{name}"].delete_many({})
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(open_store(database)))

@@ -1,0 +1,32 @@
+"""Alone, without a replica set, the MongoDB store behaves the same, but for the transactions that it can't join."""
+
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from stanchion.stores.registry import open_store
+from stanchion.testing.conformance import *  # noqa: F403
+from tests.conformance.test_mongo import store_factory
+from tests.servers.mongo import MongoServer, OwnMongoServer
+
+del TestJoining  # noqa: F821
+del TestRefusing  # noqa: F821 - that it refuses, tests/mongo/test_transactions.py shows
+
+__all__ = ["store_factory"]
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def database(mongo_server: MongoServer) -> Iterator[str]:
+    """A database on a standalone server, with the schema, which each test finds empty."""
+    if not isinstance(mongo_server, OwnMongoServer):
+        pytest.skip("the server is another's, and what it is: see what STANCHION_TEST_MONGODB names")
+    name = f"test_{uuid.uuid4().hex}"
+    url = mongo_server.url(name, like="standalone")
+    with closing(open_store(url)) as store:
+        store.setup()
+    yield url
+    mongo_server.drop_database(name)

@@ -1,0 +1,18 @@
+"""The Redis store behaves as every store does."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from stanchion.stores.registry import open_store
+from stanchion.testing.conformance import *  # noqa: F403
+from stanchion.testing.conformance.harness import NewStore
+
+del TestJoining  # noqa: F821
+
+
+@pytest.fixture
+def store_factory(redis_url: str) -> Iterator[NewStore]:
+    with ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(open_store(redis_url)))

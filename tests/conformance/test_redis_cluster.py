@@ -1,0 +1,21 @@
+"""The Redis store on a cluster of three masters behaves as every store does."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from stanchion.stores.registry import open_store
+from stanchion.testing.conformance import *  # noqa: F403
+from stanchion.testing.conformance.harness import NewStore
+from tests.servers.redis_cluster import RedisCluster
+
+del TestJoining  # noqa: F821
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def store_factory(redis_cluster: RedisCluster) -> Iterator[NewStore]:
+    with redis_cluster.keyspace() as url, ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(open_store(url)))

@@ -1,0 +1,27 @@
+"""The Redis store on the oldest Redis that it supports, and on Valkey, behaves as every store does."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+
+from stanchion.stores.registry import open_store
+from stanchion.testing.conformance import *  # noqa: F403
+from stanchion.testing.conformance.harness import NewStore
+from tests.servers.redis import PACKAGED, RedisServer
+
+del TestJoining  # noqa: F821
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", params=PACKAGED)
+def server(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
+    with RedisServer(settings={"appendonly": "no"}, other=request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def store_factory(server: RedisServer) -> Iterator[NewStore]:
+    with server.database() as url, ExitStack() as stack:
+        yield lambda: stack.enter_context(closing(open_store(url)))

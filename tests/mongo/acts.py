@@ -1,0 +1,287 @@
+"""Every verb that writes, ready to be done once: what the tests cut in pieces."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from stanchion.ids import new_id
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import (
+    QUEUED,
+    SECOND,
+    Abandon,
+    Bury,
+    Claim,
+    Commit,
+    Extension,
+    JobRow,
+    Move,
+    NewJob,
+    Outcome,
+    Progress,
+    Rollback,
+    WorkerRow,
+)
+from stanchion.testing.conformance.harness import StoreClock
+
+DOOMED = "doomed"
+
+
+@dataclass
+class World:
+    """The queues and jobs of one case."""
+
+    store: Store
+    clock: StoreClock
+    queue: str = field(default_factory=lambda: f"queue-{new_id()}")
+    ids: list[str] = field(default_factory=list)
+    """Jobs that are stored for certain."""
+    keys: set[str] = field(default_factory=set)
+    made: int = 0
+    """How many jobs were ever to be pushed."""
+    may_vanish: bool = False
+
+    @property
+    def other(self) -> str:
+        """Where jobs are moved, and dead letters go."""
+        return f"{self.queue}-other"
+
+    def new(self, **fields: Any) -> NewJob:
+        self.made += 1
+        job = NewJob(**{"id": new_id(), "queue": self.queue, "payload": '"x"', **fields})
+        if job.key:
+            self.keys.add(job.key)
+        return job
+
+    def push(self, count: int = 1, **fields: Any) -> list[str]:
+        jobs = [self.new(**fields) for _ in range(count)]
+        self.store.push(jobs)
+        self.ids += [job.id for job in jobs]
+        return [job.id for job in jobs]
+
+    def claim(self, limit: int = 1, **fields: Any) -> list[JobRow]:
+        return self.store.claim(Claim(**{"queue": self.queue, "limit": limit, "token": new_id(), **fields})).rows
+
+
+Act = Callable[[Store], Any]
+"""Does it, once more at each call as a caller would after a lost answer; returns what can be compared."""
+
+
+def push(world: World) -> Act:
+    jobs = [world.new(priority=number % 2) for number in range(5)]
+    return lambda store: len(store.push(jobs))
+
+
+def push_keyed(world: World) -> Act:
+    world.push(key="taken", delay=50.0)
+    jobs = [
+        world.new(),
+        world.new(key="taken"),
+        world.new(key="new", on_duplicate="raise"),
+        world.new(key="taken", on_duplicate="replace", payload='"replaced"'),
+    ]
+    return lambda store: [pushed.duplicate for pushed in store.push(jobs)]
+
+
+def claim(world: World) -> Act:
+    world.push(6)
+    wish = Claim(world.queue, 4, new_id(), lease=30.0, repeat=True)
+    return lambda store: len(store.claim(wish).rows)
+
+
+def claim_for_a_worker(world: World) -> Act:
+    world.store.beat(WorkerRow(DOOMED, "host", 1, (world.queue,), 1, 10.0))
+    world.push(6)
+    wish = Claim(world.queue, 4, new_id(), DOOMED, repeat=True)
+    return lambda store: len(store.claim(wish).rows)
+
+
+def claim_after_leases_ran_out(world: World) -> Act:
+    world.push(2, max_attempts=1)
+    world.push(4)
+    world.claim(4, lease=5.0)
+    world.clock.advance(6)
+    wish = Claim(world.queue, 6, new_id(), lease=30.0, repeat=True)
+    return lambda store: len(store.claim(wish).rows)
+
+
+def claim_under_limits(world: World) -> Act:
+    world.push(6)
+    world.store.configure(world.queue, {"max_running": 2, "max_rate": 50.0})
+    wish = Claim(world.queue, 4, new_id(), lease=30.0, repeat=True)
+    return lambda store: len(store.claim(wish).rows)
+
+
+def pop(world: World) -> Act:
+    world.push(4, key=None)
+    return lambda store: len(store.pop(Claim(world.queue, 4, new_id())))
+
+
+def pop_without_history(world: World) -> Act:
+    world.may_vanish = True
+    world.store.configure(world.queue, {"history_ttl": 0.0})
+    world.push(4)
+    return lambda store: len(store.pop(Claim(world.queue, 4, new_id())))
+
+
+def settle(world: World) -> Act:
+    world.push(6)
+    world.push(1, key="k")
+    rows = world.claim(7)
+    return lambda store: store.settle(outcomes(world, rows), repeat=True)
+
+
+def settle_without_history(world: World) -> Act:
+    world.may_vanish = True
+    world.store.configure(world.queue, {"history_ttl": 0.0})
+    world.push(4)
+    world.push(1, key="k")
+    rows = world.claim(5)
+    return lambda store: [
+        state is not None for state in store.settle([Commit(row.id, row.token or "") for row in rows])
+    ]
+
+
+def settle_with_dead_letters(world: World) -> Act:
+    world.store.configure(world.queue, {"dead_letter": world.other})
+    world.push(6)
+    world.push(1, key="k")
+    rows = world.claim(7)
+    return lambda store: store.settle(outcomes(world, rows), repeat=True)
+
+
+def outcomes(world: World, rows: list[JobRow]) -> list[Outcome]:
+    """Return one outcome of each kind."""
+    (one, two, three, four, five, six, seven), token = [row.id for row in rows], rows[0].token or ""
+    return [
+        Commit(one, token, '"done"'),
+        Rollback(two, token, 60.0, "failed"),
+        Rollback(three, token, 0.0, refund=True),
+        Move(four, token, world.other, '"moved"'),
+        Bury(five, token, "broken"),
+        Abandon(six, token),
+        Commit(seven, token),
+    ]
+
+
+def extend(world: World) -> Act:
+    world.push(3)
+    rows = world.claim(3, lease=30.0)
+    return lambda store: store.extend([Extension(row.id, row.token or "", 60.0) for row in rows])
+
+
+def progress(world: World) -> Act:
+    world.push(3)
+    rows = world.claim(3)
+    return lambda store: store.progress([Progress(row.id, row.token or "", 0.5) for row in rows])
+
+
+def recover(world: World) -> Act:
+    world.push(4, key=None)
+    world.push(1, key="k", max_attempts=1)
+    world.claim(5, lease=5.0)
+    world.clock.advance(6)
+    return lambda store: len(store.recover())
+
+
+def cancel(world: World) -> Act:
+    ids = world.push(2) + world.push(1, key="k")
+    world.claim(1)
+    return lambda store: store.cancel(ids)
+
+
+def retry(world: World) -> Act:
+    world.store.configure(world.queue, {"dead_letter": world.other})
+    buried, cancelled = world.push(2), world.push(1, key="k")
+    rows = world.claim(2)
+    world.store.settle([Bury(row.id, row.token or "", "broken") for row in rows])
+    world.store.cancel(cancelled)
+    return lambda store: store.retry(buried + cancelled)
+
+
+def replay(world: World) -> Act:
+    ids = world.push(2)
+    world.store.cancel(ids)
+    copies = [new_id() for _ in ids]
+    world.made += len(copies)
+    return lambda store: [copy is not None for copy in store.replay(ids, copies)]
+
+
+def configure(world: World) -> Act:
+    world.push(2)
+    world.store.cancel(world.ids)
+    return lambda store: store.configure(world.queue, {"lease": 7.0, "history_ttl": 1e6}).lease
+
+
+def drop_queue(world: World) -> Act:
+    world.may_vanish = True
+    world.push(3, key=None)
+    world.store.cancel(world.push(2))
+    return lambda store: store.drop_queue(world.queue) in (0, 3)
+
+
+def purge(world: World) -> Act:
+    world.may_vanish = True
+    world.store.cancel(world.push(4))
+    world.push(1)
+    return lambda store: store.purge(world.queue, older_than=0)
+
+
+def maintain(world: World) -> Act:
+    world.push(3)
+    rows = world.claim(2)
+    world.store.settle([Commit(row.id, row.token or "") for row in rows])
+    world.store.beat(WorkerRow(DOOMED, "host", 1, (world.queue,), 1, 10.0))
+    return lambda store: store.maintain()
+
+
+def beat(world: World) -> Act:
+    world.push(2)
+    world.store.cancel([row.id for row in world.claim(1, worker=DOOMED)])
+    return lambda store: len(store.beat(WorkerRow(DOOMED, "host", 1, (world.queue,), 1, 10.0)).cancelled)
+
+
+def adopt(world: World) -> Act:
+    now = world.store.now()
+    rows = [
+        JobRow(new_id(), world.queue, 0, QUEUED, 0, now, now, '"a"', key="k" if number == 1 else None)
+        for number in range(4)
+    ]
+    ended = JobRow(new_id(), world.queue, 0, "done", 0, now, now, '"a"', finished_at=now + SECOND)
+    world.keys.add("k")
+    return lambda store: store.adopt([*rows, ended])
+
+
+def take(world: World) -> Act:
+    world.may_vanish = True
+    world.push(3)
+    world.claim(1)
+    return lambda store: len(store.take(world.ids))
+
+
+ACTS: list[Callable[[World], Act]] = [
+    push,
+    push_keyed,
+    claim,
+    claim_for_a_worker,
+    claim_after_leases_ran_out,
+    claim_under_limits,
+    pop,
+    pop_without_history,
+    settle,
+    settle_without_history,
+    settle_with_dead_letters,
+    extend,
+    progress,
+    recover,
+    cancel,
+    retry,
+    replay,
+    configure,
+    drop_queue,
+    purge,
+    maintain,
+    beat,
+    adopt,
+    take,
+]

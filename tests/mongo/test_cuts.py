@@ -1,0 +1,159 @@
+"""A process that dies, or loses an answer, at any command of any verb: no job is lost, doubled or stuck."""
+
+from collections.abc import Callable
+
+import pytest
+
+from stanchion.ids import new_id
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import Claim, Commit, Find, JobRow, JobState, WorkerRow
+from stanchion.testing.conformance.harness import NewStore, StoreClock
+from tests.mongo.acts import ACTS, Act, World
+from tests.mongo.guillotine import Guillotine, Killed, Way, after, before, halfway, unanswered
+
+MOST_COMMANDS = 100
+ROUNDS = 100
+
+
+@pytest.fixture
+def guillotine(monkeypatch: pytest.MonkeyPatch) -> Guillotine:
+    return Guillotine(monkeypatch)
+
+
+@pytest.mark.parametrize("repeated", [False, True], ids=["", "repeated"])
+@pytest.mark.parametrize("way", [before, halfway])
+@pytest.mark.parametrize("begin", ACTS)
+def test_a_death_at_any_command(
+    begin: Callable[[World], Act],
+    way: Way,
+    repeated: bool,
+    new_store: NewStore,
+    clock: StoreClock,
+    guillotine: Guillotine,
+) -> None:
+    for at in range(1, MOST_COMMANDS):
+        world = World(new_store(), clock)
+        act = begin(world)
+        try:
+            with guillotine.falls(at, way):
+                act(world.store)
+        except Killed:
+            survivor = new_store()
+            if repeated:
+                act(survivor)
+            check(survivor, world)
+            continue
+        check(new_store(), world)
+        assert at == guillotine.commands + 1 > 1, "the last command was not cut"
+        return
+    pytest.fail("it never ends")
+
+
+@pytest.mark.parametrize("begin", ACTS)
+def test_a_lost_answer_to_any_command(
+    begin: Callable[[World], Act], new_store: NewStore, clock: StoreClock, guillotine: Guillotine
+) -> None:
+    plain = World(new_store(), clock)
+    expected = begin(plain)(plain.store)
+    counts = plain.store.counts(plain.queue)
+    check(plain.store, plain)
+    for at in range(1, MOST_COMMANDS):
+        world = World(new_store(), clock)
+        act = begin(world)
+        with guillotine.falls(at, unanswered):
+            assert act(world.store) == expected, f"at command {at}"
+        assert world.store.counts(world.queue) == counts, f"at command {at}"
+        check(world.store, world)
+        if guillotine.commands < at:
+            return
+    pytest.fail("it never ends")
+
+
+@pytest.mark.parametrize("begin", ACTS)
+def test_another_process_that_does_the_same_at_any_command(
+    begin: Callable[[World], Act], new_store: NewStore, clock: StoreClock, guillotine: Guillotine
+) -> None:
+    other = new_store()
+    for at in range(1, MOST_COMMANDS):
+        world = World(new_store(), clock)
+        act = begin(world)
+        with guillotine.falls(at, after(lambda act=act: act(other))):  # type: ignore[misc]
+            act(world.store)
+        check(other, world)
+        if guillotine.commands < at:
+            return
+    pytest.fail("it never ends")
+
+
+@pytest.mark.parametrize("limits", [{"max_running": 2}, {"max_rate": 0.001}, {"max_running": 3, "max_rate": 20.0}])
+def test_limits_hold_when_a_claimer_stalls_at_any_command(
+    limits: dict[str, float], new_store: NewStore, clock: StoreClock, guillotine: Guillotine
+) -> None:
+    other = new_store()
+    most = int(limits.get("max_running", 1))
+    for at in range(1, MOST_COMMANDS):
+        world = World(new_store(), clock)
+        world.store.configure(world.queue, limits)
+        world.push(6)
+        claimed: list[JobRow] = []
+
+        def claim(store: Store, world: World = world, claimed: list[JobRow] = claimed) -> None:
+            claimed += store.claim(Claim(world.queue, 4, new_id())).rows
+
+        def overtake(world: World = world, claim: Callable[[Store], None] = claim) -> None:
+            world.clock.advance(4)  # any turn is over
+            claim(other)
+
+        with guillotine.falls(at, after(overtake)):
+            claim(world.store)
+        assert len({row.id for row in claimed}) == len(claimed) <= most
+        assert world.store.sizes(world.queue).running == len(claimed)
+        world.store.drop_queue(world.queue)
+        if guillotine.commands < at:
+            assert claimed
+            return
+    pytest.fail("it never ends")
+
+
+def check(store: Store, world: World) -> None:
+    """Clear up as other processes would, finish what is live, and see that each job ended once."""
+    clock = world.clock
+    done = {row.id for row in jobs(store, world) if row.state == JobState.DONE}
+    clock.advance(1000)
+    store.beat(WorkerRow("witness", "host", 1, (), 1, 10.0))
+    while store.recover():
+        pass
+    store.maintain()
+    limit = next((one.max_running for one in store.queues() if one.name == world.queue), None)
+    for _ in range(ROUNDS):
+        for queue in (world.queue, world.other):
+            rows = store.claim(Claim(queue, 50, new_id())).rows
+            assert queue != world.queue or limit is None or len(rows) <= limit
+            for row in rows:
+                assert row.id not in done, "a job that was done ran again"
+            assert None not in store.settle([Commit(row.id, row.token or "") for row in rows])
+            done |= {row.id for row in rows}
+        if not store.sizes(world.queue).total + store.sizes(world.other).total:
+            break
+        clock.advance(1000)
+    else:
+        pytest.fail(f"stuck: {jobs(store, world)}")
+    found = jobs(store, world)
+    assert all(row.finished_at is not None for row in found)
+    assert len({row.id for row in found}) == len(found)
+    if not world.may_vanish:
+        assert {row.id for row in found} >= set(world.ids)
+    for key in world.keys:
+        (pushed,) = store.push([world.new(key=key)])
+        assert not pushed.duplicate, "a finished job holds its key"
+        assert store.cancel([pushed.id]) == [JobState.CANCELLED]
+    counts = store.counts(world.queue)
+    assert counts.pushed <= world.made
+    assert world.may_vanish or counts.committed + counts.popped <= len(done)
+    store.drop_queue(world.queue)
+    store.drop_queue(world.other)
+
+
+def jobs(store: Store, world: World) -> list[JobRow]:
+    """Return all jobs of the case."""
+    return [row for queue in (world.queue, world.other) for row in store.find(Find(queue=queue, limit=1000))]

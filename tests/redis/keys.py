@@ -1,0 +1,77 @@
+"""The keys of a queue against each other: a change that was made by half shows here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stanchion.stores.redis.rows import FIELD
+from stanchion.stores.redis.store import RedisStore
+
+
+def broken_rules(store: RedisStore, queue: str) -> list[str]:
+    """Return every rule of prelude.lua that the keys of the queue break; empty when all is well."""
+    return list(_Keys(store, queue).broken())
+
+
+class _Keys:
+    """All that a queue has, as it is stored."""
+
+    def __init__(self, store: RedisStore, queue: str) -> None:
+        self._client, self._prefix = store.server.client, store.key(queue)
+        self.live = {job: text.split(FIELD) for job, text in self._hash("live").items()}
+        self.past = {job: text.split(FIELD) for job, text in self._hash("past").items()}
+        self.body, self.keys = set(self._hash("body")), self._hash("keys")
+        self.ids, self.ended = self._zset("ids"), self._zset("ended")
+        self.running, self.stopping = self._set("running"), self._set("stopping")
+        self.leases = self._zset("leases")
+        self.lines = {line: self._zset(f"line:{line}") for line in self._zset("lines")}
+        self.counts = {name: int(number) for name, number in self._hash("counts").items()}
+
+    def broken(self) -> Iterator[str]:
+        queued = {job: fields for job, fields in self.live.items() if fields[1] == "queued"}
+        running = {job: fields for job, fields in self.live.items() if fields[1] == "running"}
+        jobs = self.live.keys() | self.past.keys()
+        lined = {job: (line, due) for line, entries in self.lines.items() for job, due in entries.items()}
+
+        yield from _unequal("jobs and bodies", jobs, self.body)
+        yield from _unequal("jobs and ids", jobs, self.ids.keys())
+        yield from _unequal("live and finished jobs in common", self.live.keys() & self.past.keys(), set())
+        yield from _unequal(
+            "queued jobs and the line",
+            {(job, f"{fields[9]}:{fields[10]}", float(fields[11])) for job, fields in queued.items()},
+            {(job, line, due) for job, (line, due) in lined.items()},
+        )
+        yield from _unequal("lines in use", {line for line, entries in self.lines.items() if not entries}, set())
+        yield from _unequal("running jobs", running.keys(), self.running)
+        yield from _unequal(
+            "leases",
+            {(job, float(fields[5])) for job, fields in running.items() if fields[5]},
+            set(self.leases.items()),
+        )
+        yield from _unequal("stopping", {job for job, fields in running.items() if fields[7]}, self.stopping)
+        yield from _unequal(
+            "unique keys",
+            {(fields[15], job) for job, fields in self.live.items() if fields[15]},
+            set(self.keys.items()),
+        )
+        yield from _unequal(
+            "ends", {(job, float(fields[14])) for job, fields in self.past.items()}, set(self.ended.items())
+        )
+
+    def _hash(self, name: str) -> dict[str, str]:
+        found = self._client.hgetall(self._prefix + name)
+        return {field.decode(): value.decode() for field, value in found.items()}
+
+    def _set(self, name: str) -> set[str]:
+        return {member.decode() for member in self._client.smembers(self._prefix + name)}
+
+    def _zset(self, name: str) -> dict[str, float]:
+        return {
+            member.decode(): score for member, score in self._client.zrange(self._prefix + name, 0, -1, withscores=True)
+        }
+
+
+def _unequal(what: str, some: Any, others: Any) -> Iterator[str]:
+    if different := set(some) ^ set(others):
+        yield f"{what}: {len(different)} differ, such as {sorted(map(str, different))[:3]}"

@@ -1,0 +1,139 @@
+"""What only a cluster does: slots, and slots that move while they are in use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from stanchion.stores.records import Bury, Claim, Commit, JobState, Move, NewJob, Rollback
+from stanchion.stores.redis.store import RedisStore
+from stanchion.testing.conformance.harness import worker
+from tests.redis.conftest import Open
+from tests.redis.keys import broken_rules
+from tests.redis.load import Load
+from tests.servers.redis import RedisServer
+from tests.servers.redis_cluster import RedisCluster
+
+QUEUES = ("orders", "a}b", "{x}y", "}{", "50%", "%7D", "två ord")
+COMMON = {"queues", "workers", "version"}
+
+
+@pytest.fixture
+def url(redis_cluster: RedisCluster) -> Iterator[str]:
+    with redis_cluster.keyspace() as url:
+        yield url
+
+
+@pytest.fixture
+def own_cluster() -> Iterator[RedisCluster]:
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def store(url: str, opened: Open) -> RedisStore:
+    return opened(url)
+
+
+def use_all(store: RedisStore, queue: str, other: str) -> None:
+    """Do with a queue whatever makes keys."""
+    store.check()
+    store.beat(worker("w"))
+    store.configure(queue, {"max_rate": 1e6, "dead_letter": "letters"})
+    jobs = [NewJob(f"{queue}-{number}", queue, "{}", priority=number, key=f"k{number}") for number in range(8)]
+    store.push([*jobs, NewJob(f"{queue}-later", queue, "{}", delay=60.0)])
+    ids = [row.id for row in store.claim(Claim(queue, 7, "t", lease=60.0)).rows]
+    store.cancel(ids[6:])
+    store.settle(
+        [
+            Commit(ids[0], "t", "1"),
+            Rollback(ids[1], "t", 0.0, "no"),
+            Bury(ids[2], "t", "no"),
+            Move(ids[3], "t", other),
+            Commit(ids[4], "t", "1", '{"new":1}'),
+        ]
+    )
+    store.maintain()
+
+
+def test_every_key_of_a_queue_is_in_one_slot(redis_cluster: RedisCluster, store: RedisStore) -> None:
+    for queue, other in zip(QUEUES, QUEUES[1:] + QUEUES[:1], strict=True):
+        use_all(store, queue, other)
+    prefix = store.own_key("")
+    keys = [key for node in redis_cluster.nodes for key in all_keys(node)]
+    for queue in (*QUEUES, "letters"):
+        its = [key for key in keys if key.startswith(store.key(queue))]
+        assert len(its) > 5, queue
+        assert {slot_of(redis_cluster, key) for key in its} == {slot_of(redis_cluster, store.key(queue))}
+        keys = [key for key in keys if key not in its]
+    assert {key.removeprefix(prefix) for key in keys} == COMMON
+    assert all(broken_rules(store, queue) == [] for queue in (*QUEUES, "letters"))
+
+
+def test_names_that_could_be_taken_for_each_other_are_apart(store: RedisStore) -> None:
+    for number, queue in enumerate(QUEUES):
+        store.push([NewJob(f"{number}", queue, "{}")])
+    for number, queue in enumerate(QUEUES):
+        assert [row.id for row in store.pop(Claim(queue, 9, "t"))] == [f"{number}"]
+    assert sorted(settings.name for settings in store.queues()) == sorted(QUEUES)
+
+
+@pytest.mark.slow
+def test_a_slot_moves_while_its_queue_is_in_use(own_cluster: RedisCluster, opened: Open) -> None:
+    store = opened(own_cluster.url())
+    slot = slot_of(own_cluster, store.key("orders"))
+    with Load(lambda: opened(own_cluster.url()), "orders") as load:
+        for _ in range(4):
+            load.await_more(200)
+            move_slot(own_cluster, slot)
+        load.await_more(200)
+    assert load.refused == 0
+    assert broken_rules(store, "orders") == []
+    counts = store.counts("orders")
+    assert (counts.pushed, counts.committed) == (len(load.pushed), len(load.committed))
+    store.skew += 3600
+    while rows := store.claim(Claim("orders", 500, "last")).rows:
+        assert set(store.settle([Commit(row.id, "last") for row in rows])) == {JobState.DONE}
+    assert store.counts("orders").committed == len(load.pushed)
+
+
+def move_slot(cluster: RedisCluster, slot: int) -> None:
+    """Move a slot to the next node, key by key, as `redis-cli --cluster reshard` does."""
+    clients = [node.client() for node in cluster.nodes]
+    ids = [str(client.cluster("MYID")) for client in clients]
+    (here,) = (number for number, client in enumerate(clients) if owns(client, slot))
+    there = (here + 1) % len(clients)
+    clients[there].cluster("SETSLOT", slot, "IMPORTING", ids[here])
+    clients[here].cluster("SETSLOT", slot, "MIGRATING", ids[there])
+    while keys := clients[here].cluster("GETKEYSINSLOT", slot, 1):
+        clients[here].migrate("127.0.0.1", cluster.nodes[there].port, keys, 0, 5000)
+    for number in (there, here, *(each for each in range(len(clients)) if each not in (here, there))):
+        clients[number].cluster("SETSLOT", slot, "NODE", ids[there])
+    for client in clients:
+        client.close()
+
+
+def owns(client: Redis, slot: int) -> bool:
+    """Tell whether the node serves the slot."""
+    me = str(client.cluster("MYID"))
+    return any(
+        node["node_id"] == me and any(int(first) <= slot <= int(last) for first, last in _ranges(node["slots"]))
+        for node in client.cluster("NODES").values()
+    )
+
+
+def _ranges(slots: list[list[str]]) -> Iterator[tuple[str, str]]:
+    for part in slots:
+        yield part[0], part[-1]
+
+
+def all_keys(node: RedisServer) -> list[str]:
+    with node.client() as client:
+        return [str(key) for key in client.scan_iter(count=1000)]
+
+
+def slot_of(cluster: RedisCluster, key: str) -> int:
+    with cluster.nodes[0].client() as client:
+        return int(client.cluster("KEYSLOT", key))

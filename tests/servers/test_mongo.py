@@ -1,0 +1,82 @@
+"""The MongoDB server of the tests passes for each kind, can be killed, and keeps what it has stored."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.collection import Collection
+from pymongo.errors import AutoReconnect, DuplicateKeyError
+
+from tests.servers.documentdb.context import Like
+from tests.servers.mongo import OwnMongoServer
+
+Document = dict[str, Any]
+Documents = Collection[Document]
+
+
+def own_jobs(server: OwnMongoServer, **options: Any) -> Documents:
+    return MongoClient[Document](server.url(), **options)["test"]["jobs"]
+
+
+@pytest.mark.parametrize(
+    ("like", "topology"), [("standalone", "Single"), ("replica-set", "ReplicaSetWithPrimary"), ("mongos", "Sharded")]
+)
+def test_passes_for_each_kind_of_server(own_mongo_server: OwnMongoServer, like: Like, topology: str) -> None:
+    client: MongoClient[Document]
+    with MongoClient(own_mongo_server.url(like=like)) as client:
+        client.admin.command("ping")
+        assert client.topology_description.topology_type_name == topology
+
+
+def test_what_was_stored_outlives_a_kill(own_mongo_server: OwnMongoServer) -> None:
+    jobs = own_jobs(own_mongo_server, retryWrites=False, serverSelectionTimeoutMS=2000)
+    jobs.create_index("key", unique=True)
+    jobs.insert_many({"key": n} for n in range(100))
+    for end in (own_mongo_server.stop, own_mongo_server.kill):
+        end()
+        with pytest.raises(AutoReconnect):
+            jobs.database.client.admin.command("ping")
+        own_mongo_server.start()
+        assert jobs.count_documents({}) == 100
+        with pytest.raises(DuplicateKeyError):
+            jobs.insert_one({"key": 5})
+
+
+def test_a_client_notices_that_the_database_has_gone(own_mongo_server: OwnMongoServer) -> None:
+    jobs = own_jobs(own_mongo_server, retryWrites=False, serverSelectionTimeoutMS=2000)
+    jobs.insert_one({"_id": 1})
+    own_mongo_server.postgres.kill()
+    for _ in range(2):
+        with pytest.raises(AutoReconnect):
+            jobs.insert_one({"_id": 2})
+    own_mongo_server.postgres.start()
+    assert jobs.count_documents({}) == 1
+
+
+def test_repeated_writes_are_done_once_over_kills(own_mongo_server: OwnMongoServer) -> None:
+    jobs = own_jobs(own_mongo_server)
+    jobs.insert_one({"_id": 1, "n": 0})
+    stopped = threading.Event()
+    done: list[int] = []
+
+    def increment() -> int:
+        return jobs.update_one({"_id": 1}, {"$inc": {"n": 1}}).modified_count
+
+    def count() -> None:
+        while not stopped.is_set():
+            done.append(increment())
+
+    counting = threading.Thread(target=count)
+    counting.start()
+    for _ in range(3):
+        time.sleep(0.3)
+        own_mongo_server.kill()
+        own_mongo_server.start()
+    stopped.set()
+    counting.join(60)
+    found = jobs.find_one()
+    assert found is not None
+    assert set(done) == {1}
+    assert found["n"] == len(done)
