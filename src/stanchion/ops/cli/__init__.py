@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from stanchion.ops.cli import bench, demo, jobs, push, queues, redrive, stores, top, worker, workers
+from stanchion.ops.cli import bench, copy, demo, jobs, push, queues, redrive, stores, top, worker, workers
 from stanchion.ops.cli.root import PANELS, cli
 
-__all__ = ["bench", "cli", "demo", "jobs", "main", "push", "queues", "redrive", "stores", "top", "worker", "workers"]
+__all__ = [
+    "bench",
+    "cli",
+    "copy",
+    "demo",
+    "jobs",
+    "main",
+    "push",
+    "queues",
+    "redrive",
+    "stores",
+    "top",
+    "worker",
+    "workers",
+]
 
 cli.registered_commands.sort(key=lambda command: PANELS.index(command.rich_help_panel))
 

@@ -15,13 +15,26 @@ from stanchion.ops.cli.session import Exit, Session, command
 def demo(
     session: Session,
     everything: Annotated[bool, typer.Option("--all", help="The whole year, 336,776 flights.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="The store to use, of any kind; left out, a new SQLite file."),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the queues in that store, to look at them afterwards.")
+    ] = False,
 ) -> Exit:
     """Send the flights of January 2013 from New York through a pipeline of queues, and count what came of it.
 
-    It works in a new SQLite file; or, with --url, in queues named demo.* of that store, which it makes anew.
+    It works in a new SQLite file, which stays; or in the store that --store names (--url does too), in queues of
+    its own, which it deletes at the end.
     """
     if session.app_path:
-        raise InvalidInput("the demo has an app of its own; choose its store with --url")
+        raise InvalidInput("the demo has an app of its own; choose its store with --store")
+    if store and session.url:
+        raise InvalidInput("give --store or --url, not both: they mean the same")
     from stanchion.ops.demo import run
 
-    return Exit.OK if run(session.url, everything, session.out) else Exit.FAILED
+    url = store or session.url
+    if keep and not url:
+        raise InvalidInput("--keep goes with --store; a new SQLite file is kept anyway")
+    return Exit.OK if run(url, everything, session.out, keep=keep) else Exit.FAILED

@@ -31,6 +31,8 @@ class Exit(IntEnum):
     FAILED = 1
     """Nothing was found, or all or some of the work failed."""
     BAD_INPUT = 2
+    UNFINISHED = 3
+    """Something must end first: the same command again goes on."""
     INTERRUPTED = 130
 
 

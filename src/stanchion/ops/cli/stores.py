@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from importlib import import_module
+from operator import itemgetter
 from typing import Annotated, Any
 
 import typer
 from rich.text import Text
 
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.ops.cli.output import Column
+from stanchion.ops.cli.output import Cell, Column
 from stanchion.ops.cli.root import STORE, cli
 from stanchion.ops.cli.session import Session, command
 from stanchion.stores.registry import open_store, shown_url, store_modules
@@ -21,7 +22,8 @@ _COLUMNS = [
     Column("PUSH WAKE-UP"),
     Column("ATOMIC BATCHES"),
     Column("MANY PROCESSES"),
-    Column("INSTALLED", shrinks=True),
+    Column("INSTALLED"),
+    Column("URL", shrinks=True, from_width=100),
 ]
 
 
@@ -51,39 +53,35 @@ def setup(
 @command(cli, "stores", panel=STORE)
 def stores(session: Session) -> None:
     """Show what each kind of store can do, and whether it is installed."""
-    found = [describe(module) for module in store_modules()]
+    found = sorted((describe(*each) for each in store_modules().items()), key=itemgetter("name"))
     if session.out.as_json:
         session.out.json_list(found)
         return
-    session.out.table(
-        _COLUMNS,
-        [
-            [
-                store["name"],
-                *map(_mark, (store["joins_transactions"], store["push_wakeup"])),
-                *map(_mark, (store["atomic_batches"], store["processes"])),
-                Text("yes", "green") if store["installed"] else Text(store["missing"], "yellow"),
-            ]
-            for store in found
-        ],
-    )
+    session.out.table(_COLUMNS, [_row(store) for store in found])
     for store in found:
         session.out.line("")
         session.out.line(f"{store['name']} is woken by: {store['wakeup']}")
         session.out.line(f"{store['name']} is durable: {store['durable']}")
+        if store["extra"]:
+            session.out.line(f"{store['name']} needs: pip install 'stanchion[{store['extra']}]'")
 
 
-def describe(module: str) -> dict[str, Any]:
-    """Return a store's capabilities, and what is missing to use it."""
+def describe(module: str, schemes: list[str]) -> dict[str, Any]:
+    """Return a store's capabilities, the schemes of its URLs, and what is missing to use it."""
     missing = None
     capabilities = import_module(module).CAPABILITIES
     try:
-        open_store(f"{capabilities.name}://").close()
+        open_store(f"{schemes[0]}://").close()
     except MissingExtra as error:
         missing = f"pip install 'stanchion[{error.extra}]'"
     except InvalidInput:
         pass  # such a URL names no database; but nothing is missing to open one
-    return {**asdict(capabilities), "installed": missing is None, "missing": missing}
+    return {**asdict(capabilities), "schemes": schemes, "installed": missing is None, "missing": missing}
+
+
+def _row(store: dict[str, Any]) -> list[Cell]:
+    able = ("joins_transactions", "push_wakeup", "atomic_batches", "processes", "installed")
+    return [store["name"], *(_mark(store[name]) for name in able), " ".join(f"{name}://" for name in store["schemes"])]
 
 
 def _mark(able: bool) -> Text:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, NamedTuple
 
 from stanchion.app import Stanchion
 from stanchion.ops.demo.alerts import Alerts
@@ -18,8 +18,6 @@ from stanchion.queue import Push, batches
 from stanchion.reservation import Reservation
 from stanchion.worker import Worker
 
-RAW, CLEAN, ENRICHED, ALERTS, DEAD = (f"demo.{name}" for name in ("raw", "clean", "enriched", "alerts", "dead"))
-
 THREADS = 4
 """Threads of the worker."""
 
@@ -29,24 +27,38 @@ _ON_THE_WAY = 500
 _LOOK = 0.1
 
 
+class Queues(NamedTuple):
+    """The names of the queues."""
+
+    raw: str
+    clean: str
+    enriched: str
+    alerts: str
+    dead: str
+
+    @classmethod
+    def of(cls, prefix: str) -> Queues:
+        """Return names that begin so."""
+        return cls(*(f"{prefix}.{field}" for field in cls._fields))
+
+
 class Pipeline:
     """Flights on their way through the queues, which are made anew."""
 
-    def __init__(self, app: Stanchion, known: References) -> None:
-        self._app = app
-        for queue in (RAW, CLEAN, ENRICHED, ALERTS, DEAD):
-            app.queue(queue).delete()
-        app.queue(ALERTS).configure(dead_letter=DEAD)
-        self.alerts = Alerts(app, ALERTS)
+    def __init__(self, app: Stanchion, queues: Queues, known: References) -> None:
+        self._app, self.queues = app, queues
+        self.delete_queues()
+        app.queue(queues.alerts).configure(dead_letter=queues.dead)
+        self.alerts = Alerts(app, queues.alerts)
         self.feed = Meter()
         self.clean: Station[Flight] = Station(
-            app, app.queue(RAW), clean, lambda job, flight, tx: job.move(CLEAN, payload=flight, tx=tx)
+            app, app.queue(queues.raw), clean, lambda job, flight, tx: job.move(queues.clean, payload=flight, tx=tx)
         )
         self.enrich: Station[Flight] = Station(
             app,
-            app.queue(CLEAN),
+            app.queue(queues.clean),
             lambda flight: enrich(flight, known),
-            lambda job, flight, tx: job.move(ENRICHED, payload=flight, tx=tx),
+            lambda job, flight, tx: job.move(queues.enriched, payload=flight, tx=tx),
         )
 
         def land(job: Reservation, result: Landed, tx: Any) -> None:
@@ -54,14 +66,19 @@ class Pipeline:
                 self.alerts.enqueue(result, tx)
             job.commit(result, tx=tx)
 
-        self.land: Station[Landed] = Station(app, app.queue(ENRICHED), landed, land)
+        self.land: Station[Landed] = Station(app, app.queue(queues.enriched), landed, land)
         self.seconds = 0.0
+
+    def delete_queues(self) -> None:
+        """Delete all that the demonstration has stored."""
+        for queue in self.queues:
+            self._app.queue(queue).delete()
 
     def run(self, flights: Iterable[Row], watch: Callable[[], None]) -> None:
         """Bring all flights through, and all alerts to an end; call `watch` several times a second meanwhile."""
         began = time.perf_counter()
         stop, fed = threading.Event(), threading.Event()
-        worker = Worker(self._app, queues=[ALERTS], threads=THREADS)
+        worker = Worker(self._app, queues=[self.queues.alerts], threads=THREADS)
         with ThreadPoolExecutor(thread_name_prefix="demo") as pool:
             try:
                 worker.start()
@@ -72,7 +89,7 @@ class Pipeline:
                     pool.submit(self.land.run, self.enrich.ended, stop),
                 ]
                 _attend(threads, watch)
-                while self._app.queue(ALERTS).size().total:
+                while self._app.queue(self.queues.alerts).size().total:
                     watch()
                     time.sleep(_LOOK)
             finally:
@@ -82,7 +99,7 @@ class Pipeline:
         self.seconds = time.perf_counter() - began
 
     def _feed(self, flights: Iterable[Row], fed: threading.Event, stop: threading.Event) -> None:
-        queue = self._app.queue(RAW)
+        queue = self._app.queue(self.queues.raw)
         self.feed.begin()
         for batch in batches(flights, BATCH):
             while self.feed.jobs - self.land.meter.jobs > _ON_THE_WAY:

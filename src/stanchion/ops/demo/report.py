@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from stanchion.app import Stanchion
 from stanchion.ops.demo.meter import Meter
-from stanchion.ops.demo.pipeline import ALERTS, CLEAN, DEAD, ENRICHED, RAW, Pipeline
+from stanchion.ops.demo.pipeline import Pipeline
 from stanchion.ops.demo.summary import Summary
 
 
@@ -71,6 +71,8 @@ class Report:
 def report(app: Stanchion, pipeline: Pipeline, summary: Summary) -> Report:
     """Put together what the store counted, the threads measured and the history holds."""
 
+    queues = pipeline.queues
+
     def line(station: str, way: str, meter: Meter, queue: str | None = None) -> Line:
         counts = app.queue(queue).counts() if queue else None
         return Line(
@@ -88,10 +90,10 @@ def report(app: Stanchion, pipeline: Pipeline, summary: Summary) -> Report:
         pipeline.seconds,
         [
             line("feed", "file → raw", pipeline.feed),
-            line("clean", "raw → clean", pipeline.clean.meter, RAW),
-            line("enrich", "clean → enriched", pipeline.enrich.meter, CLEAN),
-            line("land", "enriched → history", pipeline.land.meter, ENRICHED),
-            line("alerts", "alerts → history", pipeline.alerts.meter, ALERTS),
+            line("clean", "raw → clean", pipeline.clean.meter, queues.raw),
+            line("enrich", "clean → enriched", pipeline.enrich.meter, queues.clean),
+            line("land", "enriched → history", pipeline.land.meter, queues.enriched),
+            line("alerts", "alerts → history", pipeline.alerts.meter, queues.alerts),
         ],
         summary,
         checks(app, pipeline, summary),
@@ -100,8 +102,8 @@ def report(app: Stanchion, pipeline: Pipeline, summary: Summary) -> Report:
 
 def checks(app: Stanchion, pipeline: Pipeline, summary: Summary) -> list[Check]:
     """Compare the counts that the store, the threads and the history hold of the same things."""
-    raw, clean, enriched, alerts = (app.queue(name).counts() for name in (RAW, CLEAN, ENRICHED, ALERTS))
-    letters = app.queue(DEAD).size().total
+    raw, clean, enriched, alerts, _ = (app.queue(name).counts() for name in pipeline.queues)
+    letters = app.queue(pipeline.queues.dead).size().total
     return [
         Check(
             {
@@ -120,5 +122,5 @@ def checks(app: Stanchion, pipeline: Pipeline, summary: Summary) -> list[Check]:
                 f"done ({alerts.committed:,}) or dead ({letters:,})": alerts.committed + letters,
             }
         ),
-        Check({"alerts given up": alerts.buried, f"dead letters in {DEAD}": letters}),
+        Check({"alerts given up": alerts.buried, f"dead letters in {pipeline.queues.dead}": letters}),
     ]

@@ -7,15 +7,17 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 
 from rich.text import Text
 
 from stanchion.app import Stanchion
+from stanchion.errors import SchemaMismatch
 from stanchion.ops.cli.human import age, duration, rate
 from stanchion.ops.cli.output import Cell, Column, Output, count_cell
 from stanchion.ops.demo.bars import Bars
 from stanchion.ops.demo.flight import JOINED
-from stanchion.ops.demo.pipeline import DEAD, ENRICHED, Pipeline
+from stanchion.ops.demo.pipeline import Pipeline, Queues
 from stanchion.ops.demo.report import Line, Report, report
 from stanchion.ops.demo.source import flights, references
 from stanchion.ops.demo.summary import Tally, summarise
@@ -42,34 +44,61 @@ _CARRIERS = [
 ]
 
 
-def run(url: str | None, everything: bool, out: Output) -> bool:
+def run(url: str | None, everything: bool, out: Output, *, keep: bool = False) -> bool:
     """Bring the flights of January, or of the whole year, through the queues of a store; tell what came of it.
 
-    No `url`: a SQLite file in a new temporary folder, which stays. The queues `demo.*` of a store are made
-    anew. False when the counts do not agree; MissingExtra when the flights are not installed.
+    No `url`: a SQLite file in a new temporary folder, which stays. In a store that is named, the queues have names
+    of their own and are deleted at the end, unless it is to `keep` them. False when the counts do not agree;
+    MissingExtra when the flights are not installed.
     """
     known = references()
     total = sum(1 for _ in flights(everything))
+    visiting = url is not None
     url = url or f"sqlite:///{Path(tempfile.mkdtemp(prefix='stanchion-demo-')) / 'flights.db'}"
     app = Stanchion(url)
     shown = shown_url(url)
+    queues = Queues.of(f"demo-{token_hex(3)}" if visiting else "demo")
+    keep = keep or not visiting
     try:
         if not out.as_json:
             out.line(f"{total:,} flights that left New York in {'2013' if everything else 'January 2013'}, through")
             out.line(shown)
-        pipeline = Pipeline(app, known)
-        with out.progress() as progress, expecting_failures():
-            bars = Bars(progress, pipeline, total)
-            pipeline.run(flights(everything), bars.update)
-            summary = summarise(app.queue(ENRICHED), known.carriers, bars.summed)
-        result = report(app, pipeline, summary)
+            if visiting:
+                fate = "stay" if keep else "are deleted at the end"
+                out.line(f"in queues of their own, {', '.join(queues)}, which {fate}")
+        if set_up(app):
+            out.say("the store was empty: made what it needs, as `stanchion setup` does; that stays")
+        pipeline = Pipeline(app, queues, known)
+        try:
+            with out.progress() as progress, expecting_failures():
+                bars = Bars(progress, pipeline, total)
+                pipeline.run(flights(everything), bars.update)
+                summary = summarise(app.queue(queues.enriched), known.carriers, bars.summed)
+            result = report(app, pipeline, summary)
+        finally:
+            if not keep:
+                pipeline.delete_queues()
     finally:
         app.close()
     if out.as_json:
-        out.json({"store": shown, **result.as_json()})
+        out.json({"store": shown, "queues": queues if keep else [], **result.as_json()})
     else:
-        show(result, shown, out)
+        show(result, out)
+        if keep:
+            to_look_at(queues, shown, out, delete=visiting)
     return result.ok
+
+
+def set_up(app: Stanchion) -> bool:
+    """Make the schema where there is none; True when it was made. One of another release is left as it is."""
+    try:
+        app.store.now()
+    except SchemaMismatch as error:
+        if "has no Stanchion" not in str(error):
+            raise
+        app.setup()
+        return True
+    return False
 
 
 @contextmanager
@@ -84,8 +113,8 @@ def expecting_failures() -> Iterator[None]:
         log.setLevel(before)
 
 
-def show(result: Report, store: str, out: Output) -> None:
-    """Print the tables, the checks, and where to look next."""
+def show(result: Report, out: Output) -> None:
+    """Print the tables and the checks."""
     out.line("")
     out.table(_STATIONS, [_station(line) for line in result.stations])
     out.line("")
@@ -98,9 +127,17 @@ def show(result: Report, store: str, out: Output) -> None:
     for check in result.checks:
         out.show(Text.assemble(("✓ ", "green") if check.ok else ("✗ ", "bold red"), str(check)))
     out.line(f"{'Nothing is lost' if result.ok else 'The counts do not agree'}, after {age(result.seconds)}.")
+
+
+def to_look_at(queues: Queues, store: str, out: Output, *, delete: bool) -> None:
+    """Print what there is to look at, and how to delete it."""
     out.line("")
     out.line("To see the dead letters:")
-    out.line(f"stanchion jobs --queue {DEAD} --url {store}")
+    out.line(f"stanchion jobs --queue {queues.dead} --url {store}")
+    if delete:
+        out.line("To delete the queues:")
+        for queue in queues:
+            out.line(f"stanchion queues delete {queue} --yes --url {store}")
 
 
 def _station(line: Line) -> list[Cell]:

@@ -1,0 +1,209 @@
+"""What `stanchion copy` is made of, on stores that fail and meddle at chosen calls."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import pytest
+
+from stanchion.errors import StoreUnavailable
+from stanchion.ids import new_id
+from stanchion.stores.memory import MemoryStore
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import Bury, Claim, Commit, Find, JobRow, JobState, NewJob, Rollback, WorkerRow
+from stanchion.transfer import Transfer, Watcher
+from stanchion.transfer_guard import CopyRefused, Guard
+from tests.cli.test_copy import rows
+
+
+class Meddler:
+    """A store that does something else on the way to one of its verbs, once."""
+
+    def __init__(self, store: Store, verb: str, instead: Callable[..., Any]) -> None:
+        self._store, self._verb, self._instead = store, verb, instead
+
+    def __getattr__(self, name: str) -> Any:
+        if name != self._verb:
+            return getattr(self._store, name)
+        self._verb = ""
+        return self._instead
+
+
+def meddled(store: Store, verb: str, instead: Callable[..., Any]) -> Store:
+    return cast(Store, Meddler(store, verb, instead))
+
+
+def transfer(source: Store, destination: Store, **options: Any) -> Transfer:
+    return Transfer(source, destination, ["q"], **{"settle": 0, "heartbeat": 0.1, "wait": 0, **options})
+
+
+@pytest.fixture
+def here() -> MemoryStore:
+    """A source with five jobs, whose queue keeps no history."""
+    store = MemoryStore()
+    store.configure("q", {"history_ttl": 0.0})
+    store.push([NewJob(new_id(), "q", json.dumps(n)) for n in range(5)])
+    return store
+
+
+@pytest.fixture
+def elsewhere() -> MemoryStore:
+    return MemoryStore()
+
+
+def finish_all(store: Store) -> list[str]:
+    """Do all jobs; return their payloads."""
+    token = new_id()
+    claimed = store.claim(Claim("q", 100, token)).rows
+    store.settle([Commit(row.id, token) for row in claimed])
+    return sorted(row.payload for row in claimed)
+
+
+ALL = ["0", "1", "2", "3", "4"]
+
+
+class TestBroken:
+    @pytest.mark.parametrize("side", ["source", "destination"])
+    @pytest.mark.parametrize("verb", ["configure", "find", "adopt", "take", "sizes", "beat", "workers"])
+    @pytest.mark.parametrize("done", [True, False])
+    def test_after_any_call_the_next_copy_goes_on(
+        self, here: MemoryStore, elsewhere: MemoryStore, side: str, verb: str, done: bool
+    ) -> None:
+        stores: dict[str, Store] = {"source": here, "destination": elsewhere}
+        store = stores[side]
+
+        def fail(*args: Any) -> None:
+            if done:
+                getattr(store, verb)(*args)
+            raise StoreUnavailable("gone")
+
+        stores[side] = meddled(store, verb, fail)
+        used = (side, verb) not in {("source", "adopt"), ("destination", "find"), ("destination", "sizes")}
+        if used and (side, verb) != ("destination", "take"):
+            with pytest.raises(StoreUnavailable):
+                transfer(*stores.values()).run()
+        assert transfer(here, elsewhere).run()[0].resumed
+        assert finish_all(elsewhere) == ALL
+        assert rows(here) == {}
+
+    def test_a_take_whose_answer_was_lost(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
+        def twice(ids: Sequence[str]) -> list[str]:
+            here.take(ids)
+            return here.take(ids)
+
+        (copied,) = transfer(meddled(here, "take", twice), elsewhere).run()
+        assert (copied.live, copied.resumed) == (5, True)
+        assert finish_all(elsewhere) == ALL
+
+    def test_a_job_that_the_source_hands_out_after_all_stays_there(
+        self, here: MemoryStore, elsewhere: MemoryStore
+    ) -> None:
+        token = new_id()
+
+        def after_a_claim(ids: Sequence[str]) -> list[str]:
+            here.configure("q", {"paused": False})
+            here.claim(Claim("q", 1, token))
+            here.configure("q", {"paused": True})
+            return here.take(ids)
+
+        (copied,) = transfer(meddled(here, "take", after_a_claim), elsewhere).run()
+        assert copied.live == 4
+        (running,) = rows(here).values()
+        assert len(rows(elsewhere)) == 4
+        here.settle([Rollback(running.id, token, 0.0)])
+        transfer(here, elsewhere).run()
+        assert finish_all(elsewhere) == ALL
+
+    def test_dead_jobs_that_are_kept_go_with_history(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
+        here.configure("q", {"history_ttl": 60.0})
+        (row,) = here.claim(Claim("q", 1, "t")).rows
+        here.settle([Bury(row.id, "t", "broken")])
+        (copied,) = transfer(here, elsewhere, history=True).run()
+        assert (copied.live, copied.history) == (4, 1)
+        assert elsewhere.fetch([row.id])[row.id].state == JobState.DEAD
+
+
+class Standing(Watcher):
+    """Remembers whom it stood by."""
+
+    def __init__(self) -> None:
+        self.rivals: list[WorkerRow] = []
+
+    def standing_by(self, rival: WorkerRow) -> None:
+        self.rivals.append(rival)
+
+
+class TestOneAtATime:
+    def test_the_second_is_refused(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
+        watcher = Standing()
+        for source, destination in ((here, elsewhere), (here, MemoryStore()), (elsewhere, here)):
+            destination.configure("q", {})
+            with Guard(source, destination, ["other", "q"], heartbeat=60).held(watcher.standing_by):
+                with pytest.raises(CopyRefused, match="copies other, q; wait"):
+                    transfer(here, elsewhere, watcher=watcher).run()
+                assert len(rows(here)) == 5
+                assert rows(elsewhere) == {}
+        assert watcher.rivals
+        assert here.workers() == elsewhere.workers() == []
+
+    def test_one_that_has_read_jobs_is_not_overtaken(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
+        """Else it would adopt them once more, after the other one has resumed their queue and they have run."""
+
+        def find(query: Find) -> list[JobRow]:
+            found = here.find(query)
+            with pytest.raises(CopyRefused):
+                transfer(here, elsewhere).run()
+            assert finish_all(elsewhere) == []
+            return found
+
+        transfer(meddled(here, "find", find), elsewhere, heartbeat=0.5).run()
+        assert finish_all(elsewhere) == ALL
+
+    def test_others_may_copy_other_queues(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
+        with Guard(here, elsewhere, ["other"], heartbeat=60).held(Watcher().standing_by):
+            assert transfer(here, elsewhere).run()[0].live == 5
+
+    def test_one_that_died_is_waited_for(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
+        watcher = Standing()
+        for store in (here, elsewhere):
+            store.beat(WorkerRow("copy-dead", "host", 1, ("q",), 0, heartbeat=0.1))
+        assert transfer(here, elsewhere, watcher=watcher).run()[0].live == 5
+        assert {rival.id for rival in watcher.rivals} <= {"copy-dead"}
+
+    @pytest.mark.parametrize("side", ["source", "destination"])
+    def test_one_that_stood_still_writes_nothing(
+        self, here: MemoryStore, elsewhere: MemoryStore, side: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("stanchion.transfer_guard._PROOF", 0.0)
+        stalled = {"source": here, "destination": elsewhere}[side]
+
+        def find(query: Find) -> list[JobRow]:
+            found = here.find(query)
+            stalled.skew += 1.0
+            return found
+
+        with pytest.raises(CopyRefused, match="stood still"):
+            transfer(meddled(here, "find", find), elsewhere).run()
+        assert rows(elsewhere) == {}
+
+    def test_many_at_once_do_no_harm(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
+        ended: list[object] = []
+
+        def one() -> None:
+            try:
+                ended.append(transfer(here, elsewhere, heartbeat=0.5).run())
+            except CopyRefused as error:
+                ended.append(error)
+
+        threads = [threading.Thread(target=one) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert len(ended) == 6
+        assert any(not isinstance(end, CopyRefused) for end in ended)
+        assert finish_all(elsewhere) == ALL
+        assert rows(here) == {}
