@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Literal, cast, get_args
 
-from benchmarks.contenders import Place
+from benchmarks.contenders import Place, load
 from benchmarks.contenders.base import batches
-from benchmarks.contenders.stanchion_app import QUEUE, StanchionPostgres, StanchionSqlite
+from benchmarks.contenders.stanchion_app import QUEUE, StanchionContender
 from stanchion.ids import new_ids
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Claim, Commit, JobRow, NewJob
@@ -25,7 +25,6 @@ ROUNDS = 60
 
 FAR = 30 * 86_400.0
 WARM_UP = 5
-DATABASES = {"PostgreSQL": StanchionPostgres, "SQLite": StanchionSqlite}
 
 
 @dataclass(frozen=True)
@@ -77,9 +76,9 @@ class Backlog:
         self._store.settle([Commit(row.id, cast(str, row.token)) for row in rows])
 
 
-def filled(database: str, place: Place, kind: str, size: int) -> Backlog:
+def filled(reference: str, place: Place, kind: str, size: int) -> Backlog:
     """Return a store with `size` jobs of that kind, and ready jobs to claim beside them."""
-    store = open_store(DATABASES[database](place).url())
+    store = open_store(cast(type[StanchionContender], load(reference))(place).url())
     store.setup()
     backlog = Backlog(store)
     if kind == "ready":

@@ -6,7 +6,6 @@ import os
 import platform
 import sys
 import tempfile
-from contextlib import ExitStack
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,13 +15,18 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from benchmarks import report
-from benchmarks.contenders import POSTGRESQL, SQLITE
-from benchmarks.database import server
-from benchmarks.groups import BACKLOGS, GROUPS, Bench, Group, Sizes
-from benchmarks.measure import MeasurementFailed
+from benchmarks.bench import Bench, Sizes
+from benchmarks.contenders import MARIADB, POSTGRESQL, REDIS, SQLITE
+from benchmarks.groups import GROUPS, Group
+from benchmarks.peers import bullmq
 from benchmarks.readings import Readings
+from benchmarks.rounds import BACKLOGS
 
-PACKAGES = ("stanchion", "psycopg", "procrastinate", "pgqueuer", "asyncpg", "huey", "sqlalchemy")
+PACKAGES = (
+    *("stanchion", "sqlalchemy", "psycopg", "pymysql", "redis", "hiredis"),
+    *("procrastinate", "pgqueuer", "asyncpg", "uvloop"),
+    *("huey", "dramatiq", "taskiq", "taskiq-redis", "arq", "celery", "rq"),
+)
 
 
 def main(
@@ -42,17 +46,16 @@ def main(
     """Compare Stanchion with its peers and with hand-written statements, side by side."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     chosen = [GROUPS[name] for name in _chosen(groups, GROUPS, "group")]
-    names = _chosen(contenders, {**POSTGRESQL, **SQLITE}, "contender")
+    names = _chosen(contenders, {**POSTGRESQL, **SQLITE, **MARIADB, **REDIS}, "contender")
     sizes = Sizes(rounds, singles, jobs, samples, committers, commits, backlog)
-    facts: dict[str, Any] = {"python": platform.python_version(), "cpus": os.cpu_count(), **_versions()}
+    facts: dict[str, Any] = {"python": platform.python_version(), "cpus": os.cpu_count()}
     readings = Readings()
-    with ExitStack() as stack:
-        databases = None
-        if any(group.needs_server for group in chosen):
-            databases = stack.enter_context(server(postgres))
-            facts |= databases.facts()
-        scratch = stack.enter_context(tempfile.TemporaryDirectory(prefix="stanchion-bench-", dir=directory))
-        failures = _measure(console, chosen, names, Bench(databases, Path(scratch), sizes), readings)
+    with (
+        tempfile.TemporaryDirectory(prefix="stanchion-bench-", dir=directory) as scratch,
+        Bench(Path(scratch), sizes, postgres) as bench,
+    ):
+        failures = _measure(console, chosen, names, bench, readings)
+        facts |= _versions() | bench.facts()
     console.print(", ".join(f"{name} {value}" for name, value in facts.items()), style="dim")
     report.show(console, readings)
     for failure in failures:
@@ -80,10 +83,11 @@ def _measure(console: Console, groups: list[Group], names: list[str], bench: Ben
             progress.update(task, description=f"{group.name}: {part}")
             if (group.name, part) not in broken:
                 try:
-                    readings.add(group.round(bench, part, number))
-                except (MeasurementFailed, ImportError) as error:
+                    for arena in group.arenas:
+                        readings.add(group.round(bench, arena, part, number))
+                except Exception as error:  # a contender's failure must not cost the readings of the others
                     broken.add((group.name, part))
-                    failures.append(f"{group.name}, {part}: {error}")
+                    failures.append(f"{group.name}, {part}: {type(error).__name__}: {error}")
                 except KeyboardInterrupt:
                     failures.append("interrupted; the tables show what was read until then")
                     break
@@ -102,7 +106,7 @@ def _chosen(wanted: str, known: dict[str, Any], what: str) -> list[str]:
 
 def _versions() -> dict[str, str]:
     """Return the installed versions of what is compared."""
-    found = {}
+    found = {"bullmq": bullmq.version()}
     for package in PACKAGES:
         try:
             found[package] = version(package)

@@ -9,6 +9,7 @@ from benchmarks.readings import Readings
 
 STANCHION = "stanchion"
 PEERS = ("pgqueuer", "procrastinate")
+PYTHON_PEERS = ("huey", "dramatiq", "taskiq", "arq", "celery", "rq")
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,10 @@ TARGETS = [
     Target("PostgreSQL, pick-up: median, ms", 2.0, _value("PostgreSQL, pick-up"), at_least=False),
     Target("SQLite durable, drain: to Huey with fsync", 5.0, _ratio("SQLite durable, drain", "huey")),
     Target("SQLite relaxed, drain: to Huey without fsync", 1.5, _ratio("SQLite relaxed, drain", "huey")),
+    Target("MariaDB, drain: to raw statements", 0.6, _ratio("MariaDB, drain", "raw")),
+    Target("Redis, drain: to the fastest Python peer", 5.0, _ratio("Redis, drain", *PYTHON_PEERS)),
+    Target("Redis, drain: to BullMQ", 1.0, _ratio("Redis, drain", "bullmq")),
+    Target("Redis, pick-up: median, ms", 1.2, _value("Redis, pick-up"), at_least=False),
     *(
         Target(
             f"{database}, claim: large to small backlog of {kind} jobs",
@@ -53,7 +58,7 @@ TARGETS = [
             _growth(f"{database}, claim beside {kind} jobs"),
             at_least=False,
         )
-        for database in ("PostgreSQL", "SQLite")
+        for database in ("PostgreSQL", "SQLite durable", "MariaDB", "Redis")
         for kind in ("ready", "scheduled", "finished")
     ),
 ]

@@ -16,8 +16,25 @@ POSTGRESQL: dict[str, str] = {
 
 SQLITE: dict[str, str] = {
     "raw": "raw_sqlite:RawSqlite",
-    "huey": "huey_sqlite:HueyContender",
+    "huey": "huey_app:HueySqlite",
     "stanchion": "stanchion_app:StanchionSqlite",
+}
+
+MARIADB: dict[str, str] = {
+    "raw": "raw_mariadb:RawMariaDB",
+    "stanchion": "stanchion_app:StanchionContender",
+}
+
+REDIS: dict[str, str] = {
+    "raw": "raw_redis:RawRedis",
+    "huey": "huey_app:HueyRedis",
+    "dramatiq": "dramatiq_redis:DramatiqContender",
+    "taskiq": "taskiq_redis:TaskiqContender",
+    "arq": "arq_redis:ArqContender",
+    "celery": "celery_redis:CeleryContender",
+    "rq": "rq_redis:RqContender",
+    "bullmq": "bullmq_redis:BullMQContender",
+    "stanchion": "stanchion_app:StanchionContender",
 }
 
 
@@ -27,4 +44,4 @@ def load(reference: str) -> type[Contender]:
     return cast(type[Contender], getattr(import_module(f"{__name__}.{module}"), name))
 
 
-__all__ = ["POSTGRESQL", "SQLITE", "ConcurrentContender", "Contender", "Place", "load"]
+__all__ = ["MARIADB", "POSTGRESQL", "REDIS", "SQLITE", "ConcurrentContender", "Contender", "Place", "load"]

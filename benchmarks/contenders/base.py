@@ -18,8 +18,8 @@ BULK_BATCH = 1000
 class Place:
     """Where a contender keeps its jobs, and how safely.
 
-    ``url`` is a PostgreSQL URL, or the path of an SQLite file. ``durable`` counts for SQLite only:
-    a commit is on disk when it returns, or may be lost in a power cut.
+    ``url`` is that of a server's database, or the path of an SQLite file. ``durable`` counts for SQLite
+    only: a commit is on disk when it returns, or may be lost in a power cut.
     """
 
     url: str

@@ -16,7 +16,7 @@ THREADS = 8
 
 
 class StanchionContender:
-    """What the databases have in common."""
+    """On a server."""
 
     name: ClassVar[str] = "stanchion"
     settings: ClassVar[str] = f"default settings, history kept, {THREADS} threads; enqueue_many for bulk"
@@ -30,7 +30,7 @@ class StanchionContender:
 
     def url(self) -> str:
         """Return the URL of the place."""
-        raise NotImplementedError
+        return self._place.url
 
     def prepare(self) -> None:
         store = open_store(self.url())
@@ -78,12 +78,9 @@ class StanchionSqlite(StanchionContender):
 
 
 class StanchionPostgres(StanchionContender):
-    """On a server."""
+    """On a server whose wake-up can be switched off."""
 
     wakeups: ClassVar[tuple[bool, ...]] = (True, False)
-
-    def url(self) -> str:
-        return self._place.url
 
     @contextmanager
     def committers(self, count: int, wakeup: bool) -> Iterator[list[Callable[[int], object]]]:

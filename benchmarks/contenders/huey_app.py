@@ -1,18 +1,18 @@
-"""Huey on SQLite: one worker thread, results off, its shortest sensible polling."""
+"""Huey: a worker with threads, results off; on SQLite its shortest sensible polling."""
 
 from __future__ import annotations
 
 import logging
 from typing import Any, ClassVar
 
-from huey import SqliteHuey  # type: ignore[import-untyped]
+from huey import RedisHuey, SqliteHuey  # type: ignore[import-untyped]
 from huey.consumer import Consumer  # type: ignore[import-untyped]
 
 from benchmarks.contenders.base import Place
 from benchmarks.probe import Probe
 
-WORKERS = 1
-WORKER_TYPE = "thread"
+SQLITE_THREADS = 1
+REDIS_THREADS = 2
 IDLE_POLL = 0.01
 
 
@@ -20,20 +20,18 @@ class HueyContender:
     """The consumer that ``huey_consumer`` starts, in this process."""
 
     name: ClassVar[str] = "huey"
-    settings: ClassVar[str] = (
-        f"SqliteHuey, WAL, fsync on (FULL) or off (OFF), results off, {WORKERS} {WORKER_TYPE} "
-        f"worker, idle poll {IDLE_POLL * 1000:g} ms; no bulk interface: map, one commit per job"
-    )
+    settings: ClassVar[str]
     drain_limit: ClassVar[int | None] = 10_000
     bulk_limit: ClassVar[int | None] = 2000
+    threads: ClassVar[int]
 
     def __init__(self, place: Place) -> None:
         self._place = place
         self._task: Any = None
-        self._huey: SqliteHuey | None = None
+        self._huey: Any = None
 
-    def _connect(self) -> SqliteHuey:
-        return SqliteHuey(filename=self._place.url, fsync=self._place.durable, results=False)
+    def _connect(self) -> Any:
+        raise NotImplementedError
 
     def prepare(self) -> None:
         self._connect().storage.close()
@@ -70,14 +68,41 @@ class HueyContender:
         logging.getLogger("huey").setLevel(logging.WARNING)
         consumer = Consumer(
             huey,
-            workers=WORKERS,
-            worker_type=WORKER_TYPE,
+            workers=self.threads,
+            worker_type="thread",
             periodic=False,
             initial_delay=IDLE_POLL,
             max_delay=IDLE_POLL,
             graceful_signal="TERM",
         )
         consumer.run()
+
+
+class HueySqlite(HueyContender):
+    """On a file."""
+
+    settings: ClassVar[str] = (
+        f"SqliteHuey, WAL, fsync on (FULL) or off (OFF), results off, {SQLITE_THREADS} thread, "
+        f"idle poll {IDLE_POLL * 1000:g} ms; no bulk interface: map, one commit per job"
+    )
+    threads: ClassVar[int] = SQLITE_THREADS
+
+    def _connect(self) -> Any:
+        return SqliteHuey(filename=self._place.url, fsync=self._place.durable, results=False)
+
+
+class HueyRedis(HueyContender):
+    """On a server, with blocking reads of a list."""
+
+    settings: ClassVar[str] = (
+        f"RedisHuey, blocking reads, results off, {REDIS_THREADS} threads; no bulk interface: map, one call per job"
+    )
+    threads: ClassVar[int] = REDIS_THREADS
+    drain_limit: ClassVar[int | None] = 20_000
+    bulk_limit: ClassVar[int | None] = 10_000
+
+    def _connect(self) -> Any:
+        return RedisHuey(url=self._place.url, results=False)
 
 
 def _nothing(n: int) -> None:
