@@ -2,7 +2,8 @@
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -117,6 +118,16 @@ class MariaDBServer:
     def kill(self) -> None:
         """Kill the server; it recovers at the next start."""
         self._process.signal(signal.SIGKILL)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Stop the server in its tracks: connections stay, and nothing answers."""
+        assert self.pid is not None
+        os.kill(self.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.pid, signal.SIGCONT)
 
     def close(self) -> None:
         """End the server and remove its data."""

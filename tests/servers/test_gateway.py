@@ -133,17 +133,19 @@ def test_racing_inserts_of_a_unique_key_store_one(jobs: Documents) -> None:
 def test_racing_batches_store_each_document_once(jobs: Documents) -> None:
     jobs.create_index("key", unique=True)
     stored: list[int] = []
+    refusals: set[int] = set()
 
     def insert(number: int) -> None:
         order = random.Random(number).sample(range(50), 50)
         try:
             done = len(jobs.insert_many([{"_id": f"i{n}", "key": n} for n in order], ordered=False).inserted_ids)
         except BulkWriteError as error:
-            assert {each["code"] for each in error.details["writeErrors"]} == {11000}
+            refusals.update(each["code"] for each in error.details["writeErrors"])
             done = error.details["nInserted"]
         stored.append(done)
 
     together(insert)
+    assert refusals == {11000}
     assert sum(stored) == jobs.count_documents({}) == 50
 
 

@@ -16,7 +16,7 @@ CAPABILITIES = Capabilities(
     joins_transactions=False,
     push_wakeup=True,
     wakeup="blocking read of a stream of signals per queue",
-    atomic_batches=True,
+    atomic_batches=False,
     durable="as the server's appendonly and appendfsync say: always keeps every write, everysec all but about the "
     "last second when the machine dies, and without appendonly what the last snapshot has",
     processes=True,

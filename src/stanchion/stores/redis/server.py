@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -59,8 +60,8 @@ class Fault(Enum):
 
 
 _BUSY = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
-_BUSY_WORDS = ("MISCONF", "NOREPLICAS", "BUSY ", "UNBLOCKED", "MOVED", "ASK ")
-_HOPELESS = (AuthenticationError, AuthorizationError, NoPermissionError, OutOfMemoryError)
+_BUSY_WORDS = ("READONLY", "MISCONF", "NOREPLICAS", "BUSY ", "UNBLOCKED", "MOVED", "ASK ")
+_HOPELESS = (AuthenticationError, AuthorizationError, NoPermissionError)
 _HOPELESS_WORDS = ("not known", "nodename nor servname", "No address associated")
 
 
@@ -90,7 +91,9 @@ class Server:
     def run(self, name: str, key: str, *arguments: Any) -> Any:
         """Run a script once, on the keys that begin with `key`."""
         found = script(name)
-        given = (1, key, int(self.skew * SECOND), *arguments)
+        # With a second key, which is never there, a script is put off while its slot moves and keys are here and there.
+        keys = (key, f"{key}moving") if key.endswith(":") else (key,)
+        given = (len(keys), *keys, int(self.skew * SECOND), *arguments)
         try:
             return self.client.execute_command("EVALSHA", found.sha, *given)
         except NoScriptError:
@@ -153,7 +156,7 @@ class Server:
                 if fault is Fault.HOPELESS or time.monotonic() + pause > deadline:
                     raise self._unavailable(error) from error
                 again = again or fault is Fault.LOST
-                if isinstance(error, ReadOnlyError):
+                if _is_read_only(error):
                     self.close()  # what was the master is none any more: look who is
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
             pause = min(pause * 2, 0.5)
@@ -161,14 +164,25 @@ class Server:
     def _unavailable(self, error: RedisError) -> StoreUnavailable:
         reason = self.address.without_password(" ".join(str(error).split()) or type(error).__name__)
         told = f"can't use the store {self.address.shown}: {reason}; {_way_out(error)}"
-        return StoreUnavailable(told, lasting=_fault(error) is Fault.HOPELESS)
+        return StoreUnavailable(told, lasting=_fault(error) is Fault.HOPELESS and not _is_full(error))
+
+
+def _said(error: RedisError) -> str:
+    """Return the server's words; Redis 6.2 tells first in which line of a script a command failed."""
+    return re.sub(r"^Error running script .*?: -", "", str(error))
+
+
+def _is_read_only(error: RedisError) -> bool:
+    return isinstance(error, ReadOnlyError) or _said(error).startswith("READONLY")
+
+
+def _is_full(error: RedisError) -> bool:
+    return isinstance(error, OutOfMemoryError) or "OOM" in _said(error)[:60]
 
 
 def _fault(error: RedisError) -> Fault:
-    text = str(error)
-    if isinstance(error, _HOPELESS) or any(word in text for word in _HOPELESS_WORDS):
-        return Fault.HOPELESS
-    if "OOM" in text[:60]:
+    text = _said(error)
+    if isinstance(error, _HOPELESS) or _is_full(error) or any(word in text for word in _HOPELESS_WORDS):
         return Fault.HOPELESS
     if isinstance(error, _BUSY) or (isinstance(error, ResponseError) and text.startswith(_BUSY_WORDS)):
         return Fault.BUSY
@@ -178,11 +192,10 @@ def _fault(error: RedisError) -> Fault:
 
 
 def _way_out(error: RedisError) -> str:
-    text = str(error)
-    if isinstance(error, OutOfMemoryError) or "OOM" in text[:60]:
+    if _is_full(error):
         return "give the server more memory (maxmemory), or keep less history (history_ttl), then try again"
-    if isinstance(error, ReadOnlyError):
+    if _is_read_only(error):
         return "this server is a replica: give the address of the master, or wait until one is elected"
-    if "MISCONF" in text:
+    if "MISCONF" in _said(error):
         return "the server can't write to its disk: see its log, make room, then try again"
     return "check host, port, user, password and database number in the URL, and that the server runs"
