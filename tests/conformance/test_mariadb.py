@@ -13,6 +13,7 @@ from tests.servers.mariadb import MariaDBServer
 del TestRefusing  # noqa: F821
 del TestPushSignal  # noqa: F821
 
+pytestmark = pytest.mark.slow
 
 TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers")
 

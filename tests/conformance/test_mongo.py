@@ -15,7 +15,9 @@ from tests.servers.mongo import MongoServer
 
 del TestRefusing  # noqa: F821
 
-COLLECTIONS = ("jobs", "queues", "tallies", "workers")
+pytestmark = pytest.mark.slow
+
+COLLECTIONS = ("jobs", "queues", "workers")
 
 
 @pytest.fixture(scope="module")

@@ -37,8 +37,8 @@ class World:
     ids: list[str] = field(default_factory=list)
     """Jobs that are stored for certain."""
     keys: set[str] = field(default_factory=set)
-    made: int = 0
-    """How many jobs were ever to be pushed."""
+    adopted: frozenset[str] = frozenset()
+    """Jobs that are never pushed."""
     may_vanish: bool = False
 
     @property
@@ -47,7 +47,6 @@ class World:
         return f"{self.queue}-other"
 
     def new(self, **fields: Any) -> NewJob:
-        self.made += 1
         job = NewJob(**{"id": new_id(), "queue": self.queue, "payload": '"x"', **fields})
         if job.key:
             self.keys.add(job.key)
@@ -203,7 +202,6 @@ def replay(world: World) -> Act:
     ids = world.push(2)
     world.store.cancel(ids)
     copies = [new_id() for _ in ids]
-    world.made += len(copies)
     return lambda store: [copy is not None for copy in store.replay(ids, copies)]
 
 
@@ -249,6 +247,7 @@ def adopt(world: World) -> Act:
     ]
     ended = JobRow(new_id(), world.queue, 0, "done", 0, now, now, '"a"', finished_at=now + SECOND)
     world.keys.add("k")
+    world.adopted = frozenset(row.id for row in [*rows, ended])
     return lambda store: store.adopt([*rows, ended])
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from stanchion.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, Commit, Find, JobRow, JobState, WorkerRow
+from stanchion.stores.records import Claim, Commit, Counts, Find, JobRow, JobState, WorkerRow
 from stanchion.testing.conformance.harness import NewStore, StoreClock
 from tests.mongo.acts import ACTS, Act, World
 from tests.mongo.guillotine import Guillotine, Killed, Way, after, before, halfway, unanswered
@@ -147,11 +147,21 @@ def check(store: Store, world: World) -> None:
         (pushed,) = store.push([world.new(key=key)])
         assert not pushed.duplicate, "a finished job holds its key"
         assert store.cancel([pushed.id]) == [JobState.CANCELLED]
-    counts = store.counts(world.queue)
-    assert counts.pushed <= world.made
-    assert world.may_vanish or counts.committed + counts.popped <= len(done)
+    for _ in range(2):  # as events, and folded
+        here, there = store.counts(world.queue), store.counts(world.other)
+        ours = [row for row in jobs(store, world) if row.id not in world.adopted]
+        assert world.may_vanish or here.pushed + there.pushed == len(ours)
+        if not world.may_vanish and not world.adopted:
+            assert sum(done_in(here) + done_in(there)) == len(done)
+        store.maintain()
+        assert (store.counts(world.queue), store.counts(world.other)) == (here, there)
     store.drop_queue(world.queue)
     store.drop_queue(world.other)
+
+
+def done_in(counts: Counts) -> tuple[int, int]:
+    """Return how many jobs were done, in each way."""
+    return counts.committed, counts.popped
 
 
 def jobs(store: Store, world: World) -> list[JobRow]:

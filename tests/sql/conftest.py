@@ -11,10 +11,16 @@ from stanchion import Stanchion
 from stanchion.stores.registry import open_store
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty, set-up store."""
-    url = f"sqlite:///{tmp_path / 'jobs.db'}" if request.param == "sqlite" else request.getfixturevalue("pg_url")
+    match request.param:
+        case "sqlite":
+            url = f"sqlite:///{tmp_path / 'jobs.db'}"
+        case "postgresql":
+            url = request.getfixturevalue("pg_url")
+        case _:
+            url = request.getfixturevalue("mariadb_url")
     store = open_store(url)
     store.setup()
     store.close()

@@ -31,6 +31,7 @@ from stanchion.stores.records import (
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.connection import CursorRunner
 from tests.conftest import NewDatabase
+from tests.servers.mariadb import MariaDBServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -176,3 +177,50 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for inner in plan.get("Plans", []):
         yield from nodes(inner)
+
+
+# -- MariaDB: rows that the storage engine reads
+
+
+@pytest.fixture(scope="module")
+def big_mariadb_url(mariadb_server: MariaDBServer) -> Iterator[str]:
+    url = mariadb_server.create_database("plans")
+    store = open_store(url)
+    store.setup()
+    store.configure("big", {})
+    store.close()
+    id_of = "CONCAT(LPAD(LOWER(HEX(i + {offset})), 8, '0'), '-0000-7000-8000-000000000000')"
+    with mariadb_server.connect_as_root() as connection, connection.cursor() as cursor:
+        cursor.execute("USE plans")
+        for statement in fill("(SELECT seq AS i FROM seq_1_to_{n}) AS n", id_of, "0"):
+            cursor.execute(statement)
+        cursor.execute("ANALYZE TABLE stanchion_jobs, stanchion_history")
+    yield url
+    mariadb_server.drop_database("plans")
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_mariadb_reads_a_bounded_number_of_rows(
+    big_mariadb_url: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    app = Stanchion(big_mariadb_url)
+    held = app.store.claim(Claim("big", BATCH, name)).rows
+    assert len(held) == BATCH
+    before: dict[Any, int] = {}
+    cursor = app.store.dialect.cursor  # type: ignore[attr-defined]
+
+    def counted(driver: Any) -> Any:
+        before.setdefault(driver, rows_read(driver))
+        return cursor(driver)
+
+    monkeypatch.setattr(app.store.dialect, "cursor", counted)  # type: ignore[attr-defined]
+    OPERATIONS[name](app.store, held)
+    read = sum(rows_read(driver) - start for driver, start in before.items())
+    app.close()
+    assert 0 < read < 5_000, f"{name}: {read} rows for at most {BATCH} jobs"
+
+
+def rows_read(driver: Any) -> int:
+    with driver.cursor() as cursor:
+        cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%'")
+        return sum(int(count) for _, count in cursor.fetchall())

@@ -11,10 +11,9 @@ from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from sqlalchemy import Executable, create_engine, text
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Engine, make_url
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
@@ -27,9 +26,17 @@ Begin = Callable[[], AbstractContextManager[tuple[Any, Callable[[str], Any], Cal
 """Opens a transaction: what to pass as tx, how to run SQL in it, commit, roll back."""
 
 
+DRIVERS = {
+    "sqlite": ("sqlite", "sqlite+aiosqlite"),
+    "postgresql": ("postgresql+psycopg", "postgresql+asyncpg"),
+    "mysql": ("mysql+pymysql", "mysql+asyncmy"),
+}
+"""The synchronous and the asynchronous driver of each database."""
+
+
 @pytest.fixture
 def engine(url: str) -> Iterator[Engine]:
-    engine = create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+    engine = create_engine(make_url(url).set(drivername=DRIVERS[url.partition(":")[0]][0]))
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE effects (what TEXT)"))
     yield engine
@@ -37,7 +44,7 @@ def engine(url: str) -> Iterator[Engine]:
 
 
 @pytest.fixture(params=["session", "connection", "driver"])
-def begin(request: pytest.FixtureRequest, engine: Engine, url: str) -> Begin:
+def begin(request: pytest.FixtureRequest, engine: Engine) -> Begin:
     @contextmanager
     def session() -> Iterator[Any]:
         with Session(engine) as session:
@@ -50,9 +57,9 @@ def begin(request: pytest.FixtureRequest, engine: Engine, url: str) -> Begin:
 
     @contextmanager
     def driver() -> Iterator[Any]:
-        opened = sqlite3.connect(url.removeprefix("sqlite:///")) if url.startswith("sqlite") else psycopg.connect(url)
-        with closing(opened) as raw:
-            yield raw, raw.execute, raw.commit, raw.rollback
+        with closing(engine.raw_connection()) as pooled:
+            raw: Any = pooled.driver_connection
+            yield raw, lambda sql: raw.cursor().execute(sql), raw.commit, raw.rollback
 
     return {"session": session, "connection": connection, "driver": driver}[request.param]
 
@@ -173,11 +180,11 @@ def test_the_stores_own_transaction(app: Stanchion) -> None:
 
 
 def test_async_sessions(app: Stanchion, url: str) -> None:
-    driver = "sqlite+aiosqlite" if url.startswith("sqlite") else "postgresql+asyncpg"
+    driver = DRIVERS[url.partition(":")[0]][1]
     queue = app.queue("orders")
 
     async def work() -> None:
-        engine = create_async_engine(url.replace(url.partition("://")[0], driver, 1))
+        engine = create_async_engine(make_url(url).set(drivername=driver))
         async with AsyncSession(engine) as session:
             await session.run_sync(lambda s: queue.push("lost", tx=s))
             await session.rollback()
@@ -210,6 +217,7 @@ def test_a_transaction_of_another_kind_of_database_is_refused(pg_app: Stanchion)
         pg_app.queue("orders").push(1, tx=raw)
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)  # on MariaDB there is none
 def test_the_wake_up_goes_out_on_commit_only(app: Stanchion, begin: Begin) -> None:
     queue = app.queue("orders")
     queue.push("make the queue")

@@ -10,7 +10,7 @@ from stanchion.stores import transitions
 from stanchion.stores.memory.line import Line
 from stanchion.stores.records import QUEUED, SECOND, JobRow, QueueSettings
 from stanchion.stores.transitions import Transition
-from stanchion.stores.wakeup import EventListener
+from stanchion.stores.wakeup import EventListener, Listeners
 
 
 class Rows:
@@ -28,7 +28,7 @@ class Rows:
         self._lock = threading.Lock()
         self._lines: dict[str, Line] = {}
         self._line_of: dict[str, Line] = {}
-        self._listeners: dict[EventListener, frozenset[str]] = {}
+        self._listeners = Listeners()
 
     def now(self) -> int:
         """Return the store's clock."""
@@ -39,19 +39,10 @@ class Rows:
 
     def listen(self, queues: Iterable[str]) -> EventListener:
         """Start listening for work in these queues."""
-        listener = EventListener(self._stop_listening)
-        with self._lock:
-            self._listeners[listener] = frozenset(queues)
-        return listener
-
-    def _stop_listening(self, listener: EventListener) -> None:
-        with self._lock:
-            self._listeners.pop(listener, None)
+        return self._listeners.add(queues)
 
     def _wake(self, queue: str) -> None:
-        for listener, queues in self._listeners.items():
-            if queue in queues:
-                listener.wake()
+        self._listeners.wake([queue])
 
     # -- rows
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Self
 
 from bson import ObjectId
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.mongo.documents import FINISHED, Document, difference, row_of
+from stanchion.stores.mongo.documents import KEPT, Document, difference, row_of
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.joining import join
 from stanchion.stores.mongo.places import Place
@@ -27,9 +27,8 @@ _SETTINGS = tuple(QueueSettings.__dataclass_fields__)[1:]
 class MongoBase(Optimistic):
     """Reads and writes that several parts share.
 
-    A job is changed by one update of its document, which names the version that was seen: done or not done, and
-    never twice. What follows it (the tally, the signal, and the removal of a job of which no history is kept) may be
-    lost with the process: a tally is one count too few, a signal is one poll, and the removal `purge` makes up for.
+    A job is changed by one update of its document, which names the version that was seen and counts what it does:
+    done or not done, and never twice. What follows it, the signal, may be lost with the process: it costs a poll.
     """
 
     def __init__(self, server: Server) -> None:
@@ -51,7 +50,7 @@ class MongoBase(Optimistic):
     # -- jobs
 
     def look(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
-        stages = {"$match": {"_id": {"$in": list(dict.fromkeys(ids))}}}, {"$addFields": {"now": "$$NOW"}}
+        stages = {"$match": {"_id": {"$in": list(dict.fromkeys(ids))}, **KEPT}}, {"$addFields": {"now": "$$NOW"}}
         found = self.server.call(lambda on, _again: on.documents(on.jobs, *stages)) if ids else []
         now = self.server.at(found[0]["now"]) if found else self.now()
         return now, {one["_id"]: Seen(row_of(one), one["version"]) for one in found}
@@ -63,9 +62,11 @@ class MongoBase(Optimistic):
         updates = [
             UpdateOne(
                 {"_id": seen.row.id, "version": seen.version},
-                difference(seen.row, row, stamp, settings[row.queue].history_ttl if row.queue in settings else 0),
+                difference(
+                    seen.row, row, stamp, counted, settings[row.queue].history_ttl if row.queue in settings else 0
+                ),
             )
-            for seen, row, _ in changes
+            for seen, row, counted in changes
         ]
         ids = [change.row.id for change in changes]
 
@@ -84,18 +85,8 @@ class MongoBase(Optimistic):
 
         done, taken, again = self.server.call(work)
         rows = [change.row for change in changes if change.row.id in done]
-        self._forget([row.id for row in rows if row.queue in settings and not settings[row.queue].history_ttl], stamp)
-        self.tally(
-            (change.seen.row.queue, change.counted) for change in changes if change.counted and change.row.id in done
-        )
         self.signals.announce({row.queue for row in rows if row.state == QUEUED})
         return Swapped([_swap_of(one, done, taken) for one in ids], again)
-
-    def _forget(self, ids: Sequence[str], stamp: ObjectId) -> None:
-        """Remove jobs that have just finished, of queues that keep no history."""
-        if ids:
-            gone = {"_id": {"$in": ids}, "stamp": stamp, **FINISHED}
-            self.server.call(lambda on, _again: on.jobs.delete_many(gone, session=on.session))
 
     # -- queues
 
@@ -104,10 +95,7 @@ class MongoBase(Optimistic):
 
         def work(on: Place, _again: bool) -> None:
             for queue in new:
-                try:
-                    on.queues.update_one({"_id": queue}, {"$setOnInsert": {"folds": 0}}, upsert=True)
-                except DuplicateKeyError:  # another upsert came first
-                    continue
+                make_queue(on, queue)
 
         new = sorted(set(queues) - self._known)
         if new:
@@ -126,23 +114,11 @@ class MongoBase(Optimistic):
         found = self.server.call(lambda on, _again: list(on.workers.find()))
         return {one["_id"]: worker_of(one) for one in found}
 
-    # -- counts
 
-    def tally(self, counted: Iterable[tuple[str, str]]) -> None:
-        """Count what happened, given as (queue, what)."""
-        totals: dict[str, Counter[str]] = {}
-        for queue, what in counted:
-            totals.setdefault(queue, Counter())[what] += 1
-        tallies = [{"_id": ObjectId(), "queue": queue, "counts": dict(counts)} for queue, counts in totals.items()]
-
-        def work(on: Place, _again: bool) -> None:
-            try:
-                on.tallies.insert_many(tallies, ordered=False, session=on.session)
-            except BulkWriteError as error:
-                duplicates(error)  # this is a repeat
-
-        if tallies:
-            self.server.call(work)
+def make_queue(on: Place, queue: str) -> None:
+    """Make the document of a queue unless it is there."""
+    with suppress(DuplicateKeyError):  # another upsert came first
+        on.queues.update_one({"_id": queue}, {"$setOnInsert": {"folds": 0}}, upsert=True)
 
 
 def settings_in(document: Mapping[str, Any]) -> QueueSettings:

@@ -2,7 +2,7 @@
 
 Steps of a claim, one command each: (1) the settings of the queue and the clock, (2) which leases have run out and
 which jobs are next, (3) one update that reserves those of them that are still queued, each on its own, (4) which of
-them it got, (5) the tally. After a death past (3) the jobs are held by a token that nobody knows: their lease runs
+them it got. After a death past (3) the jobs are held by a token that nobody knows: their lease runs
 out, or their worker is missed.
 
 The index of the line is read in order: within a priority the due jobs come first, and the server goes on to the next
@@ -25,7 +25,7 @@ from typing import NamedTuple
 from bson import ObjectId
 
 from stanchion.stores.mongo.base import MongoBase, settings_in
-from stanchion.stores.mongo.documents import FINISHED, Document, expiry, row_of
+from stanchion.stores.mongo.documents import FINISHED, Document, event, expiry, row_of
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.server import CALL_SECONDS
 from stanchion.stores.records import QUEUED, SECOND, Claim, Claimed, JobRow, JobState, QueueSettings, Rollback
@@ -77,7 +77,7 @@ class Claiming(MongoBase):
     def claim(self, claim: Claim) -> Claimed:
         if claim.repeat and (held := self._held(claim)):
             return Claimed(held)
-        handed = self._hand_out(claim, lambda line: _reserved(claim, line), "reserved")
+        handed = self._hand_out(claim, lambda line: _reserved(claim, line))
         if handed.in_turn:
             return Claimed(handed.rows, handed.retry_in)
         self.settle_each([Rollback(row.id, claim.token, 0.0, refund=True) for row in handed.rows])
@@ -85,10 +85,11 @@ class Claiming(MongoBase):
 
     def pop(self, claim: Claim) -> list[JobRow]:
         # What was popped out of turn is popped all the same: nothing of it can run over the limit from now on.
-        handed = self._hand_out(claim, lambda line: _popped(claim, line), "popped")
+        handed = self._hand_out(claim, lambda line: _popped(claim, line))
         if handed.rows and not handed.line.settings.history_ttl:
-            gone = {"_id": {"$in": [row.id for row in handed.rows]}, "token": claim.token, **FINISHED}
-            self.server.call(lambda on, _again: on.jobs.delete_many(gone))
+            kept = {"_id": {"$in": [row.id for row in handed.rows]}, "token": claim.token, **FINISHED}
+            gone = {"$set": {"gone": True}, "$unset": {"payload": "", "headers": "", "errors": ""}}
+            self.server.call(lambda on, _again: on.jobs.update_many(kept, gone))
         return handed.rows
 
     def _held(self, claim: Claim) -> list[JobRow]:
@@ -96,13 +97,13 @@ class Claiming(MongoBase):
         held = {"live": True, "queue": claim.queue, "state": JobState.RUNNING.value, "token": claim.token}
         return _in_order([row_of(one) for one in self.server.call(lambda on, _again: list(on.jobs.find(held)))])
 
-    def _hand_out(self, claim: Claim, update: Update, counted: str) -> Handed:
+    def _hand_out(self, claim: Claim, update: Update) -> Handed:
         line = self._line(claim.queue)
         ids = self._next(line, claim.limit) if claim.limit else []
         if not ids or line.settings.paused:
             return Handed([], line)
         if not line.settings.throttled:
-            return Handed(self._take(claim, line, ids, claim.limit, update, counted), line)
+            return Handed(self._take(claim, line, ids, claim.limit, update), line)
         turn = self._take_turn(line, claim.limit)
         if turn is None:
             return Handed([], line)
@@ -112,13 +113,13 @@ class Claiming(MongoBase):
             line = turn.line
             ids = self._next(line, claim.limit)
         allowed = self._allowed(turn)
-        rows = self._take(claim, line, ids[:allowed], allowed, update, counted) if allowed > 0 else []
+        rows = self._take(claim, line, ids[:allowed], allowed, update) if allowed > 0 else []
         in_turn = self._end_turn(turn, len(rows))
         used_up = len(rows) == turn.permits < claim.limit
         return Handed(rows, line, turn.next_in(len(rows)) if used_up else None, in_turn)
 
     def _line(self, queue: str) -> Line:
-        stages = {"$match": {"_id": queue}}, {"$addFields": {"now": "$$NOW"}}
+        stages = {"$match": {"_id": queue}}, {"$project": {"folding": 0}}, {"$addFields": {"now": "$$NOW"}}
         found = self.server.call(lambda on, _again: on.documents(on.queues, *stages))
         if not found:
             return Line(QueueSettings(queue), {}, self.now())
@@ -153,7 +154,7 @@ class Claiming(MongoBase):
                 return [one["_id"] for one in found]
             self.free(lost, {})
 
-    def _take(self, claim: Claim, line: Line, ids: list[str], limit: int, update: Update, counted: str) -> list[JobRow]:
+    def _take(self, claim: Claim, line: Line, ids: list[str], limit: int, update: Update) -> list[JobRow]:
         """Hand out these jobs; where others were quicker, those that come next."""
         rows: list[JobRow] = []
         while ids:
@@ -162,7 +163,6 @@ class Claiming(MongoBase):
             if len(found) == len(ids):
                 break
             ids = self._next(line, limit - len(rows))
-        self.tally([(claim.queue, counted)] * len(rows))
         return _in_order(rows)
 
     def _take_once(self, claim: Claim, line: Line, ids: list[str], update: Document) -> list[JobRow]:
@@ -252,7 +252,12 @@ def _reserved(claim: Claim, line: Line) -> Document:
         held["lease_until"] = line.now + int(lease * SECOND)
     else:
         held |= {"worker": claim.worker, "held_by": claim.worker}
-    return {"$set": held, "$inc": {"attempts": 1, "version": 1}, "$unset": {"progress": ""}}
+    return {
+        "$set": held,
+        "$inc": {"attempts": 1, "version": 1},
+        "$unset": {"progress": ""},
+        "$push": {"events": event(ObjectId(), claim.queue, "reserved")},
+    }
 
 
 def _popped(claim: Claim, line: Line) -> Document:
@@ -264,7 +269,12 @@ def _popped(claim: Claim, line: Line) -> Document:
         "finished_at": line.now,
         "expires_at": expiry(line.now, line.settings.history_ttl),
     }
-    return {"$set": done, "$inc": {"attempts": 1, "version": 1}, "$unset": {"live": "", "unique": ""}}
+    return {
+        "$set": done,
+        "$inc": {"attempts": 1, "version": 1},
+        "$unset": {"live": "", "unique": ""},
+        "$push": {"events": event(ObjectId(), claim.queue, "popped")},
+    }
 
 
 def _in_order(rows: list[JobRow]) -> list[JobRow]:

@@ -7,7 +7,10 @@ The fields are those of JobRow, the id as `_id`; one that is None or False is le
     live        true until the job has finished: what the index of the queue's line holds
     unique      the key, as long as the job is live: what the unique index holds
     held_by     the worker, while it holds the job
-    expires_at  when history no longer keeps the job, as a date for the TTL index
+    events      what happened to it and is not folded into the counts of its queues yet
+    gone        true when the job has finished in a queue that keeps no history: only its events are still wanted
+    expires_at  when the TTL index deletes the job, as a date: a day after history no longer keeps it. Maintenance,
+                which counts its events first, comes before, unless nobody does any
 """
 
 from __future__ import annotations
@@ -15,16 +18,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
 from stanchion.stores.records import SECOND, JobRow, JobState
 
 Document = dict[str, Any]
 
-FINISHED: Document = {"finished_at": {"$exists": True}}
-"""The filter for jobs that have ended."""
+KEPT: Document = {"gone": {"$exists": False}}
+"""The filter for jobs that can be seen."""
+FINISHED: Document = {"finished_at": {"$exists": True}, **KEPT}
+"""The filter for jobs in history."""
+COUNTED: Document = {"events.queue": {"$exists": False}}
+"""The filter for jobs whose events are folded."""
 
 _DEFAULTS = JobRow._field_defaults
+_REMAINS = frozenset({"_id", "queue", "run_at", "enqueued_at", "finished_at"})
+GRACE_SECONDS = 86_400
 LAST_MOMENT_MS = 253_402_300_799_999
 """The end of the year 9999, which clients can show."""
 
@@ -44,9 +54,11 @@ def row_of(document: Mapping[str, Any]) -> JobRow:
     return JobRow(document["_id"], *(document.get(name, _DEFAULTS.get(name)) for name in JobRow._fields[1:]))
 
 
-def difference(before: JobRow, after: JobRow, stamp: Any, history_ttl: float) -> Document:
+def difference(before: JobRow, after: JobRow, stamp: ObjectId, counted: str | None, history_ttl: float) -> Document:
     """Return the update that makes one job of the other."""
     old, new = document_of(before), document_of(after)
+    if after.finished_at is not None and not history_ttl:
+        new = remainder(new)
     changed = {name: value for name, value in new.items() if name not in old or old[name] != value}
     gone = {name: "" for name in old if name not in new}
     if after.finished_at is not None:
@@ -54,12 +66,26 @@ def difference(before: JobRow, after: JobRow, stamp: Any, history_ttl: float) ->
     elif before.finished_at is not None:
         gone["expires_at"] = ""
     update: Document = {"$set": {**changed, "stamp": stamp}, "$inc": {"version": 1}}
-    return {**update, "$unset": gone} if gone else update
+    if gone:
+        update["$unset"] = gone
+    if counted is not None:
+        update["$push"] = {"events": event(stamp, before.queue, counted)}
+    return update
+
+
+def remainder(document: Document) -> Document:
+    """Return what is left of a finished job that no history keeps."""
+    return {name: value for name, value in document.items() if name in _REMAINS} | {"gone": True}
+
+
+def event(step: ObjectId, queue: str, what: str) -> Document:
+    """Return the event of a step."""
+    return {"id": step, "queue": queue, "what": what}
 
 
 def expiry(finished_at: int, history_ttl: float) -> DatetimeMS:
-    """Return the date from which history no longer keeps a job."""
-    return DatetimeMS(min(int((finished_at + history_ttl * SECOND) / 1000), LAST_MOMENT_MS))
+    """Return when the TTL index is to delete a finished job."""
+    return DatetimeMS(min(int((finished_at + (history_ttl + GRACE_SECONDS) * SECOND) / 1000), LAST_MOMENT_MS))
 
 
 def micros(date: DatetimeMS) -> int:

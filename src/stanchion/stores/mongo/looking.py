@@ -1,22 +1,21 @@
-"""Reading jobs, sizes and counts."""
+"""Reading jobs and sizes."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 
 from stanchion.stores.mongo.base import MongoBase
-from stanchion.stores.mongo.documents import Document, row_of
+from stanchion.stores.mongo.documents import KEPT, Document, row_of
 from stanchion.stores.mongo.places import Place
-from stanchion.stores.records import QUEUED, Counts, Find, JobRow, JobState, Sizes
+from stanchion.stores.records import QUEUED, Find, JobRow, JobState, Sizes
 
 
 class Looking(MongoBase):
-    """Finds jobs and counts them."""
+    """Finds jobs, and counts live ones."""
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        wanted = {"_id": {"$in": list(dict.fromkeys(ids))}}
+        wanted = {"_id": {"$in": list(dict.fromkeys(ids))}, **KEPT}
         found = self.server.call(lambda on, _again: list(on.jobs.find(wanted))) if ids else []
         return {one["_id"]: row_of(one) for one in found}
 
@@ -40,22 +39,6 @@ class Looking(MongoBase):
         (queued, ready), (running, _) = (states.get(state, (0, 0)) for state in (QUEUED, JobState.RUNNING.value))
         return Sizes(total=queued + running, ready=ready, scheduled=queued - ready, running=running)
 
-    def counts(self, queue: str) -> Counts:
-        def work(on: Place, _again: bool) -> Counter[str]:
-            while True:
-                before = on.queues.find_one({"_id": queue}) or {}
-                tallies = list(on.tallies.find({"queue": queue}))
-                after = on.queues.find_one({"_id": queue}, {"folds": 1}) or {}
-                if before.get("folds") == after.get("folds"):  # else maintenance has moved some meanwhile
-                    folding = set(before.get("folding", ()))
-                    totals: Counter[str] = Counter(before.get("counts", {}))
-                    for tally in tallies:
-                        if tally["_id"] not in folding:
-                            totals.update(tally["counts"])
-                    return totals
-
-        return Counts(**self.server.call(work))
-
     def next_due(self, queues: Sequence[str]) -> int | None:
         """One step of the index per priority in use, as in a claim."""
 
@@ -74,7 +57,7 @@ class Looking(MongoBase):
 
 def _condition(query: Find, now: int) -> Document:
     """Return the filter of a search."""
-    parts: list[Document] = [
+    parts: list[Document] = [KEPT] + [
         {name: value}
         for name, value in (("queue", query.queue), ("task", query.task), ("tenant", query.tenant))
         if value is not None
@@ -92,7 +75,7 @@ def _condition(query: Find, now: int) -> Document:
         parts.append({"$or": [_in_state(state, now) for state in query.states]})
         if not any(state.final for state in query.states):
             parts.append({"live": True})
-    return {"$and": parts} if parts else {}
+    return {"$and": parts}
 
 
 def _in_state(state: JobState, now: int) -> Document:

@@ -1,12 +1,11 @@
 """Queues and workers as documents, whole jobs from store to store, and upkeep.
 
-`drop_queue` deletes the jobs, the tallies, and the queue's document last: a queue that was dropped by halves is
-still there to be dropped again.
+`drop_queue` deletes the jobs, and the queue's document last: a queue that was dropped by halves is still there to be
+dropped again.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
@@ -16,18 +15,28 @@ from pymongo import ReturnDocument
 from pymongo.errors import BulkWriteError
 
 from stanchion.stores.liveness import alive
-from stanchion.stores.mongo.base import MongoBase, settings_in
-from stanchion.stores.mongo.documents import FINISHED, LAST_MOMENT_MS, Document, document_of, expiry
+from stanchion.stores.mongo.base import settings_in
+from stanchion.stores.mongo.counting import Counting
+from stanchion.stores.mongo.documents import (
+    FINISHED,
+    GRACE_SECONDS,
+    KEPT,
+    LAST_MOMENT_MS,
+    Document,
+    document_of,
+    expiry,
+)
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.server import BULK_SECONDS
 from stanchion.stores.records import SECOND, Beat, JobRow, JobState, QueueSettings, WorkerRow
 
-_FOLDED = 1000
+_GONE = 500
+_FOLD_SECONDS = 5.0
 _PURGE_ROUNDS = 20
 
 
-class Operating(MongoBase):
+class Operating(Counting):
     """What operators and maintenance do."""
 
     # -- queues
@@ -51,7 +60,7 @@ class Operating(MongoBase):
 
     def _keep_for(self, queue: str, history_ttl: float) -> None:
         """Set anew when finished jobs expire: the TTL index goes by the date in the document."""
-        last = min(int(history_ttl * 1000), LAST_MOMENT_MS)
+        last = min(int((history_ttl + GRACE_SECONDS) * 1000), LAST_MOMENT_MS)
         end: Document = {"$min": [{"$add": [{"$divide": ["$finished_at", 1000]}, last]}, LAST_MOMENT_MS]}
         update = [{"$set": {"expires_at": {"$toDate": {"$toLong": end}}}}]
         finished = {"queue": queue, **FINISHED}
@@ -63,10 +72,12 @@ class Operating(MongoBase):
     def drop_queue(self, queue: str) -> int:
         def work(on: Place, _again: bool) -> None:
             on.jobs.delete_many({"queue": queue})
-            on.tallies.delete_many({"queue": queue})
+            on.jobs.update_many({"events.queue": queue}, {"$pull": {"events": {"queue": queue}}})  # jobs moved on
             on.queues.delete_one({"_id": queue})
 
         self._known.discard(queue)
+        elsewhere = self.server.call(lambda on, _again: on.jobs.distinct("events.queue", {"queue": queue}))
+        self.fold(set(elsewhere) - {queue}, {"queue": queue})
         live = {"live": True, "queue": queue}
         count = self.server.call(lambda on, _again: on.jobs.count_documents(live), BULK_SECONDS)
         self.server.call(work, BULK_SECONDS)
@@ -137,48 +148,43 @@ class Operating(MongoBase):
         return [row.id not in refused for row in rows]
 
     def take(self, ids: Sequence[str]) -> list[str]:
-        wanted = list(dict.fromkeys(ids))
-        idle = {"_id": {"$in": wanted}, "state": {"$ne": JobState.RUNNING.value}}
-
-        def work(on: Place, _again: bool) -> list[str]:
-            before.update(one["_id"] for one in on.jobs.find(idle, {"_id": 1}))
-            on.jobs.delete_many(idle)
-            left = {one["_id"] for one in on.jobs.find({"_id": {"$in": list(before)}}, {"_id": 1})}
-            return [one for one in wanted if one in before - left]
-
-        before: set[str] = set()
-        return self.server.call(work) if wanted else []
+        idle: Document = {"state": {"$ne": JobState.RUNNING.value}, **KEPT}
+        wanted = {"_id": {"$in": list(dict.fromkeys(ids))}}
+        before = self._some({**wanted, **idle}, len(ids))
+        if before:
+            self.forget(before, idle)
+        left = set(self._some(wanted, len(ids)))
+        return [one for one in before if one not in left]
 
     # -- upkeep
 
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         age = self.settings_of([queue])[queue].history_ttl if older_than is None else older_than
-        ended = {"finished_at": {"$lte": self.now() - int(age * SECOND)}}
-
-        def find(on: Place, _again: bool) -> list[str]:
-            return [one["_id"] for one in on.jobs.find({"queue": queue, **ended}, {"_id": 1}).limit(limit)]
-
-        def delete(on: Place, again: bool) -> int:
-            # Asked again: one of them may have been retried meanwhile.
-            deleted = on.jobs.delete_many({"_id": {"$in": old}, "queue": queue, **ended}).deleted_count
-            return len(old) if again else deleted
-
-        old = self.server.call(find) if limit else []
-        return self.server.call(delete) if old else 0
+        ended: Document = {**FINISHED, "finished_at": {"$lte": self.now() - int(age * SECOND)}}
+        old = self._some({"queue": queue, **ended}, limit)
+        # Asked again as they are deleted: one of them may have been retried meanwhile.
+        return self.forget(old, ended) if old else 0
 
     def maintain(self) -> None:
-        """Fold the tallies, forget the dead workers that hold nothing, purge what history no longer keeps."""
-        for queue in self.server.call(lambda on, _again: on.tallies.distinct("queue")):
-            # A queue that was deleted while another process went on pushing to it has lost its document.
-            self._known.discard(queue)
-            self.make_queues([queue])
-            while self.server.call(lambda on, _again: _fold(on, queue)):  # noqa: B023
-                pass
+        """Fold what happened into the counts, forget dead workers that hold nothing, purge what is kept no longer."""
+        # What there is no time for is counted all the same, only not as quickly.
+        self.fold(self.server.call(lambda on, _again: on.jobs.distinct("events.queue")), seconds=_FOLD_SECONDS)
+        while gone := self._some({"gone": True}, _GONE):
+            if not self.forget(gone, {"gone": True}):
+                break
         self._forget_dead()
         for settings in self.queues():
             for _ in range(_PURGE_ROUNDS):
                 if self.purge(settings.name) == 0:
                     break
+
+    def _some(self, wanted: Document, limit: int) -> list[str]:
+        """Return the ids of some of these jobs."""
+
+        def work(on: Place, _again: bool) -> list[str]:
+            return [one["_id"] for one in on.jobs.find(wanted, {"_id": 1}).limit(limit)]
+
+        return self.server.call(work) if limit else []
 
     def _forget_dead(self) -> None:
         now = self.now()
@@ -193,35 +199,6 @@ class Operating(MongoBase):
 
         if late:
             self.server.call(work)
-
-
-def _fold(on: Place, queue: str) -> bool:
-    """Add tallies to the counts in the queue's document; True when there may be more.
-
-    (1) Counts and the list of what is being folded change in one update, (2) the tallies are deleted, (3) the list is.
-    Whoever finds a list does (2) and (3) first, so that a death between two of them counts nothing twice. `folds`
-    moves with (1) and (3): a reader, and a second folder, tell by it.
-    """
-    found = on.queues.find_one({"_id": queue})
-    if found is None:
-        return False
-    folds, folding = found.get("folds", 0), found.get("folding")
-    if folding is None:
-        tallies = list(on.tallies.find({"queue": queue}).limit(_FOLDED))
-        if not tallies:
-            return False
-        totals: Counter[str] = Counter()
-        for tally in tallies:
-            totals.update(tally["counts"])
-        folding = [tally["_id"] for tally in tallies]
-        more = {f"counts.{what}": count for what, count in totals.items()}
-        begin = {"$set": {"folding": folding}, "$inc": {**more, "folds": 1}}
-        if not on.queues.update_one({"_id": queue, "folds": folds, "folding": None}, begin).matched_count:
-            return True
-        folds += 1
-    on.tallies.delete_many({"_id": {"$in": folding}})
-    on.queues.update_one({"_id": queue, "folds": folds}, {"$unset": {"folding": ""}, "$inc": {"folds": 1}})
-    return True
 
 
 _NOT_STORED = frozenset({"id", "started_at", "running"})

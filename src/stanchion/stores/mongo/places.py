@@ -13,7 +13,6 @@ from stanchion.stores.mongo.documents import Document
 
 JOBS = "stanchion_jobs"
 QUEUES = "stanchion_queues"
-TALLIES = "stanchion_tallies"
 WORKERS = "stanchion_workers"
 SIGNALS = "stanchion_signals"
 META = "stanchion_meta"
@@ -26,7 +25,6 @@ class Place:
         self.database, self.session = database, session
         self.jobs: Collection[Document] = database[JOBS]
         self.queues: Collection[Document] = database[QUEUES]
-        self.tallies: Collection[Document] = database[TALLIES]
         self.workers: Collection[Document] = database[WORKERS]
         self.meta: Collection[Document] = database[META]
         # A signal that is lost costs one poll: it waits for no other node.

@@ -1,8 +1,8 @@
 """Jobs in.
 
-Steps of a push, one command each: (1) the documents of queues that this process hasn't seen yet, (2) the jobs,
-(3) the tally. After a death within them, the jobs that are there are whole jobs, and a repeat of the push, under
-the same ids, adds the rest.
+Steps of a push, one command each: (1) the documents of queues that this process hasn't seen yet, (2) the jobs. After
+a death within them, the jobs that are there are whole jobs, and a repeat of the push, under the same ids, adds the
+rest.
 
 A key that is taken is found before anything is stored. One that is taken in between, by another process, makes a
 push that asks for DuplicateKey take back what it has just stored, but for what somebody has claimed by then.
@@ -18,7 +18,7 @@ from pymongo.errors import BulkWriteError
 
 from stanchion.errors import DuplicateKey
 from stanchion.stores.mongo.base import MongoBase
-from stanchion.stores.mongo.documents import document_of, row_of
+from stanchion.stores.mongo.documents import document_of, event, row_of
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.optimistic import Change, Seen, Swap
@@ -50,9 +50,9 @@ class Pushing(MongoBase):
                 if job.id not in results:
                     results[job.id] = _answer(rows[job.id]) if job.id in fresh else self._meet(job, rows[job.id], fresh)
         except DuplicateKey:
-            self._count(self._take_back(fresh), rows)
+            self._take_back(fresh)
             raise
-        self._count(fresh, rows)
+        self.signals.announce({job.queue for job in jobs})
         return [results[job.id] for job in jobs]
 
     def _there(self, jobs: Sequence[NewJob]) -> tuple[dict[str, Pushed], Holders]:
@@ -85,21 +85,18 @@ class Pushing(MongoBase):
 
     def _insert(self, rows: Sequence[JobRow]) -> set[str]:
         """Store those of the jobs whose id and key are free; return their ids."""
-        stamp = ObjectId()
+        step = ObjectId()
+        documents = [{**document_of(row), "version": 0, "events": [event(step, row.queue, "pushed")]} for row in rows]
 
-        def work(on: Place, again: bool) -> set[str]:
-            documents = [{**document_of(row), "version": 0, "stamp": stamp} for row in rows]
+        def work(on: Place, _again: bool) -> set[str]:
+            there: set[int] = set()
             try:
                 on.jobs.insert_many(documents, ordered=False, session=on.session)
             except BulkWriteError as error:
                 if self.server.in_transaction:  # it has ended the transaction
                     raise
-                there = {rows[index].id for index in duplicates(error)}
-            else:
-                return {row.id for row in rows}
-            wanted = {"_id": {"$in": list(there)}, "stamp": stamp}
-            mine = {one["_id"] for one in on.jobs.find(wanted, {"_id": 1})} if again else set()
-            return {row.id for row in rows} - there | mine
+                there = duplicates(error)
+            return {row.id for index, row in enumerate(rows) if index not in there}
 
         return self.server.call(work) if rows else set()
 
@@ -133,20 +130,11 @@ class Pushing(MongoBase):
             return None
         return _answer(renewed)._replace(duplicate=True)
 
-    def _take_back(self, fresh: set[str]) -> set[str]:
-        """Delete jobs that nobody has touched since they were stored; return those that stay."""
-        ids = list(fresh)
-
-        def work(on: Place, _again: bool) -> set[str]:
-            on.jobs.delete_many({"_id": {"$in": ids}, "version": 0}, session=on.session)
-            return {one["_id"] for one in on.jobs.find({"_id": {"$in": ids}}, {"_id": 1}, session=on.session)}
-
-        return self.server.call(work) if ids else set()
-
-    def _count(self, fresh: Iterable[str], rows: dict[str, JobRow]) -> None:
-        queues = [rows[one].queue for one in fresh]
-        self.tally((queue, "pushed") for queue in queues)
-        self.signals.announce(set(queues))
+    def _take_back(self, fresh: set[str]) -> None:
+        """Delete jobs that nobody has touched since they were stored."""
+        untouched = {"_id": {"$in": list(fresh)}, "version": 0}
+        if fresh:
+            self.server.call(lambda on, _again: on.jobs.delete_many(untouched, session=on.session))
 
 
 def _slot(job: NewJob) -> tuple[str, str | None]:

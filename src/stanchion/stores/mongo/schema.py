@@ -3,7 +3,6 @@
     stanchion_jobs      live jobs and finished ones: a job stays one document, so that it ends, and is retried, in one
                         atomic update; the indexes of the queue's line hold live jobs alone
     stanchion_queues    settings, the state of the rate limit, folded counts
-    stanchion_tallies   what happened, one document a call and queue: nobody waits for anybody's counter
     stanchion_workers   one document per live worker: its heartbeat
     stanchion_signals   capped: who tails it hears of new work
     stanchion_meta      the version of the schema, and the mark by which a store knows its database
@@ -64,9 +63,10 @@ INDEXES: dict[str, tuple[Index, ...]] = {
         Index("holders", {"held_by": ASCENDING}, _where("held_by")),
         Index("newest", {"queue": ASCENDING, "_id": DESCENDING}, {}),
         Index("finished", {"queue": ASCENDING, "finished_at": ASCENDING}, _where("finished_at")),
+        Index("gone", {"gone": ASCENDING}, _where("gone")),
+        Index("events", {"events.queue": ASCENDING}, {"sparse": True}),
         Index("expired", {"expires_at": ASCENDING}, {"expireAfterSeconds": 0}),
     ),
-    places.TALLIES: (Index("queue", {"queue": ASCENDING}, {}),),
 }
 
 

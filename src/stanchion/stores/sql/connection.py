@@ -123,7 +123,7 @@ class AlchemyRunner:
         lists = [name for name, value in fitting.items() if isinstance(value, list)]
         if lists and isinstance(statement, TextClause):
             statement = statement.bindparams(*(bindparam(name, expanding=True) for name in lists))
-        return self._connection.execute(statement, fitting)
+        return self._connection.execute(statement, fitting, execution_options={"preserve_rowcount": True})
 
     def _fitting(self, statement: Executable, params: Params) -> dict[str, Any]:
         names = _compiler(self._connection.dialect).compiled(statement).names

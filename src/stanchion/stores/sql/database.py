@@ -92,7 +92,11 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
         """Open a transaction for a caller."""
-        with self.connection() as connection, self._writing(CALL_SECONDS):
+        with (
+            self.connection() as connection,
+            self._writing(CALL_SECONDS),
+            self.dialect.unhurried(connection),
+        ):
             connection.exec_driver_sql(self.dialect.begin)
             try:
                 yield connection

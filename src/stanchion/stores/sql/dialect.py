@@ -15,6 +15,10 @@ from sqlalchemy.types import TypeEngine
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
 
+IDLE_SECONDS = 15
+"""After so long between two statements, more than a call may take, the server ends a transaction whose client has
+vanished without a word; its locks would stand in everybody's way."""
+
 
 class Fault(Enum):
     """Why a database refused a call."""
@@ -61,6 +65,10 @@ class Dialect(ABC):
     def lock_schema(self, connection: Connection) -> AbstractContextManager[None]:
         """Keep other processes from changing the schema while the block, or else the transaction, lasts."""
         return nullcontext()  # a single writer has its lock
+
+    def unhurried(self, connection: Connection) -> AbstractContextManager[None]:
+        """Let a transaction in the block, a caller's, be idle for as long as it likes."""
+        return nullcontext()
 
     @abstractmethod
     def cursor(self, driver: Any) -> Any:

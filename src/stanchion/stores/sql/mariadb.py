@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -14,14 +13,13 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import CannotJoin, InvalidInput, MissingExtra, StoreUnavailable
-from stanchion.stores.forks import begins_anew
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
 from stanchion.stores.sql.database import CALL_SECONDS, Database
-from stanchion.stores.sql.dialect import SKEW, Dialect, Fault
+from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
 from stanchion.stores.sql.mariadb_statements import CLOCK, elements
 from stanchion.stores.sql.mariadb_store import MariaDBStore
-from stanchion.stores.wakeup import EventListener
+from stanchion.stores.wakeup import Listeners
 
 try:
     import pymysql
@@ -47,6 +45,8 @@ CAPABILITIES = Capabilities(
 _CONNECT_SECONDS = 5
 _LOCK_SECONDS = 3
 _SCHEMA_SECONDS = 8
+# MySQL has no such limit.
+_IDLE = "SET SESSION idle_transaction_timeout = {}"
 _SESSION = (
     "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', "
     f"innodb_lock_wait_timeout = {_LOCK_SECONDS}, lock_wait_timeout = {_LOCK_SECONDS}"
@@ -72,6 +72,7 @@ class MariaDBDialect(Dialect):
 
     def __init__(self) -> None:
         self._listeners = Listeners()
+        self._limits_idling = False
         self.errors = (pymysql.Error,)
 
     def engine_options(self) -> dict[str, Any]:
@@ -99,6 +100,21 @@ class MariaDBDialect(Dialect):
             with connection.cursor() as cursor:
                 # Locks single rows, never the gaps between them; in every release spelled like this only.
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                self._limits_idling = _MARIADB.match(connection.server_version) is not None  # type: ignore[attr-defined]
+                if self._limits_idling:
+                    cursor.execute(_IDLE.format(IDLE_SECONDS))
+
+    @contextmanager
+    def unhurried(self, connection: Connection) -> Iterator[None]:
+        if not self._limits_idling:
+            yield
+            return
+        connection.exec_driver_sql(_IDLE.format(0))
+        try:
+            yield
+        finally:
+            with suppress(DBAPIError):
+                connection.exec_driver_sql(_IDLE.format(IDLE_SECONDS))
 
     @contextmanager
     def lock_schema(self, connection: Connection) -> Iterator[None]:
@@ -145,10 +161,10 @@ class MariaDBDialect(Dialect):
         return insert(table).prefix_with("IGNORE").values(values)
 
     def listen(self, queues: Iterable[str]) -> Listener:
-        return self._listeners.listen(queues)
+        return self._listeners.add(queues)
 
     def announce(self, queues: Iterable[str]) -> None:
-        self._listeners.wake(queues)
+        self._listeners.wake(frozenset(queues))
 
     def close(self) -> None:
         self._listeners.close()
@@ -166,43 +182,6 @@ class StrictCursor(Cursor):
                     if number in _CUT:
                         raise pymysql.DataError(number, message)
         return changed
-
-
-class Listeners:
-    """Who waits in this process. A push wakes the waiters of its own process, all others poll."""
-
-    def __init__(self) -> None:
-        begins_anew(self)
-
-    def begin(self) -> None:
-        """Have no listener."""
-        self._lock = threading.Lock()
-        self._waiting: dict[EventListener, frozenset[str]] = {}
-
-    def listen(self, queues: Iterable[str]) -> EventListener:
-        """Return a listener that pushes to these queues wake."""
-        listener = EventListener(self._forget)
-        with self._lock:
-            self._waiting[listener] = frozenset(queues)
-        return listener
-
-    def wake(self, queues: Iterable[str]) -> None:
-        """Wake the listeners of these queues."""
-        with self._lock:
-            for listener, wanted in self._waiting.items():
-                if not wanted.isdisjoint(queues):
-                    listener.wake()
-
-    def close(self) -> None:
-        """End all waits."""
-        with self._lock:
-            for listener in self._waiting:
-                listener.wake()
-            self._waiting.clear()
-
-    def _forget(self, listener: EventListener) -> None:
-        with self._lock:
-            self._waiting.pop(listener, None)
 
 
 def refuse_old(version: str) -> None:

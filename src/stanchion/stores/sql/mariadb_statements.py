@@ -48,6 +48,12 @@ def elements(name: str) -> SelectBase:
     return text(f"SELECT value FROM {_given('''value {} '$' ''', name)}").columns(column("value", String))
 
 
+# -- in
+
+TAKEN = text("SELECT `key`, queue FROM stanchion_jobs FORCE INDEX (stanchion_jobs_key) WHERE (`key`, queue) IN :keys")
+
+MARK, BACK = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
+
 # -- out
 
 _EXPIRED = f"""coalesce((
@@ -142,7 +148,8 @@ KEEP_RESULTS = _keep(
 
 REMOVE = text(f"DELETE job FROM {_LISTED} WHERE job.id IN :ids")
 
-MARK, BACK = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
+QUEUED_LOCKED = text(f"SELECT job.id FROM {_by_ids('stanchion_jobs')} WHERE job.state = 'queued' FOR UPDATE")
+REMOVE_QUEUED = text(f"DELETE job FROM {_by_ids('stanchion_jobs')} WHERE job.state = 'queued'")
 
 
 class MariaDBStatements(Statements):

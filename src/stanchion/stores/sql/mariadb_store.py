@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob, Pushed, QueueSettings
@@ -12,11 +12,14 @@ from stanchion.stores.sql import mariadb_statements as sql
 from stanchion.stores.sql.base import live_values
 from stanchion.stores.sql.claiming import reservation
 from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.schema import FIELDS
 from stanchion.stores.sql.store import SqlStore
 
 _PAYLOAD = FIELDS.index("payload")
 _MOMENT = 0.02
+_PACKET = 1_000_000
+"""As many characters as the driver puts into one bulk insert; a server takes 16 MiB, escaped, if not told otherwise."""
 
 
 class Head(NamedTuple):
@@ -32,9 +35,25 @@ class MariaDBStore(SqlStore):
 
     statements_of = sql.MariaDBStatements
 
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        # As built for all databases, the DELETE would go through the table for each of its ids.
+        self._queued_locked = sql.QUEUED_LOCKED  # type: ignore[assignment]
+        self._remove_queued = sql.REMOVE_QUEUED  # type: ignore[assignment]
+
     # -- in
 
     def _insert(self, run: Runner, rows: Sequence[JobRow], *, singly: bool) -> list[JobRow]:
+        # An insert that meets a key locks it and the gap before it, in a caller's transaction until its end: so none
+        # is tried where the key is known to be taken.
+        keys = {(row.key, row.queue): row for row in reversed(rows) if row.key is not None}
+        if keys:
+            taken = set(run.rows(sql.TAKEN, {"keys": sorted(keys)}))
+            free = {row.id for key, row in keys.items() if key not in taken}
+            rows = [row for row in rows if row.key is None or row.id in free]
+        return self._insert_free(run, rows, singly)
+
+    def _insert_free(self, run: Runner, rows: Sequence[JobRow], singly: bool) -> list[JobRow]:
         if singly or len(rows) < 2:
             return [row for row in rows if run.change(self.statements.insert_new, live_values(row)) == 1]
         # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
@@ -43,12 +62,12 @@ class MariaDBStore(SqlStore):
         if run.change_each(self.statements.insert_new, [live_values(row) for row in ordered]) == len(rows):
             return list(rows)
         run.change(sql.BACK)  # some were left out; one by one tells which
-        return self._insert(run, ordered, singly=True)
+        return self._insert_free(run, ordered, singly=True)
 
     def met(self, run: Runner, job: NewJob, row: JobRow) -> Pushed:
-        # A caller's transaction may read as of its beginning, and not see by itself what it met.
-        for known in self.live(run, [job.id]).values():
-            return Pushed(known.id, known.run_at, known.enqueued_at)
+        if job.key is None:  # a caller's transaction may read as of its beginning, and not see what it met
+            for known in self.live(run, [job.id]).values():
+                return Pushed(known.id, known.run_at, known.enqueued_at)
         return super().met(run, job, row)
 
     # -- out
@@ -128,15 +147,30 @@ class MariaDBStore(SqlStore):
         return [JobState.DONE] * len(ids)
 
     def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
-        if any(one.result is not None or one.payload is not None for one in commits):
-            given = [(one.id, one.result, one.payload) for one in commits]
-            run.change(sql.KEEP_RESULTS, {"commits": json.dumps(given)})
-        elif commits:
-            run.change(sql.KEEP, {"ids": [one.id for one in commits]})
+        bare = [one.id for one in commits if one.result is None and one.payload is None]
+        if bare:
+            run.change(sql.KEEP, {"ids": bare})
+        for given in _packets(one for one in commits if one.result is not None or one.payload is not None):
+            run.change(sql.KEEP_RESULTS, {"commits": json.dumps(given, ensure_ascii=False)})
 
     def remove(self, run: Runner, ids: Sequence[str]) -> None:
         if ids:
             run.change(sql.REMOVE, {"ids": list(ids)})
+
+
+def _packets(commits: Iterable[Commit]) -> Iterator[list[tuple[str, str | None, str | None]]]:
+    """Yield the commits in batches that fit into a packet."""
+    batch: list[tuple[str, str | None, str | None]] = []
+    size = 0
+    for one in commits:
+        length = len(one.result or "") + len(one.payload or "")
+        if batch and size + length > _PACKET:
+            yield batch
+            batch, size = [], 0
+        batch.append((one.id, one.result, one.payload))
+        size += length
+    if batch:
+        yield batch
 
 
 def _whole(picked: Sequence[tuple[str, str]]) -> list[JobRow]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import (
@@ -21,16 +21,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
 from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.dialect import SKEW, Dialect, Fault
+from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
 from stanchion.stores.sql.joining import alchemy_connection
 from stanchion.stores.sql.postgres_statements import PostgresStore
-from stanchion.stores.sql.postgres_wakeup import NOTIFY, Signals
+from stanchion.stores.sql.postgres_wakeup import NOTIFY, Notifications
 
 try:
     import psycopg
@@ -56,6 +57,7 @@ _SCHEMA_LOCK = 0x5354414E  # any fixed number: the advisory lock of those who ch
 # The parameters of the hot statements don't change their plan, and planning takes longer than running them.
 _GENERIC_PLANS = "-c plan_cache_mode=force_generic_plan"
 _BUSY = frozenset({"40001", "40P01", "55P03"})
+_IDLED = "25P03"
 _POOLED_AWAY = frozenset({"26000", "42P05"})  # a prepared statement that a pooler keeps on another connection
 _HOPELESS = frozenset({"28P01", "28000", "3D000", "42501"})
 
@@ -72,7 +74,7 @@ class PostgresDialect(Dialect):
     now = literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + SKEW
 
     def __init__(self, url: URL) -> None:
-        self._signals = Signals(lambda: _connect(url))
+        self._signals = Notifications(lambda: _connect(url))
         self._prepares = self._tunes = True
         self.errors = (psycopg.Error,)
 
@@ -94,12 +96,25 @@ class PostgresDialect(Dialect):
     def _connect(self, _dialect: object, _record: object, args: list[Any], options: dict[str, Any]) -> Any:
         if self._tunes and "options" not in options:
             try:
-                return psycopg.connect(*args, **options, options=_GENERIC_PLANS)
+                tuned = f"{_GENERIC_PLANS} -c idle_in_transaction_session_timeout={IDLE_SECONDS}s"
+                return psycopg.connect(*args, **options, options=tuned)
             except psycopg.OperationalError as error:
                 if "unsupported startup parameter" not in str(error):  # as poolers say
                     raise
                 self._tunes = False
         return psycopg.connect(*args, **options)
+
+    @contextmanager
+    def unhurried(self, connection: Connection) -> Iterator[None]:
+        if not self._tunes:
+            yield
+            return
+        connection.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")
+        try:
+            yield
+        finally:
+            with suppress(DBAPIError):
+                connection.exec_driver_sql("RESET idle_in_transaction_session_timeout")
 
     def cursor(self, driver: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
         if not self._prepares:
@@ -119,7 +134,7 @@ class PostgresDialect(Dialect):
         if state is None:
             broken = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
             return Fault.LOST if broken else Fault.OTHER
-        if state[:3] == "57P" or state[:2] in {"08", "53"} or state in _HOPELESS:
+        if state[:3] == "57P" or state[:2] in {"08", "53"} or state == _IDLED or state in _HOPELESS:
             return Fault.LOST
         return Fault.OTHER
 

@@ -124,7 +124,9 @@ _partial("stanchion_jobs_key", jobs.c.queue, jobs.c.key, where=jobs.c.key.is_not
 # Every job is in each of these, and every change of a column costs; so they are few. The first also counts by state.
 _whole("stanchion_jobs_line", jobs.c.queue, jobs.c.state, jobs.c.lane, jobs.c.priority, jobs.c.run_at)
 _whole("stanchion_jobs_holder", jobs.c.worker, jobs.c.lease_until)  # a running job has a worker or else a lease
-_whole("stanchion_jobs_key", jobs.c.queue, jobs.c.key, unique=True)  # any number may have none
+# Any number may have no key. A check for duplicates locks the gap before a key; with the key first, only that before
+# the lowest is where jobs without one are added, and only those of the last queue.
+_whole("stanchion_jobs_key", jobs.c.key, jobs.c.queue, unique=True)
 
 Index("stanchion_history_ended", history.c.queue, history.c.finished_at)  # the purge
 Index("stanchion_history_page", history.c.queue, history.c.id)  # the search, newest first

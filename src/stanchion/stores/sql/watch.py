@@ -5,10 +5,9 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-import weakref
 
 from stanchion.stores.forks import begins_anew
-from stanchion.stores.wakeup import EventListener
+from stanchion.stores.wakeup import EventListener, Listeners
 
 _EAGER_SECONDS, _IDLE_SECONDS = 0.001, 0.004
 _EAGER_FOR = 0.25
@@ -23,19 +22,18 @@ class FileWatch:
 
     def __init__(self, path: str) -> None:
         self._path = path
+        self._listeners = Listeners()
         begins_anew(self)
 
     def begin(self) -> None:
         """Watch for nobody."""
         self._lock = threading.Lock()
-        self._listeners: weakref.WeakSet[EventListener] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
 
     def listen(self) -> EventListener:
         """Return a listener that every commit wakes."""
-        listener = EventListener(self._forget)
         with self._lock:
-            self._listeners.add(listener)
+            listener = self._listeners.add(())
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._watch, name="stanchion-watch", daemon=True)
                 self._thread.start()
@@ -43,20 +41,11 @@ class FileWatch:
 
     def wake(self) -> None:
         """Wake all listeners of this process."""
-        with self._lock:
-            for listener in list(self._listeners):
-                listener.wake()
+        self._listeners.wake()
 
     def close(self) -> None:
         """End all waits."""
-        with self._lock:
-            for listener in list(self._listeners):
-                listener.wake()
-            self._listeners.clear()
-
-    def _forget(self, listener: EventListener) -> None:
-        with self._lock:
-            self._listeners.discard(listener)
+        self._listeners.close()
 
     def _watch(self) -> None:
         connection: sqlite3.Connection | None = None
