@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from stanchion.offloop import off_loop
+from stanchion.patience import patiently
 from stanchion.stores.records import SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.transitions import created
 from stanchion.times import moment
@@ -201,16 +203,16 @@ class JobHandle:
     def result(self, timeout: float | None = None) -> Any:
         """Wait until the job is finished and return its result.
 
-        Raises ResultTimeout after `timeout` seconds, JobFailed for a dead job, JobCancelled, and
-        JobNotFound where no history is kept.
+        Raises ResultTimeout after `timeout` seconds, or StoreUnavailable where the store does not answer then;
+        JobFailed for a dead job, JobCancelled, and JobNotFound where no history is kept.
         """
-        deadline = None if timeout is None else time.monotonic() + timeout
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         pause = _FIRST_PAUSE
         while True:
-            job = self.job()
+            job = patiently(lambda _repeat: self.job(), deadline)
             if job.state.final:
                 return _result_of(job)
-            left = _LONGEST_PAUSE if deadline is None else deadline - time.monotonic()
+            left = deadline - time.monotonic()
             if left <= 0:
                 raise ResultTimeout(
                     f"job {self.id} is still {job.state} after {timeout} s; wait longer, or see that a worker "

@@ -14,12 +14,12 @@ from stanchion.ids import new_ids
 from stanchion.job import FreshJob, Job, JobState
 from stanchion.offloop import off_loop
 from stanchion.options import PushOptions, checked, checked_name, seconds_of
+from stanchion.patience import patiently
 from stanchion.reservation import Reservation
 from stanchion.settings import checked_settings
 from stanchion.stores.records import (
     SECOND,
     Claim,
-    Claimed,
     Counts,
     Find,
     JobRow,
@@ -92,11 +92,8 @@ class Queue:
 
     def pop(self, wait: float | timedelta = 0) -> Job | None:
         """Take the next job for good: at most once, gone when handed out. None when none is due in time."""
-
-        def take() -> list[JobRow]:
-            return self.app.store.pop(Claim(self.name, 1, new_token()))
-
-        rows = self._until_due(take, seconds_of(wait, "wait"))
+        wish = Claim(self.name, 1, "")
+        rows = self._until_due(lambda claim: self.app.store.pop(claim), wish, seconds_of(wait, "wait"))
         return Job(self.app, rows[0], JobState.DONE) if rows else None
 
     def reserve(
@@ -108,24 +105,26 @@ class Queue:
         held = None if lease is None else seconds_of(lease, "lease")
         if held == 0:
             raise InvalidInput("lease must be more than 0 seconds")
-
-        def claim() -> Claimed:
-            return self.app.store.claim(Claim(self.name, n, new_token(), lease=held))
-
-        rows = self._until_due(lambda: claim().rows, seconds_of(wait, "wait"))
+        wish = Claim(self.name, n, "", lease=held)
+        rows = self._until_due(lambda claim: self.app.store.claim(claim).rows, wish, seconds_of(wait, "wait"))
         return [Reservation(self.app, row) for row in rows]
 
-    def _until_due(self, attempt: Callable[[], list[JobRow]], wait: float) -> list[JobRow]:
-        """Try now, and again at every sign of work, until the wait is over."""
-        self.app.declare(self.name)
-        rows = attempt()
+    def _until_due(self, take: Callable[[Claim], list[JobRow]], wish: Claim, wait: float) -> list[JobRow]:
+        """Try now, and again at every sign of work, until the wait is over. Each try has a token of its own."""
+        deadline = time.monotonic() + wait
+
+        def tried() -> list[JobRow]:
+            claim = wish._replace(token=new_token())
+            return patiently(lambda repeat: take(claim._replace(repeat=repeat)), deadline)
+
+        patiently(lambda _repeat: self.app.declare(self.name), deadline)
+        rows = tried()
         if rows or wait <= 0:
             return rows
-        deadline = time.monotonic() + wait
-        listener = self.app.store.listen([self.name])
+        listener = patiently(lambda _repeat: self.app.store.listen([self.name]), deadline)
         try:
-            while not (rows := attempt()) and (left := deadline - time.monotonic()) > 0:
-                listener.wait(min(left, self._nap()))
+            while not (rows := tried()) and (left := deadline - time.monotonic()) > 0:
+                listener.wait(min(left, patiently(lambda _repeat: self._nap(), deadline)))
             return rows
         finally:
             listener.close()

@@ -1,13 +1,16 @@
-"""A store whose process is killed at a chosen call."""
+"""A store whose process is killed at a chosen call, or between two messages to the server."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable
 from typing import Any, cast
 
 from stanchion.stores.protocol import Store
+
+MESSAGE = "before message "
 
 
 class Doomed:
@@ -43,6 +46,22 @@ class Doomed:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
+def die_before_message(number: int) -> None:
+    """Kill this process as it is about to send its n-th message, as the drivers written in Python do."""
+    send = socket.socket.sendall
+    left = iter(range(number - 1))
+
+    def sendall(self: socket.socket, data: Any, flags: int = 0) -> None:
+        if next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        send(self, data, flags)
+
+    socket.socket.sendall = sendall  # type: ignore[method-assign,assignment]
+
+
 def doomed(store: Store, fate: str | None) -> Store:
-    """Return the store under this fate; the store itself where there is none."""
+    """Return the store under this fate, which may also be such as "before message 57"; as it is without one."""
+    if fate and fate.startswith(MESSAGE):
+        die_before_message(int(fate.removeprefix(MESSAGE)))
+        return store
     return cast(Store, Doomed(store, fate)) if fate else store

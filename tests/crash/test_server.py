@@ -1,16 +1,15 @@
-"""A PostgreSQL server that restarts, crashes and stays away under load."""
+"""A server that restarts, crashes and stays away under load."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from tests.crash.benches import Bench
 from tests.crash.journal import UNAVAILABLE
 from tests.crash.producer import Pushing
-from tests.crash.scene import Scene
-from tests.servers.postgres import PostgresServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 
@@ -20,21 +19,12 @@ OUTAGE = 12.0
 LONGEST_CALL = 13.0
 
 
-def test_work_resumes_after_every_restart(own_pg_scene: Scene, own_postgres_server: PostgresServer) -> None:
-    scene, server = own_pg_scene, own_postgres_server
+def test_work_resumes_after_every_restart(own_bench: Bench[Any]) -> None:
+    scene = own_bench.scene
     workers = [scene.worker(), scene.worker()]
     producers = [scene.producer(Pushing(seconds=0.01)), scene.producer(Pushing(seconds=0.01, repeats=False))]
 
-    def crash() -> None:
-        server.kill()
-        server.start()
-
-    restarts: dict[str, Callable[[], None]] = {
-        "fast": lambda: server.restart("fast"),
-        "immediate": lambda: server.restart("immediate"),
-        "crash": crash,
-    }
-    for name, restart in restarts.items():
+    for name, restart in own_bench.restarts().items():
         scene.advances(100, 30, f"before the restart: {name}")
         restart()
     scene.advances(100, 30, "after the last restart")
@@ -44,34 +34,32 @@ def test_work_resumes_after_every_restart(own_pg_scene: Scene, own_postgres_serv
     scene.verify()
 
 
-def test_running_jobs_outlive_an_outage_of_three_heartbeats(
-    own_pg_scene: Scene, own_postgres_server: PostgresServer
-) -> None:
-    scene = own_pg_scene
+def test_running_jobs_outlive_an_outage_of_three_heartbeats(own_bench: Bench[Any]) -> None:
+    scene = own_bench.scene
     scene.push(8, 6.0)
     workers = [scene.worker(heartbeat=1.0), scene.worker(heartbeat=1.0)]
     for worker in workers:
         scene.seen("started", worker, 4)
-    own_postgres_server.stop()
+    own_bench.server.stop()
     time.sleep(4)
-    own_postgres_server.start()
+    own_bench.server.start()
+    newcomer = scene.worker(heartbeat=0.1)  # it knows of no outage
     scene.drained(30)
-    scene.end(*workers)
+    scene.end(*workers, newcomer)
     scene.verify()
     assert {row.attempts for row in scene.trial().rows} == {1}
 
 
-def test_pushes_during_an_outage_are_stored_once_or_refused(
-    own_pg_scene: Scene, own_postgres_server: PostgresServer
-) -> None:
-    scene = own_pg_scene
+def test_pushes_during_an_outage_are_stored_once_or_refused(own_bench: Bench[Any]) -> None:
+    scene = own_bench.scene
     repeating, refusing = (scene.producer(Pushing(repeats=repeats)) for repeats in (True, False))
     worker = scene.worker()
     scene.advances(20, 30, "before the outage")
-    own_postgres_server.stop()
+    own_bench.server.stop()
     newcomer = scene.worker()
     time.sleep(OUTAGE)
-    own_postgres_server.start()
+    scene.calls_broke_off = True
+    own_bench.server.start()
     scene.advances(100, 30, "after the outage")
     scene.seen("started", newcomer)
     scene.end(repeating, refusing)

@@ -55,6 +55,21 @@ def test_producers_killed_around_their_pushes(scene: Scene) -> None:
     assert unheard - stored
 
 
+@pytest.mark.parametrize("scene", ["mariadb", "redis", "mongodb"], indirect=True)  # their drivers are Python
+def test_processes_killed_between_two_messages(scene: Scene) -> None:
+    scene.push(400, 0.005)
+    for most in (40, 400):
+        doomed = [scene.worker(fate=f"before message {random.randint(10, most)}") for _ in range(3)]
+        doomed += [scene.producer(Pushing(pause=0.01), fate=f"before message {random.randint(4, 40)}")]
+        assert [process.wait(60) for process in doomed] == [-9] * len(doomed)
+    scene.push(20)
+    last = scene.worker()
+    scene.seen("started", last)
+    scene.drained(60)
+    scene.end(last)
+    scene.verify()
+
+
 def test_a_job_that_kills_its_process_ends_dead(scene: Scene) -> None:
     scene.push(50, 0.02)
     fatal = scene.push_fatal()

@@ -154,7 +154,8 @@ def test_a_late_outcome_changes_nothing(app, store, caplog):
         assert handle.state is JobState.RUNNING
 
 
-def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store):
+def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
+    monkeypatch.setattr("stanchion.worker.heartbeat.RETURN", 0.5)
     dead = []
     app.on("dead")(lambda job, _error: dead.append(job.id))
 
@@ -172,3 +173,24 @@ def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store):
         assert again.result(timeout=5) == 1
         assert ended(app, last.id).state is JobState.DEAD
         until(lambda: dead == [last.id])
+
+
+def test_a_newcomer_takes_no_job_back_before_the_others_had_time_to_return(app, store, monkeypatch):
+    monkeypatch.setattr("stanchion.worker.heartbeat.RETURN", 1.5)
+
+    @app.task
+    def task() -> int:
+        return 1
+
+    row = Worker(app, heartbeat=100)
+    row.queues = ["default"]
+    store.beat(row._row())
+    handle = task.enqueue()
+    (job,) = store.claim(Claim("default", 1, "held", worker=row.id)).rows
+    store.skew += 1000  # the store was away
+    with working(app, heartbeat=0.05):
+        time.sleep(0.7)
+        store.beat(row._row())
+        time.sleep(1.5)
+        assert handle.state is JobState.RUNNING
+        assert store.settle([Commit(job.id, "held", "1")]) == [JobState.DONE]

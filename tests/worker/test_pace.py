@@ -4,7 +4,8 @@ import threading
 import time
 
 from stanchion import Stanchion
-from stanchion.worker.pace import JITTER, Backoff, Prefetch, poll_interval
+from stanchion.patience import Backoff
+from stanchion.worker.pace import JITTER, Prefetch, poll_interval
 from tests.worker.conftest import Faulty, until, working
 
 

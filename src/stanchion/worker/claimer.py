@@ -8,13 +8,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from stanchion.patience import Backoff
 from stanchion.queue import new_token
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import SECOND, Claim, Claimed, JobRow
 from stanchion.worker.attempt import unharmed
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
-from stanchion.worker.pace import Backoff, Prefetch, poll_interval
+from stanchion.worker.pace import Prefetch, poll_interval
 from stanchion.worker.runner import NEVER, Runners
 from stanchion.worker.unheard import UnheardClaims
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from stanchion.errors import StoreUnavailable
 from stanchion.execution import report
 from stanchion.outcome import Outcome
+from stanchion.patience import Backoff
 from stanchion.reservation import described
 from stanchion.stores.records import JobState, Rollback
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
-from stanchion.worker.pace import Backoff
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion

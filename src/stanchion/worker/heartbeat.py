@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from stanchion.patience import Backoff
 from stanchion.stores.records import Beat, WorkerRow
 from stanchion.worker.health import Health
-from stanchion.worker.pace import Backoff
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
@@ -50,7 +51,7 @@ class Heartbeat:
         self._row, self._longest, self._answered = row, longest, answered
         self._stopping = threading.Event()
         self._leaving = False
-        self._beat_at = time.monotonic()
+        self._beat_at = -math.inf
         self._steady_from = 0.0
         self._thread = threading.Thread(target=self._run, name="stanchion-heartbeat", daemon=True)
 
@@ -60,7 +61,10 @@ class Heartbeat:
 
     @property
     def steady(self) -> bool:
-        """False while the store was out of reach for so long, or so lately, that live workers look dead to it."""
+        """False while the store was out of reach for so long, or so lately, that live workers look dead to it.
+
+        Of the time before its own start a worker knows nothing, so it begins as after an outage.
+        """
         now = time.monotonic()
         return now >= self._steady_from and now - self._beat_at < LATE * self._every
 
@@ -93,7 +97,7 @@ class Heartbeat:
         with self._health.watch("beat"):
             beat = self._app.store.beat(self._row())
         now = time.monotonic()
-        if now - self._beat_at >= MISSED * self._every:
+        if now - self._beat_at >= LATE * self._every:
             self._steady_from = now + max(MISSED * self._every, RETURN)
         self._beat_at = now
         self._answered(beat)

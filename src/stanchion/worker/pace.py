@@ -1,4 +1,4 @@
-"""How often and how much: poll intervals, pauses after errors, prefetch."""
+"""How often and how much: poll intervals, prefetch."""
 
 from __future__ import annotations
 
@@ -11,23 +11,6 @@ JITTER = 0.2
 def poll_interval(poll: float, live: int) -> float:
     """Return the seconds until one worker polls again, when `live` workers together poll every `poll` seconds."""
     return poll * max(1, live) * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreading load
-
-
-class Backoff:
-    """Pauses that double from `first` to `longest` seconds while something keeps failing, half of each random."""
-
-    def __init__(self, first: float = 0.1, longest: float = 5.0) -> None:
-        self._first, self._longest = first, longest
-        self._next = first
-
-    def failed(self) -> float:
-        """Return the seconds to wait after one more failure."""
-        pause, self._next = self._next, min(self._next * 2, self._longest)
-        return pause * random.uniform(0.5, 1)  # noqa: S311 - spreading load
-
-    def succeeded(self) -> None:
-        """Start again from the shortest pause."""
-        self._next = self._first
 
 
 class Prefetch:

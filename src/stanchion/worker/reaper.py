@@ -26,6 +26,7 @@ class Reaper:
 
     All workers do, at their own pace: what one has done costs the others next to nothing. Nothing is taken
     back unless `steady()`: after an outage of the store the others, too, need time to show that they live.
+    A recovery that an outage holds up judges as of a moment before it: the clock is read, then comes the question.
     """
 
     def __init__(self, app: Stanchion, every: float, steady: Callable[[], bool]) -> None:
@@ -45,16 +46,17 @@ class Reaper:
         maintained_at = time.monotonic()
         while not self._stopping.wait(self._every * random.uniform(0.8, 1.2)):  # noqa: S311 - spreading load
             try:
+                as_of = self._app.store.now()
                 if self._steady():
-                    self._recover()
+                    self._recover(as_of)
                 if time.monotonic() - maintained_at >= MAINTAIN_EVERY:
                     maintained_at = time.monotonic()
                     self._app.store.maintain()
             except Exception as error:
                 log.warning("looking after the store failed: %s: %s", type(error).__name__, error)
 
-    def _recover(self) -> None:
-        while not self._stopping.is_set() and (rows := self._app.store.recover()):
+    def _recover(self, as_of: int) -> None:
+        while not self._stopping.is_set() and (rows := self._app.store.recover(as_of=as_of)):
             log.warning("took back %d jobs from workers that are gone or leases that ran out", len(rows))
             if self._app.events.hears("dead"):
                 for row in filter(_ended_dead, rows):

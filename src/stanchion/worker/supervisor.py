@@ -17,7 +17,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from stanchion.worker.pace import Backoff
+from stanchion.patience import Backoff
 from stanchion.worker.process import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
 from stanchion.worker.signals import Calls
 from stanchion.worker.status import REWRITE, Status, StatusReporter
