@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,8 +15,7 @@ from tests.crash.journal import LOST, UNAVAILABLE, Event, What
 class Trial:
     """A history, and the store's final state: all its jobs, live and finished, and its counts.
 
-    `doomed`: jobs that must end dead; every other stored job must end done, once the queue is `drained`. Not
-    `exact`: in a store without transactions, a call that broke off may have left uncounted what it did.
+    `doomed`: jobs that must end dead; every other stored job must end done, once the queue is `drained`.
     """
 
     events: Sequence[Event]
@@ -24,7 +23,6 @@ class Trial:
     counts: Counts
     doomed: frozenset[str] = frozenset()
     drained: bool = True
-    exact: bool = True
     stored: Mapping[str, JobRow] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -137,29 +135,22 @@ def attempts_are_bounded(trial: Trial) -> Iterator[str]:
 
 
 def counts_add_up(trial: Trial) -> Iterator[str]:
-    """Every reservation has one end, every end is counted once, every attempt is a reservation.
-
-    Counts that are not exact may be too low, and never too high.
-    """
+    """Every reservation has one end, every end is counted once, every attempt is a reservation."""
     counts, states = trial.counts, Counter(row.state for row in trial.rows)
     ends = counts.committed + counts.rolled_back + counts.moved + counts.buried + counts.cancelled + counts.expired
     told = sum(event.detail not in (LOST, UNAVAILABLE) for event in trial.by_kind["told refund"])
     asked = len({(event.job, event.token) for event in trial.by_kind["asked refund"]})
     attempts = sum(row.attempts for row in trial.rows)
-    found = {
-        "pushed": (counts.pushed, len(trial.rows)),
-        "committed": (counts.committed, states[JobState.DONE]),
-        "buried": (counts.buried, states[JobState.DEAD]),
-    }
-    if trial.exact:
-        found["reserved"] = (counts.reserved, ends + states[JobState.RUNNING])
-    elif ends > attempts + asked:
-        yield f"miscounted: {ends} ends of {attempts} attempts, {asked} given back"
-    for what, (counted, there) in found.items():
-        if counted > there or (trial.exact and counted < there):
-            yield f"miscounted: {counted} {what}, {there} found"
-    if not counts.reserved - asked <= attempts or (trial.exact and attempts > counts.reserved - told):
+    yield from _unequal("pushed", counts.pushed, len(trial.rows))
+    yield from _unequal("committed", counts.committed, states[JobState.DONE])
+    yield from _unequal("buried", counts.buried, states[JobState.DEAD])
+    yield from _unequal("reserved", counts.reserved, ends + states[JobState.RUNNING])
+    if not counts.reserved - asked <= attempts <= counts.reserved - told:
         yield f"miscounted: {attempts} attempts of {counts.reserved} reservations, {told} to {asked} given back"
+
+
+def _unequal(what: str, counted: int, found: int) -> Iterable[str]:
+    return [] if counted == found else [f"miscounted: {counted} {what}, {found} found"]
 
 
 def all_is_finished(trial: Trial) -> Iterator[str]:

@@ -45,9 +45,6 @@ class Scene:
         self._folder, self._journals = folder, folder / "journals"
         self._journals.mkdir()
         self._started: list[Process] = []
-        self.calls_broke_off = False
-        """Some call died half-way, or was given up: where each step is its own, the last of them, the count, may be
-        missing."""
         self._plain = open_store(url)
         self._plain.setup()
         self.store: Store = recorded(self._plain, Journal(self._journals))
@@ -66,7 +63,6 @@ class Scene:
         return self._start([sys.executable, "-m", "tests.crash.producer", settings(pushing)], url, fate)
 
     def _start(self, command: Sequence[str], url: str | None, fate: str) -> Process:
-        self.calls_broke_off = self.calls_broke_off or bool(fate)
         environment = {
             **os.environ,
             "PYTHONPATH": str(REPOSITORY),
@@ -80,7 +76,6 @@ class Scene:
 
     def kill(self, process: Process) -> None:
         """Kill a process and wait for its end."""
-        self.calls_broke_off = True
         process.kill()
         process.wait(10)
 
@@ -108,7 +103,6 @@ class Scene:
 
     def push_fatal(self) -> str:
         """Push a job that kills its process, three times at most; return its id."""
-        self.calls_broke_off = True
         return self.store.push([NewJob(new_id(), QUEUE, '{"args":[]}', "fatal", max_attempts=3)])[0].id
 
     def delay(self) -> float:
@@ -165,8 +159,7 @@ class Scene:
         """Return all that happened, and what the store holds now."""
         rows = self._plain.find(Find(queue=QUEUE, states=tuple(JobState), limit=MOST_ROWS))
         counts = self._plain.counts(QUEUE)
-        exact = self._plain.capabilities.atomic_batches or not self.calls_broke_off
-        return Trial(history(self._journals), rows, counts, frozenset(doomed), drained, exact)
+        return Trial(history(self._journals), rows, counts, frozenset(doomed), drained)
 
     def verify(self, *, doomed: Sequence[str] = (), drained: bool = True) -> None:
         """Fail with every rule that the history breaks."""

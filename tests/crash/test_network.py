@@ -45,7 +45,6 @@ def test_work_goes_on_after_a_silence_longer_than_any_call(bench: Bench[Any], pr
     time.sleep(1)
     jobs += scene.push(50)
     time.sleep(CALL + 1)
-    scene.calls_broke_off = True
     proxy.pass_through()
     scene.drained(15)
     scene.end(worker)
@@ -66,7 +65,6 @@ def test_stops_in_time_while_the_store_is_silent_and_leaves_nothing_locked(
     time.sleep(0.5)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(2 + 12) == 0
-    scene.calls_broke_off = True
     heir = scene.worker()
     scene.drained(60)
     scene.end(heir)

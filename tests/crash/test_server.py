@@ -58,7 +58,6 @@ def test_pushes_during_an_outage_are_stored_once_or_refused(own_bench: Bench[Any
     own_bench.server.stop()
     newcomer = scene.worker()
     time.sleep(OUTAGE)
-    scene.calls_broke_off = True
     own_bench.server.start()
     scene.advances(100, 30, "after the outage")
     scene.seen("started", newcomer)

@@ -15,7 +15,7 @@ CAPABILITIES = Capabilities(
     name="mongodb",
     joins_transactions=True,
     push_wakeup=True,
-    wakeup="tailable cursor on a capped collection (and tx= joins a session on a replica set or through mongos)",
+    wakeup="tailable cursor on a capped collection; tx= joins a session on a replica set or through mongos",
     atomic_batches=False,
     durable="acknowledged by a majority and in their journals, unless the URL says otherwise (w=, journal=)",
     processes=True,

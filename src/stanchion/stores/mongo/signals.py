@@ -11,8 +11,10 @@ from weakref import WeakKeyDictionary
 
 from pymongo import CursorType
 from pymongo.client_session import ClientSession
+from pymongo.errors import PyMongoError
 
 from stanchion.stores.broadcast import Broadcast, NoSignals
+from stanchion.stores.mongo.faults import reason_of
 from stanchion.stores.mongo.schema import SIGNALS, make_signals
 from stanchion.stores.mongo.server import Server
 
@@ -57,7 +59,13 @@ class Signals(Broadcast):
             self._server.place.signals.insert_one({"queues": sorted(queues)})
 
     def receive(self) -> None:
-        """Follow the signals.
+        try:
+            self._follow()
+        except PyMongoError as error:
+            raise ConnectionError(reason_of(error)) from error
+
+    def _follow(self) -> None:
+        """Wake whom signals are for, as they come.
 
         A cursor begins at the oldest signal: those up to the newest of this moment are old news. Ids are made by
         many clients, so that only the order in which signals lie in the collection tells which came first.

@@ -148,15 +148,15 @@ KEEP_RESULTS = _keep(
 
 REMOVE = text(f"DELETE job FROM {_LISTED} WHERE job.id IN :ids")
 
-QUEUED_LOCKED = text(f"SELECT job.id FROM {_by_ids('stanchion_jobs')} WHERE job.state = 'queued' FOR UPDATE")
-REMOVE_QUEUED = text(f"DELETE job FROM {_by_ids('stanchion_jobs')} WHERE job.state = 'queued'")
-
 
 class MariaDBStatements(Statements):
     """The shared statements, some in another form."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
+        self.queued_locked = text(
+            f"SELECT job.id FROM {_by_ids('stanchion_jobs')} WHERE job.state = 'queued' FOR UPDATE"
+        )
         self.live_locked = text(f"SELECT {_names(LIVE_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} FOR UPDATE")
         self.held = text(f"""
             SELECT job.id, job.queue, job.token FROM {_by_ids("stanchion_jobs")} WHERE {_IN_TIME} FOR UPDATE

@@ -12,7 +12,6 @@ from stanchion.stores.sql import mariadb_statements as sql
 from stanchion.stores.sql.base import live_values
 from stanchion.stores.sql.claiming import reservation
 from stanchion.stores.sql.connection import Runner
-from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.schema import FIELDS
 from stanchion.stores.sql.store import SqlStore
 
@@ -34,12 +33,6 @@ class MariaDBStore(SqlStore):
     """The SQL store with claims and outcomes by whole sets."""
 
     statements_of = sql.MariaDBStatements
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        # As built for all databases, the DELETE would go through the table for each of its ids.
-        self._queued_locked = sql.QUEUED_LOCKED  # type: ignore[assignment]
-        self._remove_queued = sql.REMOVE_QUEUED  # type: ignore[assignment]
 
     # -- in
 

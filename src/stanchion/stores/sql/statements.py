@@ -192,6 +192,9 @@ class Statements:
         )
         self.live = select(*live_row()).where(jobs.c.id.in_(ids))
         self.live_locked: Executable = self.live.with_for_update()
+        self.queued_locked: Executable = (
+            select(cast(jobs.c.id, String(36))).where(jobs.c.id.in_(ids), jobs.c.state == QUEUED).with_for_update()
+        )
         self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
         self.remove: Executable = delete(jobs).where(jobs.c.id == param("job", jobs.c.id.type))
         self.rewrite: Executable = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import String, cast, delete, select
+from sqlalchemy import String, cast, select
 
 from stanchion.stores.records import JobRow
 from stanchion.stores.sql.base import is_id, kept, live_values, queue_values
@@ -13,7 +13,7 @@ from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.pushing import Pushing
 from stanchion.stores.sql.schema import HISTORY_COLUMNS, history, jobs
-from stanchion.stores.sql.statements import QUEUED, param
+from stanchion.stores.sql.statements import param
 
 
 class Transferring(Pushing):
@@ -25,10 +25,7 @@ class Transferring(Pushing):
         self._keep_new = database.dialect.insert_ignoring(
             history, {name: param(name, history.c[name].type) for name in HISTORY_COLUMNS}
         )
-        queued = (jobs.c.id.in_(ids), jobs.c.state == QUEUED)
-        self._queued_locked = select(cast(jobs.c.id, String(36))).where(*queued).with_for_update()
         self._finished_locked = select(cast(history.c.id, String(36))).where(history.c.id.in_(ids)).with_for_update()
-        self._remove_queued = delete(jobs).where(*queued)
 
     def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
         if not rows:
@@ -55,8 +52,8 @@ class Transferring(Pushing):
         given = {"ids": json.dumps(wanted)}
 
         def work(run: Runner, again: bool) -> list[str]:
-            taken = {row[0] for row in run.rows(self._queued_locked, given)}
-            run.change(self._remove_queued, given)
+            taken = {row[0] for row in run.rows(self.statements.queued_locked, given)}
+            self.remove(run, sorted(taken))
             taken |= {row[0] for row in run.rows(self._finished_locked, given)}
             run.change(self.statements.forget, given)
             if again:  # what the first try deleted is gone
