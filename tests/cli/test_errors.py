@@ -26,7 +26,7 @@ def test_no_store(run: Run) -> None:
     ("url", "code", "message"),
     [
         ("jobs.db", 2, "such as sqlite:///jobs.db"),
-        ("mysql://root:hush-hush@localhost/x", 2, "no store understands"),
+        ("oracle://root:hush-hush@localhost/x", 2, "no store understands"),
         ("sqlite:////does/not/exist/jobs.db", 2, "there is no file /does/not/exist/jobs.db"),
         ("postgresql://localhost", 2, "names no database"),
         ("postgresql://me:hush-hush@127.0.0.1:{port}/x", 1, "can't reach the store"),

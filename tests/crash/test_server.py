@@ -44,6 +44,7 @@ def test_running_jobs_outlive_an_outage_of_three_heartbeats(own_bench: Bench[Any
     time.sleep(4)
     own_bench.server.start()
     newcomer = scene.worker(heartbeat=0.1)  # it knows of no outage
+    scene.wait(lambda: newcomer.pid in {row.pid for row in scene.store.workers()}, 30, "the newcomer to come up")
     scene.drained(30)
     scene.end(*workers, newcomer)
     scene.verify()

@@ -7,7 +7,7 @@ from tests.servers.documentdb.backend import Session, Value, integer
 from tests.servers.documentdb.errors import WRITE_CONFLICT, CommandError
 from tests.servers.documentdb.wire import Command
 
-LONGEST_PAUSE_SECONDS = 0.02
+FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.02, 0.64
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS gateway.answers (
     session bytea, number int8, place int8, answer bytea, PRIMARY KEY (session, number, place)
@@ -21,13 +21,16 @@ def write(
     session: Session, command: Command, function: str, values: tuple[Value, ...], place: int = 0
 ) -> tuple[bytes, bool]:
     """Do as `write_once`, and again after a deadlock: outside of a transaction that is not the client's to solve."""
+    pause = FIRST_PAUSE_SECONDS
     while True:
         try:
             return write_once(session, command, function, values, place)
         except CommandError as error:
             if error.code != WRITE_CONFLICT or command.in_transaction:
                 raise
-            time.sleep(random.uniform(0, LONGEST_PAUSE_SECONDS))
+            # Longer and longer, or the same writers would meet again and again on a busy machine.
+            time.sleep(random.uniform(0, pause))
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
 
 def write_once(
