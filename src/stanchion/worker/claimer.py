@@ -138,6 +138,8 @@ class Claimer:
             found, retry_in = self._claim(wanted)
             if found == wanted:
                 return
+            if found:
+                time.sleep(0)  # let a runner begin before this thread goes on to look for more
             if found == 0 and outstanding == 0 and self._emptied is not None and not self._any_due():
                 self._emptied()
             nap = self._nap(retry_in)

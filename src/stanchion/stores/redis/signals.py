@@ -44,6 +44,7 @@ class StreamListener:
         while not self._closed:
             if any(read.socket is None for read in self._reads) and time.monotonic() >= self._retry_at:
                 self._connect()
+            self._go_on()
             ready = self._ready(max(0.0, end - time.monotonic()))
             signs = [self._sign(descriptor) for descriptor in ready]
             if any(signs):
@@ -76,6 +77,13 @@ class StreamListener:
                 seconds = min(seconds, max(0.0, self._retry_at - time.monotonic()))
         return [descriptor for descriptor, _ in polled.poll(seconds * 1000)]
 
+    def _go_on(self) -> None:
+        for read in self._reads:
+            try:
+                read.go_on()
+            except (RedisError, OSError) as error:
+                self._lost(read, error)
+
     def _sign(self, descriptor: int) -> bool:
         if descriptor == self._woken:
             os.read(self._woken, 4096)
@@ -84,9 +92,12 @@ class StreamListener:
         try:
             return read.answer()
         except (RedisError, OSError) as error:
-            read.close()
-            self._failed(error)
+            self._lost(read, error)
             return False
+
+    def _lost(self, read: BlockingRead, error: Exception) -> None:
+        read.close()
+        self._failed(error)
 
     def _connect(self) -> None:
         try:
@@ -111,6 +122,7 @@ class BlockingRead:
         self._server, self._streams = server, streams
         self._after: dict[str, str] = {}
         self._connection: Any = None
+        self._sent = False
 
     @property
     def socket(self) -> Any:
@@ -135,12 +147,17 @@ class BlockingRead:
             raise
 
     def answer(self) -> bool:
-        """Take the answer and read on; return True when it brought an entry."""
+        """Take the answer; return True when it brought an entry."""
         found = self._connection.read_response()
         for stream, entries in found.items() if isinstance(found, dict) else found or ():
             self._after[stream.decode()] = entries[-1][0].decode()
-        self._send()
+        self._sent = False
         return bool(found)
+
+    def go_on(self) -> None:
+        """Read from where the last answer ended, unless there is a read under way or no connection."""
+        if self._connection is not None and not self._sent:
+            self._send()
 
     def close(self) -> None:
         """Drop the connection."""
@@ -150,6 +167,7 @@ class BlockingRead:
                 connection.disconnect()
 
     def _send(self) -> None:
+        self._sent = True
         after = [self._after[stream] for stream in self._streams]
         self._connection.send_command("XREAD", "BLOCK", int(_BLOCK_SECONDS * 1000), "STREAMS", *self._streams, *after)
 
