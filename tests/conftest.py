@@ -30,6 +30,18 @@ class NewDatabase(Protocol):
     def __call__(self, template: str = "template1") -> str: ...
 
 
+SLOW = ("tests/mongo/", "tests/redis/", "tests/servers/", "tests/sql/test_mariadb.py", "tests/cli/test_transfer.py")
+"""What is particular to some servers, and takes long: left out of `make check`."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark these as slow."""
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker("slow")
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """The PostgreSQL server that all tests of this process share; no test may stop it."""
