@@ -16,6 +16,9 @@ SECOND = 1_000_000
 QUEUED: Literal["queued"] = "queued"
 """The stored state of jobs that are scheduled or ready; `run_at` against the store's clock tells which."""
 
+UNLANED = 0
+"""Stored as the lane of jobs that came while their queue had no lanes; lane n is stored as n + 1."""
+
 
 class JobState(StrEnum):
     """Where a job is in its life; the first four are live, the others final."""
@@ -38,7 +41,10 @@ _FINAL = frozenset({JobState.DONE, JobState.DEAD, JobState.CANCELLED})
 
 
 class NewJob(NamedTuple):
-    """A job to store. Due at `run_at`, or `delay` seconds from the store's now, or now."""
+    """A job to store. Due at `run_at`, or `delay` seconds from the store's now, or now.
+
+    One that `waits_for` a gate is stored as waiting, until the gate opens.
+    """
 
     id: str
     queue: str
@@ -57,6 +63,8 @@ class NewJob(NamedTuple):
     origin: str | None = None
     max_attempts: int = 25
     timeout: float | None = None
+    lane: int = UNLANED
+    waits_for: str | None = None
 
 
 class Pushed(NamedTuple):
@@ -69,7 +77,11 @@ class Pushed(NamedTuple):
 
 
 class JobRow(NamedTuple):
-    """A whole job as stored, live or finished."""
+    """A whole job as stored, live or finished.
+
+    `held`: how many of its gates it holds, in their order; `permit`: the token under which it took them; `waits_for`,
+    `waits_since`: the gate that it is parked at, and since when.
+    """
 
     id: str
     queue: str
@@ -98,6 +110,10 @@ class JobRow(NamedTuple):
     lease_until: int | None = None
     started_at: int | None = None
     cancel_requested: bool = False
+    held: int = 0
+    permit: str | None = None
+    waits_for: str | None = None
+    waits_since: int | None = None
     finished_at: int | None = None
     result: str | None = None
 
@@ -107,7 +123,7 @@ class Claim(NamedTuple):
 
     Held by the live `worker` of that id, or, where `worker` is None, for `lease` seconds (the queue's
     own lease where that is None too). A `repeat`, after a call that was never answered, gives the jobs
-    that the token holds already, if any.
+    that the token holds already, if any. `lanes`: the first and the last lane to take them from; None for all.
     """
 
     queue: str
@@ -116,6 +132,7 @@ class Claim(NamedTuple):
     worker: str | None = None
     lease: float | None = None
     repeat: bool = False
+    lanes: tuple[int, int] | None = None
 
 
 class Claimed(NamedTuple):
@@ -157,6 +174,7 @@ class Move(NamedTuple):
     queue: str
     payload: str | None = None
     delay: float = 0.0
+    lane: int = UNLANED
 
 
 class Bury(NamedTuple):
@@ -208,11 +226,13 @@ class QueueSettings:
     history_ttl: float = 7 * 86_400.0
     dead_letter: str | None = None
     lease: float = 30.0
+    laned: bool = False
+    """True once it had more than one lane: its jobs may be in any."""
 
     @property
     def throttled(self) -> bool:
         """True when a claim must look at more than the jobs."""
-        return self.paused or self.max_rate is not None or self.max_running is not None
+        return self.paused or self.laned or self.max_rate is not None or self.max_running is not None
 
 
 class Sizes(NamedTuple):

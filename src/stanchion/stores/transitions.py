@@ -55,8 +55,8 @@ def created(job: NewJob, now: int) -> JobRow:
     return JobRow(
         id=job.id,
         queue=job.queue,
-        lane=0,
-        state=QUEUED,
+        lane=job.lane,
+        state=QUEUED if job.waits_for is None else JobState.WAITING.value,
         priority=job.priority,
         run_at=due_at(job, now),
         enqueued_at=now,
@@ -71,6 +71,8 @@ def created(job: NewJob, now: int) -> JobRow:
         origin=job.origin,
         max_attempts=job.max_attempts,
         timeout=job.timeout,
+        waits_for=job.waits_for,
+        waits_since=None if job.waits_for is None else now,
     )
 
 

@@ -233,6 +233,7 @@ _KINDS: dict[str, Callable[[str], Any]] = {
     "history_ttl": float,
     "dead_letter": _unless_empty(str),
     "lease": float,
+    "laned": lambda text: text == "1",
 }
 
 

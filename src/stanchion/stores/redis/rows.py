@@ -14,7 +14,7 @@ from stanchion.stores.transitions import due_at
 
 FIELD: Final = "\x1f"
 ROW: Final = "\x1e"
-STATE_FIELDS: Final = 18
+STATE_FIELDS: Final = 22
 """Fields of a state; it follows the id and comes before the body."""
 
 
@@ -40,6 +40,10 @@ def state_text(row: JobRow, rev: int) -> str:
             row.key or "",
             row.errors or "",
             row.result or "",
+            str(row.held) if row.held else "",
+            row.permit or "",
+            row.waits_for or "",
+            _text(row.waits_since),
         )
     )
 
@@ -66,7 +70,8 @@ def new_text(job: NewJob) -> str:
     """Return a new job as push.lua takes it."""
     due = due_at(job, 0)  # with a delay: from the moment at which the script runs
     run_at, delay = (str(due), "") if job.run_at is not None else ("", str(due))
-    return FIELD.join((job.id, job.on_duplicate, str(job.priority), "0", run_at, delay, job.key or "", body_text(job)))
+    lane, key, gate = str(job.lane), job.key or "", job.waits_for or ""
+    return FIELD.join((job.id, job.on_duplicate, str(job.priority), lane, run_at, delay, key, gate, body_text(job)))
 
 
 def seen_in(text: str, queue: str) -> list[Seen]:
@@ -92,7 +97,7 @@ def _seen(text: str, queue: str) -> Seen:
 def _row(fields: Iterable[str], queue: str) -> JobRow:
     (
         job_id, _, state, attempts, token, worker, lease_until, started_at, stop, progress, lane, priority, run_at,
-        enqueued_at, failures, finished_at, key, errors, result,
+        enqueued_at, failures, finished_at, key, errors, result, held, permit, waits_for, waits_since,
         payload, task, headers, tenant, order_key, limits, flow, origin, max_attempts, timeout,
     ) = fields  # fmt: skip
     return JobRow(
@@ -123,6 +128,10 @@ def _row(fields: Iterable[str], queue: str) -> JobRow:
         int(lease_until) if lease_until else None,
         int(started_at) if started_at else None,
         stop == "1",
+        int(held or 0),
+        permit or None,
+        waits_for or None,
+        int(waits_since) if waits_since else None,
         int(finished_at) if finished_at else None,
         result or None,
     )

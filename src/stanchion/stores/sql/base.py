@@ -14,7 +14,7 @@ from stanchion.stores.sql.schema import FIELDS, LIVE_COLUMNS, queues
 from stanchion.stores.sql.statements import Statements
 from stanchion.stores.transitions import Transition
 
-_SETTINGS = 9
+_SETTINGS = 10
 """Of the columns of a queue, this many are its settings; the rest is the state of its rate limit."""
 
 

@@ -43,8 +43,8 @@ _NONE_EXPIRED = f"coalesce((SELECT min(lease_until) FROM stanchion_jobs WHERE le
 
 _NEW = _listed(
     LIVE_COLUMNS,
-    lane="0",
-    state="'queued'",
+    lane="coalesce(lane, 0)",
+    state="CASE WHEN waits_for IS NULL THEN 'queued' ELSE 'waiting' END",
     priority="coalesce(priority, 0)",
     run_at=f"coalesce(run_at, {_NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
     enqueued_at=_NOW,
@@ -58,6 +58,9 @@ _NEW = _listed(
     lease_until="NULL",
     started_at="NULL",
     cancel_requested="false",
+    held="0",
+    permit="NULL",
+    waits_since=f"CASE WHEN waits_for IS NOT NULL THEN {_NOW} END",
 )
 
 _PUSH = text(f"""
@@ -65,7 +68,7 @@ _PUSH = text(f"""
         SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
             id uuid, queue text, payload text, task text, priority int2, run_at bigint, delay float8,
             headers text, tenant text, key text, order_key text, limits text, flow text, origin uuid,
-            max_attempts int, timeout float8
+            max_attempts int, timeout float8, lane int, waits_for text
         )
     ), stored AS (
         INSERT INTO stanchion_jobs ({_listed(LIVE_COLUMNS)})
@@ -87,7 +90,7 @@ _CLAIM = text(f"""
             SELECT priority FROM stanchion_jobs
             WHERE queue = :queue AND lane = 0 AND state = 'queued' AND NOT EXISTS (
                 SELECT 1 FROM stanchion_queues
-                WHERE name = :queue AND (paused OR max_rate IS NOT NULL OR max_running IS NOT NULL)
+                WHERE name = :queue AND (paused OR laned OR max_rate IS NOT NULL OR max_running IS NOT NULL)
             ) AND {_NONE_EXPIRED}
             -- A claim need not wait for the disk: one that a crash of the server undoes leaves the job ready,
             -- and its token refuses whoever had it. What is committed later makes it durable too.
@@ -130,7 +133,7 @@ _CLAIM = text(f"""
 _HINDRANCE = text(f"""
     SELECT
         coalesce((
-            SELECT paused OR max_rate IS NOT NULL OR max_running IS NOT NULL
+            SELECT paused OR laned OR max_rate IS NOT NULL OR max_running IS NOT NULL
             FROM stanchion_queues WHERE name = :queue
         ), false),
         NOT {_NONE_EXPIRED}

@@ -6,6 +6,10 @@
     stanchion_tallies   what happened, one row a statement: nobody waits for anybody's counter
     stanchion_counts    tallies folded by maintenance
     stanchion_workers   one row per live worker: its heartbeat
+    stanchion_gates     semaphores, the turns of order keys, the buckets of keyed rates
+    stanchion_nodes     what the members of a flow add up to, and whose member that is
+    stanchion_ends      how the members of a node have ended
+    stanchion_notes     small texts under a name, changed by compare-and-set: schedules
     stanchion_meta      the version of the schema
 
 Times are microseconds since 1970 UTC, by the database's clock.
@@ -29,9 +33,13 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
+    inspect,
+    text,
 )
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine import Connection
+from sqlalchemy.schema import CreateColumn
 
 from stanchion.stores.records import JobRow
 
@@ -39,6 +47,7 @@ metadata = MetaData()
 
 JobId = String(36).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
 Name = String(200)
+Gate = String(420)
 Long = Text().with_variant(mysql.LONGTEXT, "mysql")
 Real = Float(53)  # as bits of the mantissa: MySQL's plain FLOAT has 24
 
@@ -88,13 +97,20 @@ def _job_columns() -> list[Column[Any]]:
         Column("lease_until", BigInteger),
         Column("started_at", BigInteger),
         Column("cancel_requested", Boolean, nullable=False),
+        Column("held", Integer, nullable=False, server_default="0"),
+        Column("permit", String(64)),
+        Column("waits_for", Gate),
+        Column("waits_since", BigInteger),
     ]
+
+
+_OF_LIVE_JOBS = frozenset({"lease_until", "cancel_requested", "held", "permit", "waits_for", "waits_since"})
 
 
 jobs = _table("stanchion_jobs", *_job_columns())
 history = _table(
     "stanchion_history",
-    *(column for column in _job_columns() if column.name not in {"lease_until", "cancel_requested"}),
+    *(column for column in _job_columns() if column.name not in _OF_LIVE_JOBS),
     Column("finished_at", BigInteger, nullable=False),
     Column("result", Long),
 )
@@ -128,6 +144,21 @@ _whole("stanchion_jobs_holder", jobs.c.worker, jobs.c.lease_until)  # a running 
 # the lowest is where jobs without one are added, and only those of the last queue.
 _whole("stanchion_jobs_key", jobs.c.key, jobs.c.queue, unique=True)
 
+
+# The line at a gate, first come first served; the live jobs of an order key, and those of a flow.
+_partial("stanchion_jobs_gate", jobs.c.waits_for, jobs.c.waits_since, jobs.c.id, where=jobs.c.waits_for.is_not(None))
+_partial(
+    "stanchion_jobs_order",
+    *(jobs.c.queue, jobs.c.order_key, jobs.c.enqueued_at, jobs.c.id),
+    where=jobs.c.order_key.is_not(None),
+)
+_partial("stanchion_jobs_flow", jobs.c.flow, where=jobs.c.flow.is_not(None))
+_partial("stanchion_history_flow", history.c.flow, where=history.c.flow.is_not(None))
+_whole("stanchion_jobs_gate", jobs.c.waits_for, jobs.c.waits_since)
+_whole("stanchion_jobs_order", jobs.c.order_key, jobs.c.queue, jobs.c.enqueued_at)
+_whole("stanchion_jobs_flow", jobs.c.flow)
+_whole("stanchion_history_flow", history.c.flow)
+
 Index("stanchion_history_ended", history.c.queue, history.c.finished_at)  # the purge
 Index("stanchion_history_page", history.c.queue, history.c.id)  # the search, newest first
 
@@ -142,6 +173,8 @@ queues = _table(
     Column("history_ttl", Real, nullable=False),
     Column("dead_letter", Name),
     Column("lease", Real, nullable=False),
+    Column("laned", Boolean, nullable=False, server_default=false()),
+    Column("last_lane", Integer, nullable=False, server_default="0"),
     Column("rate_tokens", Real, nullable=False),
     Column("rate_at", BigInteger, nullable=False),
 )
@@ -173,6 +206,50 @@ workers = _table(
     Column("last_seen_at", BigInteger, nullable=False),
 )
 
+gates = _table(
+    "stanchion_gates",
+    Column("name", Gate, primary_key=True),
+    Column("capacity", Integer, nullable=False),
+    Column("used", Integer, nullable=False),
+    Column("tokens", Real),
+    Column("filled_at", BigInteger),
+)
+
+nodes = _table(
+    "stanchion_nodes",
+    Column("id", JobId, primary_key=True),
+    Column("root", JobId, nullable=False),
+    Column("kind", String(10), nullable=False),
+    Column("parent", String(60)),
+    Column("total", Integer),
+    Column("ended", Integer, nullable=False),
+    Column("state", String(10), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("finished_at", BigInteger),
+    Column("handler", Long),
+    Column("definition", Long),
+)
+Index("stanchion_nodes_root", nodes.c.root)
+Index("stanchion_nodes_finished", nodes.c.finished_at)
+
+ends = _table(
+    "stanchion_ends",
+    Column("node", JobId, primary_key=True),
+    Column("place", Integer, primary_key=True, autoincrement=False),
+    Column("job", JobId),
+    Column("child", JobId),
+    Column("state", String(10), nullable=False),
+    Column("result", Long),
+)
+
+notes = _table(
+    "stanchion_notes",
+    Column("kind", String(40), primary_key=True),
+    Column("name", Name, primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("text", Long, nullable=False),
+)
+
 LIVE_COLUMNS = tuple(column.name for column in jobs.columns)
 HISTORY_COLUMNS = tuple(column.name for column in history.columns)
 FIELDS = JobRow._fields
@@ -186,7 +263,21 @@ def _create_all(connection: Connection) -> None:
             index.create(connection, checkfirst=True)
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create_all,)
+def _add_coordination(connection: Connection) -> None:
+    """Bring tables of version 1 up to date; the new ones, and all indexes, are made as in an empty database.
+
+    Workers of that version run on: whatever they leave out has a default.
+    """
+    for table in (jobs, queues):
+        known = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in known:
+                definition = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {definition}"))
+    _create_all(connection)
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create_all, _add_coordination)
 """Step n brings a schema of version n to n + 1; steps are only ever added."""
 
 VERSION = len(MIGRATIONS)

@@ -66,7 +66,14 @@ def live_row() -> list[ColumnElement[Any]]:
 
 def finished_row() -> list[ColumnElement[Any]]:
     """Return the columns of a finished job in the order of JobRow."""
-    missing: dict[str, ColumnElement[Any]] = {"lease_until": cast(null(), BigInteger), "cancel_requested": false()}
+    missing: dict[str, ColumnElement[Any]] = {
+        "lease_until": cast(null(), BigInteger),
+        "cancel_requested": false(),
+        "held": literal_column("0"),
+        "permit": cast(null(), String),
+        "waits_for": cast(null(), String),
+        "waits_since": cast(null(), BigInteger),
+    }
     return [missing[name] if name in missing else _text_id(history.c[name]) for name in FIELDS]
 
 

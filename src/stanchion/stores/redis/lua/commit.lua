@@ -17,7 +17,7 @@ for index, id in ipairs(ids) do
             seen[id] = job[KEY]
             answers[index] = 1
             job[REV], job[STATE], job[LEASE], job[STOP], job[FINISHED] = job[REV] + 1, 'done', '', '', whole(now)
-            job[FIELDS] = result
+            job[RESULT] = result
             done[#done + 1] = id
             past[2 * #done - 1], past[2 * #done] = id, table.concat(job, US)
             ended[2 * #done - 1], ended[2 * #done] = whole(now), id

@@ -31,7 +31,7 @@ end
 
 -- The fields of a job's state, in order.
 local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE, STARTED, STOP = 1, 2, 3, 4, 5, 6, 7, 8
-local LANE, PRIORITY, RUN_AT, FINISHED, KEY, FIELDS = 10, 11, 12, 15, 16, 18
+local LANE, PRIORITY, RUN_AT, FINISHED, KEY, RESULT, FIELDS = 10, 11, 12, 15, 16, 18, 22
 local PATTERN = '^' .. string.rep('([^\31]*)\31', FIELDS - 1) .. '(.*)$'
 
 local function fields(text)
@@ -88,7 +88,7 @@ local function drop(id, job)
             redis.call('SREM', P .. 'running', id)
             redis.call('SREM', P .. 'stopping', id)
             redis.call('ZREM', P .. 'leases', id)
-        else
+        elseif job[STATE] == 'queued' then
             shorten(P, job[LANE] .. ':' .. job[PRIORITY], { id })
         end
         if job[KEY] ~= '' and redis.call('HGET', P .. 'keys', job[KEY]) == id then
@@ -120,7 +120,7 @@ local function put(prefix, id, text, job, body)
         if job[STOP] == '1' then
             redis.call('SADD', prefix .. 'stopping', id)
         end
-    else
+    elseif job[STATE] == 'queued' then
         redis.call('ZADD', prefix .. 'line:' .. job[LANE] .. ':' .. job[PRIORITY], job[RUN_AT], id)
         lengthen(prefix, job[LANE], job[PRIORITY])
         signal(prefix)

@@ -1,17 +1,17 @@
 -- Stores new jobs. ARGV: skew, then for each job: id, what to do about a duplicate, priority, lane, run_at, delay
--- in microseconds, key, and its body, as one text.
+-- in microseconds, key, the gate it waits for, and its body, as one text.
 --
 -- Returns the clock; 1 when the queue was not there; and the jobs that were not stored: their number in the batch,
 -- 'known' or 'taken' or 'refused', the id that is there, and its state, '' where it left for another queue. 'refused'
 -- stands alone: nothing was stored.
 
-local PARTS = '^' .. string.rep('([^\31]*)\31', 7) .. '(.*)$'
+local PARTS = '^' .. string.rep('([^\31]*)\31', 8) .. '(.*)$'
 local live, past, body, ids = {}, {}, {}, {}
 local coming, given, answers = {}, {}, {}
 
 for number = 2, #ARGV do
-    local id, on_duplicate, priority, lane, run_at, delay, key, rest = string.match(ARGV[number], PARTS)
-    given[#given + 1] = { id, on_duplicate, priority, lane, run_at, delay, key, rest }
+    local id, on_duplicate, priority, lane, run_at, delay, key, gate, rest = string.match(ARGV[number], PARTS)
+    given[#given + 1] = { id, on_duplicate, priority, lane, run_at, delay, key, gate, rest }
     ids[#ids + 1] = id
 end
 local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)
@@ -36,7 +36,7 @@ begin()
 coming = {}
 local lines, stored, states = {}, {}, {}
 for number, job in ipairs(given) do
-    local id, _, priority, lane, run_at, delay, key, rest = unpack(job)
+    local id, _, priority, lane, run_at, delay, key, gate, rest = unpack(job)
     local known = stored[id] or lives[number] or pasts[number] or gone[number] and ''
     local holder = key ~= '' and not known and holder_of(key, id) or id
     if known then
@@ -54,7 +54,8 @@ for number, job in ipairs(given) do
             run_at = whole(now + tonumber(delay))
         end
         local state = table.concat({
-            '0', 'queued', '0', '', '', '', '', '', '', lane, priority, run_at, whole(now), '0', '', key, '', '',
+            '0', gate == '' and 'queued' or 'waiting', '0', '', '', '', '', '', '', lane, priority, run_at, whole(now),
+            '0', '', key, '', '', '', '', gate, gate == '' and '' or whole(now),
         }, US)
         if key ~= '' then
             coming[key] = id
@@ -66,14 +67,16 @@ for number, job in ipairs(given) do
         live[#live + 1] = state
         body[#body + 1] = id
         body[#body + 1] = rest
-        local line = lane .. ':' .. priority
-        if not lines[line] then
-            lines[line] = {}
-            lengthen(P, lane, priority)
+        if gate == '' then
+            local line = lane .. ':' .. priority
+            if not lines[line] then
+                lines[line] = {}
+                lengthen(P, lane, priority)
+            end
+            local queued = lines[line]
+            queued[#queued + 1] = run_at
+            queued[#queued + 1] = id
         end
-        local queued = lines[line]
-        queued[#queued + 1] = run_at
-        queued[#queued + 1] = id
     end
 end
 
