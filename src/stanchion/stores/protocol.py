@@ -16,16 +16,20 @@ from stanchion.stores.records import (
     Claim,
     Claimed,
     Counts,
+    End,
     Extension,
     Find,
     JobRow,
     JobState,
     NewJob,
+    Note,
+    Node,
     Outcome,
     Progress,
     Pushed,
     QueueSettings,
     Redriven,
+    SemaphoreRow,
     Sizes,
     WorkerRow,
 )
@@ -153,6 +157,12 @@ class Store(Protocol):
     def counts(self, queue: str) -> Counts:
         """Return what happened in the queue so far."""
 
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int | None = 1000) -> dict[int, int]:
+        """Count the queued jobs, scheduled and ready, of these lanes (None: of all); those without any are left out.
+
+        Each count ends at `at_most`; None: at none.
+        """
+
     def next_due(self, queues: Sequence[str]) -> int | None:
         """Return the earliest `run_at` of a live, unreserved job."""
 
@@ -172,6 +182,61 @@ class Store(Protocol):
 
     def maintain(self) -> None:
         """Do what keeps the store small and quick; any worker calls it now and then."""
+
+    # -- semaphores
+
+    def set_semaphore(self, name: str, capacity: int) -> None:
+        """Make a semaphore, or change its capacity: waiters get what is free now; holders beyond it finish."""
+
+    def semaphores(self) -> list[SemaphoreRow]:
+        """Return all semaphores, by name."""
+
+    def permits(self, name: str) -> tuple[list[str], list[str]]:
+        """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in line."""
+
+    def sweep(self) -> None:
+        """Finish what a process that died has left half done at gates and in flows; any worker calls it now and then.
+
+        There is nothing to do where a step and all that follows from it are one transaction.
+        """
+
+    # -- flows
+
+    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
+        """Store the nodes of a flow and its jobs, in one step. A node without members is done at once.
+
+        A repeat, with the same ids, does no harm.
+        """
+
+    def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
+        """Store jobs as further members of an open node, in its next places; False, and none stored, if closed."""
+
+    def close_node(self, node: str) -> bool:
+        """Close an open node: it is done when its members are. False when there is none of that id."""
+
+    def stop_flow(self, root: str) -> bool:
+        """End those nodes of a flow that are not final as cancelled; False when there is no such flow.
+
+        Its jobs are for the caller to cancel, afterwards: what becomes of them changes nothing any more.
+        """
+
+    def nodes(self, root: str) -> list[Node]:
+        """Return the nodes of a flow, in the order of their ids; none when it is unknown, or ended long ago."""
+
+    def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
+        """Return how members of a node have ended, by their places, from behind the place `after` on."""
+
+    # -- notes
+
+    def notes(self, kind: str) -> list[Note]:
+        """Return the notes of a kind, by name."""
+
+    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write a note, or delete it where `text` is None, if its version is still `version`; 0: it is not there.
+
+        What is written is of the next version. False: another was quicker, nothing was changed. After a lost answer
+        a repeat knows its own work by the text, so whoever must know that it was he who wrote says so in it.
+        """
 
     # -- from store to store
 

@@ -194,7 +194,75 @@ class Abandon(NamedTuple):
     reason: str = ""
 
 
-Outcome = Commit | Rollback | Move | Bury | Abandon
+class NodeState(StrEnum):
+    """Where a node of a flow is; all but the first are final."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Node(NamedTuple):
+    """What the members of a part of a flow add up to.
+
+        running ──all members done, and closed──► done      its gate opens
+           ├──a member failed──► failed                      its handler is enqueued, who waits for it is cancelled
+           └──flow cancelled──► cancelled
+
+    `root`: the flow. `kind`: "one" (the value of its only member), "list" (of all, in their places) or "none".
+    `parent`: where it is a member itself, as "node:place". `size`: members so far; all of them once it is `closed`.
+    `handler`: a NewJob as JSON, for a failure. `definition`: what it shows of itself, as JSON.
+    """
+
+    id: str
+    root: str
+    kind: str = "one"
+    parent: str | None = None
+    size: int = 1
+    closed: bool = True
+    ended: int = 0
+    state: str = NodeState.RUNNING.value
+    created_at: int = 0
+    finished_at: int | None = None
+    handler: str | None = None
+    definition: str | None = None
+
+
+class End(NamedTuple):
+    """How the member in a place of a node has ended: a job, with its result, or a `child` node."""
+
+    node: str
+    place: int
+    state: str
+    job: str | None = None
+    child: str | None = None
+    result: str | None = None
+
+
+class Continue(NamedTuple):
+    """Let a running job go on as another call, under its id: the call that its task has returned.
+
+    `job` says what it is from now on. `nodes` and `jobs` are the rest of the flow that leads to that call.
+    """
+
+    id: str
+    token: str
+    job: NewJob
+    nodes: tuple[Node, ...] = ()
+    jobs: tuple[NewJob, ...] = ()
+
+
+Outcome = Commit | Rollback | Move | Bury | Abandon | Continue
+
+
+class SemaphoreRow(NamedTuple):
+    """A semaphore: what it may give, and how much of it is held and waited for."""
+
+    name: str
+    capacity: int
+    held: int = 0
+    waiting: int = 0
 
 
 class Extension(NamedTuple):
@@ -270,6 +338,8 @@ class Find:
     since: int | None = None
     until: int | None = None
     text: str | None = None
+    flow: str | None = None
+    """The id of a flow."""
     limit: int = 100
     after: str | None = None
     """Only jobs with an id below this one: the next page."""
@@ -306,6 +376,14 @@ class Redriven(StrEnum):
     DONE = "done"
     RUNNING = "running"
     KEY_TAKEN = "key taken"
+
+
+class Note(NamedTuple):
+    """A small text under a name; its `version` counts its changes."""
+
+    name: str
+    text: str
+    version: int
 
 
 @dataclass(frozen=True, slots=True)

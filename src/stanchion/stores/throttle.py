@@ -19,6 +19,8 @@ class Bucket:
     rate: float
     tokens: float
     filled_at: int
+    promised: int = 0
+    """When the last of those that were sent away is to ask again."""
 
     @property
     def capacity(self) -> float:
@@ -39,6 +41,11 @@ class Bucket:
     def spent(self, jobs: int) -> Bucket:
         """Return the bucket after so many starts."""
         return replace(self, tokens=self.tokens - jobs)
+
+    def promising(self, now: int) -> Bucket:
+        """Return the bucket after one more was sent away: they come back one by one, each when it may start."""
+        soon = now + int(self.next_in * SECOND)
+        return replace(self, promised=max(soon, self.promised + int(SECOND / self.rate)))
 
     @property
     def next_in(self) -> float:

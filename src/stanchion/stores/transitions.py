@@ -1,5 +1,7 @@
 """The life of a job as pure functions: a row and what happens to it, in; the next row, out.
 
+    waiting ◄──a gate is shut── queued          queued ◄──granted── waiting
+
     queued ──claim──► running ──commit──► done
       ▲ ▲                │ │ ├─move──► queued in another queue
       │ └────rollback────┘ │ ├─abandon, or given back after a cancel──► cancelled
@@ -13,13 +15,16 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, TypeGuard
 
+from stanchion.stores.gates import HOLDER_BOOST, Verdict, held_between, semaphore_of
 from stanchion.stores.records import (
     QUEUED,
     SECOND,
+    UNLANED,
     Abandon,
     Bury,
     Claim,
     Commit,
+    Continue,
     JobRow,
     JobState,
     Move,
@@ -85,13 +90,21 @@ def replaced(row: JobRow, job: NewJob, now: int) -> JobRow | None:
     """Give a queued job the work and the schedule of `job`, which has its key; None when it runs."""
     if row.state == JobState.RUNNING:
         return None
+    if semaphore_of(row.waits_for) is not None:  # with another schedule it gets another place in the line
+        row = _unreserved(row)
+    boost = row.priority - own_priority(row.priority)
     return row._replace(
         task=job.task,
         payload=job.payload,
         headers=job.headers,
-        priority=job.priority,
+        priority=job.priority + boost,
         run_at=due_at(job, now),
     )
+
+
+def own_priority(priority: int) -> int:
+    """Return the priority of a job without what it gains in the line by a semaphore that it holds."""
+    return priority - HOLDER_BOOST if priority > HOLDER_BOOST // 2 else priority
 
 
 def replay(row: JobRow, new_id: str) -> NewJob:
@@ -101,7 +114,7 @@ def replay(row: JobRow, new_id: str) -> NewJob:
         queue=row.queue,
         payload=row.payload,
         task=row.task,
-        priority=row.priority,
+        priority=own_priority(row.priority),
         headers=row.headers,
         tenant=row.tenant,
         key=row.key,
@@ -110,6 +123,7 @@ def replay(row: JobRow, new_id: str) -> NewJob:
         origin=row.id,
         max_attempts=row.max_attempts,
         timeout=row.timeout,
+        lane=row.lane,
     )
 
 
@@ -124,6 +138,7 @@ def claimed(row: JobRow, claim: Claim, lease: float, now: int) -> JobRow:
     """Return the row as reserved: the attempt counts from here, whatever becomes of it."""
     return row._replace(
         state=JobState.RUNNING.value,
+        priority=own_priority(row.priority),
         attempts=row.attempts + 1,
         token=claim.token,
         worker=claim.worker,
@@ -131,6 +146,31 @@ def claimed(row: JobRow, claim: Claim, lease: float, now: int) -> JobRow:
         started_at=now,
         progress=None,
     )
+
+
+def kept_back(row: JobRow, verdict: Verdict, permit: str, now: int) -> JobRow:
+    """Return a queued job that may not run yet: parked at a gate, or postponed by its rate."""
+    kept = row._replace(
+        held=verdict.held,
+        permit=(row.permit or permit) if verdict.held else None,
+        priority=own_priority(row.priority),
+    )
+    if verdict.run_at is not None:
+        return kept._replace(run_at=verdict.run_at)
+    return kept._replace(state=JobState.WAITING.value, waits_for=verdict.gate, waits_since=now)
+
+
+def granted(row: JobRow) -> JobRow:
+    """Give a waiting job the slot that it waits for; it goes on from there with its next claim."""
+    boost = HOLDER_BOOST if semaphore_of(row.waits_for) is not None else 0
+    return row._replace(
+        state=QUEUED, held=row.held + 1, priority=row.priority + boost, waits_for=None, waits_since=None
+    )
+
+
+def let_in(row: JobRow, now: int) -> JobRow:
+    """Let a job go on that waited for a part of its flow."""
+    return row._replace(state=QUEUED, run_at=max(row.run_at, now), waits_for=None, waits_since=None)
 
 
 def holds(row: JobRow | None, token: str, now: int) -> TypeGuard[JobRow]:
@@ -163,7 +203,11 @@ def settled(row: JobRow, outcome: Outcome, queue: QueueSettings, now: int) -> Tr
         case Move():
             moved = _restarted(row, now + int(outcome.delay * SECOND))
             payload = row.payload if outcome.payload is None else outcome.payload
-            return Transition(moved._replace(queue=outcome.queue, lane=0, payload=payload, key=None), "moved")
+            return Transition(
+                moved._replace(queue=outcome.queue, lane=outcome.lane, payload=payload, key=None), "moved"
+            )
+        case Continue(job=job):
+            return Transition(_continued(row, job, now), "moved")
         case Bury(error=error, traceback=traceback):
             return _dead(_failed(row, error, traceback, now), queue, now)
         case Abandon(reason=reason):
@@ -195,13 +239,13 @@ def retried(row: JobRow, now: int) -> JobRow:
     """
     headers = json.loads(row.headers) if row.headers else {}
     home = headers.get(_DEAD_FROM)
-    if home is None and row.state == QUEUED and row.run_at <= now:
+    if row.state == JobState.WAITING or (home is None and row.state == QUEUED and row.run_at <= now):
         return row
     again = _restarted(row, now)._replace(errors=row.errors)
     if home is None:
-        return again
+        return again._replace(held=row.held, permit=row.permit)
     kept = {name: value for name, value in headers.items() if not name.startswith("x-dead-")}
-    return again._replace(queue=home, lane=0, headers=dumps(kept) if kept else None)
+    return again._replace(queue=home, lane=UNLANED, headers=dumps(kept) if kept else None)
 
 
 def popped(row: JobRow, now: int) -> JobRow:
@@ -235,13 +279,34 @@ def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
         "x-dead-error": errors[-1]["error"] if errors else "",
     }
     letter = _restarted(row, now)._replace(
-        queue=queue.dead_letter, lane=0, key=None, headers=dumps(headers), errors=row.errors
+        queue=queue.dead_letter, lane=UNLANED, key=None, headers=dumps(headers), errors=row.errors
     )
     return Transition(letter, "buried")
 
 
+def _continued(row: JobRow, job: NewJob, now: int) -> JobRow:
+    """Return the job as another call, in its place in a flow, with its key as long as it stays in its queue."""
+    return created(job, now)._replace(
+        id=row.id,
+        enqueued_at=row.enqueued_at,
+        key=row.key if job.queue == row.queue else None,
+        origin=row.origin,
+        token=row.token,
+    )
+
+
 def _finished(row: JobRow, state: JobState, now: int) -> JobRow:
-    return row._replace(state=state.value, finished_at=now, lease_until=None, cancel_requested=False)
+    return row._replace(
+        state=state.value,
+        finished_at=now,
+        lease_until=None,
+        cancel_requested=False,
+        priority=own_priority(row.priority),
+        **_HOLDS_NOTHING,
+    )
+
+
+_HOLDS_NOTHING: dict[str, Any] = {"held": 0, "permit": None, "waits_for": None, "waits_since": None}
 
 
 def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
@@ -252,11 +317,20 @@ def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
 
 def _unreserved(row: JobRow) -> JobRow:
     # The last token stays: a settle that is repeated after a lost answer recognises its own work by it.
-    return row._replace(state=QUEUED, worker=None, lease_until=None, progress=None)
+    held = held_between(row)
+    return row._replace(
+        state=QUEUED,
+        worker=None,
+        lease_until=None,
+        progress=None,
+        priority=own_priority(row.priority),
+        **{**_HOLDS_NOTHING, "held": held, "permit": row.permit if held else None},
+    )
 
 
 def _restarted(row: JobRow, run_at: int) -> JobRow:
     return _unreserved(row)._replace(
+        **_HOLDS_NOTHING,
         run_at=run_at,
         attempts=0,
         failures=0,

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import islice
-from typing import Any, Never
+from typing import Any
 
-from stanchion.errors import CannotJoin
 from stanchion.stores import transitions
+from stanchion.stores.gates import gated
 from stanchion.stores.liveness import alive, is_lost
-from stanchion.stores.memory.rows import Rows
+from stanchion.stores.memory.coordinating import Coordinating
+from stanchion.stores.memory.rows import refuse_to_join
 from stanchion.stores.records import (
     Beat,
     Claim,
     Claimed,
+    Continue,
     Extension,
     JobRow,
     JobState,
@@ -25,7 +26,7 @@ from stanchion.stores.records import (
 )
 
 
-class Reserving(Rows):
+class Reserving(Coordinating):
     """The verbs about jobs in hand, and about the workers that hold them."""
 
     def __init__(self, *, frozen: bool = False) -> None:
@@ -63,12 +64,27 @@ class Reserving(Rows):
         for row in line.expired(now):
             self._take_back(row, now)
         allowed, retry_in = line.allowance(claim.limit, now)
-        rows = []
-        for row in islice(line.due(now), allowed):
-            rows.append(step(row, now))
-            self._change(row, rows[-1])
+        rows: list[JobRow] = []
+        for row in line.due(now, claim.lanes):
+            if len(rows) == allowed:
+                break
+            admitted = self._admitted(row, claim, now)
+            if admitted is not None:
+                line.take_turn(claim.lanes, row.lane)
+                rows.append(step(admitted, now))
+                self._change(admitted, rows[-1])
         line.started(counted, len(rows))
         return Claimed(rows, retry_in if len(rows) == allowed else None)
+
+    def _admitted(self, row: JobRow, claim: Claim, now: int) -> JobRow | None:
+        """Return a job with the gates that it needs; None when it has to wait for one, and does so by then."""
+        if not gated(row):
+            return row
+        verdict = self._admit(row, now)
+        if verdict.admitted:
+            return row._replace(held=verdict.held, permit=row.permit or claim.token)
+        self._change(row, transitions.kept_back(row, verdict, claim.token, now))
+        return None
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes of reservations; for each the state it led to, or None where the lease was lost."""
@@ -82,6 +98,8 @@ class Reserving(Rows):
         row = self._held(outcome.id, outcome.token, now)
         if row is None:
             return transitions.left_in(self._find(outcome.id), outcome.token, now) if repeat else None
+        if isinstance(outcome, Continue):
+            self._open(outcome.nodes, outcome.jobs)
         step = transitions.settled(row, outcome, self._settings(row.queue), now)
         self._apply(row, step)
         return step.state(now)
@@ -148,11 +166,3 @@ class Reserving(Rows):
 
     def _alive(self, now: int) -> list[WorkerRow]:
         return [worker for worker in self._workers.values() if alive(worker, now)]
-
-
-def refuse_to_join() -> Never:
-    """Raise CannotJoin."""
-    raise CannotJoin(
-        "the memory store has no transactions to join; leave tx out, or use a store on the database "
-        "that holds your transaction"
-    )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from typing import Never
 
+from stanchion.errors import CannotJoin
 from stanchion.stores import transitions
 from stanchion.stores.memory.line import Line
 from stanchion.stores.records import QUEUED, SECOND, JobRow, QueueSettings
@@ -67,10 +69,10 @@ class Rows:
 
     def _apply(self, before: JobRow, step: Transition) -> JobRow:
         self._line(before.queue).counts[step.counted] += 1
-        self._change(before, step.row)
+        self._change(before, step.row, step.counted)
         return step.row
 
-    def _change(self, before: JobRow, after: JobRow) -> None:
+    def _change(self, before: JobRow, after: JobRow, counted: str | None = None) -> None:
         self._remove(before)
         if after.finished_at is None:
             self._put(after)
@@ -89,3 +91,11 @@ class Rows:
 
     def _running(self) -> Iterator[JobRow]:
         return (line.live[job_id] for line in self._lines.values() for job_id in line.running)
+
+
+def refuse_to_join() -> Never:
+    """Raise CannotJoin."""
+    raise CannotJoin(
+        "the memory store has no transactions to join; leave tx out, or use a store on the database "
+        "that holds your transaction"
+    )

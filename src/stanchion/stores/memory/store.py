@@ -13,7 +13,9 @@ from stanchion.errors import DuplicateKey, InvalidInput
 from stanchion.stores import transitions
 from stanchion.stores.liveness import alive
 from stanchion.stores.memory.line import Line
-from stanchion.stores.memory.reserving import Reserving, refuse_to_join
+from stanchion.stores.memory.notes import Noting
+from stanchion.stores.memory.reserving import Reserving
+from stanchion.stores.memory.rows import refuse_to_join
 from stanchion.stores.records import (
     QUEUED,
     SECOND,
@@ -41,7 +43,7 @@ CAPABILITIES = Capabilities(
 )
 
 
-class MemoryStore(Reserving):
+class MemoryStore(Reserving, Noting):
     """Jobs in this process, gone with it."""
 
     capabilities = CAPABILITIES
@@ -88,6 +90,8 @@ class MemoryStore(Reserving):
                 return 0
             for job_id in (*line.live, *line.history):
                 del self._line_of[job_id]
+            for row in line.live.values():
+                self._follow(row, None)
             return len(line.live)
 
     # -- jobs in
@@ -125,8 +129,8 @@ class MemoryStore(Reserving):
         row = line.live[holder]
         changed = transitions.replaced(row, job, now) if job.on_duplicate == "replace" else None
         if changed is not None:
+            self._change(row, changed)
             row = changed
-            self._put(row)
         return Pushed(row.id, row.run_at, row.enqueued_at, duplicate=True)
 
     # -- looking
@@ -157,6 +161,16 @@ class MemoryStore(Reserving):
         """Return what happened in the queue so far."""
         with self._lock:
             return Counts(**self._line_or_empty(queue).counts)
+
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int | None = 1000) -> dict[int, int]:
+        """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
+        with self._lock:
+            depths = self._line_or_empty(queue).depths()
+            return {
+                lane: depth if at_most is None else min(depth, at_most)
+                for lane, depth in depths.items()
+                if lanes is None or lane in lanes
+            }
 
     def next_due(self, queues: Sequence[str]) -> int | None:
         """Return the earliest `run_at` of a live, unreserved job."""
@@ -229,6 +243,7 @@ class MemoryStore(Reserving):
         with self._lock:
             for line in self._lines.values():
                 self._purge(line, None, None)
+            self._forget_flows()
             now = self.now()
             busy = {row.worker for row in self._running()}
             self._workers = {
@@ -262,6 +277,7 @@ class MemoryStore(Reserving):
             taken = [row for row in found if row is not None and row.state != JobState.RUNNING]
             for row in taken:
                 self._remove(row)
+                self._free_gates(row, None)
             return [row.id for row in taken]
 
 

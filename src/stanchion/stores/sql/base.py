@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections import Counter
@@ -14,8 +15,8 @@ from stanchion.stores.sql.schema import FIELDS, LIVE_COLUMNS, queues
 from stanchion.stores.sql.statements import Statements
 from stanchion.stores.transitions import Transition
 
-_SETTINGS = 10
-"""Of the columns of a queue, this many are its settings; the rest is the state of its rate limit."""
+_SETTINGS = tuple(setting.name for setting in dataclasses.fields(QueueSettings))
+"""The first columns of a queue; the others are the state of its rate limit and of its lanes."""
 
 
 class SqlBase:
@@ -91,8 +92,8 @@ def live_values(row: JobRow) -> dict[str, object]:
 
 def settings_of(row: Row) -> QueueSettings:
     """Return the settings in a row of stanchion_queues."""
-    name, paused, *rest = row[:_SETTINGS]
-    return QueueSettings(name, bool(paused), *rest)
+    given = dict(zip(_SETTINGS, row, strict=False))
+    return QueueSettings(**{**given, "paused": bool(given["paused"]), "laned": bool(given["laned"])})
 
 
 def in_order(rows: Iterable[Row]) -> list[JobRow]:

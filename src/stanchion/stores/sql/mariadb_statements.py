@@ -79,7 +79,10 @@ HEAD = text(_HEAD)
 PROSPECT = text(f"""
     SELECT
         {_NOW},
-        coalesce(settings.paused OR settings.laned OR settings.max_rate IS NOT NULL OR settings.max_running IS NOT NULL, FALSE)
+        coalesce(
+            settings.paused OR settings.laned OR settings.max_rate IS NOT NULL OR settings.max_running IS NOT NULL,
+            FALSE
+        )
             OR {_EXPIRED},
         settings.lease, head.priority, head.run_at, head.id
     FROM (SELECT 1 AS one) AS always

@@ -213,6 +213,7 @@ gates = _table(
     Column("used", Integer, nullable=False),
     Column("tokens", Real),
     Column("filled_at", BigInteger),
+    Column("promised", BigInteger),
 )
 
 nodes = _table(
@@ -221,7 +222,8 @@ nodes = _table(
     Column("root", JobId, nullable=False),
     Column("kind", String(10), nullable=False),
     Column("parent", String(60)),
-    Column("total", Integer),
+    Column("size", Integer, nullable=False),
+    Column("closed", Boolean, nullable=False),
     Column("ended", Integer, nullable=False),
     Column("state", String(10), nullable=False),
     Column("created_at", BigInteger, nullable=False),
