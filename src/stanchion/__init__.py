@@ -1,6 +1,10 @@
 """Stanchion: the job queue inside the database you already run."""
 
 from stanchion.app import Stanchion
+from stanchion.cron import Schedule
+from stanchion.flow import Signature, barrier, chain, group
+from stanchion.flow_events import EventGroup
+from stanchion.flow_handle import FlowHandle, FlowState
 from stanchion.job import Job, JobHandle, JobState
 from stanchion.outcome import Bury, Cancel, RetryAfter, Snooze
 from stanchion.queue import Push, Queue
@@ -14,6 +18,9 @@ __version__ = "0.1.0"
 __all__ = [
     "Bury",
     "Cancel",
+    "EventGroup",
+    "FlowHandle",
+    "FlowState",
     "Job",
     "JobHandle",
     "JobState",
@@ -22,9 +29,14 @@ __all__ = [
     "Reservation",
     "Retry",
     "RetryAfter",
+    "Schedule",
+    "Signature",
     "Snooze",
     "Stanchion",
     "Task",
     "Worker",
     "__version__",
+    "barrier",
+    "chain",
+    "group",
 ]

@@ -5,29 +5,39 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from itertools import chain
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
+from zoneinfo import ZoneInfo
 
 from stanchion.codec import MAX_PAYLOAD, Codec
+from stanchion.cron import Declared, Missed, Schedule, declared, on_task, schedule_named, schedules
 from stanchion.errors import InvalidInput, UnknownTask
 from stanchion.events import Event, Listeners
 from stanchion.execution import run_here
-from stanchion.ids import new_ids
+from stanchion.flow import Part, Signature
+from stanchion.flow_enqueue import store_flow
+from stanchion.flow_events import EventGroup
+from stanchion.flow_handle import FlowHandle
+from stanchion.flow_plan import Planner, fresh_ids
+from stanchion.ids import new_id, new_ids
 from stanchion.job import Job, JobHandle, JobState
+from stanchion.lanes import LaneChooser
 from stanchion.offloop import off_loop
 from stanchion.options import EnqueueOptions
 from stanchion.queue import Queue, jobs_of, new_token, portions, query_of, redriven_or_raise
 from stanchion.retry import Retry
-from stanchion.settings import checked_settings
+from stanchion.semaphore import DeclaredSemaphores, Semaphore
+from stanchion.settings import checked_settings, store_settings
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Claim, JobRow, NewJob, Pushed, WorkerRow
 from stanchion.stores.registry import open_store, shown_url
 from stanchion.stores.transitions import state_of
-from stanchion.task import Enqueuer, Task, arguments, task_options
+from stanchion.task import COLLECT, Enqueuer, Task, arguments, task_options
+from stanchion.ticker import Ticker
 from stanchion.times import moment
 
 P = ParamSpec("P")
@@ -59,11 +69,16 @@ class Stanchion:
         self._store = store
         self._opening = threading.Lock()
         self._declared: dict[str, dict[str, Any]] = {}
+        self._semaphores = DeclaredSemaphores()
         self.codec = Codec(keys, max_payload)
         self.retry = Retry()
         self.poll = poll
         self.events = Listeners()
+        self.lanes = LaneChooser(self)
         self.tasks: dict[str, Task[..., Any]] = {}
+        self.crons: dict[str, Declared] = {}
+        self._ticker = Ticker(self)
+        self._collect = Task(self, _same, COLLECT, self.retry, {})
 
     # -- the store
 
@@ -117,10 +132,32 @@ class Stanchion:
         return [Queue(self, settings.name) for settings in self.store.queues()]
 
     def declare(self, queue: str) -> None:
-        """Store the settings that the code gave for a queue, once."""
+        """Store the settings that the code gave for a queue, and the semaphores that it declares, once."""
+        self.store_semaphores()
         if self._declared and (settings := self._declared.get(queue)):
-            self.store.configure(queue, settings)
+            store_settings(self.store, queue, settings)
             self._declared.pop(queue, None)  # only now: a store that did not answer is asked again
+            self.lanes.forget()
+
+    # -- semaphores
+
+    def semaphore(self, name: str, capacity: int | None = None) -> Semaphore:
+        """Return a semaphore. A capacity given here is stored at the first use by this process.
+
+        Jobs hold it while they run when enqueued with `limits=[name]`. Capacity 0 closes it.
+        """
+        semaphore = Semaphore(self, name)
+        if capacity is not None:
+            self._semaphores.declare(semaphore.name, capacity)
+        return semaphore
+
+    def semaphores(self) -> list[Semaphore]:
+        """Return all semaphores that the store knows, by name."""
+        return [Semaphore(self, row.name) for row in self.store_semaphores().semaphores()]
+
+    def store_semaphores(self) -> Store:
+        """Store the semaphores that the code declares, once; return the store."""
+        return self._semaphores.store(self.store)
 
     # -- tasks
 
@@ -150,6 +187,8 @@ class Stanchion:
         """
 
         def register(function: Callable[P, R]) -> Task[P, R]:
+            if isinstance(function, Task):
+                raise InvalidInput(f"{function.name} is a task already; @app.cron stands above @app.task")
             policy, rest = task_options({"retry": retry, **options})
             known_as = name or f"{function.__module__}.{function.__qualname__}"
             task = Task(self, function, known_as, policy, rest)
@@ -163,6 +202,8 @@ class Stanchion:
     def task_named(self, name: str | None) -> Task[..., Any]:
         """Return a registered task; UnknownTask otherwise."""
         task = self.tasks.get(cast(str, name))
+        if name == COLLECT:
+            return self._collect
         if task is None:
             known = ", ".join(sorted(self.tasks)) or "none"
             raise UnknownTask(
@@ -185,18 +226,71 @@ class Stanchion:
         known = self.tasks.get(task)
         return known.using(**options) if known is not None else Enqueuer(self, task, options)
 
+    # -- schedules
+
+    def cron(
+        self,
+        expression: str,
+        /,
+        *,
+        tz: str | ZoneInfo = "UTC",
+        missed: Missed = "skip",
+        schedule: str | None = None,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        name: str | None = None,
+        retry: Retry | None = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Callable[[Callable[P, R]], Task[P, R]]:
+        """Have a function called by the calendar: at each tick of a cron expression a worker enqueues one job.
+
+        Stands above a function, which becomes a task, with the options of `task`, or above a task. `missed`: what
+        becomes of ticks for which no worker was there within a minute. `args`, `kwargs`: of each call. `schedule`:
+        its name, that of the task unless it has several.
+        """
+
+        def register(function: Callable[P, R]) -> Task[P, R]:
+            task, own = on_task(self, function, name, retry, options)
+            found = declared(self, task, expression, tz, missed, schedule, (args, kwargs or {}), own)
+            self.crons[found.name] = found
+            return task
+
+        return register
+
+    def schedules(self) -> list[Schedule]:
+        """Return all schedules, by name: those in the store, and those of this app that no worker has stored yet."""
+        return schedules(self)
+
+    def schedule(self, name: str) -> Schedule:
+        """Return a schedule; InvalidInput for one that is not known."""
+        return schedule_named(self, name)
+
+    def tick(self) -> int:
+        """Enqueue the jobs of all ticks that are due, as a worker does; return how many. For tests and scripts."""
+        return self._ticker.tick().jobs
+
     # -- jobs
 
-    def store_new(self, new: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
-        """Store jobs and fire the event for those that were new."""
+    def make_ready(self, new: list[NewJob]) -> None:
+        """Store the settings that the code gave for the queues of new jobs; check their limits; give them lanes."""
         for queue in {job.queue for job in new} if self._declared else ():
             self.declare(queue)
+        self.check_limits(new)
+        self.lanes.assign(new)
+
+    def store_new(self, new: list[NewJob], tx: Any = None) -> list[Pushed]:
+        """Store jobs, to which it gives their lanes, and fire the event for those that were new."""
+        self.make_ready(new)
         stored = self.store.push(new, tx)
         if self.events.hears("enqueue"):
             for job in jobs_of(self, new, stored):
                 if not job.duplicate:
                     self.events.fire("enqueue", job)
         return stored
+
+    def check_limits(self, new: Iterable[NewJob]) -> None:
+        """Refuse jobs that need a semaphore which nobody has declared."""
+        self._semaphores.check(new, self.store)
 
     def store_batches(self, new: Iterable[list[NewJob]], tx: Any = None) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
         """Store batches one after the other; while one is being stored, the next is made."""
@@ -275,6 +369,28 @@ class Stanchion:
         """Return the workers that the store knows, also those that are late."""
         return self.store.workers()
 
+    # -- flows
+
+    def enqueue_flow(self, part: Part, tx: Any = None) -> FlowHandle:
+        """Store a flow; with `tx`, in that transaction. The same as `part.enqueue(tx)`, also where it has no call."""
+        plan = Planner(self, new_id(), fresh_ids())
+        plan.flow(part)
+        store_flow(self, plan, tx)
+        return FlowHandle(self, plan.root)
+
+    def flow(self, flow_id: str) -> FlowHandle:
+        """Return a handle to a flow by its id."""
+        return FlowHandle(self, flow_id)
+
+    def event_group(self, name: str, then: Part | None = None, on_failure: Signature | None = None) -> EventGroup:
+        """Open a group that takes members until it is closed; or return it, where one of that name is open already.
+
+        `then` follows once all members are done, and gets the list of their results; `on_failure` when one fails.
+        """
+        events = EventGroup(self, name)
+        events.open(then, on_failure)
+        return events
+
     # -- running
 
     def run(self, queues: Sequence[str] | None = None, threads: int = 8) -> None:
@@ -289,11 +405,13 @@ class Stanchion:
         for name in names:
             self.declare(name)
         ran = 0
-        while rows := [row for name in names for row in self.store.claim(Claim(name, 1, new_token())).rows]:
-            for row in rows:
+        while True:
+            claims = [self.store.claim(Claim(name, 1, new_token())) for name in names]
+            for row in (row for claimed in claims for row in claimed.rows):
                 run_here(self, row)
                 ran += 1
-        return ran
+            if not any(claimed.rows or claimed.retry_in == 0 for claimed in claims):
+                return ran
 
     def worked_queues(self) -> list[str]:
         """Return the queues that the registered tasks name, and those that the store knows."""
@@ -310,10 +428,12 @@ class Stanchion:
     def testing(self) -> Iterator[Clock]:
         """Work on a fresh store in memory, under a clock that the test moves, for the length of the block."""
         before, self._store = self._store, open_store("memory://?clock=frozen")
+        ticker, self._ticker = self._ticker, Ticker(self)
+        self.tick()  # schedules begin when they are first seen
         try:
             yield Clock(self._store)
         finally:
-            self._store = before
+            self._store, self._ticker = before, ticker
 
     def assert_enqueued(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
         """Return a live job that calls the task with these arguments; AssertionError when there is none."""
@@ -329,6 +449,10 @@ class Stanchion:
 
     def __repr__(self) -> str:
         return f"<Stanchion {shown_url(self._url) if self._url else self._store}>"
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 class Clock:

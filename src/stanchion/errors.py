@@ -83,6 +83,49 @@ class JobCancelled(StanchionError):
     """The job whose result was asked for was cancelled."""
 
 
+class FlowNotFound(StanchionError, LookupError):
+    """No flow of that id is known."""
+
+    def __init__(self, flow_id: str) -> None:
+        super().__init__(f"no flow {flow_id} is known; a flow is forgotten a week after it has ended")
+        self.flow_id = flow_id
+
+
+class FlowFailed(StanchionError):
+    """A member of the flow whose result was asked for is dead or cancelled.
+
+    `job_id`: that member, None where it is not known any more.
+    """
+
+    def __init__(self, flow_id: str, job_id: str | None, error: str, task: str | None = None) -> None:
+        name = f"{task} (job {job_id})" if task else f"job {job_id}"
+        who = f", as {name} did not succeed" if job_id else ""
+        super().__init__(
+            f"flow {flow_id} has failed{who}: {error}; the others' results are with its members(). "
+            f"A retry of that job mends the job, not the flow: enqueue it anew"
+        )
+        self.flow_id, self.job_id, self.error = flow_id, job_id, error
+
+
+class FlowCancelled(StanchionError):
+    """The flow whose result was asked for was cancelled."""
+
+    def __init__(self, flow_id: str) -> None:
+        super().__init__(f"flow {flow_id} was cancelled; what had ended by then is with its members()")
+        self.flow_id = flow_id
+
+
+class FlowClosed(StanchionError):
+    """The flow takes no more members."""
+
+    def __init__(self, flow_id: str) -> None:
+        super().__init__(
+            f"flow {flow_id} takes no more members, as it was closed or cancelled; an event group's name is good for "
+            f"one group: give the next one another, such as one with a number in it"
+        )
+        self.flow_id = flow_id
+
+
 class ResultTimeout(StanchionError, TimeoutError):
     """The job did not finish within the time that the caller would wait."""
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from contextlib import suppress
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any
 
-from stanchion.errors import InvalidInput, StanchionError, UnknownTask
+from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable, UnknownTask
+from stanchion.flow import Part
+from stanchion.flow_plan import after_of, continued
+from stanchion.flow_values import Values
 from stanchion.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
 from stanchion.reservation import Reservation, described
 from stanchion.retry import Retry
 from stanchion.stores import records
+from stanchion.stores.flows import handler_of, standing
 from stanchion.stores.records import JobRow, JobState
 from stanchion.task import Task, called_with
 
@@ -27,7 +32,10 @@ class Unrunnable(StanchionError):
 
 
 class Execution:
-    """One attempt: the job in hand, its task and arguments. Raises Unrunnable when they don't fit."""
+    """One attempt: the job in hand, its task and arguments.
+
+    Raises Unrunnable when they don't fit, and StoreUnavailable where what a job gets in a flow can't be read now.
+    """
 
     __slots__ = ("args", "job", "kwargs", "task")
 
@@ -40,8 +48,12 @@ class Execution:
         try:
             self.task: Task[..., Any] = app.task_named(row.task)
             self.args, self.kwargs = called_with(app.codec.decode(row.payload))
+            if row.flow is not None and (after := after_of(row)).node:
+                self.args.insert(0, Values(app, standing(row.flow).root).behind(after))
         except UnknownTask as error:
             raise Unrunnable(str(error)) from None
+        except StoreUnavailable:
+            raise
         except (ValueError, RecursionError, StanchionError) as error:
             raise Unrunnable(f"job {row.id} can't be read: {error}") from None
         self.job = Reservation(app, row, self.task.retry)
@@ -78,9 +90,21 @@ def outcome_of_value(execution: Execution, value: Any) -> records.Outcome | None
     if isinstance(value, Outcome):
         return outcome_of_error(execution, value)
     try:
+        if isinstance(value, Part):
+            return _as_called(job._app, continued(job._app, job._row, value))
         return records.Commit(job.id, job.token, job._app.codec.encode(value, "result"))
     except InvalidInput as error:
         return records.Bury(job.id, job.token, *described(error))
+
+
+def _as_called(app: Stanchion, outcome: records.Continue) -> records.Continue:
+    """Return how a job goes on, made ready as an enqueue is."""
+    jobs = [outcome.job, *outcome.jobs]
+    handlers = [job for node in outcome.nodes if (job := handler_of(node)) is not None]
+    with suppress(StoreUnavailable):  # without a lane it is in nobody's way; the work that is done is worth more
+        app.make_ready(handlers)
+        app.make_ready(jobs)
+    return outcome._replace(job=jobs[0], jobs=tuple(jobs[1:]))
 
 
 def outcome_of_error(execution: Execution, error: BaseException) -> records.Outcome | None:

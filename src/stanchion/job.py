@@ -8,10 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, ResultTimeout
+from stanchion.lanes import shown_lane
 from stanchion.offloop import off_loop
 from stanchion.patience import patiently
+from stanchion.stores.flows import standing
+from stanchion.stores.gates import limits_in
 from stanchion.stores.records import SECOND, JobRow, JobState, NewJob, Pushed
-from stanchion.stores.transitions import created
+from stanchion.stores.transitions import created, own_priority
 from stanchion.times import moment
 
 if TYPE_CHECKING:
@@ -65,7 +68,7 @@ class Job:
     @property
     def priority(self) -> int:
         """From -100 to 100, higher first."""
-        return self._row.priority
+        return own_priority(self._row.priority)
 
     @property
     def tenant(self) -> str | None:
@@ -73,14 +76,24 @@ class Job:
         return self._row.tenant
 
     @property
-    def lane(self) -> int:
-        """The lane of its queue."""
-        return self._row.lane
+    def lane(self) -> int | None:
+        """The lane of its queue; None for a job that came when the queue had none."""
+        return shown_lane(self._row.lane)
 
     @property
     def key(self) -> str | None:
         """The unique key."""
         return self._row.key
+
+    @property
+    def order_key(self) -> str | None:
+        """The key whose jobs run one at a time, in the order of their enqueue."""
+        return self._row.order_key
+
+    @property
+    def limits(self) -> list[str]:
+        """The semaphores that it must hold while it runs."""
+        return list(limits_in(self._row.limits).semaphores)
 
     @property
     def run_at(self) -> datetime:
@@ -160,8 +173,8 @@ class Job:
 
     @property
     def flow(self) -> str | None:
-        """The flow it is a member of."""
-        return self._row.flow
+        """The id of the flow that it belongs to; `app.flow(job.flow)` is a handle to that."""
+        return None if self._row.flow is None else standing(self._row.flow).root
 
     @property
     def cancelled(self) -> bool:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, get_args
 
 from stanchion.codec import Codec
 from stanchion.errors import InvalidInput
+from stanchion.stores.gates import Limits, Rate, limits_text
 from stanchion.times import micros
 
 OnDuplicate = Literal["return", "raise", "replace"]
+RateBy = Literal["task", "tenant", "queue"]
 
 MAX_HEADERS = 64 * 1024
 MAX_NAME = 200
+MAX_LIMITS = 16
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 _LONGEST_DELAY = 100 * 365 * 86_400.0
 
@@ -25,6 +29,11 @@ class PushOptions(TypedDict, total=False):
     `run_at`: an aware datetime; `delay`: seconds or a timedelta from now; `priority`: -100 to 100, higher
     first; `tenant`: whose job it is; `key`: unique among the queue's live jobs; `headers`: JSON beside the
     payload; `timeout`: seconds that one attempt may run.
+
+    `order_key`: jobs of one key run one at a time, in the order of their enqueue; `limits`: names of semaphores
+    that it must hold while it runs; `rate`: starts per second, a number or such as "100/m", of all the jobs that
+    share it: those of its task (of its queue, for a bare payload), or as `rate_by` says of its task and tenant, or
+    of its queue, or those with the same `rate_key`.
     """
 
     run_at: datetime | None
@@ -34,7 +43,10 @@ class PushOptions(TypedDict, total=False):
     key: str | None
     on_duplicate: OnDuplicate
     order_key: str | None
-    limits: Sequence[str]
+    limits: Collection[str] | None
+    rate: str | float | None
+    rate_by: RateBy | None
+    rate_key: str | None
     headers: Mapping[str, Any] | None
     max_attempts: int
     timeout: float | None
@@ -47,7 +59,9 @@ class EnqueueOptions(PushOptions, total=False):
     tx: Any
 
 
-def checked(options: Mapping[str, Any], codec: Codec) -> dict[str, Any]:
+def checked(
+    options: Mapping[str, Any], codec: Codec, *, queue: str = "default", task: str | None = None
+) -> dict[str, Any]:
     """Return the fields of a NewJob for PushOptions; InvalidInput says what to mend."""
     fields: dict[str, Any] = {}
     for name, value in options.items():
@@ -63,7 +77,27 @@ def checked(options: Mapping[str, Any], codec: Codec) -> dict[str, Any]:
         if len(text) > MAX_HEADERS:
             raise InvalidInput(f"the headers take {len(text):,} bytes, more than the limit of {MAX_HEADERS:,}")
         fields["headers"] = text
-    return fields
+    limits = Limits(fields.pop("limits", ()), _rate(fields, queue, task, lifted="rate" in options))
+    return fields if limits == Limits() else {**fields, "limits": limits_text(limits)}
+
+
+def _rate(fields: dict[str, Any], queue: str, task: str | None, lifted: bool) -> Rate | None:
+    """Take the options about the rate out of the fields, and return what they add up to."""
+    per_second, by, key = (fields.pop(name, None) for name in ("rate", "rate_by", "rate_key"))
+    if per_second is None:
+        if (by or key) and not lifted:
+            raise InvalidInput("rate_by and rate_key say who shares a rate; give the rate too, such as rate='20/s'")
+        return None
+    if by and key:
+        raise InvalidInput("give rate_by or rate_key, not both")
+    owner = f"queue:{queue}" if task is None or by == "queue" else f"task:{task}"
+    if key is not None:
+        name = f"key:{key}"
+    elif by == "tenant":
+        name = f"{len(owner)}:{owner}/{fields.get('tenant', '')}"  # the length keeps apart what reads the same
+    else:
+        name = owner
+    return Rate(name, per_second)
 
 
 def checked_name(value: Any, what: str) -> str:
@@ -124,12 +158,39 @@ def _headers(value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _later(name: str) -> Any:
-    def refuse(value: Any) -> None:
-        if value:
-            raise InvalidInput(f"{name} is not supported by this release; leave it out")
+def _limits(value: Any) -> tuple[str, ...]:
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Collection):
+        raise InvalidInput(f"limits is a list of names of semaphores, such as ['smtp'], not {value!r}")
+    names = tuple(sorted({checked_name(name, "the name of a semaphore in limits") for name in value}))
+    if len(names) > MAX_LIMITS:
+        raise InvalidInput(f"limits names {len(names)} semaphores; {MAX_LIMITS} are the most that a job may need")
+    return names
 
-    return refuse
+
+def _per_second(value: Any) -> float:
+    per_second: float | None = None
+    if isinstance(value, str) and (text := _RATE.fullmatch(value.strip())):
+        per_second = float(text["count"]) / _SPANS[text["span"]]
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        per_second = float(value)
+    if per_second is None or not SLOWEST <= per_second <= FASTEST:
+        raise InvalidInput(
+            f"rate must be starts per second, or such as '20/s', '100/m', '5000/h' or '10/d', not {value!r}"
+        )
+    return per_second
+
+
+SLOWEST, FASTEST = 1 / (366 * 86_400), 1e6
+"""The bounds of a rate, in starts per second."""
+
+_SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_RATE = re.compile(r"(?P<count>\d+(\.\d+)?)\s*/\s*(?P<span>[smhd])")
+
+
+def _rate_by(value: Any) -> str:
+    if value not in get_args(RateBy):
+        raise InvalidInput(f"rate_by must be one of {', '.join(get_args(RateBy))}, not {value!r}")
+    return str(value)
 
 
 _CHECKS: dict[str, Any] = {
@@ -139,8 +200,11 @@ _CHECKS: dict[str, Any] = {
     "tenant": lambda value: checked_name(value, "tenant"),
     "key": lambda value: checked_name(value, "key"),
     "on_duplicate": _on_duplicate,
-    "order_key": _later("order_key"),
-    "limits": _later("limits"),
+    "order_key": lambda value: checked_name(value, "order_key"),
+    "limits": _limits,
+    "rate": _per_second,
+    "rate_by": _rate_by,
+    "rate_key": lambda value: checked_name(value, "rate_key"),
     "headers": _headers,
     "max_attempts": _max_attempts,
     "timeout": _timeout,

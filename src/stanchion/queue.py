@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.ids import new_ids
 from stanchion.job import FreshJob, Job, JobState
+from stanchion.lanes import shown_lane, stored_range
 from stanchion.offloop import off_loop
 from stanchion.options import PushOptions, checked, checked_name, seconds_of
 from stanchion.patience import patiently
 from stanchion.reservation import Reservation
-from stanchion.settings import checked_settings
+from stanchion.settings import checked_settings, store_settings
 from stanchion.stores.records import (
     SECOND,
     Claim,
@@ -82,7 +83,7 @@ class Queue:
     def _new(self, items: Sequence[Any]) -> list[NewJob]:
         encode, codec = self.app.codec.encode, self.app.codec
         return [
-            NewJob(job_id, self.name, encode(item.payload), **checked(item.options, codec))
+            NewJob(job_id, self.name, encode(item.payload), **checked(item.options, codec, queue=self.name))
             if isinstance(item, Push)
             else NewJob(job_id, self.name, encode(item))
             for job_id, item in zip(new_ids(len(items)), items, strict=True)
@@ -97,15 +98,22 @@ class Queue:
         return Job(self.app, rows[0], JobState.DONE) if rows else None
 
     def reserve(
-        self, n: int = 1, wait: float | timedelta = 0, lease: float | timedelta | None = None
+        self,
+        n: int = 1,
+        wait: float | timedelta = 0,
+        lease: float | timedelta | None = None,
+        lanes: range | None = None,
     ) -> list[Reservation]:
-        """Reserve up to `n` due jobs for `lease` seconds (None: the queue's), waiting up to `wait` for the first."""
+        """Reserve up to `n` due jobs for `lease` seconds (None: the queue's), waiting up to `wait` for the first.
+
+        With `lanes`, such as `range(0, 16)`, only jobs of these; from lane 0 on, also those that are in no lane.
+        """
         if n < 1:
             raise InvalidInput(f"reserve a whole number of jobs from 1 up, not {n!r}")
         held = None if lease is None else seconds_of(lease, "lease")
         if held == 0:
             raise InvalidInput("lease must be more than 0 seconds")
-        wish = Claim(self.name, n, "", lease=held)
+        wish = Claim(self.name, n, "", lease=held, lanes=None if lanes is None else stored_range(lanes))
         rows = self._until_due(lambda claim: self.app.store.claim(claim).rows, wish, seconds_of(wait, "wait"))
         return [Reservation(self.app, row) for row in rows]
 
@@ -146,6 +154,11 @@ class Queue:
     def counts(self) -> Counts:
         """Return what happened in this queue since it was made."""
         return self.app.store.counts(self.name)
+
+    def lanes(self) -> dict[int | None, int]:
+        """Count the queued jobs of each lane that has some; None stands for those that are in no lane."""
+        depths = self.app.store.lane_depths(self.name, at_most=None)
+        return {shown_lane(lane): depths[lane] for lane in sorted(depths)}
 
     def next_due(self) -> datetime | None:
         """Return the earliest `run_at` of a live, unreserved job, or None."""
@@ -221,7 +234,9 @@ class Queue:
 
     def configure(self, **settings: Any) -> QueueSettings:
         """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused."""
-        return self.app.store.configure(self.name, checked_settings(settings))
+        stored = store_settings(self.app.store, self.name, checked_settings(settings))
+        self.app.lanes.forget()
+        return stored
 
     @property
     def settings(self) -> QueueSettings:

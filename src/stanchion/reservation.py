@@ -103,7 +103,8 @@ class Reservation(Job):
         """Commit here and enqueue in another queue, in one step: same id, attempts from 0."""
         name = checked_name(queue, "queue")
         seconds = seconds_of(delay, "delay")
-        self._settle(records.Move(self.id, self.token, name, self._encoded(payload), seconds), tx)
+        lane = self._app.lanes.lane_of(name, self.tenant)
+        self._settle(records.Move(self.id, self.token, name, self._encoded(payload), seconds, lane), tx)
 
     def bury(self, reason: BaseException | str = "buried") -> None:
         """End the job as dead, whatever attempts it had left."""

@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stanchion.errors import InvalidInput
+from stanchion.lanes import MAX_LANES
 from stanchion.options import checked_name, seconds_of
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import QueueSettings
+
+LANES_PER_TENANT = 6
+"""How many a tenant has where only the number of lanes is given."""
 
 
 def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -18,6 +24,29 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
             raise InvalidInput(f"unknown queue setting {name!r}; there are {', '.join(sorted(_CHECKS))}")
         changes[name] = check(name, value)
     return changes
+
+
+def store_settings(store: Store, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+    """Store checked changes, with what follows from them for the lanes of a tenant."""
+    if not _OF_LANES.isdisjoint(changes):
+        changes = _with_lanes(changes, store.configure(queue, {}))
+    return store.configure(queue, changes)
+
+
+_OF_LANES = {"lanes", "lanes_per_tenant"}
+
+
+def _with_lanes(changes: Mapping[str, Any], current: QueueSettings) -> dict[str, Any]:
+    lanes = changes.get("lanes", current.lanes)
+    mine = changes.get("lanes_per_tenant")
+    if mine is None:
+        mine = min(lanes, current.lanes_per_tenant if current.lanes > 1 else LANES_PER_TENANT)
+    elif mine > lanes:
+        raise InvalidInput(
+            f"lanes_per_tenant={mine} is more than the lanes of queue {current.name!r}, which are {lanes}; "
+            f"give it more lanes, or a tenant fewer"
+        )
+    return {**changes, "lanes_per_tenant": mine, **({"laned": True} if lanes > 1 else {})}
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -42,10 +71,10 @@ def _count_or_none(name: str, value: Any) -> int | None:
     return value
 
 
-def _one_lane(name: str, value: Any) -> int:
-    if value != 1:
-        raise InvalidInput(f"{name}={value!r}: this release has one lane per queue; leave it out")
-    return 1
+def _lanes(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LANES:
+        raise InvalidInput(f"{name} must be a whole number from 1 to {MAX_LANES}, not {value!r}")
+    return value
 
 
 def _queue_or_none(name: str, value: Any) -> str | None:
@@ -63,8 +92,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "paused": _flag,
     "max_rate": _rate,
     "max_running": _count_or_none,
-    "lanes": _one_lane,
-    "lanes_per_tenant": _one_lane,
+    "lanes": _lanes,
+    "lanes_per_tenant": _lanes,
     "history_ttl": lambda name, value: seconds_of(value, name),
     "dead_letter": _queue_or_none,
     "lease": _lease,

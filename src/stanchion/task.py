@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
 from stanchion.errors import InvalidInput
+from stanchion.flow import Signature
 from stanchion.ids import new_ids
 from stanchion.job import Job, JobHandle
 from stanchion.offloop import off_loop
@@ -17,6 +18,9 @@ from stanchion.stores.records import NewJob
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
+
+COLLECT = "stanchion.collect"
+"""The task that every app knows: it returns what it gets. In a flow it stands for a part without a last call."""
 
 Call = tuple[tuple[Any, ...], Mapping[str, Any]]
 """The positional and the keyword arguments of a call."""
@@ -33,7 +37,7 @@ class Enqueuer(Generic[P]):
         rest = dict(options)
         self._queue = checked_name(rest.pop("queue", "default"), "queue")
         self._tx = rest.pop("tx", None)
-        self._fields = checked(rest, app.codec)
+        self._fields = checked(rest, app.codec, queue=self._queue, task=task)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store one call; a duplicate `key` gives the handle of the job that has it."""
@@ -48,6 +52,18 @@ class Enqueuer(Generic[P]):
         return self._store(batches(_call(call) for call in calls))
 
     aenqueue_many = off_loop(enqueue_many)
+
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
+        """Return a call to be enqueued as a part of a flow; what it gets from the part before it is left out."""
+        if self._tx is not None:
+            raise InvalidInput("tx is for the whole flow: leave it out of using(), and give it to enqueue(tx=...)")
+        return Signature(self, args, kwargs)
+
+    def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        """Return the job of a call in a flow; a key that is taken is an error there, as its place would stay empty."""
+        payload = self.app.codec.encode(arguments(args, kwargs), "arguments")
+        job = NewJob(job_id, self._queue, payload, self.task_name, **self._fields)
+        return job if job.key is None else job._replace(on_duplicate="raise")
 
     def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle]:
         stored = self.app.store_batches((self._new(calls) for calls in batches_of_calls), self._tx)
@@ -101,6 +117,10 @@ class Task(Generic[P, R]):
         return self._enqueuer.enqueue_many(calls)
 
     aenqueue_many = off_loop(enqueue_many)
+
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
+        """Return a call to be enqueued as a part of a flow; what it gets from the part before it is left out."""
+        return self._enqueuer.s(*args, **kwargs)
 
     def fits(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
         """Return why stored arguments can't be passed to the function as it is now, or None."""

@@ -30,6 +30,7 @@ from dataclasses import asdict, dataclass, field
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Find, JobRow, JobState, WorkerRow
+from stanchion.stores.transitions import uprooted
 from stanchion.transfer_guard import HEARTBEAT, Guard
 
 SETTLE = 10.0
@@ -52,6 +53,8 @@ class Copied:
     history: int = 0
     refused: list[str] = field(default_factory=list)
     """Ids of jobs that stay in the source, as a live job of the destination has their key."""
+    of_flows: int = 0
+    """Jobs that stay in the source as parts of flows, which end where they began."""
     running: int = 0
     resumed: bool = False
 
@@ -107,6 +110,7 @@ class Transfer:
         """
         with self._guard.held(self._watcher.standing_by):
             self._pause()
+            self._copy_semaphores()
             self._move_live()
             for copied in self._copied:
                 if self._history:
@@ -130,6 +134,12 @@ class Transfer:
             self._watcher.settling(self._settle)
             self._guard.sleep(self._settle)
 
+    def _copy_semaphores(self) -> None:
+        there = {row.name for row in self._destination.semaphores()}
+        for row in self._source.semaphores():
+            if row.name not in there:
+                self._destination.set_semaphore(row.name, row.capacity)
+
     def _move_live(self) -> None:
         """Move what is queued, again and again until nothing runs any more that could be rolled back."""
         deadline = None
@@ -149,11 +159,13 @@ class Transfer:
 
     def _move(self, copied: Copied, states: tuple[JobState, ...]) -> int:
         """Move jobs in these states, newest first; return their number."""
-        moved, limit, after = 0, _FIRST_PAGE, None
+        moved, limit, after, of_flows = 0, _FIRST_PAGE, None, 0
         refused: list[str] = []
         while page := self._source.find(Find(queue=copied.queue, states=states, limit=limit, after=after)):
+            movable = [row for row in page if row.flow is None or row.finished_at is not None]
+            of_flows += len(page) - len(movable)
             # A database without booleans has a 0 there; what does not run is not asked to stop.
-            for rows in portions([row._replace(cancel_requested=False) for row in page]):
+            for rows in portions([uprooted(row._replace(cancel_requested=False)) for row in movable]):
                 count = self._hand_over(rows, refused)
                 self._watcher.moved(copied.queue, count)
                 moved += count
@@ -162,7 +174,7 @@ class Transfer:
             after = page[-1].id
             limit = max(1, min(_LARGEST_PAGE, 2 * limit, _CHARACTERS * len(page) // sum(map(weight, page))))
         if states is _QUEUED:
-            copied.refused = refused
+            copied.refused, copied.of_flows = refused, of_flows
         return moved
 
     def _hand_over(self, rows: list[JobRow], refused: list[str]) -> int:

@@ -78,6 +78,11 @@ def node_gate(node: str) -> str:
     return f"f:{node}"
 
 
+def is_node_gate(gate: str | None) -> bool:
+    """Tell whether this is the gate of a part of a flow."""
+    return gate is not None and gate.startswith("f:")
+
+
 def gates_of(row: JobRow) -> tuple[str, ...]:
     """Return the gates that a job must hold to run, in the order in which it takes them."""
     order = () if row.order_key is None else (order_gate(row.queue, row.order_key),)

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from stanchion.stores import transitions
 from stanchion.stores.liveness import is_lost
 from stanchion.stores.records import (
+    Continue,
     Extension,
     JobRow,
     JobState,
@@ -38,12 +39,30 @@ class Seen(NamedTuple):
     version: Any
 
 
+class Duty(NamedTuple):
+    """What a step leaves to be done at gates and in flows: noted with the step, and struck off when it is done.
+
+    It is noted in the queue, and with the job, of before the step, under a `mark` of its own. `text` is for
+    `following.py` alone to read.
+    """
+
+    mark: str
+    noted_at: int
+    queue: str
+    job: str
+    text: str
+
+
 class Change(NamedTuple):
-    """What is to become of a job that was seen, and the counter of the queue in which it happens."""
+    """What is to become of a job that was seen, the counter of the queue in which it happens, and what it entails.
+
+    A counter with a minus before it counts down.
+    """
 
     seen: Seen
     row: JobRow
     counted: str | None = None
+    duty: Duty | None = None
 
 
 class Swap(Enum):
@@ -70,6 +89,8 @@ class Decision(NamedTuple, Generic[Answer]):
     row: JobRow | None = None
     counted: str | None = None
     otherwise: Answer | None = None
+    opens: Continue | None = None
+    """What the rest of the flow is that the job goes on as."""
 
 
 class Context(NamedTuple):
@@ -117,10 +138,22 @@ class Optimistic(ABC):
     def now(self) -> int:
         """Return the store's clock."""
 
+    @abstractmethod
+    def duty_of(
+        self, before: JobRow, after: JobRow | None, counted: str | None, opens: Continue | None, now: int
+    ) -> Duty | None:
+        """Return what a step entails; `after` is None for a job that was deleted."""
+
+    @abstractmethod
+    def follow_up(self, duties: Sequence[Duty]) -> None:
+        """Do what steps that were made entail."""
+
     # -- outcomes
 
-    def settle_each(self, outcomes: Sequence[Outcome], *, repeat: bool = False) -> list[JobState | None]:
-        """Apply outcomes, each by a swap of its own."""
+    def settle_each(
+        self, outcomes: Sequence[Outcome], *, repeat: bool = False, counted: str | None = None
+    ) -> list[JobState | None]:
+        """Apply outcomes, each by a swap of its own; `counted`: in place of what they count as."""
 
         def decide(index: int, row: JobRow | None, context: Context) -> Decision[JobState | None]:
             outcome = outcomes[index]
@@ -128,7 +161,8 @@ class Optimistic(ABC):
                 known = repeat or context.repeated
                 return Decision(transitions.left_in(row, outcome.token, context.now) if known else None)
             step = transitions.settled(row, outcome, context.settings[row.queue], context.now)
-            return Decision(step.state(context.now), step.row, step.counted)
+            opens = outcome if isinstance(outcome, Continue) and not step.final else None
+            return Decision(step.state(context.now), step.row, counted or step.counted, opens=opens)
 
         return self.decide_each([outcome.id for outcome in outcomes], decide)
 
@@ -242,9 +276,12 @@ class Optimistic(ABC):
                 if found is not None and decision.row is not None:
                     changing[ids[index]] = index
                     otherwise[index] = decision.otherwise
-                    changes.append(Change(found, decision.row, decision.counted))
+                    duty = self.duty_of(found.row, decision.row, decision.counted, decision.opens, now)
+                    changes.append(Change(found, decision.row, decision.counted, duty))
             if changes:
                 swapped = self.swap(changes)
+                done = zip(changes, swapped.swaps, strict=True)
+                self.follow_up([change.duty for change, swap in done if change.duty and swap is Swap.DONE])
                 repeated = repeated or swapped.repeated
                 for index, swap in zip(changing.values(), swapped.swaps, strict=True):
                     if swap is Swap.CHANGED:

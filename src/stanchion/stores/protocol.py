@@ -209,7 +209,10 @@ class Store(Protocol):
         """
 
     def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
-        """Store jobs as further members of an open node, in its next places; False, and none stored, if closed."""
+        """Store jobs as further members of an open node, in its next places; False, and none stored, if closed.
+
+        Those whose ids are known already are members by an earlier call: a repeat does no harm, also after the close.
+        """
 
     def close_node(self, node: str) -> bool:
         """Close an open node: it is done when its members are. False when there is none of that id."""

@@ -136,7 +136,10 @@ class Claim(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """The jobs claimed, in order; `retry_in`: seconds until a limit of the queue may allow more."""
+    """The jobs claimed, in order; `retry_in`: seconds until a limit of the queue may allow more.
+
+    It is 0 where the call has met so many jobs that must wait for something that it broke off: ask again at once.
+    """
 
     rows: list[JobRow]
     retry_in: float | None = None
@@ -242,6 +245,8 @@ class End(NamedTuple):
 
 class Continue(NamedTuple):
     """Let a running job go on as another call, under its id: the call that its task has returned.
+
+    One that was asked to stop is cancelled instead.
 
     `job` says what it is from now on. `nodes` and `jobs` are the rest of the flow that leads to that call.
     """

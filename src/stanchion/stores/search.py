@@ -13,6 +13,7 @@ def matches(row: JobRow, query: Find, now: int) -> bool:
         and (not query.states or state_of(row, now) in query.states)
         and (query.task is None or row.task == query.task)
         and (query.tenant is None or row.tenant == query.tenant)
+        and (query.flow is None or (row.flow is not None and row.flow.startswith(f"{query.flow}:")))
         and (query.since is None or row.enqueued_at >= query.since)
         and (query.until is None or row.enqueued_at < query.until)
         and (query.text is None or query.text in row.payload or query.text in (row.errors or ""))

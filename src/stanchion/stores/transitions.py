@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, TypeGuard
 
-from stanchion.stores.gates import HOLDER_BOOST, Verdict, held_between, semaphore_of
+from stanchion.stores.gates import HOLDER_BOOST, Verdict, held_between, held_gates, is_node_gate, semaphore_of
 from stanchion.stores.records import (
     QUEUED,
     SECOND,
@@ -90,14 +90,13 @@ def replaced(row: JobRow, job: NewJob, now: int) -> JobRow | None:
     """Give a queued job the work and the schedule of `job`, which has its key; None when it runs."""
     if row.state == JobState.RUNNING:
         return None
-    if semaphore_of(row.waits_for) is not None:  # with another schedule it gets another place in the line
-        row = _unreserved(row)
-    boost = row.priority - own_priority(row.priority)
+    if row.state == QUEUED or semaphore_of(row.waits_for) is not None:
+        row = _unreserved(row)  # with another schedule it gets another place in the line, and keeps no slot until then
     return row._replace(
         task=job.task,
         payload=job.payload,
         headers=job.headers,
-        priority=job.priority + boost,
+        priority=job.priority,
         run_at=due_at(job, now),
     )
 
@@ -152,12 +151,31 @@ def kept_back(row: JobRow, verdict: Verdict, permit: str, now: int) -> JobRow:
     """Return a queued job that may not run yet: parked at a gate, or postponed by its rate."""
     kept = row._replace(
         held=verdict.held,
-        permit=(row.permit or permit) if verdict.held else None,
+        permit=(row.permit or permit) if verdict.held or verdict.gate is not None else None,
         priority=own_priority(row.priority),
     )
     if verdict.run_at is not None:
         return kept._replace(run_at=verdict.run_at)
     return kept._replace(state=JobState.WAITING.value, waits_for=verdict.gate, waits_since=now)
+
+
+def undelivered(row: JobRow) -> JobRow:
+    """Return a job as it was before its claim, which was not handed out after all."""
+    attempts = row.attempts - 1
+    return row._replace(
+        state=QUEUED,
+        attempts=attempts,
+        token=None,
+        worker=None,
+        lease_until=None,
+        started_at=row.started_at if attempts else None,
+    )
+
+
+def put_back(row: JobRow) -> JobRow:
+    """Return a claimed job as it was before its claim, in its place in the line."""
+    holds_a_slot = any(semaphore_of(gate) is not None for gate in held_gates(row))
+    return undelivered(row)._replace(priority=own_priority(row.priority) + (HOLDER_BOOST if holds_a_slot else 0))
 
 
 def granted(row: JobRow) -> JobRow:
@@ -206,6 +224,8 @@ def settled(row: JobRow, outcome: Outcome, queue: QueueSettings, now: int) -> Tr
             return Transition(
                 moved._replace(queue=outcome.queue, lane=outcome.lane, payload=payload, key=None), "moved"
             )
+        case Continue() if row.cancel_requested:
+            return Transition(_cancelled(row, "", now), "cancelled")
         case Continue(job=job):
             return Transition(_continued(row, job, now), "moved")
         case Bury(error=error, traceback=traceback):
@@ -239,13 +259,22 @@ def retried(row: JobRow, now: int) -> JobRow:
     """
     headers = json.loads(row.headers) if row.headers else {}
     home = headers.get(_DEAD_FROM)
-    if row.state == JobState.WAITING or (home is None and row.state == QUEUED and row.run_at <= now):
+    in_line = row.state == JobState.WAITING or (row.state == QUEUED and row.run_at <= now)
+    if in_line and (home is None or is_node_gate(row.waits_for)):
         return row
     again = _restarted(row, now)._replace(errors=row.errors)
     if home is None:
         return again._replace(held=row.held, permit=row.permit)
     kept = {name: value for name, value in headers.items() if not name.startswith("x-dead-")}
     return again._replace(queue=home, lane=UNLANED, headers=dumps(kept) if kept else None)
+
+
+def uprooted(row: JobRow) -> JobRow:
+    """Return a job as another store is to get it: holding nothing, and in no line but that of its own flow."""
+    if is_node_gate(row.waits_for):
+        return row
+    held_nothing = row._replace(priority=own_priority(row.priority), **_HOLDS_NOTHING)
+    return held_nothing if row.finished_at is not None else held_nothing._replace(state=QUEUED)
 
 
 def popped(row: JobRow, now: int) -> JobRow:
@@ -317,14 +346,13 @@ def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
 
 def _unreserved(row: JobRow) -> JobRow:
     # The last token stays: a settle that is repeated after a lost answer recognises its own work by it.
-    held = held_between(row)
     return row._replace(
         state=QUEUED,
         worker=None,
         lease_until=None,
         progress=None,
         priority=own_priority(row.priority),
-        **{**_HOLDS_NOTHING, "held": held, "permit": row.permit if held else None},
+        **{**_HOLDS_NOTHING, "held": held_between(row)},
     )
 
 

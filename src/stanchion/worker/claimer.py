@@ -188,6 +188,7 @@ class Claimer:
 
     def _hand_over(self, rows: list[JobRow]) -> None:
         self._claimed += len(rows)
+        self._prefetch.claimed(rows[-1].lane)
         if self._stopping.is_set():
             self._give_back(rows)
         else:

@@ -14,10 +14,11 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
+from stanchion.errors import StoreUnavailable
 from stanchion.execution import Unrunnable, unrunnable
 from stanchion.reservation import Reservation
 from stanchion.stores.records import Abandon, JobRow
-from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, raised, returned, timed_out
+from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, raised, returned, timed_out, unharmed
 from stanchion.worker.loop import AsyncLoop
 from stanchion.worker.timeouts import Timeouts
 
@@ -154,6 +155,10 @@ class Runners:
             attempt = Attempt(self._app, row)
         except Unrunnable as reason:
             self._finish((unrunnable(row, reason), Reservation(self._app, row), reason))
+            return None
+        except StoreUnavailable as error:
+            log.warning("job %s goes back, as what it gets in its flow can't be read: %s", row.id, error)
+            self._finish(unharmed(row))
             return None
         if self._unwanted and row.id in self._unwanted:
             self._unwanted.discard(row.id)  # should it be retried, that is another matter

@@ -23,6 +23,7 @@ from stanchion.worker.health import Health
 from stanchion.worker.heartbeat import Heartbeat
 from stanchion.worker.reaper import Reaper
 from stanchion.worker.runner import Runners
+from stanchion.worker.scheduler import Scheduler
 from stanchion.worker.signals import Calls
 from stanchion.worker.status import Status, StatusReporter
 
@@ -109,8 +110,11 @@ class Worker:
             )
             self._reaper = Reaper(self.app, self._every / 2, lambda: self._heartbeat.steady)
             log.info("worker %s runs %s with %d threads", self.id, ", ".join(self.queues), self._threads)
+            self._scheduler = Scheduler(self.app) if self.app.crons else None
             for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
                 role.start()
+            if self._scheduler is not None:
+                self._scheduler.start()
 
     def run(self) -> None:
         """Work until SIGTERM, SIGINT, `stop`, or until the queues are empty if that was asked for.
@@ -148,6 +152,8 @@ class Worker:
             log.info("worker %s stops; %d jobs in hand get %g s", self.id, self._claimer.in_hand, seconds)
             deadline = time.monotonic() + seconds
             self._reaper.stop()
+            if self._scheduler is not None:
+                self._scheduler.stop(FAREWELL)
             self._claimer.stop(FAREWELL)
             self._give_back_buffered()
             while self._claimer.in_hand and time.monotonic() < deadline and self._calls.signals < 2:

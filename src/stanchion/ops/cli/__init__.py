@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
-from stanchion.ops.cli import bench, copy, demo, jobs, push, queues, redrive, stores, top, worker, workers
+from stanchion.ops.cli import (
+    bench,
+    copy,
+    cron,
+    demo,
+    jobs,
+    lanes,
+    push,
+    queues,
+    redrive,
+    semaphores,
+    stores,
+    top,
+    worker,
+    workers,
+)
 from stanchion.ops.cli.root import PANELS, cli
 
 __all__ = [
     "bench",
     "cli",
     "copy",
+    "cron",
     "demo",
     "jobs",
+    "lanes",
     "main",
     "push",
     "queues",
     "redrive",
+    "semaphores",
     "stores",
     "top",
     "worker",

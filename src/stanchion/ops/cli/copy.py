@@ -169,13 +169,18 @@ def _report(out: Output, copied: Sequence[Copied]) -> Exit:
     for one in copied:
         for job in one.refused[:_MOST_COMPLAINTS]:
             out.say(f"job {job} stays in the source: a live job of {one.queue} in the destination has its key")
+        if one.of_flows:
+            out.say(
+                f"{one.of_flows:,} jobs of {one.queue} are parts of flows and stay in the source; let workers finish "
+                f"them there, or cancel the flows"
+            )
     if running := sum(one.running for one in copied):
         out.say(
             f"{_jobs(running)} still running in the source, and their queues paused in both stores; "
             f"run the same command again once they have ended"
         )
         return Exit.UNFINISHED
-    return Exit.FAILED if any(one.refused for one in copied) else Exit.OK
+    return Exit.FAILED if any(one.refused or one.of_flows for one in copied) else Exit.OK
 
 
 def _row(one: Copied) -> list[Cell]:

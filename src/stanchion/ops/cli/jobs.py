@@ -11,6 +11,7 @@ from rich.text import Text
 
 from stanchion.errors import JobNotFound, StanchionError
 from stanchion.job import Job, JobState
+from stanchion.ops.cli.flows import show_flow
 from stanchion.ops.cli.given import job_ids
 from stanchion.ops.cli.human import age, duration, iso, one_line, safe, until
 from stanchion.ops.cli.output import Cell, Column, state_cell
@@ -18,6 +19,7 @@ from stanchion.ops.cli.root import LOOK, cli
 from stanchion.ops.cli.selection import Contains, Queue, Since, States, TaskName, Tenant, Until, search
 from stanchion.ops.cli.session import Exit, Session, command
 from stanchion.times import moment
+from stanchion.waiting import waits_for
 
 _COLUMNS = [
     Column("ID"),
@@ -64,17 +66,19 @@ def jobs(
 @command(cli, "show", panel=LOOK)
 def show(
     session: Session,
-    job_id: Annotated[str, typer.Argument(metavar="ID", help="The job's id.")],
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a job, or of a flow.")],
 ) -> None:
-    """Tell a job's whole story: times, attempts, errors, payload, result."""
+    """Tell a job's whole story: times, attempts, errors, payload, result; or draw a flow with its parts."""
     wanted = job_ids([job_id])[0]
     job = session.app.get(wanted)
     if job is None:
+        if show_flow(session, wanted):
+            return
         raise JobNotFound(wanted)
     if session.out.as_json:
-        session.out.json(job_json(job))
+        session.out.json({**job_json(job), "waits_for": waits_for(session.app, job.id)})
     else:
-        session.out.show(story(job, moment(session.app.store.now())))
+        session.out.show(story(job, moment(session.app.store.now()), waits_for(session.app, job.id)))
 
 
 def job_json(job: Job) -> dict[str, Any]:
@@ -97,6 +101,8 @@ def job_json(job: Job) -> dict[str, Any]:
         "tenant": job.tenant,
         "lane": job.lane,
         "key": job.key,
+        "order_key": job.order_key,
+        "limits": job.limits,
         "run_at": iso(job.run_at),
         "enqueued_at": iso(job.enqueued_at),
         "started_at": iso(job.started_at),
@@ -131,8 +137,8 @@ def run_time(job: Job) -> float | None:
     return (job.finished_at - job.started_at).total_seconds()
 
 
-def story(job: Job, now: datetime) -> Text:
-    """Return a job as text to read."""
+def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
+    """Return a job as text to read. `awaited`: what it waits for, in words."""
     text = Text()
 
     def line(label: str, value: str | Text | None) -> None:
@@ -144,11 +150,15 @@ def story(job: Job, now: datetime) -> Text:
 
     line("job", Text(job.id, "bold"))
     line("state", _state(job))
+    line("waits for", safe(awaited or ""))
     line("queue", safe(job.queue))
     line("task", safe(job.task or ""))
     line("priority", str(job.priority))
     line("tenant", safe(job.tenant or ""))
+    line("lane", None if job.lane is None else str(job.lane))
     line("key", safe(job.key or ""))
+    line("order key", safe(job.order_key or ""))
+    line("limits", safe(", ".join(job.limits)))
     line("enqueued", when(job.enqueued_at))
     line("due", when(job.run_at))
     line("started", when(job.started_at))
@@ -159,6 +169,7 @@ def story(job: Job, now: datetime) -> Text:
     line("timeout", duration(job.timeout))
     line("worker", safe(job.worker or ""))
     line("replay of", job.origin)
+    line("flow", job.flow)
     for name in ("payload", "headers", "result"):
         value, trouble = _readable(job, name)
         if trouble:

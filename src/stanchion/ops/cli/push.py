@@ -8,7 +8,7 @@ import typer
 
 from stanchion.errors import InvalidInput
 from stanchion.job import Job, JobHandle, JobState
-from stanchion.ops.cli.given import SHELL_QUOTES, json_value, loose_value, moment, optional_duration, pairs
+from stanchion.ops.cli.given import SHELL_QUOTES, json_value, loose_value, moment, names, optional_duration, pairs
 from stanchion.ops.cli.human import until
 from stanchion.ops.cli.jobs import job_json
 from stanchion.ops.cli.lines import push_lines
@@ -54,6 +54,12 @@ def push(
     on_duplicate: Annotated[
         str | None, typer.Option(help="What to do when the key is taken: return (default), raise or replace.")
     ] = None,
+    order_key: Annotated[
+        str | None, typer.Option(help="Jobs of one key run one at a time, in the order of their push.")
+    ] = None,
+    limits: Annotated[
+        list[str] | None, typer.Option(metavar="SEMAPHORE", help="A semaphore to hold while it runs; repeat for more.")
+    ] = None,
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header, JSON or plain text; repeat for more.")
     ] = None,
@@ -76,6 +82,8 @@ def push(
         "tenant": tenant,
         "key": key,
         "on_duplicate": on_duplicate,
+        "order_key": order_key,
+        "limits": names(limits),
         "headers": {name: loose_value(value) for name, value in pairs(header or (), "a header").items()} or None,
         "max_attempts": max_attempts,
         "timeout": optional_duration(timeout, "--timeout"),

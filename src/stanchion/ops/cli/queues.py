@@ -59,13 +59,13 @@ def set_(
         typer.Argument(
             metavar="NAME=VALUE...",
             help="max_rate (jobs started per second), max_running, history_ttl (such as 7d), dead_letter (a queue), "
-            "lease (such as 30s), paused; `none` lifts a limit.",
+            "lease (such as 30s), lanes, lanes_per_tenant, paused; `none` lifts a limit.",
         ),
     ],
 ) -> None:
     """Store settings of a queue: stanchion queues set mail max_rate=50 history_ttl=30d"""
     now = session.app.queue(queue).configure(**queue_settings(settings))
-    session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", asdict(now))
+    session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", settings_json(now))
 
 
 @command(queues_cli, "purge")
@@ -132,7 +132,7 @@ def describe(session: Session, settings: QueueSettings) -> dict[str, Any]:
     store = session.app.store
     due = store.next_due([settings.name])
     return {
-        **asdict(settings),
+        **settings_json(settings),
         "size": store.sizes(settings.name)._asdict(),
         "counts": store.counts(settings.name)._asdict(),
         "next_due": None if due is None else iso(moment(due)),
@@ -142,7 +142,7 @@ def describe(session: Session, settings: QueueSettings) -> dict[str, Any]:
 
 def _row(queue: dict[str, Any]) -> list[Cell]:
     size, counts = Sizes(**queue["size"]), Counts(**queue["counts"])
-    settings = QueueSettings(**{name: queue[name] for name in QueueSettings.__slots__})
+    settings = QueueSettings(**{name: queue[name] for name in QueueSettings.__slots__ if name in queue})
     return [
         settings.name,
         count_cell(size.ready, STATE_STYLES[JobState.READY]),
@@ -156,6 +156,11 @@ def _row(queue: dict[str, Any]) -> list[Cell]:
     ]
 
 
+def settings_json(settings: QueueSettings) -> dict[str, Any]:
+    """Return the settings that can be set, ready for JSON."""
+    return {name: value for name, value in asdict(settings).items() if name != "laned"}
+
+
 def shown_settings(settings: QueueSettings) -> str:
     """Return what differs from the defaults."""
     usual = QueueSettings(settings.name)
@@ -164,6 +169,8 @@ def shown_settings(settings: QueueSettings) -> str:
         parts.append(f"max_rate={settings.max_rate:g}")
     if settings.max_running is not None:
         parts.append(f"max_running={settings.max_running}")
+    if settings.lanes > 1:
+        parts.append(f"lanes={settings.lanes} lanes_per_tenant={settings.lanes_per_tenant}")
     if settings.dead_letter is not None:
         parts.append(f"dead_letter={settings.dead_letter}")
     if settings.history_ttl != usual.history_ttl:

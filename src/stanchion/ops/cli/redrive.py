@@ -7,7 +7,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from stanchion.errors import InvalidInput
+from stanchion.errors import FlowNotFound, InvalidInput
+from stanchion.flow_handle import FlowState
 from stanchion.ids import new_ids
 from stanchion.job import JobState
 from stanchion.ops.cli.given import job_ids
@@ -76,14 +77,16 @@ def cancel(
     text: Contains = None,
     limit: Limit = None,
 ) -> Exit:
-    """Cancel live jobs; running ones are asked to stop."""
+    """Cancel live jobs, or flows by their ids; running jobs are asked to stop."""
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
         for job_id, after in zip(batch, session.app.store.cancel(batch), strict=True):
             if after in (JobState.CANCELLED, JobState.RUNNING):
                 yield Verdict(job_id, True, after)
+            elif after is None:
+                yield _stopped(session, job_id)
             else:
-                yield _unknown(job_id) if after is None else Verdict(job_id, False, after, f"is {after} already")
+                yield Verdict(job_id, False, after, f"is {after} already")
 
     live = [one for one in JobState if not one.final]
     filters = (queue, state, task, tenant, since, until, text)
@@ -166,6 +169,16 @@ def _each(
         failures = f", {failed:,} not" if failed else ""
         out.line(f"{done}: {succeeded:,} {'job' if succeeded == 1 else 'jobs'}{failures}")
     return Exit.FAILED if failed or not succeeded else Exit.OK
+
+
+def _stopped(session: Session, flow_id: str) -> Verdict:
+    """Cancel a flow, if that is what the id is of."""
+    try:
+        state = session.app.flow(flow_id).cancel()
+    except FlowNotFound:
+        return _unknown(flow_id)
+    cancelled = state == FlowState.CANCELLED
+    return Verdict(flow_id, cancelled, state, None if cancelled else f"is a flow, which is {state} already")
 
 
 def _unknown(job_id: str) -> Verdict:

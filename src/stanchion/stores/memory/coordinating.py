@@ -83,7 +83,7 @@ class Coordinating(Rows, ABC):
             },
         )
         (verdict,) = admit([row], slots, now)
-        self._used += slots.taken
+        self._used.update(slots.taken)
         self._buckets |= slots.buckets
         return verdict
 
@@ -112,8 +112,13 @@ class Coordinating(Rows, ABC):
         held = held_gates(before)
         for gate in freed(before, after):
             if gate in held:
-                self._used[gate] -= 1
+                self._give_back(gate)
             self._grant(gate)
+
+    def _give_back(self, gate: str) -> None:
+        self._used[gate] -= 1
+        if not self._used[gate]:
+            del self._used[gate]  # there may be a gate for each of very many order keys
 
     def _grant(self, gate: str) -> None:
         """Give free slots to the first in line."""
@@ -168,6 +173,7 @@ class Coordinating(Rows, ABC):
             self._open(nodes, jobs)
 
     def _open(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+        self._refuse_duplicates(jobs)
         now = self.now()
         for node in nodes:
             self._nodes.setdefault(node.id, node._replace(created_at=now))
@@ -183,11 +189,13 @@ class Coordinating(Rows, ABC):
             refuse_to_join()
         with self._lock:
             found = self._nodes.get(node)
+            new = [job for job in jobs if job.id not in self._line_of]
             if found is None or found.closed:
-                return False
-            self._nodes[node] = found._replace(size=found.size + len(jobs))
+                return found is not None and bool(jobs) and not new
+            self._refuse_duplicates(new)
+            self._nodes[node] = found._replace(size=found.size + len(new))
             now = self.now()
-            for job in flows.placed(list(jobs), found.size):
+            for job in flows.placed(new, found.size):
                 self._push(job, now)
             return True
 
@@ -265,6 +273,10 @@ class Coordinating(Rows, ABC):
                 for part in [one for one in self._nodes.values() if one.root == node.id]:
                     del self._nodes[part.id]
                     self._ends.pop(part.id, None)
+
+    @abstractmethod
+    def _refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
+        """Raise DuplicateKey for a job that asks for it."""
 
     @abstractmethod
     def _push(self, job: NewJob, now: int) -> Pushed:

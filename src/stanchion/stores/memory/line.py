@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from heapq import heappop, heappush
+from typing import NamedTuple, Self
 
-from stanchion.stores.records import QUEUED, JobRow, JobState, QueueSettings
+from stanchion.stores.records import QUEUED, UNLANED, JobRow, JobState, QueueSettings
 from stanchion.stores.throttle import Bucket
+
+Lanes = tuple[int, int] | None
+"""The first and the last lane of a range; None for all."""
+
+
+class _Entry(NamedTuple):
+    """A queued job in a heap: by when it is due, or, behind its rank, among those that are."""
+
+    run_at: int
+    id: str
+    rank: int
+    lane: int
+
+    @classmethod
+    def of(cls, row: JobRow) -> Self:
+        return cls(row.run_at, row.id, -row.priority, row.lane)
 
 
 class Line:
@@ -25,8 +43,9 @@ class Line:
         self.history: dict[str, JobRow] = {}
         self.keys: dict[str, str] = {}
         self.running: set[str] = set()
-        self._ready: list[tuple[int, int, str]] = []
-        self._scheduled: list[tuple[int, int, str]] = []
+        self._ready: dict[int, list[tuple[int, _Entry]]] = {}
+        self._served: dict[Lanes, int] = {}
+        self._scheduled: list[_Entry] = []
         self._leases: list[tuple[int, str]] = []
         self._bucket = Bucket(1.0, 0.0, 0)
 
@@ -41,7 +60,7 @@ class Line:
                 heappush(self._leases, (row.lease_until, row.id))
         else:
             self.running.discard(row.id)
-            heappush(self._scheduled, (row.run_at, -row.priority, row.id))
+            heappush(self._scheduled, _Entry.of(row))
 
     def remove(self, row: JobRow) -> None:
         """Take a job out, live or finished."""
@@ -50,21 +69,42 @@ class Line:
         if self.live.pop(row.id, None) and row.key is not None:
             del self.keys[row.key]
 
-    def due(self, now: int) -> Iterator[JobRow]:
-        """Yield the jobs to hand out, in order; the caller changes the state of each before the next."""
-        while self._scheduled and self._scheduled[0][0] <= now:
-            run_at, rank, job_id = heappop(self._scheduled)
-            if self._queued(job_id, rank, run_at):
-                heappush(self._ready, (rank, run_at, job_id))
-        while self._ready:
-            rank, run_at, job_id = self._ready[0]
-            row = self._queued(job_id, rank, run_at)
-            if row is not None and run_at <= now:
-                yield row
-                continue
-            heappop(self._ready)
+    def due(self, now: int, lanes: Lanes = None) -> Iterator[JobRow]:
+        """Yield the jobs to hand out, lane by lane; the caller changes the state of each before the next.
+
+        It says `take_turn` for each that it hands out: the lane after that one is next.
+        """
+        while self._scheduled and self._scheduled[0].run_at <= now:
+            entry = heappop(self._scheduled)
+            if self._queued(entry):
+                heappush(self._ready.setdefault(entry.lane, []), (entry.rank, entry))
+        while (row := self._next(now, lanes)) is not None:
+            yield row
+
+    def take_turn(self, lanes: Lanes, lane: int) -> None:
+        """Remember which lane was served last, of all or of this range."""
+        self._served[lanes] = lane
+
+    def _next(self, now: int, lanes: Lanes) -> JobRow | None:
+        first, last = lanes or (min(self._ready, default=0), max(self._ready, default=0))
+        served = self._served.get(lanes, UNLANED)
+        within = sorted(lane for lane in self._ready if first <= lane <= last)
+        turn = bisect_right(within, served)
+        heads = (self._head(lane, now) for lane in within[turn:] + within[:turn])
+        return next((row for row in heads if row is not None), None)
+
+    def _head(self, lane: int, now: int) -> JobRow | None:
+        ready = self._ready[lane]
+        while ready:
+            _, entry = ready[0]
+            row = self._queued(entry)
+            if row is not None and entry.run_at <= now:
+                return row
+            heappop(ready)
             if row is not None:  # the clock was set back
-                heappush(self._scheduled, (run_at, rank, job_id))
+                heappush(self._scheduled, entry)
+        del self._ready[lane]
+        return None
 
     def expired(self, now: int) -> Iterator[JobRow]:
         """Yield the running jobs whose lease ran out; the caller takes back each before the next."""
@@ -76,11 +116,13 @@ class Line:
             else:
                 heappop(self._leases)
 
-    def _queued(self, job_id: str, rank: int, run_at: int) -> JobRow | None:
-        row = self.live.get(job_id)
-        if row is None or (row.state, -row.priority, row.run_at) != (QUEUED, rank, run_at):
-            return None
-        return row
+    def _queued(self, entry: _Entry) -> JobRow | None:
+        row = self.live.get(entry.id)
+        return row if row is not None and row.state == QUEUED and _Entry.of(row) == entry else None
+
+    def depths(self) -> Counter[int]:
+        """Count the queued jobs of each lane."""
+        return Counter(row.lane for row in self.live.values() if row.state == QUEUED)
 
     def allowance(self, wanted: int, now: int) -> tuple[int, float | None]:
         """Return how many jobs may start now and, where the rate forbids more, the seconds to the next."""

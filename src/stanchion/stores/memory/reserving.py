@@ -98,10 +98,12 @@ class Reserving(Coordinating):
         row = self._held(outcome.id, outcome.token, now)
         if row is None:
             return transitions.left_in(self._find(outcome.id), outcome.token, now) if repeat else None
-        if isinstance(outcome, Continue):
-            self._open(outcome.nodes, outcome.jobs)
         step = transitions.settled(row, outcome, self._settings(row.queue), now)
+        if isinstance(outcome, Continue):
+            self._refuse_duplicates(outcome.jobs)
         self._apply(row, step)
+        if isinstance(outcome, Continue) and not step.final:  # it may wait for a part that is done at once
+            self._open(outcome.nodes, outcome.jobs)
         return step.state(now)
 
     def extend(self, extensions: Sequence[Extension]) -> list[bool]:

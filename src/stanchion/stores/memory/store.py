@@ -273,12 +273,14 @@ class MemoryStore(Reserving, Noting):
     def take(self, ids: Sequence[str]) -> list[str]:
         """Delete jobs that another store has adopted, unless they run; return the ids of those deleted."""
         with self._lock:
-            found = (self._find(job_id) for job_id in dict.fromkeys(ids))
-            taken = [row for row in found if row is not None and row.state != JobState.RUNNING]
-            for row in taken:
-                self._remove(row)
-                self._free_gates(row, None)
-            return [row.id for row in taken]
+            return [job_id for job_id in dict.fromkeys(ids) if self._take(self._find(job_id))]
+
+    def _take(self, row: JobRow | None) -> bool:
+        if row is None or row.state == JobState.RUNNING:
+            return False
+        self._remove(row)
+        self._free_gates(row, None)
+        return True
 
 
 def open_store(url: str) -> MemoryStore:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Self
 
@@ -11,20 +11,25 @@ from bson import ObjectId
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
+from stanchion.stores.following import Following
 from stanchion.stores.mongo.documents import KEPT, Document, difference, row_of
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.joining import join
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.server import Access, Server
 from stanchion.stores.mongo.signals import Announcer, Signals
-from stanchion.stores.optimistic import Change, Optimistic, Seen, Swap, Swapped
+from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
 from stanchion.stores.records import QUEUED, QueueSettings, WorkerRow
 
 WORKER_FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
+ARMS = 40
+"""So many aggregations go into one command."""
 _SETTINGS = tuple(QueueSettings.__dataclass_fields__)[1:]
 
+Stages = list[Document]
 
-class MongoBase(Optimistic):
+
+class MongoBase(Following):
     """Reads and writes that several parts share.
 
     A job is changed by one update of its document, which names the version that was seen and counts what it does:
@@ -36,12 +41,14 @@ class MongoBase(Optimistic):
         self.tail = Signals(server)
         self.signals: Announcer = self.tail
         self._known: set[str] = set()
+        self._after_commit: set[str] | None = None
 
     def inside(self, tx: Any) -> Self:
         """Return this store as part of the caller's transaction."""
         joined = copy.copy(self)
         joined.server = join(self.server.outside, tx)
-        joined.signals = self.signals.after(tx)
+        held_back = self.tail.after(tx)
+        joined.signals, joined._after_commit = held_back, held_back.jobs
         return joined
 
     def now(self) -> int:
@@ -53,20 +60,43 @@ class MongoBase(Optimistic):
         stages = {"$match": {"_id": {"$in": list(dict.fromkeys(ids))}, **KEPT}}, {"$addFields": {"now": "$$NOW"}}
         found = self.server.call(lambda on, _again: on.documents(on.jobs, *stages)) if ids else []
         now = self.server.at(found[0]["now"]) if found else self.now()
-        return now, {one["_id"]: Seen(row_of(one), one["version"]) for one in found}
+        return now, {one["_id"]: seen_in(one) for one in found}
 
-    def swap(self, changes: Sequence[Change]) -> Swapped:
-        settings = self.settings_of({change.row.queue for change in changes if change.row.finished_at is not None})
+    def across(self, arms: Sequence[list[Document]]) -> Iterator[Document]:
+        """Yield the jobs that these aggregations find, many of them in one command."""
+        for start in range(0, len(arms), ARMS):
+            first, *rest = arms[start : start + ARMS]
+
+            def work(on: Place, _again: bool, first: Stages = first, rest: list[Stages] = rest) -> list[Document]:
+                others = ({"$unionWith": {"coll": on.jobs.name, "pipeline": one}} for one in rest)
+                return on.documents(on.jobs, *first, *others)
+
+            yield from self.server.call(work)
+
+    def follow_up(self, duties: Sequence[Duty]) -> None:
+        # In a transaction they are only noted, and forgotten with it. What would be done within it, and there be in the
+        # way of all others, is done after its commit: where that is ours by us, else by the next sweep.
+        if self._after_commit is None:
+            super().follow_up(duties)
+        else:
+            self._after_commit.update(duty.job for duty in duties)
+
+    def swap(self, changes: Sequence[Change], *, deleted: bool = False) -> Swapped:
+        """Make changes; those to jobs that are `deleted` leave nothing to be seen of them."""
+        ended = [] if deleted else [change.row.queue for change in changes if change.row.finished_at is not None]
+        settings = self.settings_of(set(ended))
         self.make_queues({change.row.queue for change in changes if change.row.queue != change.seen.row.queue})
         stamp = ObjectId()
         updates = [
             UpdateOne(
-                {"_id": seen.row.id, "version": seen.version},
+                {"_id": change.row.id, "version": change.seen.version},
                 difference(
-                    seen.row, row, stamp, counted, settings[row.queue].history_ttl if row.queue in settings else 0
+                    change,
+                    stamp,
+                    settings[change.row.queue].history_ttl if change.row.queue in settings else 0,
                 ),
             )
-            for seen, row, counted in changes
+            for change in changes
         ]
         ids = [change.row.id for change in changes]
 
@@ -113,6 +143,11 @@ class MongoBase(Optimistic):
     def known_workers(self) -> dict[str, WorkerRow]:
         found = self.server.call(lambda on, _again: list(on.workers.find()))
         return {one["_id"]: worker_of(one) for one in found}
+
+
+def seen_in(document: Document) -> Seen:
+    """Return the job of a document, and its version."""
+    return Seen(row_of(document), document["version"])
 
 
 def make_queue(on: Place, queue: str) -> None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
 from pymongo import UpdateOne
 
 from stanchion.stores.mongo.base import MongoBase, make_queue
-from stanchion.stores.mongo.documents import COUNTED, Document
+from stanchion.stores.mongo.documents import COUNTED, FREE, Document
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.records import Counts
 
@@ -33,7 +33,8 @@ class Counting(MongoBase):
         def work(on: Place, _again: bool) -> Counter[str]:
             while True:
                 found = _counted(on, queue)
-                totals = Counter(found.get("counts", {})) + _events(on, queue, found.get("folding", ()))
+                totals = Counter(found.get("counts", {}))
+                totals.update(_net(_events(on, queue, found.get("folding", ()))))
                 if _counted(on, queue).get("folds") == found.get("folds"):  # else maintenance has moved some meanwhile
                     return totals
 
@@ -58,10 +59,13 @@ class Counting(MongoBase):
                     time.sleep(_PAUSE)
 
     def forget(self, ids: Sequence[str], also: Document) -> int:
-        """Delete those of the jobs that are `also` so, once their events are counted; return how many that were."""
+        """Delete those of the jobs that are `also` so, once their events are counted; return how many that were.
+
+        Those that have duties stay.
+        """
         wanted = {"_id": {"$in": list(ids)}}
         self.fold(self.server.call(lambda on, _again: on.jobs.distinct("events.queue", wanted)), wanted)
-        gone = {**wanted, **also, **COUNTED}
+        gone = {**wanted, **also, **COUNTED, **FREE}
 
         def work(on: Place, again: bool) -> int:
             deleted = on.jobs.delete_many(gone).deleted_count
@@ -88,6 +92,14 @@ def _events(on: Place, queue: str, folding: Iterable[Document]) -> Counter[str]:
         for event in job["events"]
         if event["queue"] == queue and (job["_id"], event["id"]) not in listed
     )
+
+
+def _net(events: Mapping[str, int]) -> Counter[str]:
+    """Return how much each count changes by events; those with a minus before them count down."""
+    net: Counter[str] = Counter()
+    for what, count in events.items():
+        net[what.removeprefix("-")] += -count if what.startswith("-") else count
+    return net
 
 
 class Folded(Enum):
@@ -124,7 +136,7 @@ def _fold(on: Place, queue: str, among: Document, alone: bool) -> Folded:
         folding.append({"job": job["_id"], "events": [event["id"] for event in mine]})
     if not folding:
         return Folded.ALL
-    more = {f"counts.{what}": count for what, count in totals.items()}
+    more = {f"counts.{what}": count for what, count in _net(totals).items()}
     begin = {"$set": {"folding": folding}, "$inc": {**more, "folds": 1}}
     if not on.queues.update_one({"_id": queue, "folds": found["folds"], "folding": None}, begin).matched_count:
         return Folded.BY_ANOTHER

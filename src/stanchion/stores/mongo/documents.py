@@ -8,9 +8,12 @@ The fields are those of JobRow, the id as `_id`; one that is None or False is le
     unique      the key, as long as the job is live: what the unique index holds
     held_by     the worker, while it holds the job
     events      what happened to it and is not folded into the counts of its queues yet
-    gone        true when the job has finished in a queue that keeps no history: only its events are still wanted
+    duties      what its steps have left to be done at gates and in flows, and nobody has seen to yet
+    gone        true when the job has finished in a queue that keeps no history, or was deleted: only its events and
+                duties are still wanted
     expires_at  when the TTL index deletes the job, as a date: a day after history no longer keeps it. Maintenance,
-                which counts its events first, comes before, unless nobody does any
+                which counts its events first, comes before, unless nobody does any. A job that has to do with gates or
+                a flow has none: with it its duties would be lost
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from typing import Any
 from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
+from stanchion.stores.gates import gated
+from stanchion.stores.optimistic import Change
 from stanchion.stores.records import SECOND, JobRow, JobState
 
 Document = dict[str, Any]
@@ -31,6 +36,10 @@ FINISHED: Document = {"finished_at": {"$exists": True}, **KEPT}
 """The filter for jobs in history."""
 COUNTED: Document = {"events.queue": {"$exists": False}}
 """The filter for jobs whose events are folded."""
+FREE: Document = {"duties.mark": {"$exists": False}}
+"""The filter for jobs without duties."""
+PLAIN: Document = {"order_key": None, "limits": None, "flow": None}
+"""The filter for jobs whose steps entail nothing elsewhere."""
 
 _DEFAULTS = JobRow._field_defaults
 _REMAINS = frozenset({"_id", "queue", "run_at", "enqueued_at", "finished_at"})
@@ -54,22 +63,33 @@ def row_of(document: Mapping[str, Any]) -> JobRow:
     return JobRow(document["_id"], *(document.get(name, _DEFAULTS.get(name)) for name in JobRow._fields[1:]))
 
 
-def difference(before: JobRow, after: JobRow, stamp: ObjectId, counted: str | None, history_ttl: float) -> Document:
-    """Return the update that makes one job of the other."""
+def entailing(row: JobRow) -> bool:
+    """Tell whether the steps of a job may entail something elsewhere: it is not PLAIN."""
+    return gated(row) or row.flow is not None
+
+
+def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
+    """Return the update that makes a change; in what it `counted` there may be several words."""
+    (before, _), after, counted, duty = change
     old, new = document_of(before), document_of(after)
     if after.finished_at is not None and not history_ttl:
         new = remainder(new)
     changed = {name: value for name, value in new.items() if name not in old or old[name] != value}
     gone = {name: "" for name in old if name not in new}
-    if after.finished_at is not None:
+    if after.finished_at is not None and not entailing(before):
         changed["expires_at"] = expiry(after.finished_at, history_ttl)
     elif before.finished_at is not None:
         gone["expires_at"] = ""
     update: Document = {"$set": {**changed, "stamp": stamp}, "$inc": {"version": 1}}
     if gone:
         update["$unset"] = gone
+    noted: Document = {}
     if counted is not None:
-        update["$push"] = {"events": event(stamp, before.queue, counted)}
+        noted["events"] = {"$each": [event(stamp, before.queue, what) for what in counted.split()]}
+    if duty is not None:
+        noted["duties"] = {"mark": duty.mark, "noted_at": duty.noted_at, "queue": duty.queue, "text": duty.text}
+    if noted:
+        update["$push"] = noted
     return update
 
 
@@ -79,7 +99,7 @@ def remainder(document: Document) -> Document:
 
 
 def event(step: ObjectId, queue: str, what: str) -> Document:
-    """Return the event of a step."""
+    """Return the event of a step; one with a minus before it takes back one that was counted."""
     return {"id": step, "queue": queue, "what": what}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from stanchion.stores.following import in_hand
 from stanchion.stores.mongo.base import MongoBase
 from stanchion.stores.mongo.documents import KEPT, Document, row_of
 from stanchion.stores.mongo.places import Place
@@ -17,7 +18,7 @@ class Looking(MongoBase):
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         wanted = {"_id": {"$in": list(dict.fromkeys(ids))}, **KEPT}
         found = self.server.call(lambda on, _again: list(on.jobs.find(wanted))) if ids else []
-        return {one["_id"]: row_of(one) for one in found}
+        return {one["_id"]: in_hand(row_of(one)) for one in found}
 
     def find(self, query: Find) -> list[JobRow]:
         wanted = _condition(query, self.now())
@@ -25,7 +26,7 @@ class Looking(MongoBase):
         def work(on: Place, _again: bool) -> list[Document]:
             return list(on.jobs.find(wanted).sort("_id", -1).limit(query.limit))
 
-        return [row_of(one) for one in self.server.call(work)] if query.limit else []
+        return [in_hand(row_of(one)) for one in self.server.call(work)] if query.limit else []
 
     def sizes(self, queue: str) -> Sizes:
         now = self.now()
@@ -36,23 +37,11 @@ class Looking(MongoBase):
         )
         found = self.server.call(lambda on, _again: on.documents(on.jobs, *stages))
         states = {one["_id"]: (one["count"], one["due"]) for one in found}
-        (queued, ready), (running, _) = (states.get(state, (0, 0)) for state in (QUEUED, JobState.RUNNING.value))
-        return Sizes(total=queued + running, ready=ready, scheduled=queued - ready, running=running)
-
-    def next_due(self, queues: Sequence[str]) -> int | None:
-        """One step of the index per priority in use, as in a claim."""
-
-        def work(on: Place, _again: bool) -> int | None:
-            earliest: list[int] = []
-            for queue in queues:
-                line: Document = {"live": True, "queue": queue, "state": QUEUED, "lane": 0}
-                order = [("priority", -1), ("run_at", 1)]
-                while (first := on.jobs.find_one(line, {"priority": 1, "run_at": 1}, sort=order)) is not None:
-                    earliest.append(first["run_at"])
-                    line["priority"] = {"$lt": first["priority"]}
-            return min(earliest, default=None)
-
-        return self.server.call(work)
+        (queued, ready), (waiting, _), (running, _) = (
+            states.get(state, (0, 0)) for state in (QUEUED, JobState.WAITING.value, JobState.RUNNING.value)
+        )
+        total = queued + waiting + running
+        return Sizes(total=total, ready=ready, scheduled=queued - ready, waiting=waiting, running=running)
 
 
 def _condition(query: Find, now: int) -> Document:
@@ -62,6 +51,8 @@ def _condition(query: Find, now: int) -> Document:
         for name, value in (("queue", query.queue), ("task", query.task), ("tenant", query.tenant))
         if value is not None
     ]
+    if query.flow is not None:
+        parts.append({"flow": {"$gte": f"{query.flow}:", "$lt": f"{query.flow};"}})
     if query.after is not None:
         parts.append({"_id": {"$lt": query.after}})
     if query.since is not None:

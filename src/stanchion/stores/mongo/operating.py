@@ -1,7 +1,7 @@
 """Queues and workers as documents, whole jobs from store to store, and upkeep.
 
-`drop_queue` deletes the jobs, and the queue's document last: a queue that was dropped by halves is still there to be
-dropped again.
+`drop_queue` ends the jobs that have to do with gates or flows, which notes their duties, deletes the others, and the
+queue's document last: a queue that was dropped by halves is still there to be dropped again. Then it does the duties.
 """
 
 from __future__ import annotations
@@ -14,21 +14,29 @@ from bson import ObjectId
 from pymongo import ReturnDocument
 from pymongo.errors import BulkWriteError
 
+from stanchion.stores.gates import gated
 from stanchion.stores.liveness import alive
 from stanchion.stores.mongo.base import settings_in
 from stanchion.stores.mongo.counting import Counting
 from stanchion.stores.mongo.documents import (
     FINISHED,
+    FREE,
     GRACE_SECONDS,
     KEPT,
     LAST_MOMENT_MS,
+    PLAIN,
     Document,
     document_of,
+    entailing,
     expiry,
 )
+from stanchion.stores.mongo.duties import Dutiful
 from stanchion.stores.mongo.faults import duplicates
+from stanchion.stores.mongo.flowing import Flowing
+from stanchion.stores.mongo.gating import Gating
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.server import BULK_SECONDS
+from stanchion.stores.optimistic import Change, Swap
 from stanchion.stores.records import SECOND, Beat, JobRow, JobState, QueueSettings, WorkerRow
 
 _GONE = 500
@@ -36,7 +44,7 @@ _FOLD_SECONDS = 5.0
 _PURGE_ROUNDS = 20
 
 
-class Operating(Counting):
+class Operating(Counting, Dutiful, Flowing, Gating):
     """What operators and maintenance do."""
 
     # -- queues
@@ -63,7 +71,7 @@ class Operating(Counting):
         last = min(int((history_ttl + GRACE_SECONDS) * 1000), LAST_MOMENT_MS)
         end: Document = {"$min": [{"$add": [{"$divide": ["$finished_at", 1000]}, last]}, LAST_MOMENT_MS]}
         update = [{"$set": {"expires_at": {"$toDate": {"$toLong": end}}}}]
-        finished = {"queue": queue, **FINISHED}
+        finished = {"queue": queue, **FINISHED, **PLAIN}
         self.server.call(lambda on, _again: on.jobs.update_many(finished, update), BULK_SECONDS)
 
     def queues(self) -> list[QueueSettings]:
@@ -71,7 +79,7 @@ class Operating(Counting):
 
     def drop_queue(self, queue: str) -> int:
         def work(on: Place, _again: bool) -> None:
-            on.jobs.delete_many({"queue": queue})
+            on.jobs.delete_many({"queue": queue, **FREE})
             on.jobs.update_many({"events.queue": queue}, {"$pull": {"events": {"queue": queue}}})  # jobs moved on
             on.queues.delete_one({"_id": queue})
 
@@ -80,8 +88,29 @@ class Operating(Counting):
         self.fold(set(elsewhere) - {queue}, {"queue": queue})
         live = {"live": True, "queue": queue}
         count = self.server.call(lambda on, _again: on.jobs.count_documents(live), BULK_SECONDS)
+        self._end_in(queue)
         self.server.call(work, BULK_SECONDS)
+        while left := self._some({"queue": queue, **_OVER, "duties.mark": {"$exists": True}}, _GONE):
+            self.follow_up(self.duties_of(left))
+            over = {"_id": {"$in": left}, **_OVER, **FREE}
+            self.server.call(lambda on, _again: on.jobs.delete_many(over))  # noqa: B023
         return count
+
+    def _end_in(self, queue: str) -> None:
+        """End the jobs of a queue that have to do with gates or flows."""
+        while found := self._some({"live": True, "queue": queue, "$nor": [PLAIN]}, _GONE):
+            now, seen = self.look(found)
+            live = [one for one in seen.values() if one.row.finished_at is None and one.row.queue == queue]
+            self._delete(
+                [Change(one, one.row, None, self.duty_of(one.row, None, None, None, now)) for one in live], now
+            )
+
+    def _delete(self, changes: Sequence[Change], now: int) -> list[str]:
+        """Delete live jobs but for their duties; return the ids of those that nothing has changed meanwhile."""
+        ended = JobState.CANCELLED.value
+        gone = [change._replace(row=change.row._replace(state=ended, finished_at=now)) for change in changes]
+        swaps = self.swap(gone, deleted=True).swaps if gone else []
+        return [change.row.id for change, swap in zip(gone, swaps, strict=True) if swap is Swap.DONE]
 
     # -- workers
 
@@ -152,16 +181,31 @@ class Operating(Counting):
         wanted = {"_id": {"$in": list(dict.fromkeys(ids))}}
         before = self._some({**wanted, **idle}, len(ids))
         if before:
-            self.forget(before, idle)
+            self._uproot(before)
+            self.forget(before, {"$or": [idle, {"gone": True}]})
         left = set(self._some(wanted, len(ids)))
         return [one for one in before if one not in left]
+
+    def _uproot(self, ids: Sequence[str]) -> None:
+        """Delete those of the jobs that have to do with gates, and free these; then do all their duties."""
+        now, seen = self.look(ids)
+        held = [
+            one
+            for one in seen.values()
+            if gated(one.row) and one.row.finished_at is None and one.row.state != JobState.RUNNING
+        ]
+        # As members of a flow they have not ended: they go on elsewhere.
+        rows = [one.row._replace(flow=None) for one in held]
+        duties = [self.duty_of(row, None, None, None, now) for row in rows]
+        self._delete([Change(one, one.row, None, duty) for one, duty in zip(held, duties, strict=True)], now)
+        self.follow_up(self.duties_of(ids))
 
     # -- upkeep
 
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         age = self.settings_of([queue])[queue].history_ttl if older_than is None else older_than
         ended: Document = {**FINISHED, "finished_at": {"$lte": self.now() - int(age * SECOND)}}
-        old = self._some({"queue": queue, **ended}, limit)
+        old = self._some({"queue": queue, **ended, **FREE}, limit)
         # Asked again as they are deleted: one of them may have been retried meanwhile.
         return self.forget(old, ended) if old else 0
 
@@ -169,10 +213,12 @@ class Operating(Counting):
         """Fold what happened into the counts, forget dead workers that hold nothing, purge what is kept no longer."""
         # What there is no time for is counted all the same, only not as quickly.
         self.fold(self.server.call(lambda on, _again: on.jobs.distinct("events.queue")), seconds=_FOLD_SECONDS)
-        while gone := self._some({"gone": True}, _GONE):
+        while gone := self._some({"gone": True, **FREE}, _GONE):
             if not self.forget(gone, {"gone": True}):
                 break
         self._forget_dead()
+        self.forget_flows()
+        self.forget_full()
         for settings in self.queues():
             for _ in range(_PURGE_ROUNDS):
                 if self.purge(settings.name) == 0:
@@ -201,12 +247,13 @@ class Operating(Counting):
             self.server.call(work)
 
 
+_OVER: Document = {"finished_at": {"$exists": True}}
 _NOT_STORED = frozenset({"id", "started_at", "running"})
 
 
 def _adopted(row: JobRow, history_ttl: float, stamp: ObjectId) -> Document:
     """Return the document of a job of another store; no reservation of there holds here."""
     document = {**document_of(row), "version": 0, "stamp": stamp}
-    if row.finished_at is not None:
+    if row.finished_at is not None and not entailing(row):
         document["expires_at"] = expiry(row.finished_at, history_ttl)
     return document

@@ -14,6 +14,10 @@ from stanchion.stores.mongo.documents import Document
 JOBS = "stanchion_jobs"
 QUEUES = "stanchion_queues"
 WORKERS = "stanchion_workers"
+NOTES = "stanchion_notes"
+GATES = "stanchion_gates"
+NODES = "stanchion_nodes"
+ENDS = "stanchion_ends"
 SIGNALS = "stanchion_signals"
 META = "stanchion_meta"
 
@@ -26,6 +30,10 @@ class Place:
         self.jobs: Collection[Document] = database[JOBS]
         self.queues: Collection[Document] = database[QUEUES]
         self.workers: Collection[Document] = database[WORKERS]
+        self.notes: Collection[Document] = database[NOTES]
+        self.gates: Collection[Document] = database[GATES]
+        self.nodes: Collection[Document] = database[NODES]
+        self.ends: Collection[Document] = database[ENDS]
         self.meta: Collection[Document] = database[META]
         # A signal that is lost costs one poll: it waits for no other node.
         self.signals: Collection[Document] = database.get_collection(SIGNALS, write_concern=WriteConcern(w=1))

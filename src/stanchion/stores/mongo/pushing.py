@@ -17,7 +17,7 @@ from bson import ObjectId
 from pymongo.errors import BulkWriteError
 
 from stanchion.errors import DuplicateKey
-from stanchion.stores.mongo.base import MongoBase
+from stanchion.stores.mongo.base import MongoBase, seen_in
 from stanchion.stores.mongo.documents import document_of, event, row_of
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.places import Place
@@ -113,7 +113,7 @@ class Pushing(MongoBase):
             if job.id in found:
                 return _answer(row_of(found[job.id]))
             for one in documents:
-                if (met := self._meet_holder(job, Seen(row_of(one), one["version"]), row.enqueued_at)) is not None:
+                if (met := self._meet_holder(job, seen_in(one), row.enqueued_at)) is not None:
                     return met
             if not documents and self._insert([row]):  # the holder has just finished
                 fresh.add(row.id)
@@ -126,8 +126,10 @@ class Pushing(MongoBase):
         renewed = replaced(holder.row, job, now) if job.on_duplicate == "replace" else None
         if renewed is None:
             return _answer(holder.row)._replace(duplicate=True)
-        if self.swap([Change(holder, renewed)]).swaps != [Swap.DONE]:
+        duty = self.duty_of(holder.row, renewed, None, None, now)
+        if self.swap([Change(holder, renewed, duty=duty)]).swaps != [Swap.DONE]:
             return None
+        self.follow_up([duty] if duty else [])
         return _answer(renewed)._replace(duplicate=True)
 
     def _take_back(self, fresh: set[str]) -> None:

@@ -4,6 +4,10 @@
                         atomic update; the indexes of the queue's line hold live jobs alone
     stanchion_queues    settings, the state of the rate limit, folded counts
     stanchion_workers   one document per live worker: its heartbeat
+    stanchion_notes     small texts under a name, changed by compare-and-set: schedules
+    stanchion_gates     who holds semaphores and order keys, and the state of keyed rates
+    stanchion_nodes     the parts of flows, and how far each is
+    stanchion_ends      how the members of these parts have ended
     stanchion_signals   capped: who tails it hears of new work
     stanchion_meta      the version of the schema, and the mark by which a store knows its database
 
@@ -23,7 +27,8 @@ from stanchion.errors import SchemaMismatch
 from stanchion.stores.mongo import places
 from stanchion.stores.mongo.places import Place
 
-VERSION = 1
+VERSION = 2
+_PLAIN = (places.QUEUES, places.WORKERS, places.NOTES, places.GATES)
 MARK = "schema"
 SIGNAL_BYTES, SIGNALS = 1 << 20, 1000
 _EXISTS = 48
@@ -66,6 +71,26 @@ INDEXES: dict[str, tuple[Index, ...]] = {
         Index("gone", {"gone": ASCENDING}, _where("gone")),
         Index("events", {"events.queue": ASCENDING}, {"sparse": True}),
         Index("expired", {"expires_at": ASCENDING}, {"expireAfterSeconds": 0}),
+        # Who waits at a gate, in line, and whose turn it is at an order key.
+        Index("waiting", {"waits_for": ASCENDING, "waits_since": ASCENDING, "_id": ASCENDING}, _where("waits_for")),
+        Index(
+            "order",
+            {"live": ASCENDING, "queue": ASCENDING, "order_key": ASCENDING, "enqueued_at": ASCENDING, "_id": ASCENDING},
+            {"partialFilterExpression": {"live": True, "order_key": {"$exists": True}}},
+        ),
+        Index("flow", {"flow": ASCENDING}, _where("flow")),
+        Index("duties", {"duties.noted_at": ASCENDING}, {"sparse": True}),
+    ),
+    places.NODES: (
+        Index("root", {"root": ASCENDING}, {}),
+        Index("ended", {"finished_at": ASCENDING}, _where("finished_at")),
+        Index("unfollowed", {"unfollowed": ASCENDING}, _where("unfollowed")),
+        Index("assembling", {"assembling": ASCENDING}, _where("assembling")),
+        Index("adding", {"adding.noted_at": ASCENDING}, {"sparse": True}),
+    ),
+    places.ENDS: (
+        Index("place", {"node": ASCENDING, "place": ASCENDING}, {}),
+        Index("uncounted", {"uncounted": ASCENDING}, _where("uncounted")),
     ),
 }
 
@@ -79,7 +104,7 @@ def set_up(on: Place) -> None:
         on.database[name].create_indexes(
             [IndexModel(list(index.keys.items()), name=index.name, **index.options) for index in indexes]
         )
-    for name in (places.QUEUES, places.WORKERS):
+    for name in _PLAIN:
         _create(on, name)
     make_signals(on)
     on.meta.update_one(
@@ -141,7 +166,7 @@ def script() -> str:
         for collection, indexes in INDEXES.items()
         for index in indexes
     ]
-    lines += [f'db.createCollection("{name}");' for name in (places.QUEUES, places.WORKERS)]
+    lines += [f'db.createCollection("{name}");' for name in _PLAIN]
     capped = json.dumps({"capped": True, "size": SIGNAL_BYTES, "max": SIGNALS})
     lines.append(f'db.createCollection("{places.SIGNALS}", {capped});')
     lines.append(

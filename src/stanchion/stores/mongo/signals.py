@@ -95,6 +95,8 @@ class HeldBack:
 
     def __init__(self) -> None:
         self.queues: set[str] = set()
+        self.jobs: set[str] = set()
+        """Jobs with duties that were noted in the transaction."""
 
     def announce(self, queues: Iterable[str]) -> None:
         """Keep them."""

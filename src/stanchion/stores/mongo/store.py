@@ -8,8 +8,10 @@ from typing import Any
 
 from stanchion.stores.mongo import CAPABILITIES
 from stanchion.stores.mongo.claiming import Claiming
+from stanchion.stores.mongo.gating import Gating
 from stanchion.stores.mongo.joining import transaction
 from stanchion.stores.mongo.looking import Looking
+from stanchion.stores.mongo.noting import Noting
 from stanchion.stores.mongo.operating import Operating
 from stanchion.stores.mongo.pushing import Pushing
 from stanchion.stores.mongo.schema import checked, script, set_up
@@ -18,7 +20,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records import JobState, Outcome
 
 
-class MongoStore(Claiming, Pushing, Operating, Looking):
+class MongoStore(Claiming, Pushing, Operating, Looking, Gating, Noting):
     """Jobs in a MongoDB database."""
 
     capabilities = CAPABILITIES
@@ -49,6 +51,7 @@ class MongoStore(Claiming, Pushing, Operating, Looking):
         with transaction(self.server.outside) as session:
             yield session
         self.tail.committed(session)
+        self.follow_up(self.duties_of(self.tail.after(session).jobs))
 
     def listen(self, queues: Iterable[str]) -> Listener:
         return self.tail.listen(queues)

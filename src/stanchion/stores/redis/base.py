@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+from stanchion.stores.following import Following
+from stanchion.stores.gates import is_node_gate, semaphore_of
 from stanchion.stores.liveness import alive
-from stanchion.stores.optimistic import Change, Optimistic, Seen, Swap, Swapped
-from stanchion.stores.records import SECOND, QueueSettings, WorkerRow
+from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
+from stanchion.stores.records import SECOND, JobRow, NewJob, QueueSettings, WorkerRow
 from stanchion.stores.redis.rows import FIELD, ROW, STATE_FIELDS, body_text, rev_of, seen_in, state_text
-from stanchion.stores.redis.server import Server
+from stanchion.stores.redis.server import Call, Server
 
 T = TypeVar("T")
 
@@ -20,7 +22,7 @@ _AT_ONCE = 2000
 """Jobs per call of a script: for so long nobody else is served."""
 
 
-class RedisBase(Optimistic):
+class RedisBase(Following):
     """Jobs as they are seen and swapped, by scripts of one queue each."""
 
     def __init__(self, server: Server) -> None:
@@ -32,8 +34,15 @@ class RedisBase(Optimistic):
 
     def key(self, queue: str) -> str:
         """Return how the keys of a queue begin; the braces put them all in one slot of a cluster."""
-        tag = queue.replace("%", "%25").replace("}", "%7D")
-        return f"{self.server.address.prefix}:{{{tag}}}:"
+        return f"{self.server.address.prefix}:{_tag(queue)}:"
+
+    def gate_key(self, gate: str) -> str:
+        """Return how the keys of a gate begin."""
+        return f"{self.server.address.prefix}:gate:{_tag(gate)}:"
+
+    def flow_key(self, node: str) -> str:
+        """Return how the keys of a part of a flow begin; those of its root are also those of the whole."""
+        return f"{self.server.address.prefix}:flow:{_tag(node)}:"
 
     def own_key(self, name: str) -> str:
         """Return a key that belongs to no queue."""
@@ -53,6 +62,23 @@ class RedisBase(Optimistic):
         if anew or queue not in self._listed:
             self.server.command("SADD", self.own_key("queues"), queue)
             self._listed.add(queue)
+
+    def announce(self, jobs: Iterable[JobRow | NewJob]) -> None:
+        """Note, before they are stored, where jobs are to be looked for that wait, or are part of a flow."""
+        calls: dict[tuple[Any, ...], None] = {}
+        of_flows: dict[str, set[str]] = {}
+        for job in jobs:
+            if job.waits_for is not None and (is_node_gate(job.waits_for) or semaphore_of(job.waits_for) is not None):
+                calls[("SADD", self.gate_key(job.waits_for) + "queues", job.queue)] = None
+            if job.flow is not None:
+                of_flows.setdefault(job.flow.partition(":")[0], set()).add(f"{job.id}{FIELD}{job.queue}")
+        if of_flows:
+            now = self.now()
+            listed = [part for root in of_flows for part in (now, root)]
+            calls[("ZADD", self.own_key("flows"), "NX", *listed)] = None
+        for root, members in of_flows.items():
+            calls[("ZADD", self.flow_key(root) + "jobs", *(part for member in members for part in (0, member)))] = None
+        self.server.all([Call(parts) for parts in calls])
 
     # -- where jobs are
 
@@ -76,16 +102,17 @@ class RedisBase(Optimistic):
         wanted = list(dict.fromkeys(ids))
         for queue, part in self.by_queue(wanted).items():
             if queue is not None:
-                now = self._look_in(queue, part, seen)
+                now = self.look_in(queue, part, seen)
         missing = [job_id for job_id in wanted if job_id not in seen]
         for queue in self.queue_names() if missing else ():
-            now = self._look_in(queue, missing, seen)
+            now = self.look_in(queue, missing, seen)
             missing = [job_id for job_id in missing if job_id not in seen]
             if not missing:
                 break
         return self.now() if now is None else now, seen
 
-    def _look_in(self, queue: str, ids: Sequence[str], seen: dict[str, Seen]) -> int:
+    def look_in(self, queue: str, ids: Sequence[str], seen: dict[str, Seen]) -> int:
+        """Add those of the jobs that are in this queue; return the clock."""
         now = 0
         for part in portions(ids, _AT_ONCE):
             clock, text, leaving = self.script("look", queue, *part)
@@ -94,7 +121,7 @@ class RedisBase(Optimistic):
             seen.update(found)
             self.remember(queue, found)
             for target in self.deliver(queue, [job_id.decode() for job_id in leaving]):
-                now = self._look_in(target, [job_id.decode() for job_id in leaving], seen)
+                now = self.look_in(target, [job_id.decode() for job_id in leaving], seen)
         return now
 
     # -- changes
@@ -117,7 +144,8 @@ class RedisBase(Optimistic):
         elsewhere = {change.row.queue for change in changes} - {queue}
         for target in elsewhere:
             self.list_queue(target)
-        for (before, version), after, counted in changes:
+        self.announce(after for (before, _), after, _, _ in changes if _stands(before) != _stands(after))
+        for (before, version), after, counted, duty in changes:
             away = after.queue if after.queue != queue else ""
             arguments += (
                 before.id,
@@ -127,6 +155,7 @@ class RedisBase(Optimistic):
                 counted or "",
                 self.key(away) if away else "",
                 away if self.server.address.cluster else "",
+                *duty_texts(duty),
             )
         answers, again = self.server.call(lambda again: (self.server.run("swap", self.key(queue), *arguments), again))
         found = [_SWAPS[answer] for answer in answers]
@@ -197,6 +226,27 @@ class RedisBase(Optimistic):
     def now(self) -> int:
         seconds, micros = self.server.time()
         return seconds * SECOND + micros + int(self.server.skew * SECOND)
+
+
+def _tag(name: str) -> str:
+    """Return a name in braces, and with none in it."""
+    escaped = name.replace("%", "%25").replace("}", "%7D")
+    return f"{{{escaped}}}"
+
+
+def _stands(row: JobRow) -> tuple[str | None, ...]:
+    return row.queue, row.waits_for, row.flow
+
+
+def duty_texts(duty: Duty | None) -> tuple[str, str]:
+    """Return a duty as the scripts take it: its mark, and the rest; `duties_in` reads them."""
+    return ("", "") if duty is None else (duty.mark, FIELD.join((str(duty.noted_at), duty.job, duty.text)))
+
+
+def duties_in(queue: str, stored: Mapping[bytes, bytes]) -> list[Duty]:
+    """Return the duties of a queue."""
+    noted = ((mark.decode(), *text.decode().split(FIELD, 2)) for mark, text in stored.items())
+    return [Duty(mark, int(noted_at), queue, job, text) for mark, noted_at, job, text in noted]
 
 
 _SWAPS = (Swap.CHANGED, Swap.DONE, Swap.KEY_TAKEN)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from secrets import token_hex
 from typing import Any, NoReturn
 
 from stanchion.errors import CannotJoin, DuplicateKey
@@ -39,6 +40,7 @@ class RedisJobs(RedisBase):
 
     def _push_in(self, queue: str, jobs: Sequence[NewJob], pushed: dict[str, Pushed]) -> None:
         self.list_queue(queue)
+        self.announce(jobs)
         clock, made, met = self.script("push", queue, *map(new_text, jobs))
         if made:
             self.list_queue(queue, anew=True)
@@ -72,34 +74,38 @@ class RedisJobs(RedisBase):
         renewed = replaced(holder.row, job, now)
         if renewed is None:
             renewed = holder.row
-        elif self.swap([Change(holder, renewed)]).swaps != [Swap.DONE]:
-            return self._replace(job, holder_id)
+        else:
+            duty = self.duty_of(holder.row, renewed, None, None, now)
+            if self.swap([Change(holder, renewed, duty=duty)]).swaps != [Swap.DONE]:
+                return self._replace(job, holder_id)
+            self.follow_up([duty] if duty else [])
         return Pushed(renewed.id, renewed.run_at, renewed.enqueued_at, duplicate=True)
 
     # -- out
 
-    def claim(self, claim: Claim) -> Claimed:
-        """Reserve due jobs: running, under the claim's token, this attempt counted."""
-        return self._claim(claim, "reserved")
+    def reserve(self, claim: Claim) -> Claimed:
+        return self._reserve(claim, "reserved")
 
-    def _claim(self, claim: Claim, counted: str) -> Claimed:
+    def _reserve(self, claim: Claim, counted: str) -> Claimed:
         lease = "" if claim.lease is None else str(int(claim.lease * SECOND))
         worker = claim.worker or ""
+        lanes = claim.lanes or ("", "")
 
         def run(again: bool) -> Any:
             repeat = "1" if again or claim.repeat else ""
-            return self.server.run(
-                "claim", self.key(claim.queue), claim.limit, claim.token, worker, lease, repeat, counted
-            )
+            wish = (claim.limit, claim.token, worker, lease, repeat, counted, *lanes)
+            return self.server.run("claim", self.key(claim.queue), *wish)
 
         while True:
             found, jobs, wait = self.server.call(run)
-            if found == b"jobs":
+            if found != b"expired":
                 break
             expired = [job_id.decode() for job_id in jobs]
             self.remember(claim.queue, expired)
             self.free(expired, {})
-        rows = sorted(rows_in(jobs.decode(), claim.queue), key=lambda row: (-row.priority, row.run_at, row.id))
+        rows = rows_in(jobs.decode(), claim.queue)
+        if found == b"held":
+            rows.sort(key=lambda row: (-row.priority, row.run_at, row.id))
         self.remember(claim.queue, (row.id for row in rows))
         return Claimed(rows, float(wait) if wait else None)
 
@@ -108,7 +114,8 @@ class RedisJobs(RedisBase):
 
         After a death between the two steps a job was not handed out; it is ready again when its lease is over.
         """
-        rows = self._claim(claim._replace(worker=None, lease=_POP_SECONDS), "").rows
+        wish = claim._replace(worker=None, lease=_POP_SECONDS, token=claim.token or token_hex(8))
+        rows = self.hand_out(wish, lambda part: self._reserve(part, ""), "-", beyond=True).rows
         states = self._commit([Commit(row.id, row.token or "") for row in rows], "popped")
         return [
             popped(row._replace(attempts=row.attempts - 1), row.started_at or 0)
@@ -142,7 +149,8 @@ class RedisJobs(RedisBase):
                 for place, answer in zip(part, found, strict=True):
                     answers[place] = answer
         unknown = [place for place, answer in enumerate(answers) if answer == _UNKNOWN]
-        found_later = dict(zip(unknown, self.settle_each([commits[place] for place in unknown]), strict=True))
+        late = self.settle_each([commits[place] for place in unknown], counted=counted)
+        found_later = dict(zip(unknown, late, strict=True))
         return [
             found_later.get(place, JobState.DONE if answer == _DONE else None) for place, answer in enumerate(answers)
         ]
@@ -152,7 +160,7 @@ class RedisJobs(RedisBase):
 
         def run(again: bool) -> list[int]:
             if again:  # an answer was lost: see what has been done
-                return [_DONE if state else _LOST for state in self.settle_each(commits, repeat=True)]
+                return [_DONE if state else _LOST for state in self.settle_each(commits, repeat=True, counted=counted)]
             answers: list[int] = self.server.run("commit", self.key(queue), counted, *arguments)
             return answers
 

@@ -14,7 +14,7 @@ from stanchion.stores.transitions import due_at
 
 FIELD: Final = "\x1f"
 ROW: Final = "\x1e"
-STATE_FIELDS: Final = 22
+STATE_FIELDS: Final = 24
 """Fields of a state; it follows the id and comes before the body."""
 
 
@@ -44,8 +44,20 @@ def state_text(row: JobRow, rev: int) -> str:
             row.permit or "",
             row.waits_for or "",
             _text(row.waits_since),
+            row.order_key or "",
+            _bound(row),
         )
     )
+
+
+def _bound(job: JobRow | NewJob) -> str:
+    """Return "1" for a job whose steps entail more than themselves."""
+    return "1" if job.order_key or job.limits or job.flow else ""
+
+
+def is_bound(state: str) -> bool:
+    """Tell whether the steps of a job in this state entail more than themselves."""
+    return state.rpartition(FIELD)[2] == "1"
 
 
 def body_text(job: JobRow | NewJob) -> str:
@@ -56,7 +68,6 @@ def body_text(job: JobRow | NewJob) -> str:
             job.task or "",
             job.headers or "",
             job.tenant or "",
-            job.order_key or "",
             job.limits or "",
             job.flow or "",
             job.origin or "",
@@ -70,8 +81,9 @@ def new_text(job: NewJob) -> str:
     """Return a new job as push.lua takes it."""
     due = due_at(job, 0)  # with a delay: from the moment at which the script runs
     run_at, delay = (str(due), "") if job.run_at is not None else ("", str(due))
-    lane, key, gate = str(job.lane), job.key or "", job.waits_for or ""
-    return FIELD.join((job.id, job.on_duplicate, str(job.priority), lane, run_at, delay, key, gate, body_text(job)))
+    key, gate, order_key = job.key or "", job.waits_for or "", job.order_key or ""
+    line = (str(job.priority), str(job.lane), run_at, delay)
+    return FIELD.join((job.id, job.on_duplicate, *line, key, gate, order_key, _bound(job), body_text(job)))
 
 
 def seen_in(text: str, queue: str) -> list[Seen]:
@@ -98,7 +110,7 @@ def _row(fields: Iterable[str], queue: str) -> JobRow:
     (
         job_id, _, state, attempts, token, worker, lease_until, started_at, stop, progress, lane, priority, run_at,
         enqueued_at, failures, finished_at, key, errors, result, held, permit, waits_for, waits_since,
-        payload, task, headers, tenant, order_key, limits, flow, origin, max_attempts, timeout,
+        order_key, _, payload, task, headers, tenant, limits, flow, origin, max_attempts, timeout,
     ) = fields  # fmt: skip
     return JobRow(
         job_id,

@@ -6,10 +6,10 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum, auto
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from redis import ConnectionPool, Redis
 from redis.backoff import NoBackoff
@@ -36,7 +36,7 @@ from redis.retry import Retry
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records import SECOND
 from stanchion.stores.redis.address import Address
-from stanchion.stores.redis.scripts import script
+from stanchion.stores.redis.scripts import Script, script
 
 T = TypeVar("T")
 
@@ -65,6 +65,23 @@ _HOPELESS = (AuthenticationError, AuthorizationError, NoPermissionError)
 _HOPELESS_WORDS = ("not known", "nodename nor servname", "No address associated")
 
 
+class Call(NamedTuple):
+    """A command, or a script with its arguments."""
+
+    parts: tuple[Any, ...]
+    script: Script | None = None
+
+    @property
+    def sent(self) -> tuple[Any, ...]:
+        """The command for a server that knows the script."""
+        return self.parts if self.script is None else ("EVALSHA", self.script.sha, *self.parts)
+
+    @property
+    def whole(self) -> tuple[Any, ...]:
+        """The command with the text of the script."""
+        return self.parts if self.script is None else ("EVAL", self.script.text, *self.parts)
+
+
 class Server:
     """A client that runs scripts, each on the keys of one queue."""
 
@@ -88,16 +105,38 @@ class Server:
         if client is not None:
             client.close()
 
-    def run(self, name: str, key: str, *arguments: Any) -> Any:
-        """Run a script once, on the keys that begin with `key`."""
-        found = script(name)
+    def script(self, name: str, key: str, *arguments: Any) -> Call:
+        """Return a script that is to be run on the keys that begin with `key`."""
         # With a second key, which is never there, a script is put off while its slot moves and keys are here and there.
         keys = (key, f"{key}moving") if key.endswith(":") else (key,)
-        given = (len(keys), *keys, int(self.skew * SECOND), *arguments)
+        return Call((len(keys), *keys, int(self.skew * SECOND), *arguments), script(name))
+
+    def run(self, name: str, key: str, *arguments: Any) -> Any:
+        """Run a script once."""
+        call = self.script(name, key, *arguments)
         try:
-            return self.client.execute_command("EVALSHA", found.sha, *given)
+            return self.client.execute_command(*call.sent)
         except NoScriptError:
-            return self.client.execute_command("EVAL", found.text, *given)
+            return self.client.execute_command(*call.whole)
+
+    def all(self, calls: Sequence[Call]) -> list[Any]:
+        """Make calls in one round trip, all of them again if need be; a repeat must do no harm.
+
+        On one server they are made in this order; the nodes of a cluster go each at its own pace.
+        """
+        return self.call(lambda _again: self._all(calls)) if calls else []
+
+    def _all(self, calls: Sequence[Call]) -> list[Any]:
+        with self.client.pipeline(transaction=False) as pipeline:
+            for call in calls:
+                pipeline.execute_command(*call.sent)
+            answers = pipeline.execute(raise_on_error=False)
+        for number, answer in enumerate(answers):
+            if isinstance(answer, NoScriptError):
+                answers[number] = self.client.execute_command(*calls[number].whole)
+            elif isinstance(answer, Exception):
+                raise answer
+        return list(answers)
 
     def command(self, *parts: Any) -> Any:
         """Run a command of one key, again if need be; a repeat must do no harm."""

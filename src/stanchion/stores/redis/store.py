@@ -7,16 +7,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from heapq import nlargest
+from itertools import islice
 from typing import Any
 
 from redis.exceptions import ResponseError
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
+from stanchion.stores import transitions
+from stanchion.stores.following import in_hand
 from stanchion.stores.liveness import alive
+from stanchion.stores.optimistic import Context, Decision, Duty, Seen
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import (
     QUEUED,
     SECOND,
+    Abandon,
     Beat,
     Counts,
     Find,
@@ -27,9 +32,12 @@ from stanchion.stores.records import (
     WorkerRow,
 )
 from stanchion.stores.redis import CAPABILITIES
-from stanchion.stores.redis.base import described, portions, settings_in, stored_setting, worker_in
+from stanchion.stores.redis.base import described, duty_texts, portions, settings_in, stored_setting, worker_in
+from stanchion.stores.redis.flowing import Flowing
+from stanchion.stores.redis.gating import Gating
 from stanchion.stores.redis.jobs import RedisJobs, refuse_to_join
-from stanchion.stores.redis.rows import body_text, rows_in, state_text
+from stanchion.stores.redis.noting import Noting
+from stanchion.stores.redis.rows import body_text, is_bound, rows_in, state_text
 from stanchion.stores.redis.signals import listen
 from stanchion.stores.search import matches
 
@@ -42,7 +50,7 @@ _MARKS_KEPT = 3600
 """Seconds for which a queue knows the jobs that left it: far longer than a call is repeated."""
 
 
-class RedisStore(RedisJobs):
+class RedisStore(Flowing, Gating, RedisJobs, Noting):
     """Jobs in Redis."""
 
     capabilities = CAPABILITIES
@@ -117,22 +125,48 @@ class RedisStore(RedisJobs):
 
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
+        ended = self._end_bound(queue)
         jobs = self.script("delete", queue)
         self.server.command("SREM", self.own_key("queues"), queue)
         self._listed.discard(queue)
-        return int(jobs)
+        return ended + int(jobs)
+
+    def _end_bound(self, queue: str) -> int:
+        """Cancel the jobs that gates or flows know, with all that this entails; return how many they were."""
+
+        def decide(_index: int, row: JobRow | None, context: Context) -> Decision[bool]:
+            if row is None or row.queue != queue or row.finished_at is not None:
+                return Decision(False)
+            step = transitions.settled(row, Abandon(row.id, row.token or ""), context.settings[queue], context.now)
+            return Decision(True, step.row, step.counted)
+
+        ended, cursor = 0, b"0"
+        while True:
+            cursor, found = self.server.command("HSCAN", self.key(queue) + "live", cursor, "COUNT", _LOOKED_AT)
+            bound = [job_id.decode() for job_id, state in found.items() if is_bound(state.decode())]
+            self.remember(queue, bound)
+            ended += sum(self.decide_each(bound, decide))
+            if int(cursor) == 0:
+                break
+        self.follow_up(self.duties_of(queue))
+        return ended
 
     # -- looking
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         """Return those of the jobs that are live or in history."""
-        return {job_id: seen.row for job_id, seen in self.look(ids)[1].items()}
+        return {job_id: in_hand(seen.row) for job_id, seen in self.look(ids)[1].items()}
 
     def find(self, query: Find) -> list[JobRow]:
         """Search live jobs and history, newest id first."""
         queues = self.queue_names() if query.queue is None else [query.queue]
         found = (row for queue in queues for row in self._find_in(queue, query))
-        return nlargest(query.limit, found, key=lambda row: row.id)
+        rows = (
+            islice(self.find_in_flow(query), query.limit)
+            if query.flow is not None
+            else nlargest(query.limit, found, key=_id)
+        )
+        return [in_hand(row) for row in rows]
 
     def _find_in(self, queue: str, query: Find) -> list[JobRow]:
         states = {QUEUED if state in _QUEUED else state.value for state in query.states}
@@ -154,6 +188,12 @@ class RedisStore(RedisJobs):
         """Return what happened in the queue so far."""
         found = self.server.command("HGETALL", self.key(queue) + "counts")
         return Counts(**{name.decode(): int(number) for name, number in found.items()})
+
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int | None = 1000) -> dict[int, int]:
+        """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
+        wanted = ("all",) if lanes is None else ("", *lanes)
+        found = self.script("depths", queue, "" if at_most is None else at_most, *wanted)
+        return {lane: depth for lane, depth in portions(found, 2) if depth}
 
     def next_due(self, queues: Sequence[str]) -> int | None:
         """Return the earliest `run_at` of a live, unreserved job."""
@@ -203,6 +243,7 @@ class RedisStore(RedisJobs):
             while self.purge(queue, limit=_PURGED) == _PURGED:
                 pass
             self.deliver(queue)
+        self.forget_flows()
         now = self.now()
         for queue in names:
             for marks in ("arrived", "gone"):
@@ -222,6 +263,7 @@ class RedisStore(RedisJobs):
             by_queue.setdefault(row.queue, []).append(row)
         for queue, group in by_queue.items():
             self.list_queue(queue)
+            self.announce(group)
             for part in portions(group, _LOOKED_AT):
                 arguments = [text for row in part for text in (row.id, state_text(row, 0), body_text(row))]
                 *answers, made = self.script("adopt", queue, *arguments)
@@ -232,21 +274,34 @@ class RedisStore(RedisJobs):
 
     def take(self, ids: Sequence[str]) -> list[str]:
         """Delete jobs that another store has adopted, queued or finished; return the ids of those deleted."""
-        by_queue: dict[str, list[str]] = {}
-        for job_id, seen in self.look(ids)[1].items():
-            by_queue.setdefault(seen.row.queue, []).append(job_id)
-        return [
-            job_id.decode()
-            for queue, group in by_queue.items()
-            for part in portions(group, _LOOKED_AT)
-            for job_id in self.script("take", queue, *part)
-        ]
+        taken: dict[str, None] = {}
+        left = list(dict.fromkeys(ids))
+        while left:
+            now, found = self.look(left)
+            by_queue: dict[str, list[tuple[Seen, Duty | None]]] = {}
+            for seen in found.values():
+                if seen.row.state != JobState.RUNNING:
+                    freed = self.duty_of(seen.row._replace(flow=None), None, None, None, now)
+                    by_queue.setdefault(seen.row.queue, []).append((seen, freed))
+            left = []
+            for queue, group in by_queue.items():
+                for part in portions(group, _LOOKED_AT):
+                    texts = [text for seen, duty in part for text in (seen.row.id, seen.version, *duty_texts(duty))]
+                    answers = list(zip(part, self.script("take", queue, *texts), strict=True))
+                    self.follow_up([duty for (_, duty), done in answers if done and duty])
+                    taken.update((seen.row.id, None) for (seen, _), done in answers if done)
+                    left += [seen.row.id for (seen, _), done in answers if not done]
+        return list(taken)
 
     # -- wake-up
 
     def listen(self, queues: Iterable[str]) -> Listener:
         """Start listening for work in these queues."""
         return listen(self.server, (self.key(queue) + "signals" for queue in queues))
+
+
+def _id(row: JobRow) -> str:
+    return row.id
 
 
 _QUEUED = (JobState.SCHEDULED, JobState.READY)

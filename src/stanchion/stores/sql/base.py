@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 from stanchion.stores.records import JobRow, QueueSettings
 from stanchion.stores.sql.connection import Row, Runner
@@ -15,11 +17,21 @@ from stanchion.stores.sql.schema import FIELDS, LIVE_COLUMNS, queues
 from stanchion.stores.sql.statements import Statements
 from stanchion.stores.transitions import Transition
 
+T = TypeVar("T")
+
 _SETTINGS = tuple(setting.name for setting in dataclasses.fields(QueueSettings))
 """The first columns of a queue; the others are the state of its rate limit and of its lanes."""
 
 
-class SqlBase:
+class Step(NamedTuple):
+    """What has happened to a job: as it was, as it is now (None: deleted), and the counter of its queue, if any."""
+
+    before: JobRow
+    after: JobRow | None
+    counted: str | None = None
+
+
+class SqlBase(ABC):
     """The database, its statements, and the reads and writes that several parts share."""
 
     statements_of: type[Statements] = Statements
@@ -27,6 +39,29 @@ class SqlBase:
     def __init__(self, database: Database) -> None:
         self.database, self.dialect = database, database.dialect
         self.statements = self.statements_of(database.dialect)
+
+    def write(self, work: Callable[[Runner, bool], T]) -> T:
+        """Run `work` in one transaction; then wake those whom it has let go on. It is told when it is a repeat."""
+        woken: set[str] = set()
+
+        def noted(run: Runner, again: bool) -> T:
+            done = work(run, again)
+            woken.clear()
+            woken.update(run.woken)
+            return done
+
+        done = self.database.write(noted)
+        if woken:
+            self.dialect.announce(woken)
+        return done
+
+    @abstractmethod
+    def follow(self, run: Runner, steps: Sequence[Step]) -> None:
+        """Do what follows from steps, in the same transaction."""
+
+    def clock(self, run: Runner) -> int:
+        """Return the database's clock."""
+        return int(run.rows(self.statements.now)[0][0])
 
     def settings_in(self, run: Runner, queues: Iterable[str]) -> dict[str, QueueSettings]:
         """Return the settings of these queues; defaults for one that has no row yet."""
@@ -51,7 +86,12 @@ class SqlBase:
         )
 
     def store(self, run: Runner, before: Sequence[JobRow], after: Sequence[Transition]) -> None:
-        """Write the rows that locked live jobs have become, and count the steps."""
+        """Write the rows that locked live jobs have become, count the steps, and do what follows from them."""
+        self.put(run, before, after)
+        self.follow(run, [Step(row, *step) for row, step in zip(before, after, strict=True)])
+
+    def put(self, run: Runner, before: Sequence[JobRow], after: Sequence[Transition]) -> None:
+        """Write the rows that locked live jobs have become, and count the steps; what follows is the caller's."""
         settings = self.settings_in(run, {step.row.queue for step in after if step.final})
         ended = [step.row for step in after if step.final]
         live = [step.row for step in after if not step.final]
@@ -62,8 +102,19 @@ class SqlBase:
         self.remove(run, [row.id for row in ended])
         elsewhere = {step.row.queue for step in after if not step.final} - {row.queue for row in before}
         run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in sorted(elsewhere)])
+        moved = zip(before, (step.row for step in after), strict=True)
+        self.make_laned(run, {row.queue for was, row in moved if row.lane and (row.queue, row.lane) != was[1:3]})
         self.rewrite(run, live)
         self.tally(run, [(row.queue, step.counted) for row, step in zip(before, after, strict=True)])
+
+    def make_laned(self, run: Runner, queues: Iterable[str]) -> None:
+        """See that claims look into the lanes of these queues: jobs come there, whatever the settings say by now."""
+        for queue in sorted(queues):
+            settings, row = self.queue_row(run, queue)
+            if row is None:
+                run.change(self.statements.insert_queue, queue_values(queue))
+            if not settings.laned:
+                run.change(self.statements.configure["laned"], {"queue": queue, "value": True})
 
     def remove(self, run: Runner, ids: Sequence[str]) -> None:
         """Delete live jobs."""

@@ -23,6 +23,9 @@ Params = Mapping[str, Any]
 class Runner(Protocol):
     """Runs statements in whatever transaction is open."""
 
+    woken: set[str]
+    """The queues whose listeners are to be woken once it is committed."""
+
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         """Run a statement; return its rows."""
 
@@ -76,6 +79,7 @@ class CursorRunner:
 
     def __init__(self, cursor: Any, compiler: Compiler, given: Params) -> None:
         self.cursor, self._compiler, self._given = cursor, compiler, given
+        self.woken: set[str] = set()
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         self.execute(statement, params)
@@ -108,6 +112,7 @@ class AlchemyRunner:
 
     def __init__(self, connection: AlchemyConnection, given: Params) -> None:
         self._connection, self._given = connection, given
+        self.woken: set[str] = set()
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         return [tuple(row) for row in self._execute(statement, params or {})]

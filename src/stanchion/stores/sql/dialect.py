@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -50,6 +51,13 @@ class Dialect(ABC):
     """The schema is made on first use, without `stanchion setup`."""
     begin: str
     """Opens a transaction that will write."""
+    unless_there = "ON CONFLICT DO NOTHING"
+    """Ends an insert of a row with a name that leaves it out, and in doing so waits for it, if it is there already."""
+    locking = "FOR UPDATE"
+    then_join = "JOIN"
+    """Joins what a statement names first, row by row, to what it names second."""
+    reading = ""
+    """Ends a read that, in a caller's transaction as well, sees what was committed last."""
     way_out: str
     """What to do when the database can't be reached."""
     now: ColumnElement[int]
@@ -96,6 +104,35 @@ class Dialect(ABC):
     @abstractmethod
     def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
         """Return the elements of the JSON array in parameter `name`, as a subquery for IN."""
+
+    @abstractmethod
+    def among(self, column: str, name: str, kind: str = "text") -> str:
+        """Return the condition that a column is one of the elements of parameter `name`, as `listed` gives it."""
+
+    def listed(self, elements: Iterable[str]) -> Any:
+        """Return the parameter for `among`, in one order for all."""
+        return json.dumps(sorted(elements), ensure_ascii=False)
+
+    @abstractmethod
+    def elements(self, name: str) -> str:
+        """Return a table `given` with the column `value`: the texts in the JSON array in parameter `name`."""
+
+    @abstractmethod
+    def places(self, name: str) -> str:
+        """Return a table `given` with the columns `node` and `place`: the pairs in the JSON array in `name`."""
+
+    def returning(self, columns: Iterable[str]) -> str:
+        """Return the end of an UPDATE that gives the rows as they are now; nothing where there is none."""
+        ids = {"id", "origin"}
+        return "RETURNING " + ", ".join(f"CAST({one} AS CHAR(36))" if one in ids else f'"{one}"' for one in columns)
+
+    def by(self, index: str) -> str:
+        """Return the hint that makes a statement go by this index, where one must be told."""
+        return ""
+
+    def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:
+        """Return a column of text that compares byte by byte."""
+        return column
 
     @abstractmethod
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:

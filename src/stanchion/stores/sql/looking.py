@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Integer, Select, String, Table, Text, or_, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Integer,
+    Select,
+    String,
+    Table,
+    Text,
+    and_,
+    cast,
+    or_,
+    select,
+)
 
 from stanchion.stores.records import Counts, Find, JobRow, JobState, Sizes
 from stanchion.stores.sql.base import SqlBase, is_id
@@ -41,6 +53,7 @@ class Looking(SqlBase):
             "queue": query.queue,
             "task": query.task,
             "tenant": query.tenant,
+            "flow": query.flow,
             "since": query.since,
             "until": query.until,
             "pattern": None if query.text is None else f"%{_escaped(query.text)}%",
@@ -81,19 +94,6 @@ class Looking(SqlBase):
     def now(self) -> int:
         return int(self.database.read(lambda run: run.rows(self.statements.now))[0][0])
 
-    def next_due(self, queues: Sequence[str]) -> int | None:
-        def work(run: Runner) -> int | None:
-            due = []
-            for queue in queues:
-                below = run.rows(self.statements.top_priority, {"queue": queue})
-                while below:
-                    at = {"queue": queue, "at_priority": below[0][0], "below": below[0][0]}
-                    due += [int(row[0]) for row in run.rows(self.statements.first_due, at)]
-                    below = run.rows(self.statements.next_priority, at)
-            return min(due, default=None)
-
-        return self.database.read(work)
-
 
 @cache
 def _search(table: Table, dialect: Dialect, given: frozenset[str], states: frozenset[JobState]) -> Select[Any]:
@@ -103,6 +103,7 @@ def _search(table: Table, dialect: Dialect, given: frozenset[str], states: froze
         "queue": table.c.queue == param("queue", String),
         "task": table.c.task == param("task", String),
         "tenant": table.c.tenant == param("tenant", String),
+        "flow": _begins(dialect.by_bytes(table.c.flow), table.c.flow),
         "since": table.c.enqueued_at >= param("since"),
         "until": table.c.enqueued_at < param("until"),
         "after": table.c.id < param("after", table.c.id.type),
@@ -114,7 +115,15 @@ def _search(table: Table, dialect: Dialect, given: frozenset[str], states: froze
     found = select(*columns).where(*(conditions[name] for name in sorted(given - {"most"})))
     if states:
         found = found.where(or_(*(_in_state(table, dialect, state) for state in sorted(states))))
-    return found.order_by(table.c.id.desc()).limit(param("most", Integer))
+    # Those of a flow are found by its index, and not on a walk through all jobs in the order of their ids.
+    newest = cast(table.c.id, String(36)) if "flow" in given else table.c.id
+    return found.order_by(newest.desc()).limit(param("most", Integer))
+
+
+def _begins(by_bytes: ColumnElement[str], flow: Column[Any]) -> ColumnElement[bool]:
+    """Return the condition that a job stands in the flow with the id in parameter `flow`."""
+    root = param("flow", String)
+    return and_(flow.is_not(None), by_bytes >= root + ":", by_bytes < root + ";")
 
 
 def _in_state(table: Table, dialect: Dialect, state: JobState) -> ColumnElement[bool]:

@@ -17,7 +17,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
 from stanchion.stores.sql.database import CALL_SECONDS, Database
 from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
-from stanchion.stores.sql.mariadb_statements import CLOCK, elements
+from stanchion.stores.sql.mariadb_statements import CLOCK, elements, given
 from stanchion.stores.sql.mariadb_store import MariaDBStore
 from stanchion.stores.wakeup import Listeners
 
@@ -64,6 +64,9 @@ class MariaDBDialect(Dialect):
     names = ("mysql", "mariadb")
     single_writer, remote, makes_schema = False, True, False
     begin = "BEGIN"
+    # An INSERT IGNORE would share the row's lock, and two who share it could not both go on to change it.
+    unless_there = "ON DUPLICATE KEY UPDATE name = name"
+    reading, then_join = "LOCK IN SHARE MODE", "STRAIGHT_JOIN"
     way_out = (
         "check host, port, user, password and database name in the URL, that the server runs, and that its "
         "max_allowed_packet is above the largest payload"
@@ -156,6 +159,24 @@ class MariaDBDialect(Dialect):
 
     def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
         return elements(name)
+
+    def among(self, column: str, name: str, kind: str = "text") -> str:
+        return f"{column} IN :{name}"
+
+    def listed(self, elements: Iterable[str]) -> Any:
+        return sorted(elements)
+
+    def elements(self, name: str) -> str:
+        return given("value VARCHAR(420) CHARACTER SET utf8mb4 PATH '$'", name)
+
+    def places(self, name: str) -> str:
+        return given("node VARCHAR(36) CHARACTER SET ascii PATH '$[0]', place INT PATH '$[1]'", name)
+
+    def returning(self, columns: Iterable[str]) -> str:
+        return ""
+
+    def by(self, index: str) -> str:
+        return f"FORCE INDEX ({index})"
 
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).prefix_with("IGNORE").values(values)

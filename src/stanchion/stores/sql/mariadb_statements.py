@@ -13,14 +13,15 @@ from sqlalchemy import SelectBase, String, TextClause, column, text
 from sqlalchemy.dialects.mysql import insert
 
 from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.schema import HISTORY_COLUMNS, LIVE_COLUMNS, jobs
+from stanchion.stores.sql.lane_statements import LaneStatements
+from stanchion.stores.sql.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs
 from stanchion.stores.sql.statements import Statements, param
 
 CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """Microseconds since 1970 UTC, whatever the time zone of the session and its leaps."""
 
-ABOVE_ALL = 1000
-"""Above every priority."""
+ABOVE_ALL = 10_000
+"""Above every priority, also of jobs that hold a semaphore."""
 
 _NOW = f"({CLOCK} + :skew)"
 
@@ -34,9 +35,14 @@ def _names(columns: Sequence[str], prefix: str = "", **instead: str) -> str:
 _LISTED = "stanchion_jobs AS job FORCE INDEX (PRIMARY)"
 
 
+def given(columns: str, name: str) -> str:
+    """Return a table `given` with these columns of the elements of the JSON array in parameter `name`."""
+    return f"JSON_TABLE(:{name}, '$[*]' COLUMNS ({columns})) AS given"
+
+
 def _given(elements: str, name: str) -> str:
     # In ASCII, which is compared in the collation of whatever column it meets.
-    return f"JSON_TABLE(:{name}, '$[*]' COLUMNS ({elements.format('VARCHAR(36) CHARACTER SET ascii PATH')})) AS given"
+    return given(elements.format("VARCHAR(36) CHARACTER SET ascii PATH"), name)
 
 
 def _by_ids(table: str) -> str:
@@ -112,6 +118,12 @@ PICK = text(f"""
     ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
 """)
 
+PICK_THESE = text(f"""
+    SELECT payload, JSON_ARRAY({_RESERVED}) FROM {_LISTED}
+    WHERE job.id IN :ids AND job.state = 'queued' AND job.order_key IS NULL AND job.limits IS NULL
+    FOR UPDATE SKIP LOCKED
+""")
+
 RESERVE = text(f"""
     UPDATE {_LISTED}
     SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
@@ -127,6 +139,7 @@ HELD = text(f"""
     SELECT job.queue, COUNT(*),
         coalesce((SELECT history_ttl > 0 FROM stanchion_queues AS settings WHERE settings.name = job.queue), TRUE)
     FROM {_LISTED} WHERE job.id IN :ids AND job.token = :token AND {_IN_TIME}
+        AND job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL
     GROUP BY job.queue FOR UPDATE
 """)
 
@@ -152,17 +165,52 @@ KEEP_RESULTS = _keep(
 REMOVE = text(f"DELETE job FROM {_LISTED} WHERE job.id IN :ids")
 
 
+_LINE = "stanchion_jobs FORCE INDEX (stanchion_jobs_line) WHERE queue = :queue AND state = 'queued'"
+
+# A row from outside can't begin a range there, only be equal; so this asks for one lane after the other.
+LANES_AT_ONCE = 500
+
+_LANE_HEADS = text(f"""
+    WITH RECURSIVE numbers (lane) AS (
+        SELECT CAST(:first AS SIGNED)
+        UNION ALL
+        SELECT lane + 1 FROM numbers
+        WHERE lane < LEAST(:last, :first + {LANES_AT_ONCE}, (SELECT lane FROM {_LINE} ORDER BY lane DESC LIMIT 1))
+    )
+    SELECT top.lane, top.priority, (
+        SELECT run_at FROM {_LINE} AND lane = top.lane AND priority = top.priority ORDER BY run_at LIMIT 1
+    ), {_NOW}
+    FROM (
+        SELECT numbers.lane, (
+            SELECT priority FROM {_LINE} AND lane = numbers.lane ORDER BY priority DESC LIMIT 1
+        ) AS priority
+        FROM numbers HAVING priority IS NOT NULL ORDER BY lane LIMIT :most
+    ) AS top
+""")
+
+
+class MariaDBLaneStatements(LaneStatements):
+    """The shared statements about lanes, one in another form."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self.heads = _LANE_HEADS
+        self.reach = LANES_AT_ONCE
+
+
 class MariaDBStatements(Statements):
     """The shared statements, some in another form."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
         self.queued_locked = text(
-            f"SELECT job.id FROM {_by_ids('stanchion_jobs')} WHERE job.state = 'queued' FOR UPDATE"
+            f"SELECT {_names(HELD_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} "
+            "WHERE job.state <> 'running' FOR UPDATE"
         )
         self.live_locked = text(f"SELECT {_names(LIVE_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} FOR UPDATE")
         self.held = text(f"""
-            SELECT job.id, job.queue, job.token FROM {_by_ids("stanchion_jobs")} WHERE {_IN_TIME} FOR UPDATE
+            SELECT {_names(HELD_COLUMNS, "job.")}, job.token
+            FROM {_by_ids("stanchion_jobs")} WHERE {_IN_TIME} FOR UPDATE
         """)
         self.forget = text(f"DELETE job FROM {_by_ids('stanchion_history')}")
         stored = insert(jobs).values(

@@ -7,11 +7,15 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from sqlalchemy import Executable
+
+from stanchion.stores.gates import gated
 from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob, Pushed, QueueSettings
 from stanchion.stores.sql import mariadb_statements as sql
 from stanchion.stores.sql.base import live_values
-from stanchion.stores.sql.claiming import reservation
-from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.claiming import beside_the_lane, reservation
+from stanchion.stores.sql.connection import Params, Runner
+from stanchion.stores.sql.gating import Admission
 from stanchion.stores.sql.schema import FIELDS
 from stanchion.stores.sql.store import SqlStore
 
@@ -33,6 +37,7 @@ class MariaDBStore(SqlStore):
     """The SQL store with claims and outcomes by whole sets."""
 
     statements_of = sql.MariaDBStatements
+    lane_statements_of = sql.MariaDBLaneStatements
 
     # -- in
 
@@ -66,7 +71,7 @@ class MariaDBStore(SqlStore):
     # -- out
 
     def claim(self, claim: Claim) -> Claimed:
-        if claim.repeat:
+        if claim.repeat or beside_the_lane(claim):
             return super().claim(claim)
         # Most looks of an idle worker find nothing: they need no transaction.
         hindered, lease, head = self.database.read(lambda run: self._look(run, claim.queue))
@@ -76,32 +81,43 @@ class MariaDBStore(SqlStore):
             return Claimed([])
         settings = QueueSettings(claim.queue) if lease is None else QueueSettings(claim.queue, lease=lease)
 
-        def work(run: Runner, again: bool) -> list[JobRow]:
+        def work(run: Runner, again: bool) -> Claimed:
             if again and (held := self.held(run, claim)):
-                return held
-            rows = self.hold(run, claim, settings, claim.limit, head)
-            self.tally(run, [(claim.queue, "reserved")] * len(rows))
-            return rows
+                return Claimed(held)
+            found = self.hold(run, claim, settings, claim.limit, head)
+            self.tally(run, [(claim.queue, "reserved")] * len(found.rows))
+            return found.claimed(claim.limit)
 
-        return Claimed(self.database.write(work))
+        found = self.write(work)
+        return found if found.retry_in is None else self.filled(claim, found, super().claim)
 
     def hold(
         self, run: Runner, claim: Claim, settings: QueueSettings, limit: int, head: Head | None = None
-    ) -> list[JobRow]:
+    ) -> Admission:
+        if claim.queue in self.gated_queues:
+            return super().hold(run, claim, settings, limit)
         rows: list[JobRow] = []
         reserved = reservation(claim, settings)
         head = head or self._head(run, claim.queue)
         while head is not None:
             at = {"queue": claim.queue, "at_priority": head.priority, "since": head.run_at, "first": head.id}
             picked = _whole(run.rows(sql.PICK, {**at, **reserved, "most": limit - len(rows)}))
-            if picked:
-                held = {name: getattr(picked[0], name) for name in ("token", "worker", "lease_until", "started_at")}
-                run.change(sql.RESERVE, {"ids": [row.id for row in picked], **held})
-                rows += picked
+            if any(map(gated, picked)):
+                self.gated_queues.add(claim.queue)
+                more = super().hold(run, claim, settings, limit - len(rows))
+                return Admission(rows + more.rows, more.kept_back)
+            rows += _reserved(run, picked)
             if len(rows) >= limit:
                 break
             head = self._head(run, claim.queue, head.priority)
-        return rows
+        return Admission(rows)
+
+    def reserve_plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:
+        return _reserved(run, _whole(run.rows(sql.PICK_THESE, {"ids": list(ids), **reservation(claim, settings)})))
+
+    def reserve_these(self, run: Runner, reserve: Executable, given: Params, ids: Sequence[str]) -> list[JobRow]:
+        run.change(reserve, given)
+        return list(self.live(run, ids).values())
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         freed = super().recover(limit, as_of)
@@ -164,6 +180,14 @@ def _packets(commits: Iterable[Commit]) -> Iterator[list[tuple[str, str | None, 
         size += length
     if batch:
         yield batch
+
+
+def _reserved(run: Runner, rows: list[JobRow]) -> list[JobRow]:
+    """Mark picked jobs as reserved, as they are given."""
+    if rows:
+        held = {name: getattr(rows[0], name) for name in ("token", "worker", "lease_until", "started_at")}
+        run.change(sql.RESERVE, {"ids": [row.id for row in rows], **held})
+    return rows
 
 
 def _whole(picked: Sequence[tuple[str, str]]) -> list[JobRow]:

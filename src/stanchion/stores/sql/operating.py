@@ -17,16 +17,17 @@ from stanchion.stores.records import (
     Redriven,
     WorkerRow,
 )
-from stanchion.stores.sql.base import is_id, live_values, queue_values, settings_of
+from stanchion.stores.sql.base import Step, is_id, live_values, queue_values, settings_of
 from stanchion.stores.sql.connection import Runner
-from stanchion.stores.sql.pushing import Pushing
+from stanchion.stores.sql.flowing import Flowing
+from stanchion.stores.sql.gating import light
 from stanchion.stores.transitions import cancel, replay, retried
 
 _TALLIES = 5000
 _PURGE_ROUNDS = 20
 
 
-class Operating(Pushing):
+class Operating(Flowing):
     """What operators and maintenance do."""
 
     # -- queues
@@ -46,9 +47,13 @@ class Operating(Pushing):
         return [settings_of(row) for row in self.database.read(lambda run: run.rows(self.statements.queues))]
 
     def drop_queue(self, queue: str) -> int:
-        return self.database.write(
-            lambda run, _again: next(iter([run.change(drop, {"queue": queue}) for drop in self.statements.drop]))
-        )
+        def work(run: Runner, _again: bool) -> int:
+            tied = [light(*row) for row in run.rows(self.statements.tied, {"queue": queue})]
+            live, *_ = [run.change(drop, {"queue": queue}) for drop in self.statements.drop]
+            self.follow(run, [Step(row, None) for row in tied])
+            return live
+
+        return self.write(work)
 
     # -- workers
 
@@ -91,7 +96,7 @@ class Operating(Pushing):
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
         def work(run: Runner, _again: bool) -> list[JobState | None]:
-            rows, now = self.live(run, _distinct(ids)), self._clock(run)
+            rows, now = self.live(run, _distinct(ids)), self.clock(run)
             steps = {row.id: step for row in rows.values() if (step := cancel(row, now)) is not None}
             self.store(run, [rows[one] for one in steps], list(steps.values()))
             asked = [row.id for row in rows.values() if row.id not in steps]
@@ -101,24 +106,20 @@ class Operating(Pushing):
             states |= {row.id: JobState(row.state) for row in self._finished(run, _distinct(ids))}
             return [states.get(one) for one in ids]
 
-        return self.database.write(work)
+        return self.write(work)
 
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
-        woken: set[str] = set()
-
         def work(run: Runner, _again: bool) -> list[Redriven]:
-            now = self._clock(run)
+            now = self.clock(run)
             live = self.live(run, _distinct(ids))
             finished = {row.id: row for row in self._finished(run, _distinct(ids)) if row.id not in live}
             verdicts = {row.id: self._redrive_live(run, row, now) for row in live.values()}
             for row in finished.values():
                 verdicts[row.id] = self._redrive_finished(run, row, now)
-            woken.update(row.queue for row in (*live.values(), *finished.values()))
+            run.woken.update(row.queue for row in (*live.values(), *finished.values()))
             return [verdicts.get(one, Redriven.MISSING) for one in ids]
 
-        verdicts = self.database.write(work)
-        self.dialect.announce(woken)
-        return verdicts
+        return self.write(work)
 
     def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
         found = {row.id: row for row in self.database.read(lambda run: self._finished(run, _distinct(ids)))}
@@ -154,6 +155,8 @@ class Operating(Pushing):
         while self.database.write(work) == _TALLIES:
             pass
         self.database.write(lambda run, _again: run.change(self.statements.forget_dead))
+        self.database.write(lambda run, _again: self.forget_rates(run))
+        self.forget_flows()
         for settings in self.queues():
             for _ in range(_PURGE_ROUNDS):
                 if self.purge(settings.name) == 0:
@@ -165,6 +168,8 @@ class Operating(Pushing):
         again = retried(row, now)
         if again is not row:
             self.rewrite(run, [again])
+            self.follow(run, [Step(row, again)])
+            run.woken.add(again.queue)
         return Redriven.READY
 
     def _redrive_finished(self, run: Runner, row: JobRow, now: int) -> Redriven:
@@ -178,9 +183,6 @@ class Operating(Pushing):
 
     def _finished(self, run: Runner, ids: Sequence[str]) -> list[JobRow]:
         return [JobRow(*row) for row in run.rows(self.statements.finished, {"ids": json.dumps(ids)})]
-
-    def _clock(self, run: Runner) -> int:
-        return int(run.rows(self.statements.now)[0][0])
 
 
 def _distinct(ids: Sequence[str]) -> list[str]:

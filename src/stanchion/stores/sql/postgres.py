@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import (
     BigInteger,
+    ColumnElement,
     Executable,
     Select,
     String,
@@ -151,6 +152,20 @@ class PostgresDialect(Dialect):
     def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
         elements = func.jsonb_array_elements_text(cast(bindparam(name, type_=String), JSONB))
         return select(cast(elements.table_valued("value").c.value, kind))
+
+    def among(self, column: str, name: str, kind: str = "text") -> str:
+        # As an array, which no planner can turn into a join with the whole table.
+        return f"{column} = ANY (ARRAY(SELECT CAST(value AS {kind}) FROM {self.elements(name)}))"
+
+    def elements(self, name: str) -> str:
+        return f"jsonb_array_elements_text(CAST(:{name} AS jsonb)) AS given (value)"
+
+    def places(self, name: str) -> str:
+        pair = "CAST(value ->> 0 AS uuid) AS node, CAST(value ->> 1 AS int) AS place"
+        return f"(SELECT {pair} FROM jsonb_array_elements(CAST(:{name} AS jsonb)) AS pairs (value)) AS given"
+
+    def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:
+        return column.collate("C")
 
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import time
+from collections.abc import Container, Sequence
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import TextClause, text
 
+from stanchion.stores.gates import gated
 from stanchion.stores.records import (
     Claim,
     Claimed,
     Commit,
+    End,
     JobRow,
     JobState,
     NewJob,
@@ -20,10 +24,12 @@ from stanchion.stores.records import (
     QueueSettings,
 )
 from stanchion.stores.sql.base import in_order
-from stanchion.stores.sql.claiming import reservation
-from stanchion.stores.sql.connection import Params, Runner
+from stanchion.stores.sql.claiming import beside_the_lane, reservation
+from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.schema import HISTORY_COLUMNS, LIVE_COLUMNS
+from stanchion.stores.sql.postgres_gates import claim_at_gates, commit_at_gates
+from stanchion.stores.sql.postgres_lanes import Taken, claim_in_turn, taken
+from stanchion.stores.sql.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.transitions import created, due_at
 
@@ -31,6 +37,12 @@ _NOW = "(CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + C
 
 
 _REQUIRED = object()
+
+_CAREFUL_SECONDS = 0.5
+"""So long the careful way is taken at once, after jobs that needed it."""
+
+_IN_VAIN = 3
+"""So often a claim looks once more for jobs that others have just taken."""
 
 
 def _listed(names: Sequence[str], **instead: str) -> str:
@@ -84,7 +96,7 @@ _PUSH = text(f"""
     SELECT (SELECT count(*) FROM stored), {_NOW}
 """)
 
-_CLAIM = text(f"""
+_PICKED = f"""
     WITH RECURSIVE heads (priority) AS (
         (
             SELECT priority FROM stanchion_jobs
@@ -106,29 +118,44 @@ _CLAIM = text(f"""
         FROM heads WHERE heads.priority IS NOT NULL
     ), picked AS MATERIALIZED (
         -- The heads come highest first, and the limit stops before a lower one is looked at, let alone locked.
-        SELECT due.place FROM heads CROSS JOIN LATERAL (
-            SELECT ctid AS place FROM stanchion_jobs
+        SELECT due.* FROM heads CROSS JOIN LATERAL (
+            SELECT ctid AS place, id, order_key, limits, held, order_key IS NOT NULL OR limits IS NOT NULL AS gated
+            FROM stanchion_jobs
             WHERE queue = :queue AND lane = 0 AND state = 'queued'
                 AND priority = heads.priority AND run_at <= {_NOW}
             ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
         ) AS due
         WHERE heads.priority IS NOT NULL
         LIMIT :most
-    ), claimed AS (
-        UPDATE stanchion_jobs AS job
-        SET state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
-            lease_until = CASE WHEN CAST(:worker_holds AS boolean) THEN NULL
-                ELSE {_NOW} + CAST(:lease_micros AS BIGINT) END,
-            started_at = {_NOW}
+    )
+"""
+
+_RESERVED = f"""
+    state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
+    lease_until = CASE WHEN CAST(:worker_holds AS boolean) THEN NULL
+        ELSE {_NOW} + CAST(:lease_micros AS BIGINT) END,
+    started_at = {_NOW}
+"""
+
+_WHOLE = _listed(LIVE_COLUMNS, id="CAST(id AS text)", origin="CAST(origin AS text)")
+
+_CLAIM = text(f"""
+    {_PICKED}, claimed AS (
+        UPDATE stanchion_jobs AS job SET {_RESERVED}
         -- By their places, which the locks keep in place: no planner can turn this into a scan of the table.
-        WHERE job.ctid = ANY (ARRAY(SELECT place FROM picked))
-        RETURNING {_listed(LIVE_COLUMNS, id="CAST(id AS text)", origin="CAST(origin AS text)")}
+        WHERE job.ctid = ANY (ARRAY(SELECT place FROM picked WHERE NOT EXISTS (SELECT 1 FROM picked WHERE gated)))
+        RETURNING {_WHOLE}
     ), counted AS (
         INSERT INTO stanchion_tallies (queue, what, n)
         SELECT :queue, 'reserved', count(*) FROM claimed HAVING count(*) > 0
     )
     SELECT * FROM claimed
+    -- One row without an id: some of these jobs must pass a gate first.
+    UNION ALL SELECT {_listed(["NULL"] * len(LIVE_COLUMNS))} WHERE EXISTS (SELECT 1 FROM picked WHERE gated)
 """)
+
+_CLAIM_AT_GATES = claim_at_gates(_PICKED, _RESERVED, LIVE_COLUMNS, _WHOLE)
+_CLAIM_IN_TURN = claim_in_turn(_NOW, _NONE_EXPIRED, _WHOLE)
 
 _HINDRANCE = text(f"""
     SELECT
@@ -144,17 +171,23 @@ _DONE = _listed(
     **{"job.payload": "coalesce(given.payload, job.payload) AS payload", "job.state": "'done' AS state"},
 )
 
-_COMMIT = text(f"""
-    WITH given AS (
+
+_GIVEN = """
+    given AS (
         SELECT * FROM jsonb_to_recordset(CAST(:commits AS jsonb)) AS given (
             id uuid, token text, result text, payload text
         )
-    ), gone AS (
+    )
+"""
+
+_IN_TIME = f"job.token = given.token AND (job.lease_until IS NULL OR job.lease_until > {_NOW})"
+_HELD = f"job.id = ANY (ARRAY(SELECT id FROM given)) AND job.state = 'running' AND {_IN_TIME}"
+
+_FINISH = f"""
+    gone AS (
         DELETE FROM stanchion_jobs AS job USING given
-        WHERE job.id = ANY (ARRAY(SELECT id FROM given))
-            AND job.id = given.id AND job.token = given.token AND job.state = 'running'
-            AND (job.lease_until IS NULL OR job.lease_until > {_NOW})
-        RETURNING {_DONE}, {_NOW} AS finished_at, given.result AS result
+        WHERE job.id = given.id AND {{which}}
+        RETURNING {_DONE}, {_NOW} AS finished_at, given.result AS result, job.held
     ), kept AS (
         INSERT INTO stanchion_history ({_listed(HISTORY_COLUMNS)})
         SELECT {_listed(HISTORY_COLUMNS)} FROM gone
@@ -163,7 +196,19 @@ _COMMIT = text(f"""
         INSERT INTO stanchion_tallies (queue, what, n)
         SELECT queue, 'committed', count(*) FROM gone GROUP BY queue
     )
-    SELECT CAST(id AS text) FROM gone
+    SELECT {_listed(HELD_COLUMNS, id="CAST(id AS text)")} FROM gone
+"""
+
+_PLAIN = "job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL"  # the end of others has consequences
+_COMMIT = text(f"WITH {_GIVEN}, {_FINISH.format(which=_HELD)}")
+_COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{_HELD} AND {_PLAIN}')}")
+_COMMIT_AT_GATES = commit_at_gates(_GIVEN, _IN_TIME, _FINISH)
+
+_ADD_ENDS = text("""
+    INSERT INTO stanchion_ends (node, place, job, child, state, result)
+    SELECT * FROM jsonb_to_recordset(CAST(:ends AS jsonb)) AS given (
+        node uuid, place int, job uuid, child uuid, state text, result text
+    )
 """)
 
 
@@ -173,6 +218,11 @@ class PostgresStore(SqlStore):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._throttled_queues: set[str] = set()
+        self._laned_queues: set[str] = set()
+        self._contended: dict[str, float] = {}
+        self._slots_held = False
+        """The last commits were of jobs that held semaphores."""
+        self._careful_until = 0.0
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
         if tx is not None or any(job.key is not None for job in jobs):
@@ -186,6 +236,7 @@ class PostgresStore(SqlStore):
         return pushed
 
     def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
+        self.make_laned(run, {job.queue for job in jobs if job.lane})
         ordered: Sequence[NewJob] = jobs
         if again or any(job.key is not None for job in jobs):
             # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
@@ -211,20 +262,62 @@ class PostgresStore(SqlStore):
         self.tally(run, [(row[1], "pushed") for row in twice], sign=-1)
 
     def claim(self, claim: Claim) -> Claimed:
-        if claim.queue in self._throttled_queues:
+        if claim.queue in self._laned_queues and claim.lanes is None:
+            rows = self._claim_in_turn(claim)
+            return self._claim_carefully(claim) if rows is None else Claimed(rows)
+        if claim.queue in self._throttled_queues or beside_the_lane(claim):
             return self._claim_carefully(claim)
-        if rows := self.database.statement(lambda run, again: self._claim_at_once(run, claim, again)):
+        if self._contended.get(claim.queue, 0.0) > time.monotonic():
+            return super().claim(claim)
+        rows = self.database.statement(lambda run, again: self._claim_at_once(run, claim, again))
+        if rows is None:  # not all of the next ones may run
+            self._contended[claim.queue] = time.monotonic() + _CAREFUL_SECONDS
+            return super().claim(claim)
+        if rows:
             return Claimed(rows)
         throttled, expired = self.database.read(lambda run: run.rows(_HINDRANCE, {"queue": claim.queue})[0])
         if throttled:
             self._throttled_queues.add(claim.queue)
         return self._claim_carefully(claim) if throttled or expired else Claimed([])
 
-    def _claim_at_once(self, run: Runner, claim: Claim, again: bool) -> list[JobRow]:
+    def _claim_at_once(self, run: Runner, claim: Claim, again: bool) -> list[JobRow] | None:
+        """Claim the next jobs; None where some have to wait at gates, or must ask there for more than a slot."""
         if (again or claim.repeat) and (held := self.held(run, claim)):
             return held
         params = {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)}
-        return in_order(run.rows(_CLAIM, params))
+        if claim.queue not in self.gated_queues:
+            rows = run.rows(_CLAIM, params)
+            if not rows or rows[0][0] is not None:
+                return in_order(rows)
+            self.gated_queues.add(claim.queue)
+        rows = run.rows(_CLAIM_AT_GATES, params)
+        if rows and rows[0][0] is None:
+            return None
+        jobs = [JobRow(*row[:-1]) for row in rows]
+        if not any(map(gated, jobs)):
+            self.gated_queues.discard(claim.queue)
+        return jobs
+
+    def _claim_in_turn(self, claim: Claim) -> list[JobRow] | None:
+        """Claim from the lanes of a queue; None where that takes a transaction."""
+
+        def work(run: Runner, again: bool) -> Taken | None:
+            if (again or claim.repeat) and (held := self.held(run, claim)):
+                return Taken(held, 0)
+            given = {"queue": claim.queue, "most": claim.limit - len(rows), **self._reservation(run, claim)}
+            return taken(run.rows(_CLAIM_IN_TURN, given))
+
+        rows: dict[str, JobRow] = {}
+        vain = 0
+        while len(rows) < claim.limit and vain < _IN_VAIN:
+            found = self.database.statement(work)
+            if found is None:
+                return list(rows.values()) or None
+            rows |= {row.id: row for row in found.rows}
+            if not found.due_lanes:
+                break
+            vain = 0 if found.rows else vain + 1
+        return list(rows.values())
 
     def _reservation(self, run: Runner, claim: Claim) -> Params:
         """Return the parameters of the reservation; the queue's own lease is read where it matters."""
@@ -237,24 +330,66 @@ class PostgresStore(SqlStore):
         settings = self.database.read(lambda run: self.queue_row(run, claim.queue)[0])
         if not settings.throttled:
             self._throttled_queues.discard(claim.queue)
+        if settings.laned and not replace(settings, laned=False).throttled:
+            self._laned_queues.add(claim.queue)
+        else:
+            self._laned_queues.discard(claim.queue)
         return super().claim(claim)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         if tx is not None or repeat or not all(type(outcome) is Commit for outcome in outcomes):
             return super().settle(outcomes, tx, repeat=repeat)
-        return self.database.statement(lambda run, again: self.settle_in(run, outcomes, set(), again=again))
+        commits = [outcome for outcome in outcomes if isinstance(outcome, Commit)]
+        if self._careful_until > time.monotonic():
+            return super().settle(commits)
+        states = self.database.statement(lambda run, again: self._commit_at_once(run, commits, again))
+        left = [commit for commit, state in zip(commits, states, strict=True) if state is None]
+        if not left:
+            return states
+        others = iter(super().settle(left))
+        return [next(others) if state is None else state for state in states]
+
+    def _commit_at_once(self, run: Runner, commits: Sequence[Commit], again: bool) -> list[JobState | None]:
+        """Commit the jobs whose end has no consequences but, for some, that slots are free that nobody waits for."""
+        if again:
+            return self.settle_in(run, commits, again=True)
+        done = self._committed(run, _COMMIT_AT_GATES if self._slots_held else _COMMIT_PLAIN, commits)
+        if self._slots_held and not any(row[3] for row in done.values()):
+            self._slots_held = False
+        return _states(commits, done)
 
     def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
+        done = self._committed(run, _COMMIT, commits)
+        states = _states(commits, done)
+        tied = sum(1 for row in done.values() if any(row[2:5]))
+        if tied:
+            if self._slots_held or any(row[2] or row[4] for row in done.values()):
+                self._careful_until = time.monotonic() + _CAREFUL_SECONDS
+            self._slots_held = any(row[3] for row in done.values())
+            ended = [commit for commit, state in zip(commits, states, strict=True) if state is not None]
+            self.follow_commits(run, [(commit, done[commit.id]) for commit in ended])
+        return states
+
+    def _committed(self, run: Runner, statement: TextClause, commits: Sequence[Commit]) -> dict[str, Row]:
         given = [
             {"id": commit.id, "token": commit.token, "result": commit.result, "payload": commit.payload}
             for commit in commits
         ]
-        done = {row[0] for row in run.rows(_COMMIT, {"commits": json.dumps(given)})}
-        states: list[JobState | None] = []
-        for commit in commits:
-            states.append(JobState.DONE if commit.id in done else None)
-            done.discard(commit.id)
-        return states
+        return {row[0]: row for row in run.rows(statement, {"commits": json.dumps(given)})}
+
+    def add_ends(self, run: Runner, ends: Sequence[End]) -> None:
+        if ends:
+            run.change(_ADD_ENDS, {"ends": json.dumps([end._asdict() for end in ends])})
+
+
+def _states(commits: Sequence[Commit], done: Container[str]) -> list[JobState | None]:
+    """Return the state that each commit led to; of two with the same id only the first can have led to any."""
+    seen: set[str] = set()
+    states: list[JobState | None] = []
+    for commit in commits:
+        states.append(JobState.DONE if commit.id in done and commit.id not in seen else None)
+        seen.add(commit.id)
+    return states
 
 
 def _given(job: NewJob) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from stanchion.errors import DuplicateKey
 from stanchion.stores.records import JobRow, NewJob, Pushed
-from stanchion.stores.sql.base import SqlBase, live_values, queue_values
+from stanchion.stores.sql.base import SqlBase, Step, live_values, queue_values
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.joining import join
@@ -42,15 +42,16 @@ class Pushing(SqlBase):
             # With one writer for the whole database, the caller's transaction has its lock.
             self.make_queues(queues, run if self.dialect.single_writer else None)
             pushed = self._push_in(run, jobs)
-            self.dialect.announce_in(tx, queues)
+            self.dialect.announce_in(tx, queues | run.woken)
             return pushed
         self.make_queues(queues)
-        pushed = self.database.write(lambda run, again: self._push_in(run, jobs, again=again))
+        pushed = self.write(lambda run, again: self._push_in(run, jobs, again=again))
         self.dialect.announce(queues)
         return pushed
 
     def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
         """Insert those that are new; then see to those whose key is taken."""
+        self.make_laned(run, {job.queue for job in jobs if job.lane})
         now = int(run.rows(self.statements.now)[0][0])
         results = self.known(run, jobs)
         rows = [created(job, now) for job in jobs if job.id not in results]
@@ -84,6 +85,7 @@ class Pushing(SqlBase):
             raise DuplicateKey(job.queue, job.key or "", holder.id)
         if job.on_duplicate == "replace" and (renewed := replaced(holder, job, row.enqueued_at)) is not None:
             self.rewrite(run, [renewed])
+            self.follow(run, [Step(holder, renewed)])
             holder = renewed
         return Pushed(holder.id, holder.run_at, holder.enqueued_at, duplicate=True)
 

@@ -16,7 +16,7 @@ class Recovery(SqlBase):
 
     def recover(self, limit: int = _BATCH, as_of: int | None = None) -> list[JobRow]:
         # A repeat comes after a lost connection: right after an outage, live workers look dead.
-        freed = self.database.write(lambda run, again: [] if again else self._recover_all(run, limit, as_of))
+        freed = self.write(lambda run, again: [] if again else self._recover_all(run, limit, as_of))
         if freed:
             self.dialect.announce({row.queue for row in freed})
         return freed
@@ -28,7 +28,7 @@ class Recovery(SqlBase):
 
     def _recover_all(self, run: Runner, limit: int, as_of: int | None) -> list[JobRow]:
         freed = self._free(run, run.rows(self.statements.expired, {"most": limit}))
-        at = {"as_of": self._now(run) if as_of is None else as_of}
+        at = {"as_of": self.clock(run) if as_of is None else as_of}
         freed += self._free(run, run.rows(self.statements.of_dead_workers, {"most": limit - len(freed), **at}))
         # A job whose worker has no row at all: the row was lost. A live worker writes its row anew within one
         # heartbeat, so after three of the slowest nobody holds the job. No live worker: nothing to judge by.
@@ -42,10 +42,7 @@ class Recovery(SqlBase):
         if not rows:
             return []
         before = [JobRow(*row) for row in rows]
-        now, settings = self._now(run), self.settings_in(run, {row.queue for row in before})
+        now, settings = self.clock(run), self.settings_in(run, {row.queue for row in before})
         after = [lease_lost(row, settings[row.queue], now) for row in before]
         self.store(run, before, after)
         return [step.row for step in after]
-
-    def _now(self, run: Runner) -> int:
-        return int(run.rows(self.statements.now)[0][0])

@@ -52,7 +52,7 @@ Long = Text().with_variant(mysql.LONGTEXT, "mysql")
 Real = Float(53)  # as bits of the mantissa: MySQL's plain FLOAT has 24
 
 
-def _table(name: str, *columns: Column[Any]) -> Table:
+def _table(name: str, *columns: Column[Any], **options: Any) -> Table:
     """Define a table; on MariaDB and MySQL text differs if a byte does: in case, accents, spaces at the end."""
     return Table(
         name,
@@ -61,6 +61,7 @@ def _table(name: str, *columns: Column[Any]) -> Table:
         mysql_engine="InnoDB",
         # Each reads the comment that is addressed to it: the two have no such collation in common.
         mysql_default_charset="utf8mb4 /*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */",
+        **options,
     )
 
 
@@ -152,8 +153,10 @@ _partial(
     *(jobs.c.queue, jobs.c.order_key, jobs.c.enqueued_at, jobs.c.id),
     where=jobs.c.order_key.is_not(None),
 )
-_partial("stanchion_jobs_flow", jobs.c.flow, where=jobs.c.flow.is_not(None))
-_partial("stanchion_history_flow", history.c.flow, where=history.c.flow.is_not(None))
+# Found by how the text begins, which takes an order by bytes.
+for _flow, _name in ((jobs.c.flow, "stanchion_jobs_flow"), (history.c.flow, "stanchion_history_flow")):
+    Index(_name, _flow.collate("C"), postgresql_where=_flow.is_not(None), _table=_flow.table).ddl_if("postgresql")
+    Index(_name, _flow, sqlite_where=_flow.is_not(None)).ddl_if("sqlite")
 _whole("stanchion_jobs_gate", jobs.c.waits_for, jobs.c.waits_since)
 _whole("stanchion_jobs_order", jobs.c.order_key, jobs.c.queue, jobs.c.enqueued_at)
 _whole("stanchion_jobs_flow", jobs.c.flow)
@@ -209,11 +212,14 @@ workers = _table(
 gates = _table(
     "stanchion_gates",
     Column("name", Gate, primary_key=True),
-    Column("capacity", Integer, nullable=False),
+    Column("capacity", Integer),
     Column("used", Integer, nullable=False),
+    Column("waited", Boolean, nullable=False, server_default=false()),
     Column("tokens", Real),
     Column("filled_at", BigInteger),
     Column("promised", BigInteger),
+    postgresql_with={"fillfactor": 50},  # a row is changed over and over, and finds room in its page like this
+    sqlite_with_rowid=False,
 )
 
 nodes = _table(
@@ -252,6 +258,8 @@ notes = _table(
     Column("text", Long, nullable=False),
 )
 
+HELD_COLUMNS = ("id", "queue", "order_key", "limits", "flow", "held")
+"""What tells of a live job what it holds, and where it stands in a flow."""
 LIVE_COLUMNS = tuple(column.name for column in jobs.columns)
 HISTORY_COLUMNS = tuple(column.name for column in history.columns)
 FIELDS = JobRow._fields

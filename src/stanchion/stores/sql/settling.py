@@ -7,28 +7,27 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
 
-from stanchion.stores.records import SECOND, Commit, Extension, JobRow, JobState, Outcome, Progress
-from stanchion.stores.sql.base import SqlBase
-from stanchion.stores.sql.connection import Runner
+from stanchion.stores.records import SECOND, Commit, Continue, Extension, JobRow, JobState, Outcome, Progress
+from stanchion.stores.sql.base import Step
+from stanchion.stores.sql.connection import Row, Runner
+from stanchion.stores.sql.flowing import Flowing
+from stanchion.stores.sql.gating import light
 from stanchion.stores.sql.joining import join
 from stanchion.stores.transitions import Transition, holds, left_in, settled
 
 
-class Settling(SqlBase):
+class Settling(Flowing):
     """Commits, gives back, moves, buries and cancels running jobs, in batches."""
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         if not outcomes:
             return []
-        woken: set[str] = set()
-        if tx is not None:
-            states = self.settle_in(join(self.database, tx), outcomes, woken)
-            if woken:
-                self.dialect.announce_in(tx, woken)
-            return states
-        states = self.database.write(lambda run, again: self.settle_in(run, outcomes, woken, again=again or repeat))
-        if woken:
-            self.dialect.announce(woken)
+        if tx is None:
+            return self.write(lambda run, again: self.settle_in(run, outcomes, again=again or repeat))
+        run = join(self.database, tx)
+        states = self.settle_in(run, outcomes)
+        if run.woken:
+            self.dialect.announce_in(tx, run.woken)
         return states
 
     def extend(self, extensions: Sequence[Extension]) -> list[bool]:
@@ -53,9 +52,7 @@ class Settling(SqlBase):
 
         return self.database.write(work)
 
-    def settle_in(
-        self, run: Runner, outcomes: Sequence[Outcome], woken: set[str], *, again: bool = False
-    ) -> list[JobState | None]:
+    def settle_in(self, run: Runner, outcomes: Sequence[Outcome], *, again: bool = False) -> list[JobState | None]:
         """Apply runs of plain commits by the short way, and all else row by row, in their order."""
         states: list[JobState | None] = []
         for plain, group in groupby(outcomes, key=lambda outcome: type(outcome) is Commit and not again):
@@ -63,28 +60,38 @@ class Settling(SqlBase):
             if plain:
                 states += self.commit_in(run, [one for one in batch if isinstance(one, Commit)])
             else:
-                states += self._apply(run, batch, woken, again)
+                states += self._apply(run, batch, again)
         return states
 
     def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
         """Commit without reading whole jobs: they go to history inside the database."""
         held = run.rows(self.statements.held, {"ids": json.dumps(sorted(commit.id for commit in commits))})
-        holders = {job: (queue, token) for job, queue, token in held}
-        settings = self.settings_in(run, {queue for queue, _ in holders.values()})
-        done: list[tuple[Commit, str]] = []
+        holders = {row[0]: row for row in held}
+        settings = self.settings_in(run, {row[1] for row in held})
+        done: list[tuple[Commit, Row]] = []
         states: list[JobState | None] = []
         for commit in commits:
-            queue, token = holders.pop(commit.id, ("", None))
-            if token != commit.token:
+            row = holders.pop(commit.id, None)
+            if row is None or row[-1] != commit.token:
                 states.append(None)
                 continue
-            done.append((commit, queue))
+            done.append((commit, row))
             states.append(JobState.DONE)
-        kept = [commit for commit, queue in done if settings[queue].history_ttl > 0]
+        kept = [commit for commit, row in done if settings[row[1]].history_ttl > 0]
         self.keep_done(run, kept)
         self.remove(run, [commit.id for commit, _ in done])
-        self.tally(run, [(queue, "committed") for _, queue in done])
+        self.tally(run, [(row[1], "committed") for _, row in done])
+        self.follow_commits(run, done)
         return states
+
+    def follow_commits(self, run: Runner, done: Sequence[tuple[Commit, Row]]) -> None:
+        """Do what follows from commits; each comes with what its job held, as HELD_COLUMNS has it."""
+        steps: list[Step] = []
+        for commit, row in done:
+            if any(row[2:5]):
+                after = _DONE if commit.result is None else _DONE._replace(result=commit.result)
+                steps.append(Step(light(*row[:6]), after, "committed"))
+        self.follow(run, steps)
 
     def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
         """Copy live jobs into history, as done."""
@@ -93,13 +100,14 @@ class Settling(SqlBase):
             [{"job": one.id, "result": one.result, "new_payload": one.payload} for one in commits],
         )
 
-    def _apply(self, run: Runner, outcomes: Sequence[Outcome], woken: set[str], again: bool) -> list[JobState | None]:
+    def _apply(self, run: Runner, outcomes: Sequence[Outcome], again: bool) -> list[JobState | None]:
         rows = self.live(run, [outcome.id for outcome in outcomes])
-        now = int(run.rows(self.statements.now)[0][0])
+        now = self.clock(run)
         settings = self.settings_in(run, {row.queue for row in rows.values()})
         before: list[JobRow] = []
         after: list[Transition] = []
         states: list[JobState | None] = []
+        continued: list[Continue] = []
         for outcome in outcomes:
             row = rows.pop(outcome.id, None)
             if row is None or not holds(row, outcome.token, now):
@@ -109,9 +117,13 @@ class Settling(SqlBase):
             before.append(row)
             after.append(step)
             states.append(step.state(now))
+            if isinstance(outcome, Continue) and not step.final:
+                continued.append(outcome)
             if not step.final and step.row.run_at <= now:
-                woken.add(step.row.queue)
+                run.woken.add(step.row.queue)
         self.store(run, before, after)
+        for one in continued:  # after it is stored: it may wait for a part of the flow that is done at once
+            self.open_in(run, one.nodes, one.jobs)
         return states
 
     def _applied_before(self, run: Runner, row: JobRow | None, outcome: Outcome, now: int) -> JobState | None:
@@ -120,3 +132,7 @@ class Settling(SqlBase):
             found = run.rows(self.statements.finished, {"ids": json.dumps([outcome.id])})
             row = JobRow(*found[0]) if found else None
         return left_in(row, outcome.token, now)
+
+
+_DONE = JobRow("", "", 0, JobState.DONE.value, 0, 0, 0, "", finished_at=0)
+"""All that is to be known of a job that was committed, but for its result, for what follows."""

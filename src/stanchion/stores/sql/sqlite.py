@@ -59,7 +59,7 @@ class SqliteDialect(Dialect):
     names = ("sqlite",)
     errors = (sqlite3.Error,)
     single_writer, remote, makes_schema = True, False, True
-    begin = "BEGIN IMMEDIATE"
+    begin, locking, then_join = "BEGIN IMMEDIATE", "", "CROSS JOIN"
     way_out = (
         "check that the path is right, that the folder exists, is writable and lies on a local disk, and that "
         "nobody holds the lock; to enqueue in a transaction of yours, call app.setup() before it begins"
@@ -108,6 +108,16 @@ class SqliteDialect(Dialect):
 
     def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
         return select(func.json_each(bindparam(name, type_=String)).table_valued("value").c.value)
+
+    def among(self, column: str, name: str, kind: str = "text") -> str:
+        return f"{column} IN (SELECT value FROM json_each(:{name}))"
+
+    def elements(self, name: str) -> str:
+        return f"json_each(:{name}) AS given"
+
+    def places(self, name: str) -> str:
+        pair = "json_extract(value, '$[0]') AS node, json_extract(value, '$[1]') AS place"
+        return f"(SELECT {pair} FROM json_each(:{name})) AS given"
 
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()

@@ -36,11 +36,13 @@ from stanchion.stores.records import JobState
 from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.schema import (
     FIELDS,
+    HELD_COLUMNS,
     HISTORY_COLUMNS,
     LIVE_COLUMNS,
     counts,
     history,
     jobs,
+    notes,
     queues,
     tallies,
     workers,
@@ -49,6 +51,9 @@ from stanchion.stores.sql.schema import (
 # Written into the SQL, not passed: only so can a planner see that a partial index fits.
 QUEUED: ColumnElement[str] = literal_column("'queued'")
 RUNNING: ColumnElement[str] = literal_column("'running'")
+
+RANGES = "lanes "
+"""So begin the kinds of the notes that hold whose turn it is in a range of lanes."""
 
 MISSED_HEARTBEATS = 3
 """After so many of its own heartbeats without a sign a worker is dead."""
@@ -62,6 +67,11 @@ def param(name: str, kind: Any = None) -> ColumnElement[Any]:
 def live_row() -> list[ColumnElement[Any]]:
     """Return the columns of a live job, in the order of JobRow as far as they go."""
     return [_text_id(jobs.c[name]) for name in LIVE_COLUMNS]
+
+
+def held_row() -> list[ColumnElement[Any]]:
+    """Return the columns of a live job that tell what it holds, and where it stands in a flow."""
+    return [_text_id(jobs.c[name]) for name in HELD_COLUMNS]
 
 
 def finished_row() -> list[ColumnElement[Any]]:
@@ -99,6 +109,14 @@ class Statements:
         self.queues = select(*queues.columns).order_by(queues.c.name)
         self.queue = select(*queues.columns).where(queues.c.name == queue)
         self.queue_locked = self.queue.with_for_update()
+        self.tied = (
+            select(*held_row())
+            .where(
+                jobs.c.queue == queue,
+                or_(jobs.c.flow.is_not(None), jobs.c.order_key.is_not(None), jobs.c.limits.is_not(None)),
+            )
+            .with_for_update()
+        )
         self.drop = [
             delete(table).where(column == queue)
             for table, column in (
@@ -109,6 +127,7 @@ class Statements:
                 (queues, queues.c.name),
             )
         ]
+        self.drop.append(delete(notes).where(notes.c.kind.startswith(RANGES), notes.c.name == queue))
         self.insert_queue = dialect.insert_ignoring(
             queues, {column.name: param(column.name, column.type) for column in queues.columns}
         )
@@ -147,15 +166,9 @@ class Statements:
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
-        self.first_due = (
-            select(jobs.c.run_at)
-            .where(in_line, jobs.c.priority == param("at_priority", Integer))
-            .order_by(jobs.c.run_at)
-            .limit(1)
-        )
         self.reserve = (
             update(jobs)
-            .where(jobs.c.id.in_(ids))
+            .where(jobs.c.id.in_(ids), jobs.c.order_key.is_(None), jobs.c.limits.is_(None))
             .values(
                 state=RUNNING,
                 attempts=jobs.c.attempts + 1,
@@ -193,14 +206,14 @@ class Statements:
             list(HISTORY_COLUMNS), select(*kept).where(jobs.c.id == param("job", jobs.c.id.type))
         )
         self.held: Executable = (
-            select(cast(jobs.c.id, String(36)), jobs.c.queue, jobs.c.token)
+            select(*held_row(), jobs.c.token)
             .where(jobs.c.id.in_(ids), jobs.c.state == RUNNING, in_time)
             .with_for_update()
         )
         self.live = select(*live_row()).where(jobs.c.id.in_(ids))
         self.live_locked: Executable = self.live.with_for_update()
         self.queued_locked: Executable = (
-            select(cast(jobs.c.id, String(36))).where(jobs.c.id.in_(ids), jobs.c.state == QUEUED).with_for_update()
+            select(*held_row()).where(jobs.c.id.in_(ids), jobs.c.state != RUNNING).with_for_update()
         )
         self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
         self.remove: Executable = delete(jobs).where(jobs.c.id == param("job", jobs.c.id.type))

@@ -15,13 +15,14 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.sql.claiming import Claiming
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.looking import Looking
+from stanchion.stores.sql.noting import Noting
 from stanchion.stores.sql.operating import Operating
 from stanchion.stores.sql.schema import MIGRATIONS, VERSION, meta, metadata
 from stanchion.stores.sql.settling import Settling
 from stanchion.stores.sql.transferring import Transferring
 
 
-class SqlStore(Claiming, Settling, Operating, Looking, Transferring):
+class SqlStore(Claiming, Settling, Operating, Looking, Transferring, Noting):
     """Jobs in an SQL database."""
 
     def __init__(self, database: Database) -> None:

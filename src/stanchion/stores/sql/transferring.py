@@ -8,15 +8,15 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import String, cast, select
 
 from stanchion.stores.records import JobRow
-from stanchion.stores.sql.base import is_id, kept, live_values, queue_values
+from stanchion.stores.sql.base import Step, is_id, kept, live_values, queue_values
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.pushing import Pushing
+from stanchion.stores.sql.gating import Gating, light
 from stanchion.stores.sql.schema import HISTORY_COLUMNS, history, jobs
 from stanchion.stores.sql.statements import param
 
 
-class Transferring(Pushing):
+class Transferring(Gating):
     """Stores and deletes whole jobs, as they are."""
 
     def __init__(self, database: Database) -> None:
@@ -36,6 +36,7 @@ class Transferring(Pushing):
 
         def work(run: Runner, _again: bool) -> list[bool]:
             run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in queues])
+            self.make_laned(run, {row.queue for row in rows if row.lane})
             known = self._stored(run, rows)
             new = [row for row in ordered if row.id not in known]
             run.change_each(self.statements.insert_new, [live_values(row) for row in new if row.finished_at is None])
@@ -52,15 +53,17 @@ class Transferring(Pushing):
         given = {"ids": json.dumps(wanted)}
 
         def work(run: Runner, again: bool) -> list[str]:
-            taken = {row[0] for row in run.rows(self.statements.queued_locked, given)}
+            live = [light(*row) for row in run.rows(self.statements.queued_locked, given)]
+            taken = {row.id for row in live}
             self.remove(run, sorted(taken))
+            self.free_gates(run, [Step(row, None) for row in live])
             taken |= {row[0] for row in run.rows(self._finished_locked, given)}
             run.change(self.statements.forget, given)
             if again:  # what the first try deleted is gone
                 taken |= set(wanted) - self._ids(run, wanted)
             return [one for one in wanted if one in taken]
 
-        return self.database.write(work) if wanted else []
+        return self.write(work) if wanted else []
 
     def _stored(self, run: Runner, rows: Sequence[JobRow]) -> set[str]:
         return self._ids(run, [row.id for row in rows])

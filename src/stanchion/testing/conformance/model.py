@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 
 from stanchion.errors import DuplicateKey
 from stanchion.ids import new_id
+from stanchion.stores.gates import Limits, held_gates, limits_text, semaphore_of
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import (
@@ -48,6 +49,8 @@ LEASE = 300.0
 HEARTBEAT = 100.0
 WORKERS = ("w1", "w2")
 KEYS = (None, None, "k1", "k2")
+ORDER_KEYS = (None, None, None, "o1", "o2")
+SEMAPHORES = ("a", "b")
 
 _runs = itertools.count()
 
@@ -72,6 +75,7 @@ class Comparison(RuleBasedStateMachine):
         self.workers = {name: f"{name}-{run}" for name in WORKERS}
         self.reference = MemoryStore(frozen=True)
         self.stores: tuple[Store, Store] = (self.reference, self.store)
+        self.semaphores = [f"{name}{run}" for name in SEMAPHORES]
         self.ids: list[str] = []
         self.held: list[Held] = []
 
@@ -117,10 +121,17 @@ class Comparison(RuleBasedStateMachine):
         in_force = [held for held in self.held if held.id in rows and rows[held.id].token == held.token]
         return cast(Held, self.pick(data, in_force * 3 + self.held))
 
+    @property
+    def needs(self) -> list[list[str]]:
+        """The sets of semaphores that a job may need; most need none."""
+        return [[], [], [], self.semaphores[:1], self.semaphores[1:], self.semaphores]
+
     # -- jobs in
 
     @initialize(data=st.data())
     def begin(self, data: st.DataObject) -> None:
+        for name in self.semaphores:
+            self.same("set_semaphore", name, 1)
         for _ in range(3):
             self.push(data)
 
@@ -133,6 +144,8 @@ class Comparison(RuleBasedStateMachine):
             "key": data.draw(st.sampled_from(KEYS)),
             "on_duplicate": data.draw(st.sampled_from(["return", "raise", "replace"])),
             "max_attempts": data.draw(st.integers(1, 3)),
+            "order_key": data.draw(st.sampled_from(ORDER_KEYS)),
+            "limits": limits_text(Limits(tuple(data.draw(st.sampled_from(self.needs))))),
         }
         jobs = [NewJob(new_id(), self.queue, str(len(self.ids) + n), **options) for n in range(count)]
         self.same("push", jobs)
@@ -242,6 +255,10 @@ class Comparison(RuleBasedStateMachine):
         ]
         self.same("configure", self.queue, self.pick(data, changes))
 
+    @rule(data=st.data(), capacity=st.integers(0, 2))
+    def resize(self, data: st.DataObject, capacity: int) -> None:
+        self.same("set_semaphore", self.pick(data, self.semaphores), capacity)
+
     # -- what is seen
 
     @invariant()
@@ -254,6 +271,9 @@ class Comparison(RuleBasedStateMachine):
         for queue in (self.queue, self.next, self.letters):
             assert self.store.sizes(queue) == self.reference.sizes(queue)
             assert self.store.counts(queue) == self.reference.counts(queue)
+        for name in self.semaphores:
+            expected, seen = (store.permits(name) for store in (self.reference, self.store))
+            assert (sorted(seen[0]), seen[1]) == (sorted(expected[0]), expected[1])
 
     def jobs(self, store: Store) -> dict[str, Any]:
         """Return all that the outside sees of the jobs, but for times."""
@@ -268,6 +288,8 @@ class Comparison(RuleBasedStateMachine):
                 "started": row.started_at is not None,
                 "finished": row.finished_at is not None,
                 "cancel": row.cancel_requested,
+                # Between two attempts it is the gate that knows who has the turn of an order key.
+                "slots": [gate for gate in held_gates(row) if semaphore_of(gate) is not None],
                 **{
                     name: getattr(row, name)
                     for name in (
@@ -282,6 +304,7 @@ class Comparison(RuleBasedStateMachine):
                         "progress",
                         "worker",
                         "result",
+                        "waits_for",
                     )
                 },
             }

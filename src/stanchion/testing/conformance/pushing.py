@@ -67,7 +67,7 @@ class TestPush:
             assert {name: getattr(seen, name) for name in options} == options
             assert (seen.queue, seen.state, seen.payload) == (QUEUE, JobState.READY, {"id": 1})
             assert (seen.attempts, seen.failures, seen.errors, seen.result) == (0, 0, [], None)
-            assert (seen.lane, seen.worker, seen.task, seen.flow, seen.origin) == (0, None, None, None, None)
+            assert (seen.lane, seen.worker, seen.task, seen.flow, seen.origin) == (None, None, None, None, None)
         assert pushed.enqueued_at == job.enqueued_at
         assert pushed.run_at == job.run_at
         assert seconds_until(store, row_of(store, job.id).enqueued_at) == about(0)

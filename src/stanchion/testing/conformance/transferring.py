@@ -57,7 +57,7 @@ def full(store: Store) -> dict[str, Any]:
         "tenant": "acme é",
         "key": "k-1 %:x",
         "order_key": "order",
-        "limits": '["smtp"]',
+        "limits": '{"hold":["smtp"],"rate":["mail/acme",0.5]}',
         "flow": "flow-1",
         "origin": new_id(),
         "attempts": 3,

@@ -1,10 +1,12 @@
 -- Reserves due jobs. ARGV: skew, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
--- look first for what the token holds already, the counter or ''.
+-- look first for what the token holds already, the counter or '', the first and the last lane or '' for all.
 --
--- Returns what it found: 'expired' and ids whose leases ran out, for the caller to free before it asks again; or
--- 'jobs', and the jobs; and seconds until the rate of the queue may allow more, or ''.
+-- Returns what it found: 'expired' and ids whose leases ran out, for the caller to free before it asks again; 'held'
+-- and what the token holds already; or 'jobs' and the jobs, in order; and seconds until the rate of the queue may allow
+-- more, or ''.
 
 local limit, token, worker, lease, again, counted = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+local first_lane, last_lane = ARGV[8], ARGV[9]
 local TAIL = '^([^\31]*)\31[^\31]*\31([^\31]*)' .. string.rep('\31[^\31]*', 6) .. '\31(.*)$'
 
 local expired = redis.call('ZRANGEBYSCORE', P .. 'leases', '-inf', whole(now), 'LIMIT', 0, 500)
@@ -12,12 +14,12 @@ if #expired > 0 then
     return { 'expired', expired, '' }
 end
 
-local function answer(ids, states, wait)
+local function answer(found, ids, states, wait)
     local bodies, rows = several('HMGET', P .. 'body', ids), {}
     for index, id in ipairs(ids) do
         rows[index] = id .. US .. states[index] .. US .. bodies[index]
     end
-    return { 'jobs', table.concat(rows, RS), wait }
+    return { found, table.concat(rows, RS), wait }
 end
 
 if again == '1' then
@@ -30,12 +32,13 @@ if again == '1' then
         end
     end
     if #held > 0 then
-        return answer(held, states, '')
+        return answer('held', held, states, '')
     end
 end
 
-local paused, max_rate, max_running, own_lease, tokens, filled_at =
-    unpack(redis.call('HMGET', P .. 'settings', 'paused', 'max_rate', 'max_running', 'lease', 'rate_tokens', 'rate_at'))
+local paused, max_rate, max_running, own_lease, tokens, filled_at, laned = unpack(redis.call(
+    'HMGET', P .. 'settings', 'paused', 'max_rate', 'max_running', 'lease', 'rate_tokens', 'rate_at', 'laned'
+))
 if paused == '1' then
     return { 'jobs', '', '' }
 end
@@ -52,19 +55,115 @@ if max_rate and max_rate ~= '' then
     limit = math.min(limit, math.floor(tokens + 0.000001))
 end
 
-local ids = {}
-if limit > 0 then
-    begin()
-    for _, line in ipairs(redis.call('ZRANGE', P .. 'lines', 0, -1)) do
+-- Jobs that hold a semaphore stand before all others in the line; what they gain there ends with it.
+local BOOST = 1000
+local ids, boosted = {}, {}
+
+local function found(id, line)
+    ids[#ids + 1] = id
+    boosted[#ids] = string.sub(line, 7) < '04500'
+end
+
+-- Takes up to `limit` due jobs of lines, one line after the other.
+local function take_in_order(lines)
+    for _, line in ipairs(lines) do
         local due = redis.call('ZRANGEBYSCORE', P .. 'line:' .. line, '-inf', whole(now), 'LIMIT', 0, limit - #ids)
         if #due > 0 then
             shorten(P, line, due)
             for _, id in ipairs(due) do
-                ids[#ids + 1] = id
+                found(id, line)
             end
         end
         if #ids >= limit then
-            break
+            return
+        end
+    end
+end
+
+local CHUNK = math.min(limit, 16)
+
+-- Returns a function that gives the next due job of a lane and its line, and nil behind the last.
+local function due_in(lane)
+    local lines = redis.call('ZRANGEBYLEX', P .. 'lines', '[' .. lane .. ':', '(' .. lane .. ';')
+    local number, given, chunk, place = 1, 0, {}, 0
+    return function()
+        place = place + 1
+        while not chunk[place] do
+            local last = #chunk < CHUNK and given > 0
+            if last then
+                number, given = number + 1, 0
+            end
+            if not lines[number] then
+                return nil
+            end
+            chunk = redis.call(
+                'ZRANGEBYSCORE', P .. 'line:' .. lines[number], '-inf', whole(now), 'LIMIT', given, CHUNK
+            )
+            given, place = given + CHUNK, 1
+        end
+        return chunk[place], lines[number]
+    end
+end
+
+-- Takes up to `limit` due jobs, one of each lane in turn, beginning behind the one that was served last. `first`,
+-- `last`: the lanes to go round, as text. Lanes without a due job are passed over.
+local function take_in_turn(first, last)
+    local turn = 'served:' .. first_lane .. '-' .. last_lane
+    local served = redis.call('HGET', P .. 'settings', turn) or '00000'
+    local taken, round = {}, {}
+    local function take(lane, next_due)
+        local id, line = next_due()
+        if id then
+            taken[line] = taken[line] or {}
+            table.insert(taken[line], id)
+            found(id, line)
+            round[#round + 1] = { lane, next_due }
+            served = lane
+        end
+    end
+    local function go_along(from, to)
+        while #ids < limit do
+            local line = redis.call('ZRANGEBYLEX', P .. 'lines', from, to, 'LIMIT', 0, 1)[1]
+            if not line then
+                return
+            end
+            local lane = string.sub(line, 1, 5)
+            take(lane, due_in(lane))
+            from = '[' .. lane .. ';'
+        end
+    end
+    local turned = math.max(tonumber(served), tonumber(first) - 1)
+    go_along('[' .. string.format('%05d', turned) .. ';', '(' .. last .. ';')
+    go_along('[' .. first .. ':', '(' .. string.format('%05d', math.min(turned, tonumber(last))) .. ';')
+    while #ids < limit and #round > 0 do
+        local lanes = round
+        round = {}
+        for _, lane in ipairs(lanes) do
+            if #ids < limit then
+                take(lane[1], lane[2])
+            end
+        end
+    end
+    for line, some in pairs(taken) do
+        shorten(P, line, some)
+    end
+    if #ids > 0 then
+        redis.call('HSET', P .. 'settings', turn, served)
+    end
+end
+
+if limit > 0 then
+    begin()
+    if first_lane ~= '' then
+        take_in_turn(string.format('%05d', first_lane), string.format('%05d', last_lane))
+    elseif laned == '1' then
+        take_in_turn('00000', '99999')
+    else
+        local lines = redis.call('ZRANGE', P .. 'lines', 0, -1)
+        if #lines > 0 and string.sub(lines[1], 1, 5) ~= string.sub(lines[#lines], 1, 5) then
+            take_in_turn('00000', '99999')
+        else
+            take_in_order(lines)
         end
     end
 end
@@ -79,6 +178,10 @@ if #ids > 0 then
     local live, leases = {}, {}
     for index, state in ipairs(several('HMGET', P .. 'live', ids)) do
         local rev, attempts, tail = string.match(state, TAIL)
+        if boosted[index] then
+            local lane, priority, rest = string.match(tail, '^([^\31]*)\31([^\31]*)\31(.*)$')
+            tail = table.concat({ lane, priority - BOOST, rest }, US)
+        end
         states[index] = (rev + 1) .. US .. 'running' .. US .. (attempts + 1) .. US .. reserved .. tail
         live[2 * index - 1], live[2 * index] = ids[index], states[index]
         leases[2 * index - 1], leases[2 * index] = until_when, ids[index]
@@ -102,4 +205,4 @@ if rate then
         wait = string.format('%.9f', math.max(0, (1 - tokens) / rate))
     end
 end
-return answer(ids, states, wait)
+return answer('jobs', ids, states, wait)

@@ -1,6 +1,6 @@
 -- Finishes running jobs as done. ARGV: skew, the counter, then for each job: id, token, result or ''.
 --
--- Returns for each: 1 done, 0 lease lost, -1 no such job is live here.
+-- Returns for each: 1 done, 0 lease lost, -1 no such job is live here, or its end entails more than itself.
 
 local ids, answers = {}, {}
 for number = 3, #ARGV, 3 do
@@ -10,9 +10,9 @@ local states = several('HMGET', P .. 'live', ids)
 local done, past, ended, seen = {}, {}, {}, {}
 for index, id in ipairs(ids) do
     local token, result = ARGV[3 * index + 1], ARGV[3 * index + 2]
-    answers[index] = states[index] and 0 or -1
-    if states[index] and not seen[id] then
-        local job = fields(states[index])
+    local job = states[index] and fields(states[index])
+    answers[index] = job and job[BOUND] == '' and 0 or -1
+    if answers[index] == 0 and not seen[id] then
         if job[STATE] == 'running' and job[TOKEN] == token and (job[LEASE] == '' or tonumber(job[LEASE]) > now) then
             seen[id] = job[KEY]
             answers[index] = 1

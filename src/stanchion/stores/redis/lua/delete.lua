@@ -6,7 +6,7 @@ for _, line in ipairs(redis.call('ZRANGE', P .. 'lines', 0, -1)) do
 end
 for _, name in ipairs({
     'live', 'body', 'past', 'ended', 'ids', 'keys', 'lines', 'running', 'leases', 'stopping', 'counts', 'settings',
-    'signals', 'leaving', 'arrived', 'gone',
+    'signals', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'duties',
 }) do
     redis.call('UNLINK', P .. name)
 end

@@ -5,13 +5,18 @@
 --   live      hash    id -> state of a live job          body     hash   id -> what rarely changes of it
 --   past      hash    id -> state of a finished job      ended    zset   finished jobs by their end
 --   ids       zset    all ids, in the order of the text  keys     hash   unique key -> id of its holder
---   lines     zset    "lane:priority" in use, highest priority first
+--   lines     zset    lanes and priorities in use, lane by lane, highest priority first; see `line_of`
 --   line:L:P  zset    queued jobs of one lane and priority by run_at, then id
+--   orders    zset    live jobs that have an order key, by it, enqueued_at and id; see `entry`
+--   waits     zset    waiting jobs by their gate, waits_since and id
+--   duties    hash    mark -> noted_at, job and text of what a step entails elsewhere
 --   running   set     reserved jobs                      leases   zset   those without a worker by their end
 --   stopping  set     running jobs asked to stop         counts   hash   what happened
 --   settings  hash    of the queue                       signals  stream one entry a write that brings work
 --   leaving   hash    id -> target and job, on its way to a queue of another slot
 --   arrived   zset    jobs that came that way, by when   gone     zset   jobs that left for another queue, by when
+--
+-- Other scripts work on the keys of a gate, {gate}:, of a part of a flow, {node}:, or on one key; they say which.
 --
 -- A server out of memory refuses the first command of a script that may need more, and from there on none is
 -- refused that needs none: each script that writes calls `begin` first, so that it is refused whole.
@@ -31,7 +36,8 @@ end
 
 -- The fields of a job's state, in order.
 local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE, STARTED, STOP = 1, 2, 3, 4, 5, 6, 7, 8
-local LANE, PRIORITY, RUN_AT, FINISHED, KEY, RESULT, FIELDS = 10, 11, 12, 15, 16, 18, 22
+local LANE, PRIORITY, RUN_AT, ENQUEUED, FINISHED, KEY, RESULT = 10, 11, 12, 13, 15, 16, 18
+local GATE, SINCE, ORDER, BOUND, FIELDS = 21, 22, 23, 24, 24
 local PATTERN = '^' .. string.rep('([^\31]*)\31', FIELDS - 1) .. '(.*)$'
 
 local function fields(text)
@@ -66,8 +72,13 @@ local function signal(prefix)
     redis.call('XADD', prefix .. 'signals', 'MAXLEN', '~', '64', '*', 'at', whole(now))
 end
 
-local function lengthen(prefix, lane, priority)
-    redis.call('ZADD', prefix .. 'lines', -priority, lane .. ':' .. priority)
+-- The name of a line: as text it sorts by lane, and from the highest priority to the lowest.
+local function line_of(lane, priority)
+    return string.format('%05d:%05d', lane, 5000 - priority)
+end
+
+local function lengthen(prefix, line)
+    redis.call('ZADD', prefix .. 'lines', 0, line)
 end
 
 local function shorten(prefix, line, ids)
@@ -75,6 +86,11 @@ local function shorten(prefix, line, ids)
     if redis.call('EXISTS', prefix .. 'line:' .. line) == 0 then
         redis.call('ZREM', prefix .. 'lines', line)
     end
+end
+
+-- A job in `orders` or `waits`: as text it sorts by the name there, the moment, and the id.
+local function entry(name, moment, id)
+    return table.concat({ name, string.rep('0', 20 - #moment) .. moment, id }, US)
 end
 
 -- Takes a job out of the queue, with all that points to it.
@@ -89,7 +105,12 @@ local function drop(id, job)
             redis.call('SREM', P .. 'stopping', id)
             redis.call('ZREM', P .. 'leases', id)
         elseif job[STATE] == 'queued' then
-            shorten(P, job[LANE] .. ':' .. job[PRIORITY], { id })
+            shorten(P, line_of(job[LANE], job[PRIORITY]), { id })
+        elseif job[STATE] == 'waiting' then
+            redis.call('ZREM', P .. 'waits', entry(job[GATE], job[SINCE], id))
+        end
+        if job[ORDER] ~= '' then
+            redis.call('ZREM', P .. 'orders', entry(job[ORDER], job[ENQUEUED], id))
         end
         if job[KEY] ~= '' and redis.call('HGET', P .. 'keys', job[KEY]) == id then
             redis.call('HDEL', P .. 'keys', job[KEY])
@@ -121,9 +142,15 @@ local function put(prefix, id, text, job, body)
             redis.call('SADD', prefix .. 'stopping', id)
         end
     elseif job[STATE] == 'queued' then
-        redis.call('ZADD', prefix .. 'line:' .. job[LANE] .. ':' .. job[PRIORITY], job[RUN_AT], id)
-        lengthen(prefix, job[LANE], job[PRIORITY])
+        local line = line_of(job[LANE], job[PRIORITY])
+        redis.call('ZADD', prefix .. 'line:' .. line, job[RUN_AT], id)
+        lengthen(prefix, line)
         signal(prefix)
+    elseif job[STATE] == 'waiting' then
+        redis.call('ZADD', prefix .. 'waits', 0, entry(job[GATE], job[SINCE], id))
+    end
+    if job[ORDER] ~= '' then
+        redis.call('ZADD', prefix .. 'orders', 0, entry(job[ORDER], job[ENQUEUED], id))
     end
 end
 

@@ -1,18 +1,17 @@
 -- Stores new jobs. ARGV: skew, then for each job: id, what to do about a duplicate, priority, lane, run_at, delay
--- in microseconds, key, the gate it waits for, and its body, as one text.
+-- in microseconds, key, the gate it waits for, order key, 1 when its steps entail more, and its body, as one text.
 --
 -- Returns the clock; 1 when the queue was not there; and the jobs that were not stored: their number in the batch,
 -- 'known' or 'taken' or 'refused', the id that is there, and its state, '' where it left for another queue. 'refused'
 -- stands alone: nothing was stored.
 
-local PARTS = '^' .. string.rep('([^\31]*)\31', 8) .. '(.*)$'
+local PARTS = '^' .. string.rep('([^\31]*)\31', 10) .. '(.*)$'
 local live, past, body, ids = {}, {}, {}, {}
 local coming, given, answers = {}, {}, {}
 
 for number = 2, #ARGV do
-    local id, on_duplicate, priority, lane, run_at, delay, key, gate, rest = string.match(ARGV[number], PARTS)
-    given[#given + 1] = { id, on_duplicate, priority, lane, run_at, delay, key, gate, rest }
-    ids[#ids + 1] = id
+    given[#given + 1] = { string.match(ARGV[number], PARTS) }
+    ids[#ids + 1] = given[#given][1]
 end
 local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)
 local gone = redis.call('EXISTS', P .. 'gone') == 1 and several('ZMSCORE', P .. 'gone', ids) or {}
@@ -34,9 +33,9 @@ end
 
 begin()
 coming = {}
-local lines, stored, states = {}, {}, {}
+local lines, stored, states, orders, waits = {}, {}, {}, {}, {}
 for number, job in ipairs(given) do
-    local id, _, priority, lane, run_at, delay, key, gate, rest = unpack(job)
+    local id, _, priority, lane, run_at, delay, key, gate, order, bound, rest = unpack(job)
     local known = stored[id] or lives[number] or pasts[number] or gone[number] and ''
     local holder = key ~= '' and not known and holder_of(key, id) or id
     if known then
@@ -55,7 +54,7 @@ for number, job in ipairs(given) do
         end
         local state = table.concat({
             '0', gate == '' and 'queued' or 'waiting', '0', '', '', '', '', '', '', lane, priority, run_at, whole(now),
-            '0', '', key, '', '', '', '', gate, gate == '' and '' or whole(now),
+            '0', '', key, '', '', '', '', gate, gate == '' and '' or whole(now), order, bound,
         }, US)
         if key ~= '' then
             coming[key] = id
@@ -68,14 +67,21 @@ for number, job in ipairs(given) do
         body[#body + 1] = id
         body[#body + 1] = rest
         if gate == '' then
-            local line = lane .. ':' .. priority
+            local line = line_of(lane, priority)
             if not lines[line] then
                 lines[line] = {}
-                lengthen(P, lane, priority)
+                lengthen(P, line)
             end
             local queued = lines[line]
             queued[#queued + 1] = run_at
             queued[#queued + 1] = id
+        else
+            waits[#waits + 1] = 0
+            waits[#waits + 1] = entry(gate, whole(now), id)
+        end
+        if order ~= '' then
+            orders[#orders + 1] = 0
+            orders[#orders + 1] = entry(order, whole(now), id)
         end
     end
 end
@@ -92,6 +98,8 @@ if #states > 0 then
     for line, queued in pairs(lines) do
         each('ZADD', P .. 'line:' .. line, queued, 2)
     end
+    each('ZADD', P .. 'orders', orders, 2)
+    each('ZADD', P .. 'waits', waits, 2)
     redis.call('HINCRBY', P .. 'counts', 'pushed', #states)
     signal(P)
 end

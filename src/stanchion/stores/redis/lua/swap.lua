@@ -1,13 +1,15 @@
 -- Makes changes of jobs that are as they were seen. ARGV: skew, then for each change: id, the state that was seen,
--- the new state, the new body or '' where it stays, the counter or '', and where it goes: '' or the prefix of another
--- queue, '' or the name of that queue when it is in another slot.
+-- the new state, the new body or '' where it stays, the counter or '', where it goes: '' or the prefix of another
+-- queue, '' or the name of that queue when it is in another slot; and what the change entails: '' or a mark, its text.
+--
+-- A counter with a minus before it counts down: the job was not handed out, and its start is given back to the rate.
 --
 -- Returns for each: 1 done, 0 it has changed, 2 its key is taken.
 
-local WIDTH = 7
+local WIDTH = 9
 local answers, begun = {}, false
 for first = 2, #ARGV, WIDTH do
-    local id, before, after, body, counted, target, beyond = unpack(ARGV, first, first + WIDTH - 1)
+    local id, before, after, body, counted, target, beyond, mark, duty = unpack(ARGV, first, first + WIDTH - 1)
     local old, new = fields(before), fields(after)
     local state = redis.call('HGET', P .. (old[FINISHED] ~= '' and 'past' or 'live'), id)
     local holder = new[KEY] ~= '' and new[FINISHED] == '' and redis.call('HGET', P .. 'keys', new[KEY])
@@ -40,8 +42,15 @@ for first = 2, #ARGV, WIDTH do
         else
             forget(id)
         end
-        if counted ~= '' then
-            redis.call('HINCRBY', P .. 'counts', counted, 1)
+        if mark ~= '' then
+            redis.call('HSET', P .. 'duties', mark, duty)
+        end
+        local undone = string.match(counted, '^-(.*)$')
+        if undone and redis.call('HEXISTS', P .. 'settings', 'rate_tokens') == 1 then
+            redis.call('HINCRBYFLOAT', P .. 'settings', 'rate_tokens', 1)
+        end
+        if (undone or counted) ~= '' then
+            redis.call('HINCRBY', P .. 'counts', undone or counted, undone and -1 or 1)
         end
     end
 end

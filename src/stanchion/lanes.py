@@ -1,0 +1,160 @@
+"""Lanes: which of them are a tenant's, and which one a new job goes to.
+
+A queue with n lanes gives each tenant m of them, its shuffle shard: always the same, and chosen so that two tenants
+seldom share them all. Jobs of a tenant wait behind each other there, and in nobody else's way.
+
+The shard is the same for every client in every language and release. In unsigned arithmetic modulo 2**64:
+
+    seed    FNV-1a over the UTF-8 bytes of the tenant: h = 0xcbf29ce484222325, and for each byte
+                h = (h xor byte) * 0x100000001b3
+    next    splitmix64, from that seed:
+                seed = seed + 0x9e3779b97f4a7c15
+                z = seed
+                z = (z xor (z >> 30)) * 0xbf58476d1ce4e5b9
+                z = (z xor (z >> 27)) * 0x94d049bb133111eb
+                next = z xor (z >> 31)
+    shard   a partial Fisher-Yates shuffle of lane = [0, 1, ..., n - 1]: for i = 0, 1, ..., m - 1
+                exchange lane[i] and lane[i + next mod (n - i)]
+            The shard is lane[0], ..., lane[m - 1], in this order.
+
+The remainder is taken as it comes, without rejection: with at most 1024 lanes its bias is below 2**-53.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from stanchion.errors import InvalidInput
+from stanchion.stores.records import UNLANED, NewJob, QueueSettings
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+    from stanchion.stores.protocol import Store
+
+MAX_LANES = 1024
+
+SETTINGS_SECONDS = 1.0
+"""For so long a process goes by the settings that it has read."""
+
+COUNTED = 1000
+"""So many jobs are counted in a lane; one with more is not told from one with so many."""
+
+_MASK = (1 << 64) - 1
+
+
+@lru_cache(maxsize=10_000)
+def shuffle_shard(tenant: str, lanes: int, size: int) -> tuple[int, ...]:
+    """Return the `size` lanes out of 0 to `lanes` - 1 that are this tenant's, in the order of its preference."""
+    draws = _splitmix64(_fnv1a(tenant.encode()))
+    lane = list(range(lanes))
+    for i in range(size):
+        j = i + next(draws) % (lanes - i)
+        lane[i], lane[j] = lane[j], lane[i]
+    return tuple(lane[:size])
+
+
+def _fnv1a(data: bytes) -> int:
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & _MASK
+    return value
+
+
+def _splitmix64(seed: int) -> Iterator[int]:
+    while True:
+        seed = seed + 0x9E3779B97F4A7C15 & _MASK
+        z = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & _MASK
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK
+        yield z ^ z >> 31
+
+
+def stored_lane(lane: int) -> int:
+    """Return the stored number of a lane."""
+    return lane + 1
+
+
+def shown_lane(stored: int) -> int | None:
+    """Return the number of a lane from its stored one; None for jobs that came before there were lanes."""
+    return None if stored == UNLANED else stored - 1
+
+
+def stored_range(lanes: Any) -> tuple[int, int]:
+    """Return the first and the last stored lane; a range from lane 0 on has also the jobs that are in none."""
+    if not isinstance(lanes, range) or lanes.step != 1 or not 0 <= lanes.start < lanes.stop <= MAX_LANES:
+        raise InvalidInput(
+            f"lanes must be a range without gaps within 0 to {MAX_LANES - 1}, such as range(0, 16), not {lanes!r}"
+        )
+    return (UNLANED if lanes.start == 0 else stored_lane(lanes.start)), stored_lane(lanes.stop - 1)
+
+
+class LaneChooser:
+    """Gives new jobs their lanes, in one process."""
+
+    def __init__(self, app: Stanchion) -> None:
+        self._app = app
+        # Any process may begin anywhere; all together serve the lanes alike.
+        self._turns = count(random.randrange(MAX_LANES))  # noqa: S311 - spreading load
+        self._read: tuple[Store | None, float, dict[str, QueueSettings]] = (None, -math.inf, {})
+
+    def forget(self) -> None:
+        """Read the settings anew, as this process has just changed some."""
+        self._read = (None, -math.inf, {})
+
+    def assign(self, jobs: list[NewJob]) -> None:
+        """Give those of the jobs their lane whose queue has lanes; the list is changed in place."""
+        laned = self._laned_queues()
+        if not laned:
+            return
+        for queue in laned.keys() & {job.queue for job in jobs}:
+            places = [n for n, job in enumerate(jobs) if job.queue == queue]
+            lanes = self._lanes(laned[queue], [jobs[n].tenant for n in places])
+            for n, lane in zip(places, lanes, strict=True):
+                jobs[n] = jobs[n]._replace(lane=lane)
+
+    def lane_of(self, queue: str, tenant: str | None) -> int:
+        """Return the stored lane for one job that comes to the queue."""
+        settings = self._laned_queues().get(queue)
+        return UNLANED if settings is None else self._lanes(settings, [tenant])[0]
+
+    def _laned_queues(self) -> dict[str, QueueSettings]:
+        store, now = self._app.store, time.monotonic()
+        of, read_at, laned = self._read
+        if of is not store or now - read_at > SETTINGS_SECONDS:
+            laned = {settings.name: settings for settings in store.queues() if settings.lanes > 1}
+            self._read = (store, now, laned)
+        return laned
+
+    def _lanes(self, settings: QueueSettings, tenants: list[str | None]) -> list[int]:
+        size = min(settings.lanes_per_tenant, settings.lanes)
+        shards = {
+            tenant: [stored_lane(lane) for lane in shuffle_shard(tenant, settings.lanes, size)]
+            for tenant in set(tenants)
+            if tenant is not None
+        }
+        depths = self._depths(settings.name, {lane for shard in shards.values() for lane in shard}) if size > 1 else {}
+        chosen = []
+        for tenant in tenants:
+            if tenant is None:
+                lane = stored_lane(next(self._turns) % settings.lanes)
+            else:
+                lane = self._shortest(shards[tenant], depths)
+            depths[lane] = depths.get(lane, 0) + 1
+            chosen.append(lane)
+        return chosen
+
+    def _depths(self, queue: str, lanes: Iterable[int]) -> dict[int, int]:
+        return dict(self._app.store.lane_depths(queue, sorted(lanes), COUNTED)) if lanes else {}
+
+    def _shortest(self, shard: list[int], depths: dict[int, int]) -> int:
+        """Return the first empty lane, else the shortest, the first of them on a tie."""
+        lane = min(shard, key=lambda lane: depths.get(lane, 0))
+        if depths.get(lane, 0) < COUNTED:
+            return lane
+        # All are longer than what is counted: taking turns keeps them alike.
+        return shard[next(self._turns) % len(shard)]

@@ -1,0 +1,127 @@
+"""Semaphores: named capacities that jobs hold while they run.
+
+declared in code ──first use──► stored, known to every process      enqueue with limits=[name] ──► known? ──► stored
+                                                                                              └─no──► InvalidInput
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from stanchion.errors import InvalidInput
+from stanchion.offloop import off_loop
+from stanchion.options import checked_name
+from stanchion.stores.gates import limits_in
+from stanchion.stores.records import NewJob, SemaphoreRow
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+    from stanchion.job import Job
+    from stanchion.stores.protocol import Store
+
+MAX_CAPACITY = 1_000_000
+
+
+class Semaphore:
+    """A capacity that jobs share. Made by `app.semaphore(name)`."""
+
+    def __init__(self, app: Stanchion, name: str) -> None:
+        self.app, self.name = app, checked_name(name, "semaphore")
+
+    @property
+    def capacity(self) -> int:
+        """How many jobs may hold it at once; 0: it is closed. InvalidInput when nobody has declared it."""
+        return self.usage().capacity
+
+    def usage(self) -> SemaphoreRow:
+        """Return its capacity, and how many jobs hold it and wait for it."""
+        for row in self.app.store_semaphores().semaphores():
+            if row.name == self.name:
+                return row
+        raise unknown([self.name])
+
+    def holders(self, limit: int = 100) -> list[Job]:
+        """Return up to `limit` of the jobs that hold a slot: running, or about to."""
+        self.usage()
+        return self._jobs(self.app.store.permits(self.name)[0], limit)
+
+    def waiting(self, limit: int = 100) -> list[Job]:
+        """Return the first `limit` jobs of its line, the next one first."""
+        self.usage()
+        return self._jobs(self.app.store.permits(self.name)[1], limit)
+
+    def resize(self, capacity: int) -> None:
+        """Change the capacity for every process: more wakes jobs at once, less lets those that hold a slot finish."""
+        wanted = checked_capacity(capacity)
+        self.usage()
+        self.app.store.set_semaphore(self.name, wanted)
+
+    def _jobs(self, ids: list[str], limit: int) -> list[Job]:
+        if limit < 1:
+            raise InvalidInput(f"limit must be a whole number from 1 up, not {limit!r}")
+        page = ids[:limit]
+        rows = self.app.store.fetch(page)
+        return [self.app.job_of(rows[job_id]) for job_id in page if job_id in rows]
+
+    ausage = off_loop(usage)
+    aholders = off_loop(holders)
+    awaiting = off_loop(waiting)
+    aresize = off_loop(resize)
+
+    def __repr__(self) -> str:
+        return f"<Semaphore {self.name!r} of {self.app!r}>"
+
+
+class DeclaredSemaphores:
+    """What the code has declared, and what the store is known to have; of one app in one process."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, int] = {}
+        self._stored_in: Store | None = None
+        self._missing: set[str] = set()
+        self._known: set[str] = set()
+
+    def declare(self, name: str, capacity: int) -> None:
+        """Remember a capacity that is to be stored, once: saying the same again changes nothing."""
+        if self._declared.get(name) != checked_capacity(capacity):
+            self._declared[name] = capacity
+            self._missing.add(name)
+
+    def store(self, store: Store) -> Store:
+        """Store what was declared and is not stored yet, and return the store."""
+        if store is not self._stored_in:  # another one, as in a test
+            self._stored_in, self._missing, self._known = store, set(self._declared), set()
+        for name in sorted(self._missing):
+            store.set_semaphore(name, self._declared[name])
+            self._known.add(name)
+            self._missing.discard(name)  # only now: a store that did not answer is asked again
+        return store
+
+    def check(self, jobs: Iterable[NewJob], store: Store) -> None:
+        """Refuse jobs that need a semaphore which nobody has declared. Those once seen are never asked for again."""
+        needed = {name for limits in {job.limits for job in jobs} if limits for name in limits_in(limits).semaphores}
+        if not needed:
+            return
+        self.store(store)
+        if not needed <= self._known:
+            self._known |= {row.name for row in store.semaphores()}
+            if strangers := needed - self._known:
+                raise unknown(sorted(strangers))
+
+
+def checked_capacity(capacity: Any) -> int:
+    """Return a capacity as given, if it is one."""
+    if isinstance(capacity, bool) or not isinstance(capacity, int) or not 0 <= capacity <= MAX_CAPACITY:
+        raise InvalidInput(
+            f"the capacity of a semaphore must be a whole number from 0 (closed) to {MAX_CAPACITY:,}, not {capacity!r}"
+        )
+    return capacity
+
+
+def unknown(names: list[str]) -> InvalidInput:
+    """Return the error about semaphores that nobody has declared."""
+    return InvalidInput(
+        f"no semaphore {', '.join(map(repr, names))}: declare it with app.semaphore({names[0]!r}, capacity=...) in the "
+        f"code, or `stanchion semaphores resize {names[0]} N`"
+    )

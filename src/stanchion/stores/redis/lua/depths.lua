@@ -1,0 +1,27 @@
+-- Returns lanes and their numbers of queued jobs, in turn. ARGV: skew, the most to count or '', 'all' or '', then
+-- the lanes.
+
+local most = tonumber(ARGV[2]) or math.huge
+local depths = {}
+local function count(lines)
+    for _, line in ipairs(lines) do
+        local lane = tonumber(string.sub(line, 1, 5))
+        if (depths[lane] or 0) < most then
+            depths[lane] = math.min(most, (depths[lane] or 0) + redis.call('ZCARD', P .. 'line:' .. line))
+        end
+    end
+end
+
+if ARGV[3] == 'all' then
+    count(redis.call('ZRANGE', P .. 'lines', 0, -1))
+end
+for number = 4, #ARGV do
+    local lane = string.format('%05d', ARGV[number])
+    count(redis.call('ZRANGEBYLEX', P .. 'lines', '[' .. lane .. ':', '(' .. lane .. ';'))
+end
+local answer = {}
+for lane, depth in pairs(depths) do
+    answer[#answer + 1] = lane
+    answer[#answer + 1] = depth
+end
+return answer

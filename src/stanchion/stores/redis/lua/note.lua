@@ -1,0 +1,15 @@
+-- Writes or deletes a note if its version is still the one seen. KEYS[1] is the hash of the notes of one kind: name ->
+-- version and text. ARGV: skew, name, the version seen (0: not there), 1 to write or 0 to delete, the text.
+-- Returns 1 when that is done; otherwise 0 and what is there, '' for nothing.
+
+local known = redis.call('HGET', P, ARGV[2]) or ''
+local version = known == '' and '0' or string.match(known, '^[^\31]*')
+if version ~= ARGV[3] then
+    return { 0, known }
+end
+if ARGV[4] == '1' then
+    redis.call('HSET', P, ARGV[2], whole(tonumber(version) + 1) .. US .. ARGV[5])
+else
+    redis.call('HDEL', P, ARGV[2])
+end
+return { 1, '' }

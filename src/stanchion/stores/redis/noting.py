@@ -1,0 +1,32 @@
+"""Notes in Redis: a hash for each kind, outside of all queues."""
+
+from __future__ import annotations
+
+from stanchion.stores.records import Note
+from stanchion.stores.redis.base import RedisBase
+from stanchion.stores.redis.rows import FIELD
+
+
+class Noting(RedisBase):
+    """Small texts under a name, changed by compare-and-set."""
+
+    def notes(self, kind: str) -> list[Note]:
+        """Return the notes of a kind, by name."""
+        found = self.server.command("HGETALL", self._notes_of(kind))
+        parted = ((name.decode(), *stored.decode().split(FIELD, 1)) for name, stored in found.items())
+        return sorted(Note(name, text, int(version)) for name, version, text in parted)
+
+    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write, or with None delete, a note whose version is still the given one; 0: it is not there."""
+        written = "" if text is None else f"{version + 1}{FIELD}{text}"
+
+        def work(again: bool) -> bool:
+            key, writes = self._notes_of(kind), int(text is not None)
+            done, stands = self.server.run("note", key, name, version, writes, text or "")
+            # A repeat after a lost answer: what stands there as it was to be was done by the first try.
+            return bool(done) or (again and stands.decode() == written)
+
+        return self.server.call(work)
+
+    def _notes_of(self, kind: str) -> str:
+        return self.own_key(f"notes:{kind}")

@@ -1,0 +1,90 @@
+"""The statements about gates, each built once."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from stanchion.stores.gates import HOLDER_BOOST
+from stanchion.stores.sql.dialect import Dialect
+from stanchion.stores.sql.schema import LIVE_COLUMNS
+
+
+class GateStatements:
+    """Every statement about gates and those who wait at them, for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        names, ids = dialect.among("name", "names"), dialect.among("id", "ids", "uuid")
+        gate, order, key = map(dialect.by, ("stanchion_jobs_gate", "stanchion_jobs_order", "PRIMARY"))
+        an_id = "CAST(id AS CHAR(36))"
+        first_of_key = f"""
+            FROM stanchion_jobs {order} WHERE queue = :queue AND order_key = {{key}}
+            ORDER BY enqueued_at, id LIMIT 1
+        """
+
+        # -- the gates themselves
+        self.lock = text(f"""
+            SELECT name, capacity, used, waited, tokens, filled_at, promised FROM stanchion_gates {key}
+            WHERE {names} ORDER BY name {dialect.locking}
+        """)
+        self.make = text(f"INSERT INTO stanchion_gates (name, used) VALUES (:name, 0) {dialect.unless_there}")
+        self.use = text(f"UPDATE stanchion_gates {key} SET used = used + :more WHERE {names}")
+        self.mark = text(f"UPDATE stanchion_gates {key} SET waited = :waited WHERE {names}")
+        self.fill = text("""
+            UPDATE stanchion_gates SET tokens = :tokens, filled_at = :filled_at, promised = :promised WHERE name = :name
+        """)
+        self.resize = text("UPDATE stanchion_gates SET capacity = :capacity WHERE name = :name")
+        self.drop = text(f"DELETE FROM stanchion_gates WHERE {names}")
+        self.idle_rates = text("DELETE FROM stanchion_gates WHERE name LIKE 'r:%' AND filled_at < :oldest")
+        self.semaphores = text(f"""
+            SELECT name, capacity, used, (SELECT COUNT(*) FROM stanchion_jobs {gate} WHERE waits_for = name)
+            FROM stanchion_gates WHERE name LIKE 's:%' AND capacity IS NOT NULL
+        """)
+
+        # -- the lines
+        self.in_line = text(f"""
+            SELECT {an_id}, queue FROM stanchion_jobs {gate} WHERE waits_for = :gate
+            ORDER BY waits_since, id LIMIT :most {dialect.locking}
+        """)
+        self.first_of_key = text(
+            f"SELECT {an_id}, queue, waits_for {first_of_key.format(key=':order_key')} {dialect.reading}"
+        )
+        self.turns = text(f"""
+            SELECT given.value, (SELECT {an_id} {first_of_key.format(key="given.value")})
+            FROM {dialect.elements("keys")}
+        """)
+        self.waiting = text(f"""
+            SELECT {an_id} FROM stanchion_jobs {gate} WHERE waits_for = :gate ORDER BY waits_since, id
+        """)
+        self.holding = text(f"""
+            SELECT {an_id}, queue, order_key, limits, flow, held FROM stanchion_jobs
+            WHERE held > 0 AND limits LIKE :pattern ESCAPE '|'
+        """)
+
+        # -- the jobs
+        self.asking = text(f"""
+            SELECT {an_id}, queue, state, priority, run_at, order_key, limits, flow, held, permit
+            FROM stanchion_jobs {key} WHERE {ids}
+        """)
+        own_priority = f"CASE WHEN priority > {HOLDER_BOOST // 2} THEN priority - {HOLDER_BOOST} ELSE priority END"
+        self.reserve = text(f"""
+            UPDATE stanchion_jobs {key}
+            SET state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
+                lease_until = :lease_until, started_at = :started_at, held = :held, priority = {own_priority},
+                permit = CASE WHEN :gated = 1 THEN coalesce(permit, :token) ELSE permit END
+            WHERE {ids} {dialect.returning(LIVE_COLUMNS)}
+        """)
+        self.park = text(f"""
+            UPDATE stanchion_jobs {key}
+            SET state = 'waiting', priority = :priority, held = :held, permit = :permit, waits_for = :waits_for,
+                waits_since = :waits_since
+            WHERE {ids}
+        """)
+        self.postpone = text("""
+            UPDATE stanchion_jobs SET run_at = :run_at, priority = :priority, held = :held, permit = :permit
+            WHERE id = :id
+        """)
+        self.grant = text(f"""
+            UPDATE stanchion_jobs {key}
+            SET state = 'queued', held = held + 1, priority = priority + :boost, waits_for = NULL, waits_since = NULL
+            WHERE {ids}
+        """)

@@ -1,0 +1,318 @@
+"""Gates as rows: what a claim must ask before a job may run, and what follows when a slot comes free.
+
+Whoever decides anything about a gate has its row locked until the end of the transaction, and has written it: so
+the one who parks a job there and the one who sets a slot free never miss each other, at any level of isolation. The
+rows of gates are locked after those of jobs, in the order of their names; those of order keys and of rates are made
+when they are wanted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from sqlalchemy import Executable
+
+from stanchion.stores import transitions
+from stanchion.stores.gates import (
+    HOLDER_BOOST,
+    Slots,
+    Verdict,
+    admit,
+    freed,
+    gated,
+    held_gates,
+    limits_in,
+    order_gate,
+    semaphore_gate,
+    semaphore_of,
+    wanted_gates,
+    wanted_rates,
+)
+from stanchion.stores.records import SECOND, Claim, Claimed, JobRow, JobState, QueueSettings, SemaphoreRow
+from stanchion.stores.sql.base import SqlBase, Step
+from stanchion.stores.sql.connection import Params, Row, Runner
+from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.gate_statements import GateStatements
+from stanchion.stores.throttle import Bucket
+
+AT_ONCE = 1000
+"""About so many jobs one transaction parks at most, however long the line in front of a shut gate is."""
+
+_PARKED = ("waits_for", "waits_since", "held", "permit", "priority")
+_RATES_KEPT = 30 * 86_400 * SECOND
+
+
+class Gate(NamedTuple):
+    """A row of stanchion_gates.
+
+    `capacity` None: nobody has set one, so it is 1. `waited`: somebody may wait there; nobody does where it is not set.
+    """
+
+    name: str
+    capacity: int | None
+    used: int
+    waited: bool
+    tokens: float | None
+    filled_at: int | None
+    promised: int | None
+
+    @property
+    def free(self) -> int:
+        """Slots to be had; below 0 where the capacity was lowered."""
+        return (1 if self.capacity is None else self.capacity) - self.used
+
+    def bucket(self, rate: float) -> Bucket:
+        """Return the state of a rate; a new one is full."""
+        return Bucket(rate, self.tokens or 0.0, self.filled_at or 0, self.promised or 0)
+
+
+class Admission(NamedTuple):
+    """Jobs that a claim has reserved, the ids of those that it had to keep back, and whether any had to ask.
+
+    `at` is when they asked: all of one claim are kept back at the same time, and so stand in line by their ids.
+    """
+
+    rows: list[JobRow]
+    kept_back: Set[str] = frozenset()
+    asked: bool = False
+    at: int | None = None
+
+    def claimed(self, wanted: int) -> Claimed:
+        """Return the answer to the claim; one that broke off, so as not to take too long, is to ask again at once."""
+        return Claimed(self.rows, 0.0 if len(self.kept_back) >= AT_ONCE and len(self.rows) < wanted else None)
+
+
+class Gating(SqlBase):
+    """Semaphores, order keys, keyed rates."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._gates = GateStatements(self.dialect)
+
+    # -- semaphores
+
+    def set_semaphore(self, name: str, capacity: int) -> None:
+        def work(run: Runner, _again: bool) -> None:
+            gate = semaphore_gate(name)
+            (before,) = self._lock(run, [gate]).values()
+            run.change(self._gates.resize, {"name": gate, "capacity": capacity})
+            self._grant(run, [before._replace(capacity=capacity)])
+
+        self.write(work)
+
+    def semaphores(self) -> list[SemaphoreRow]:
+        rows = self.database.read(lambda run: run.rows(self._gates.semaphores))
+        return sorted(
+            SemaphoreRow(semaphore_of(gate) or "", capacity, used, int(waiting))
+            for gate, capacity, used, waiting in rows
+        )
+
+    def permits(self, name: str) -> tuple[list[str], list[str]]:
+        gate = semaphore_gate(name)
+        quoted = json.dumps(name, ensure_ascii=False)
+        for special in ("|", "%", "_"):
+            quoted = quoted.replace(special, f"|{special}")
+
+        def work(run: Runner) -> tuple[list[str], list[str]]:
+            found = [light(*row) for row in run.rows(self._gates.holding, {"pattern": f"%{quoted}%"})]
+            waiting = run.rows(self._gates.waiting, {"gate": gate})
+            return sorted(row.id for row in found if gate in held_gates(row)), [str(row[0]) for row in waiting]
+
+        return self.database.read(work)
+
+    def sweep(self) -> None:
+        """Do nothing: a step and all that follows from it are one transaction."""
+
+    # -- claims
+
+    def admit_in(
+        self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str], room: int, at: int | None
+    ) -> Admission:
+        """Reserve up to `room` of these queued jobs, which are locked, in their order, as far as their gates allow.
+
+        Those before them that may not run yet wait at their gates by then.
+        """
+        found = {row.id: row for row in map(_asking, run.rows(self._gates.asking, {"ids": self.dialect.listed(ids)}))}
+        rows = [found[one] for one in ids if one in found]
+        rates = wanted_rates(rows)
+        # One that its rate puts off lets go of the slot that it was granted.
+        held = [gate for row in rows if row.held and limits_in(row.limits).rate for gate in held_gates(row)]
+        gates = self._lock(run, [*wanted_gates(rows), *held, *map(_rate_gate, rates)])
+        now = self.clock(run) if at is None else at
+        slots = Slots(
+            free={name: gate.free for name, gate in gates.items()},
+            turns=self._turns(run, claim.queue, rows),
+            buckets={name: gates[_rate_gate(name)].bucket(rate.per_second) for name, rate in rates.items()},
+        )
+        admitted: list[Verdict] = []
+        kept: list[Step] = []
+        for row in rows:
+            if len(admitted) == room:
+                break
+            (verdict,) = admit([row], slots, now)
+            if verdict.admitted:
+                admitted.append(verdict)
+            else:
+                kept.append(Step(row, transitions.kept_back(row, verdict, claim.token, now)))
+        self._use(run, slots.taken)
+        run.change_each(self._gates.fill, [_filled(name, bucket) for name, bucket in slots.buckets.items()])
+        self._keep_back(run, kept)
+        reserved = self._reserve_admitted(run, claim, settings, admitted, now)
+        self.free_gates(run, kept)
+        asked = any(map(gated, rows))
+        return Admission(
+            [reserved[one] for one in ids if one in reserved], {step.before.id for step in kept}, asked, now
+        )
+
+    def _reserve_admitted(
+        self, run: Runner, claim: Claim, settings: QueueSettings, admitted: Sequence[Verdict], now: int
+    ) -> dict[str, JobRow]:
+        lease = settings.lease if claim.lease is None else claim.lease
+        alike: defaultdict[tuple[int, bool], list[str]] = defaultdict(list)
+        for verdict in admitted:
+            alike[verdict.held, gated(verdict.row)].append(verdict.row.id)
+        params = {
+            "token": claim.token,
+            "worker": claim.worker,
+            "started_at": now,
+            "lease_until": None if claim.worker else now + int(lease * SECOND),
+        }
+        reserved: dict[str, JobRow] = {}
+        for (held, at_gates), ids in alike.items():
+            given = {**params, "held": held, "gated": int(at_gates), "ids": self.dialect.listed(ids)}
+            reserved |= {row.id: row for row in self.reserve_these(run, self._gates.reserve, given, ids)}
+        return reserved
+
+    def reserve_these(self, run: Runner, reserve: Executable, given: Params, ids: Sequence[str]) -> list[JobRow]:
+        """Mark jobs as reserved; return them as they are now."""
+        return [JobRow(*row) for row in run.rows(reserve, given)]
+
+    def _keep_back(self, run: Runner, steps: Sequence[Step]) -> None:
+        """Write jobs that may not run yet, and mark the gates at which they wait."""
+        kept = [step.after for step in steps if step.after is not None]
+        run.change_each(self._gates.postpone, [row._asdict() for row in kept if row.waits_for is None])
+        alike: defaultdict[tuple[Any, ...], list[str]] = defaultdict(list)
+        for row in kept:
+            if row.waits_for is not None:
+                alike[tuple(getattr(row, name) for name in _PARKED)].append(row.id)
+        for place, ids in alike.items():
+            given = dict(zip(_PARKED, place, strict=True))
+            run.change(self._gates.park, {**given, "ids": self.dialect.listed(ids)})
+        if alike:
+            gates = {place[0] for place in alike}
+            run.change(self._gates.mark, {"waited": True, "names": self.dialect.listed(gates)})
+
+    def _turns(self, run: Runner, queue: str, rows: Iterable[JobRow]) -> dict[str, str]:
+        """Return the first live job of each order gate that one of these jobs has still to take."""
+        keys = sorted({row.order_key for row in rows if row.order_key is not None and not row.held})
+        if not keys:
+            return {}
+        firsts = run.rows(self._gates.turns, {"queue": queue, "keys": json.dumps(keys, ensure_ascii=False)})
+        return {order_gate(queue, key): first for key, first in firsts if first is not None}
+
+    # -- what follows a step
+
+    def free_gates(self, run: Runner, steps: Iterable[Step]) -> None:
+        """Give back the slots that these steps have set free, and grant them to those whose turn it is."""
+        slots: Counter[str] = Counter()
+        for before, after, _ in steps:
+            for gate in freed(before, after):
+                slots[gate] += before.held > 0  # where it held none, it may have stood before others of its key
+        if not slots:
+            return
+        locked = self._lock(run, slots).values()
+        self._grant(run, [gate._replace(used=gate.used - slots[gate.name]) for gate in locked], slots)
+
+    def _grant(self, run: Runner, gates: Sequence[Gate], freed: Mapping[str, int] = MappingProxyType({})) -> None:
+        """Give what is free at these locked gates to the first in line; `freed`: what was set free there just now."""
+        more = Counter({name: -n for name, n in freed.items()})
+        free = [gate for gate in gates if gate.free > 0]
+        more.update(self._grant_slots(run, [gate for gate in free if gate.waited and semaphore_of(gate.name)]))
+        turns, unused = self._grant_turns(run, [gate for gate in free if not semaphore_of(gate.name)])
+        more.update(turns)
+        if unused:
+            run.change(self._gates.drop, {"names": self.dialect.listed(unused)})
+        self._use(run, {name: n for name, n in more.items() if name not in unused})
+
+    def _grant_slots(self, run: Runner, gates: Sequence[Gate]) -> Counter[str]:
+        """Give the free slots of semaphores to those who wait longest; return how many of each."""
+        granted: Counter[str] = Counter()
+        lines = {gate: run.rows(self._gates.in_line, {"gate": gate.name, "most": gate.free}) for gate in gates}
+        self._let_on(run, [row for line in lines.values() for row in line], HOLDER_BOOST)
+        for gate, line in lines.items():
+            granted[gate.name] = len(line)
+        if left := [gate.name for gate, line in lines.items() if len(line) < gate.free]:
+            run.change(self._gates.mark, {"waited": False, "names": self.dialect.listed(left)})
+        return granted
+
+    def _grant_turns(self, run: Runner, gates: Sequence[Gate]) -> tuple[Counter[str], set[str]]:
+        """Let on the first live jobs of order keys, where they wait; return at which gates, and which are unused."""
+        firsts = {gate: self._first_of_key(run, gate.name) if gate.waited else [] for gate in gates}
+        on = [(gate.name, row) for gate, rows in firsts.items() for row in rows if row[2] == gate.name]
+        self._let_on(run, [row for _, row in on], 0)
+        # The row of an order key is there for as long as somebody has the gate, or may wait at it.
+        return Counter(name for name, _ in on), {gate.name for gate, rows in firsts.items() if not rows}
+
+    def _let_on(self, run: Runner, rows: Sequence[Row], boost: int) -> None:
+        """Queue jobs again that have got what they waited for."""
+        if rows:
+            run.change(self._gates.grant, {"boost": boost, "ids": self.dialect.listed(str(row[0]) for row in rows)})
+            run.woken.update(row[1] for row in rows)
+
+    def _first_of_key(self, run: Runner, gate: str) -> list[Row]:
+        """Return the first live job of an order key, with its queue and where it waits."""
+        length, _, names = gate[1:].partition(":")
+        return run.rows(
+            self._gates.first_of_key, {"queue": names[: int(length)], "order_key": names[int(length) + 1 :]}
+        )
+
+    def _lock(self, run: Runner, names: Iterable[str]) -> dict[str, Gate]:
+        """Return these gates, locked; those that are not there are made."""
+        wanted = sorted(set(names))
+        given = {"names": self.dialect.listed(wanted)}
+        found: dict[str, Gate] = {}
+        while len(found) < len(wanted):
+            found = {row[0]: Gate(*row) for row in run.rows(self._gates.lock, given)}
+            # One that was there may be gone again by now: the last to use an order key takes its row away.
+            run.change_each(self._gates.make, [{"name": name} for name in wanted if name not in found])
+        return found
+
+    def _use(self, run: Runner, more: Mapping[str, int]) -> None:
+        """Add to the number of slots that are used at each gate; also to write a row that a decision was based on."""
+        alike: defaultdict[int, list[str]] = defaultdict(list)
+        for name, n in more.items():
+            alike[n].append(name)
+        for n, names in alike.items():
+            run.change(self._gates.use, {"more": n, "names": self.dialect.listed(names)})
+
+    def forget_rates(self, run: Runner) -> None:
+        """Forget the rates that nobody has asked for a month."""
+        run.change(self._gates.idle_rates, {"oldest": self.clock(run) - _RATES_KEPT})
+
+
+def light(id_: str, queue: str, order_key: str | None, limits: str | None, flow: str | None, held: int) -> JobRow:
+    """Return what is to be known of a job for what follows its end."""
+    return _ANY._replace(id=str(id_), queue=queue, order_key=order_key, limits=limits, flow=flow, held=held)
+
+
+_ANY = JobRow("", "", 0, JobState.RUNNING.value, 0, 0, 0, "")
+
+
+def _asking(row: Row) -> JobRow:
+    """Return what is to be known of a queued job that asks at gates."""
+    id_, queue, state, priority, run_at, order_key, limits, flow, held, permit = row
+    known = {"order_key": order_key, "limits": limits, "flow": flow, "held": held, "permit": permit}
+    return JobRow(str(id_), queue, 0, state, priority, run_at, 0, "", **known)
+
+
+def _rate_gate(name: str) -> str:
+    return f"r:{name}"
+
+
+def _filled(name: str, bucket: Bucket) -> Params:
+    state = {"tokens": bucket.tokens, "filled_at": bucket.filled_at, "promised": bucket.promised}
+    return {"name": _rate_gate(name), **state}

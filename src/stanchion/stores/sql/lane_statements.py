@@ -1,0 +1,144 @@
+"""The statements about the lanes of a queue, each built once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    CompoundSelect,
+    Executable,
+    Integer,
+    Select,
+    String,
+    Text,
+    func,
+    literal_column,
+    select,
+    union_all,
+    update,
+)
+
+from stanchion.stores.sql.dialect import Dialect
+from stanchion.stores.sql.schema import jobs, notes, queues
+from stanchion.stores.sql.statements import QUEUED, RANGES, param
+
+LAST_LANE = 1024
+"""The highest stored lane."""
+
+ARMS = (1, 4, 16, 64)
+"""So many lanes can be asked in one statement; each number is a statement of its own."""
+
+# Left to choose, a server without statistics scans the table.
+_INDEX = (jobs, "FORCE INDEX (stanchion_jobs_line)", "mysql")
+_QUEUE = param("queue", String)
+
+
+def kind_of_range(first: int, last: int) -> str:
+    """Return the kind of the note about this range."""
+    return f"{RANGES}{first}-{last}"
+
+
+class LaneStatements:
+    """Every statement about lanes, for one dialect.
+
+    Those by arms take `lane0`, `lane1`, ... and tell by the first column which of them a row is about.
+    """
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.heads: Executable = _heads(dialect)
+        self.reach = LAST_LANE
+        """So many lanes after the first `heads` looks at."""
+        self.lower_heads = _by_arms(lambda n: _lower_head(dialect, n))
+        self.picks = _by_arms(lambda n: _pick(dialect, n))
+        self.depths = _by_arms(_depth)
+        self.all_depths = _in_line(jobs.c.lane, func.count()).group_by(jobs.c.lane)
+
+        served = param("served", Integer)
+        self.serve = update(queues).where(queues.c.name == _QUEUE).values(last_lane=served)
+        mine = (notes.c.kind == param("range", String), notes.c.name == _QUEUE)
+        self.range_served = select(notes.c.text).where(*mine)
+        self.serve_range = update(notes).where(*mine).values(text=param("served", Text))
+        self.first_served = dialect.insert_ignoring(
+            notes,
+            {
+                "kind": param("range", String),
+                "name": _QUEUE,
+                "version": literal_column("0"),
+                "text": param("served", Text),
+            },
+        )
+
+
+def _by_arms(arm: Callable[[int], Select[Any]]) -> dict[int, CompoundSelect[Any]]:
+    """Return the statement for each number of arms."""
+    return {arms: union_all(*(select(arm(n).subquery()) for n in range(arms))) for arms in ARMS}
+
+
+def _in_line(*columns: ColumnElement[Any]) -> Select[Any]:
+    return select(*columns).where(jobs.c.queue == _QUEUE, jobs.c.state == QUEUED).with_hint(*_INDEX)
+
+
+def _in_lane(lane: ColumnElement[int], *columns: ColumnElement[Any]) -> Select[Any]:
+    return _in_line(*columns).where(jobs.c.lane == lane)
+
+
+def _arm(n: int, name: str) -> ColumnElement[Any]:
+    return param(f"{name}{n}", Integer)
+
+
+def _number(n: int, name: str) -> ColumnElement[int]:
+    return literal_column(str(n), Integer).label(name)
+
+
+def _heads(dialect: Dialect) -> Select[Any]:
+    """Return the statement that finds the first `most` lanes in use from `first` to `last`, by a loose index scan.
+
+    Of each it tells the highest priority, and when the first job of that is due.
+    """
+    lowest = _in_line(jobs.c.lane).where(jobs.c.lane <= param("last", Integer)).order_by(jobs.c.lane).limit(1)
+    first = lowest.where(jobs.c.lane >= param("first", Integer)).scalar_subquery()
+    lanes = select(_number(1, "n"), first.label("lane")).cte("lanes", recursive=True)
+    following = lowest.where(jobs.c.lane > lanes.c.lane).correlate(lanes).scalar_subquery()
+    lanes = lanes.union_all(
+        select(lanes.c.n + literal_column("1"), following).where(
+            lanes.c.lane.is_not(None), lanes.c.n < param("most", Integer)
+        )
+    )
+    highest = _in_lane(lanes.c.lane, jobs.c.priority).order_by(jobs.c.priority.desc()).limit(1).correlate(lanes)
+    tops = (
+        select(lanes.c.lane, highest.scalar_subquery().label("priority"))
+        .where(lanes.c.lane.is_not(None))
+        .subquery("tops")
+    )
+    firsts = _in_lane(tops.c.lane, jobs.c.run_at).where(jobs.c.priority == tops.c.priority).order_by(jobs.c.run_at)
+    first_due = firsts.limit(1).correlate(tops).scalar_subquery()
+    return select(tops.c.lane, tops.c.priority, first_due, dialect.now).order_by(tops.c.lane)
+
+
+def _lower_head(dialect: Dialect, n: int) -> Select[Any]:
+    """Return the arm that finds the highest priority below `below` in a lane, and when its first job is due."""
+    lane = _arm(n, "lane")
+    highest = _in_lane(lane, jobs.c.priority).where(jobs.c.priority < _arm(n, "below"))
+    priority = highest.order_by(jobs.c.priority.desc()).limit(1).scalar_subquery()
+    found = _in_lane(lane, _number(n, "arm"), jobs.c.priority, jobs.c.run_at, dialect.now.label("now"))
+    return found.where(jobs.c.priority == priority).order_by(jobs.c.run_at).limit(1)
+
+
+def _pick(dialect: Dialect, n: int) -> Select[Any]:
+    """Return the arm that finds and locks the next due jobs of a head."""
+    found = _in_lane(_arm(n, "lane"), _number(n, "arm"), jobs.c.run_at, jobs.c.id).where(
+        jobs.c.priority == _arm(n, "priority"),
+        # What left the line stays in an index for a while; starting behind it saves looking at it all.
+        jobs.c.run_at >= param(f"since{n}", jobs.c.run_at.type),
+        jobs.c.run_at <= dialect.now,
+    )
+    return found.order_by(jobs.c.run_at, jobs.c.id).limit(_arm(n, "most")).with_for_update(skip_locked=True)
+
+
+def _depth(n: int) -> Select[Any]:
+    """Return the arm that counts the jobs of a lane, up to `most`."""
+    some = _in_lane(_arm(n, "lane"), literal_column("1").label("one")).limit(_arm(n, "most")).subquery()
+    columns: list[ColumnElement[Any]] = [_number(n, "arm"), func.count().label("depth")]
+    return select(*columns).select_from(some)

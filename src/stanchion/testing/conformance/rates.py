@@ -1,0 +1,300 @@
+"""Keyed rates: so many starts per second of the jobs that share a key, by all who claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stanchion import Push, Queue, Stanchion
+from stanchion.errors import InvalidInput
+from stanchion.ids import new_id
+from stanchion.stores.gates import Limits, Rate, limits_in
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import SECOND, Claim, JobRow, JobState, NewJob, Rollback
+from stanchion.testing.conformance import harness
+from stanchion.testing.conformance.harness import (
+    QUEUE,
+    StoreClock,
+    all_at_once,
+    new_job,
+    row_of,
+    seconds_until,
+    state,
+)
+from stanchion.testing.conformance.semaphores import SMTP, commit, limited, push, settle, took_at_last, usage
+from stanchion.testing.conformance.wakeup import LONG, Counting
+
+SLOW = Rate("welcome/acme", 0.01)
+"""One start in 100 seconds."""
+
+
+def rated(rate: Rate = SLOW, **fields: Any) -> NewJob:
+    """Return a job that shares a rate."""
+    return limited(rate=rate, **fields)
+
+
+def claim(store: Store, limit: int = 1, **fields: Any) -> list[JobRow]:
+    """Reserve jobs for longer than any of the cases waits."""
+    return harness.claim(store, limit, lease=1e6, **fields)
+
+
+def took(store: Store, limit: int = 1, **fields: Any) -> list[str]:
+    """Reserve jobs and return their ids."""
+    return [row.id for row in claim(store, limit, **fields)]
+
+
+class TestKeyedRates:
+    """Each has a bucket like that of a queue's max_rate: a tenth of a second's worth of jobs, at least one."""
+
+    def test_one_job_and_then_one_per_interval(self, store: Store, clock: StoreClock) -> None:
+        ids = push(store, *(rated() for _ in range(4)))
+        served = []
+        for _ in range(4):
+            served += took(store, 4)
+            assert took(store, 4) == []
+            clock.advance(90)
+            assert took(store, 4) == []
+            clock.advance(10.5)
+        assert served == ids, "first come, first served"
+
+    def test_others_are_postponed_one_behind_the_other(self, store: Store) -> None:
+        ids = push(store, *(rated() for _ in range(4)))
+        (row,) = claim(store, 4)
+        assert row.id == ids[0]
+        waits = [seconds_until(store, row_of(store, job).run_at) for job in ids[1:]]
+        for wait, expected in zip(waits, (100, 200, 300), strict=True):
+            assert expected - 10 < wait <= expected + 0.001
+        assert {state(store, job) for job in ids[1:]} == {JobState.SCHEDULED}
+        due = store.next_due([QUEUE])
+        assert due is not None
+        assert 90 < seconds_until(store, due) <= 100.001
+
+    def test_a_postponed_job_was_not_delivered(self, store: Store) -> None:
+        _, second = push(store, rated(), rated())
+        claim(store, 2)
+        row = row_of(store, second)
+        assert (row.attempts, row.failures, row.started_at, row.token, row.held) == (0, 0, None, None, 0)
+        assert store.counts(QUEUE).reserved == 1
+        assert store.counts(QUEUE).rolled_back == 0
+
+    def test_keys_are_independent(self, store: Store) -> None:
+        ids = push(store, rated(), rated(Rate("welcome/ajax", 0.01)), rated(), new_job(priority=-5))
+        assert took(store, 4) == [ids[0], ids[1], ids[3]]
+
+    def test_queues_and_processes_drink_from_one_bucket(
+        self, store: Store, other_store: Store, clock: StoreClock
+    ) -> None:
+        push(store, rated())
+        there = push(store, rated(queue="other"))
+        assert len(claim(store)) == 1
+        assert took(other_store, queue="other") == []
+        clock.advance(101)
+        assert took(other_store, queue="other") == there
+
+    def test_idle_time_saves_up_no_more_than_the_bucket_holds(self, store: Store, clock: StoreClock) -> None:
+        push(store, rated())
+        claim(store)
+        clock.advance(10_000)
+        push(store, *(rated() for _ in range(5)))
+        assert len(claim(store, 5)) == 1
+
+    def test_the_bucket_of_a_fast_one(self, store: Store, clock: StoreClock) -> None:
+        push(store, *(rated(Rate("fast", 1000.0)) for _ in range(400)))
+        for _ in range(2):
+            began = store.now()
+            started = len(claim(store, 400))
+            meanwhile = (store.now() - began) / SECOND * 1000.0
+            assert 100 <= started <= 101 + meanwhile
+            clock.advance(1)
+
+    def test_every_start_counts(self, store: Store, clock: StoreClock) -> None:
+        (job,) = push(store, rated())
+        (row,) = claim(store)
+        settle(store, Rollback(job, row.token or "", 0.0, error="no"))
+        assert took(store) == []
+        clock.advance(101)
+        (row,) = claim(store)
+        assert row.attempts == 2
+
+    def test_of_popped_jobs(self, store: Store, clock: StoreClock) -> None:
+        push(store, rated(), rated())
+        assert len(store.pop(Claim(QUEUE, 1, new_id()))) == 1
+        assert store.pop(Claim(QUEUE, 1, new_id())) == []
+        clock.advance(101)
+        assert len(store.pop(Claim(QUEUE, 1, new_id()))) == 1
+
+    def test_a_new_rate_holds_from_the_next_start_on(self, store: Store, clock: StoreClock) -> None:
+        push(store, rated())
+        claim(store)
+        push(store, rated(Rate(SLOW.name, 0.1)))
+        clock.advance(11)
+        assert len(claim(store)) == 1
+
+    def test_copies_keep_it(self, store: Store) -> None:
+        (job,) = push(store, rated())
+        (row,) = claim(store)
+        commit(store, row)
+        copy = new_id()
+        store.replay([job], [copy])
+        assert limits_in(row_of(store, copy).limits) == Limits((), SLOW)
+        assert took(store) == []
+
+    def test_thousands_are_in_nobodys_way(self, store: Store) -> None:
+        for _ in range(2):
+            push(store, *(rated() for _ in range(1000)))
+        plain = push(store, new_job(priority=-1))
+        assert len(took(store)) == 1
+        assert took_at_last(store, 5) == plain
+        plain = push(store, new_job())
+        assert took(store) == plain
+        assert store.sizes(QUEUE).scheduled == 1999
+
+    def test_holds_for_racing_claimers(self, store: Store, stores: list[Store], clock: StoreClock) -> None:
+        ids = push(store, *(rated() for _ in range(30)))
+        started: list[JobRow] = []
+        for step in range(1, 6):
+            all_at_once(
+                [lambda one=one: started.extend(claim(one, 3)) for one in stores[:4]]  # type: ignore[misc]
+            )
+            assert [row.id for row in started] == ids[:step]
+            clock.advance(101)
+
+    def test_a_waiter_does_not_spin(self, store: Store) -> None:
+        push(store, rated(), rated(), rated())
+        claim(store)
+        counting: Any = Counting(store)
+        waiting = Stanchion(store=counting, poll=0.2).queue(QUEUE)
+        assert waiting.reserve(wait=1.0) == []
+        assert 2 <= counting.calls["claim"] <= 12
+
+    def test_a_waiter_comes_when_the_next_may_start(self, store: Store) -> None:
+        push(store, rated(Rate("often", 4.0)), rated(Rate("often", 4.0)))
+        waiting = Stanchion(store=store, poll=LONG).queue(QUEUE)
+        (first,) = waiting.reserve(2)
+        (second,) = waiting.reserve(wait=LONG)
+        assert first.started_at is not None
+        assert second.started_at is not None
+        assert 0.2 < (second.started_at - first.started_at).total_seconds() < 5
+
+
+class TestRatesAndOtherLimits:
+    def test_who_is_postponed_holds_no_slot(self, store: Store) -> None:
+        store.set_semaphore(SMTP, 1)
+        push(store, rated())
+        claim(store)
+        postponed, other = push(store, limited(SMTP, rate=SLOW, priority=1), limited(SMTP))
+        assert took(store, 2) == [other]
+        assert usage(store) == (1, 0)
+        assert state(store, postponed) == JobState.SCHEDULED
+
+    def test_who_waits_for_a_slot_spends_nothing(self, store: Store) -> None:
+        store.set_semaphore(SMTP, 0)
+        parked, other = push(store, limited(SMTP, rate=SLOW), rated())
+        assert took(store, 2) == [other]
+        assert state(store, parked) == JobState.WAITING
+
+    def test_who_may_not_use_his_slot_passes_it_on(self, store: Store) -> None:
+        store.set_semaphore(SMTP, 1)
+        _, granted, third = push(store, limited(SMTP), limited(SMTP, rate=SLOW), limited(SMTP))
+        (row,) = claim(store, 3)
+        push(store, rated(priority=9))
+        assert len(claim(store)) == 1
+        commit(store, row)
+        assert store.permits(SMTP) == ([granted], [third])
+        rows = claim(store, 3) or claim(store, 3)
+        assert [row.id for row in rows] == [third]
+        assert (state(store, granted), row_of(store, granted).priority) == (JobState.SCHEDULED, 0)
+        assert usage(store) == (1, 0)
+
+    def test_the_first_of_an_order_key_is_waited_for(self, store: Store, clock: StoreClock) -> None:
+        push(store, rated())
+        claim(store)
+        first, second = push(store, rated(order_key="k"), new_job(order_key="k"))
+        assert took(store, 2) == []
+        assert state(store, second) == JobState.WAITING
+        clock.advance(101)
+        (row,) = claim(store, 2)
+        assert row.id == first
+        commit(store, row)
+        assert took(store, 2) == [second]
+
+    def test_beside_the_rate_of_the_queue(self, store: Store) -> None:
+        store.configure(QUEUE, {"max_rate": 0.001})
+        push(store, rated(), rated(Rate("other", 1.0)))
+        assert len(claim(store, 2)) == 1
+        assert took(store, 2) == []
+
+
+class TestRatesOfTheModel:
+    def rate(self, app: Stanchion, **options: Any) -> Rate | None:
+        """Return the rate of a job that is enqueued with these options."""
+
+        def welcome() -> None: ...
+
+        task = app.tasks.get("welcome") or app.task(name="welcome", queue=QUEUE)(welcome)
+        handle = task.using(**options).enqueue()
+        return limits_in(row_of(app.store, handle.id).limits).rate
+
+    @pytest.mark.parametrize(
+        ("given", "per_second"),
+        [("20/s", 20), (5, 5), (0.5, 0.5), ("120/m", 2), ("1800 / h", 0.5), ("8640/d", 0.1), ("1.5/s", 1.5)],
+    )
+    def test_ways_to_say_it(self, app: Stanchion, given: Any, per_second: float) -> None:
+        rate = self.rate(app, rate=given)
+        assert rate is not None
+        assert rate.name == "task:welcome"
+        assert rate.per_second == pytest.approx(per_second)
+
+    @pytest.mark.parametrize("rate", ["fast", "20", "20/x", "-1/s", "0/s", 0, -1, True, float("nan"), 1e9, [1]])
+    def test_what_is_none(self, app: Stanchion, rate: Any) -> None:
+        with pytest.raises(InvalidInput, match="rate must be"):
+            self.rate(app, rate=rate)
+
+    def test_who_shares_it(self, app: Stanchion, q: Queue) -> None:
+        by_tenant = self.rate(app, rate=1, rate_by="tenant", tenant="acme")
+        assert by_tenant == self.rate(app, rate=1, rate_by="tenant", tenant="acme")
+        names = [
+            self.rate(app, rate=1),
+            by_tenant,
+            self.rate(app, rate=1, rate_by="tenant", tenant="ajax"),
+            self.rate(app, rate=1, rate_by="tenant"),
+            self.rate(app, rate=1, rate_by="queue"),
+            self.rate(app, rate=1, rate_key="welcome"),
+        ]
+        assert len(set(names)) == 6
+        assert self.rate(app, rate=1, rate_by="task") == self.rate(app, rate=1, tenant="acme") == names[0]
+        pushed = q.push(1, rate=1, tenant="acme")
+        assert limits_in(row_of(app.store, pushed.id).limits).rate == names[4]
+
+    def test_the_longest_names(self, app: Stanchion, store: Store) -> None:
+        task = app.task(name="x" * 200, queue=QUEUE)(lambda: None)
+        task.using(rate=0.01, rate_by="tenant", tenant="y" * 200).enqueue()
+        task.using(rate=0.01, rate_by="tenant", tenant="y" * 200).enqueue()
+        assert len(claim(store, 2)) == 1
+
+    def test_of_a_task_and_without_it(self, app: Stanchion) -> None:
+        task = app.task(name="often", queue=QUEUE, rate="10/s", rate_by="tenant")(lambda: None)
+        handle = task.using(rate=None).enqueue()
+        assert row_of(app.store, handle.id).limits is None
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"rate_by": "tenant"}, "give the rate too"),
+            ({"rate_key": "k"}, "give the rate too"),
+            ({"rate": 1, "rate_by": "colour"}, "rate_by must be one of"),
+            ({"rate": 1, "rate_key": ""}, "rate_key must be"),
+            ({"rate": 1, "rate_by": "tenant", "rate_key": "k"}, "not both"),
+        ],
+    )
+    def test_what_does_not_go_together(self, q: Queue, options: dict[str, Any], message: str) -> None:
+        with pytest.raises(InvalidInput, match=message):
+            q.push_many([Push(1, **options)])
+
+    def test_due_times_are_those_of_the_store(self, q: Queue) -> None:
+        q.push_many([Push(number, rate="36/h") for number in range(2)])
+        assert len(q.reserve(2)) == 1
+        due = q.next_due()
+        assert due is not None
+        assert 90 < due.timestamp() - q.app.store.now() / SECOND <= 100.001
