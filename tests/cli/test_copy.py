@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography.fernet import Fernet
 
-from stanchion import Push, Stanchion
+from stanchion import Push, Stanchion, chain
 from stanchion.ops.cli.session import Exit
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Find, JobRow
@@ -82,6 +82,7 @@ class TestTheCommand:
             "live": 4,
             "history": 2,
             "refused": [],
+            "of_flows": 0,
             "running": 0,
             "resumed": True,
         }
@@ -232,6 +233,22 @@ class TestRefused:
             answer.error.replace("the destination: the database", "the destination")
         )
         assert not app.queue("q").settings.paused
+
+
+def test_jobs_of_flows_stay(copy: Callable[..., Answer], app: Stanchion, there: Stanchion) -> None:
+    @app.task(name="largest", queue="q")
+    def largest(one: int, other: int) -> int:
+        return max(one, other)
+
+    flow = chain(largest.s(1, 2), largest.s(0)).enqueue()
+    largest.enqueue(3, 4)
+    answer = copy()
+    assert answer.code == Exit.FAILED
+    assert "2 jobs of q are parts of flows and stay in the source" in answer.err
+    assert there.queue("q").size().total == 1
+    app.queue("q").resume()
+    app.drain()
+    assert flow.result(0) == 2
 
 
 @pytest.mark.parametrize("there", ["pg_url", "mariadb_url", "redis_url", "mongo_url"])

@@ -15,7 +15,7 @@ del TestPushSignal  # noqa: F821
 
 pytestmark = pytest.mark.slow
 
-TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers")
+TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers", "gates", "nodes", "ends", "notes")
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ del TestRefusing  # noqa: F821
 
 pytestmark = pytest.mark.slow
 
-COLLECTIONS = ("jobs", "queues", "workers")
+COLLECTIONS = ("jobs", "queues", "workers", "notes", "gates", "nodes", "ends")
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from tests.conftest import NewDatabase
 del TestRefusing  # noqa: F821
 
 
-TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers")
+TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers", "gates", "nodes", "ends", "notes")
 
 
 @pytest.fixture(scope="module")

@@ -34,9 +34,9 @@ class Pushing:
     """Push a batch again, under its ids, until its storing is acknowledged; else go on to the next."""
 
 
-def new_batch(size: int, seconds: float) -> list[NewJob]:
+def new_batch(size: int, seconds: float, **fields: Any) -> list[NewJob]:
     """Return jobs to push."""
-    return [NewJob(job_id, QUEUE, json.dumps({"args": [seconds]}), "work") for job_id in new_ids(size)]
+    return [NewJob(job_id, QUEUE, json.dumps({"args": [seconds]}), "work", **fields) for job_id in new_ids(size)]
 
 
 def main(text: str) -> int:

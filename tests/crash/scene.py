@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from stanchion.ids import new_id
 from stanchion.stores.protocol import Store
@@ -96,9 +96,9 @@ class Scene:
 
     # -- jobs
 
-    def push(self, count: int, seconds: float = 0.0, *, size: int = 500) -> list[str]:
+    def push(self, count: int, seconds: float = 0.0, *, size: int = 500, **fields: Any) -> list[str]:
         """Push jobs that run for so long, in batches; return their ids."""
-        batches = [new_batch(min(size, count - done), seconds) for done in range(0, count, size)]
+        batches = [new_batch(min(size, count - done), seconds, **fields) for done in range(0, count, size)]
         return [pushed.id for batch in batches for pushed in self.store.push(batch)]
 
     def push_fatal(self) -> str:

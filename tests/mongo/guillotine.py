@@ -35,7 +35,7 @@ def halfway(name: str, command: Command, *args: Any, **options: Any) -> Any:
     if name in BATCHES:
         collection, batch = args
         args = collection, batch[: len(batch) // 2]
-    elif name in BY_IDS and "_id" in args[1]:
+    elif name in BY_IDS and "$in" in args[1].get("_id", ()):
         collection, wanted, *rest = args
         ids = wanted["_id"]["$in"]
         args = collection, {**wanted, "_id": {"$in": ids[: len(ids) // 2]}}, *rest

@@ -25,6 +25,9 @@ class _Keys:
         self.ids, self.ended = self._zset("ids"), self._zset("ended")
         self.running, self.stopping = self._set("running"), self._set("stopping")
         self.leases = self._zset("leases")
+        self.orders, self.waits = (
+            {tuple(one.split(FIELD)) for one in self._zset(name)} for name in ("orders", "waits")
+        )
         self.lines = {line: self._zset(f"line:{line}") for line in self._zset("lines")}
         self.counts = {name: int(number) for name, number in self._hash("counts").items()}
 
@@ -39,8 +42,21 @@ class _Keys:
         yield from _unequal("live and finished jobs in common", self.live.keys() & self.past.keys(), set())
         yield from _unequal(
             "queued jobs and the line",
-            {(job, f"{fields[9]}:{fields[10]}", float(fields[11])) for job, fields in queued.items()},
+            {
+                (job, f"{int(fields[9]):05}:{5000 - int(fields[10]):05}", float(fields[11]))
+                for job, fields in queued.items()
+            },
             {(job, line, due) for job, (line, due) in lined.items()},
+        )
+        yield from _unequal(
+            "order keys",
+            {(fields[22], fields[12].zfill(20), job) for job, fields in self.live.items() if fields[22]},
+            self.orders,
+        )
+        yield from _unequal(
+            "waiting jobs",
+            {(fields[20], fields[21].zfill(20), job) for job, fields in self.live.items() if fields[1] == "waiting"},
+            self.waits,
         )
         yield from _unequal("lines in use", {line for line, entries in self.lines.items() if not entries}, set())
         yield from _unequal("running jobs", running.keys(), self.running)

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from stanchion.stores.records import Bury, Claim, Commit, JobState, Move, NewJob, Rollback
+from stanchion.stores.flows import Standing
+from stanchion.stores.gates import Limits, Rate, limits_text
+from stanchion.stores.records import Bury, Claim, Commit, JobState, Move, NewJob, Node, Rollback
 from stanchion.stores.redis.store import RedisStore
 from stanchion.testing.conformance.harness import worker
 from tests.redis.conftest import Open
@@ -17,7 +19,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.redis_cluster import RedisCluster
 
 QUEUES = ("orders", "a}b", "{x}y", "}{", "50%", "%7D", "två ord")
-COMMON = {"queues", "workers", "version"}
+COMMON = {"queues", "workers", "version", "gates", "semaphores", "flows", "rate:mail}"}
 
 
 @pytest.fixture
@@ -55,6 +57,15 @@ def use_all(store: RedisStore, queue: str, other: str) -> None:
             Commit(ids[4], "t", "1", '{"new":1}'),
         ]
     )
+    store.set_semaphore(queue, 1)
+    limits = limits_text(Limits((queue,), Rate("mail}", 1e6)))
+    node = Node(f"{queue}-node", f"{queue}-node", size=2)
+    flow = Standing(node.id, node.id).text
+    keyed = [NewJob(f"{queue}-key{number}", queue, "{}", order_key="}{", limits=limits) for number in range(2)]
+    store.open_flow([node], [*keyed, NewJob(f"{queue}-flow", queue, "{}", flow=flow)])
+    store.push([NewJob(f"{queue}-limited{number}", queue, "{}", limits=limits) for number in range(3)])
+    store.claim(Claim(queue, 99, "u", lease=60.0))
+    store.settle([Bury(f"{queue}-flow", "u", "no")])
     store.maintain()
 
 
@@ -68,7 +79,12 @@ def test_every_key_of_a_queue_is_in_one_slot(redis_cluster: RedisCluster, store:
         assert len(its) > 5, queue
         assert {slot_of(redis_cluster, key) for key in its} == {slot_of(redis_cluster, store.key(queue))}
         keys = [key for key in keys if key not in its]
-    assert {key.removeprefix(prefix) for key in keys} == COMMON
+    for begins in (store.gate_key("s:a}b"), store.gate_key("o6:orders:}{"), store.flow_key("{x}y-node")):
+        its = [key for key in keys if key.startswith(begins)]
+        assert its != []
+        assert {slot_of(redis_cluster, key) for key in its} == {slot_of(redis_cluster, begins)}
+    own = {key.removeprefix(prefix) for key in keys}
+    assert {key for key in own if not key.startswith(("gate:{", "flow:{"))} == COMMON
     assert all(broken_rules(store, queue) == [] for queue in (*QUEUES, "letters"))
 
 

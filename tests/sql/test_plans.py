@@ -1,6 +1,7 @@
 """Every hot statement touches a bounded number of rows, whatever lies in the tables.
 
-One million ready jobs, one million scheduled ones of a higher priority, five million finished ones.
+One million ready jobs, one million scheduled ones of a higher priority, five million finished ones; in another queue
+one million ready jobs in 64 lanes, behind scheduled ones of higher priorities.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from tests.servers.mariadb import MariaDBServer
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 READY, SCHEDULED, FINISHED = 1_000_000, 1_000_000, 5_000_000
+LANES, IN_LANES = 64, 1_000_000
 BATCH = 100
 FAR = "4102444800000000"  # the year 2100
 WORKER = WorkerRow("w1", "host", 1, ("big",), 8, 10.0)
@@ -61,19 +63,34 @@ OPERATIONS: dict[str, Operation] = {
     "cancel": lambda store, held: store.cancel([held[0].id]),
     "purge": lambda store, _: store.purge("big"),
     "maintain": lambda store, _: store.maintain(),
+    "push to a lane": lambda store, _: store.push([NewJob(new_ids(1)[0], "laned", "1", lane=7)]),
+    # Twice, as a store may learn only by the first that the queue has lanes.
+    "claim of lanes": lambda store, _: [store.claim(Claim("laned", BATCH // 2, "other", "w1")) for _ in range(2)],
+    "claim one of lanes": lambda store, _: [store.claim(Claim("laned", 1, "other", "w1")) for _ in range(2)],
+    "claim of some lanes": lambda store, _: store.claim(Claim("laned", 16, "other", "w1", lanes=(9, 24))),
+    "pop of lanes": lambda store, _: store.pop(Claim("laned", 1, "other")),
+    "depths of lanes": lambda store, _: store.lane_depths("laned", range(1, 7), 300),
+    "next due of lanes": lambda store, _: store.next_due(["laned"]),
 }
 
 
 def fill(number: str, id_of: str, true: str) -> list[str]:
     """Return the statements that fill the tables; `number` yields i from 1 to n, `id_of` makes an id of i + offset."""
     live = "id, queue, lane, state, priority, run_at, enqueued_at, payload, attempts, failures, max_attempts"
-    wanted = [("'queued', 0, 1000 + i", READY, 0), (f"'queued', 50, {FAR} + i", SCHEDULED, READY)]
-    statements = [
-        f"INSERT INTO stanchion_jobs ({live}, cancel_requested) SELECT {id_of.format(offset=offset)}, 'big', 0, "
-        f"{values}, 1000, '{{}}', 0, 0, 25, {true} FROM {number.format(n=n)}"
-        for values, n, offset in wanted
+    wanted = [
+        ("'big', 0, 'queued', 0, 1000 + i", READY),
+        (f"'big', 0, 'queued', 50, {FAR} + i", SCHEDULED),
+        (f"'laned', 1 + i % {LANES}, 'queued', i % 3, 1000 + i", IN_LANES),
+        (f"'laned', 1 + i % {LANES}, 'queued', 50 + i % 3, {FAR} + i", SCHEDULED // 10),
     ]
-    finished = id_of.format(offset=READY + SCHEDULED)
+    statements, offset = [], 0
+    for values, n in wanted:
+        statements.append(
+            f"INSERT INTO stanchion_jobs ({live}, cancel_requested) SELECT {id_of.format(offset=offset)}, "
+            f"{values}, 1000, '{{}}', 0, 0, 25, {true} FROM {number.format(n=n)}"
+        )
+        offset += n
+    finished = id_of.format(offset=offset)
     return [
         *statements,
         f"INSERT INTO stanchion_history ({live}, finished_at) SELECT {finished}, 'big', 0, 'done', 0, i, i, '{{}}', "
@@ -90,6 +107,7 @@ def sqlite_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     store = open_store(f"sqlite:///{path}?synchronous=off")
     store.setup()
     store.configure("big", {})
+    store.configure("laned", {"lanes": LANES, "laned": True})
     numbers = "(WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {n}) SELECT i FROM n) AS n"
     with sqlite3.connect(path) as connection:
         for statement in fill(numbers, "printf('%08x-0000-7000-8000-000000000000', i + {offset})", "0"):
@@ -131,6 +149,7 @@ def big_url(new_pg_database: NewDatabase) -> str:
     store = open_store(url)
     store.setup()
     store.configure("big", {})
+    store.configure("laned", {"lanes": LANES, "laned": True})
     store.close()
     numbers = "generate_series(1, {n}) AS n (i)"
     with psycopg.connect(url, autocommit=True) as connection:
@@ -188,6 +207,7 @@ def big_mariadb_url(mariadb_server: MariaDBServer) -> Iterator[str]:
     store = open_store(url)
     store.setup()
     store.configure("big", {})
+    store.configure("laned", {"lanes": LANES, "laned": True})
     store.close()
     id_of = "CONCAT(LPAD(LOWER(HEX(i + {offset})), 8, '0'), '-0000-7000-8000-000000000000')"
     with mariadb_server.connect_as_root() as connection, connection.cursor() as cursor:

@@ -48,6 +48,16 @@ def test_prefetch_follows_the_rate():
     assert prefetch.jobs(30 * 200 + 10**6 + 8, 1.7) == 0
 
 
+def test_prefetch_is_short_where_jobs_come_from_lanes():
+    prefetch = Prefetch()
+    prefetch.jobs(0, 0.0)
+    far = prefetch.jobs(10_000, 1.0)
+    prefetch.claimed(lane=3)
+    assert prefetch.jobs(20_000, 2.0) < far / 2
+    prefetch.claimed(lane=0)
+    assert prefetch.jobs(30_000, 3.0) == far
+
+
 def test_slow_jobs_stay_in_the_store(app):
     release = threading.Event()
 

@@ -1,0 +1,252 @@
+"""A process that dies, loses an answer or meets another one at any command: gates are as they must be after a sweep."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from stanchion.ids import new_id
+from stanchion.stores.gates import Limits, Rate, gates_of, limits_text, semaphore_gate
+from stanchion.stores.mongo.store import MongoStore
+from stanchion.stores.records import (
+    Bury,
+    Claim,
+    Commit,
+    Find,
+    JobRow,
+    JobState,
+    Move,
+    Outcome,
+    Rollback,
+    WorkerRow,
+)
+from stanchion.stores.transitions import uprooted
+from stanchion.testing.conformance.harness import NewStore, StoreClock
+from tests.mongo.acts import Act, World
+from tests.mongo.cutting import WAYS, Begin, Cutting
+from tests.mongo.guillotine import Guillotine
+
+ROUNDS = 60
+CAPACITY = 2
+
+
+def limited(world: World, count: int, **fields: Any) -> list[str]:
+    """Push jobs that need a slot of the world's semaphore."""
+    world.store.set_semaphore(world.queue, CAPACITY)
+    return world.push(count, **{"limits": limits_text(Limits((world.queue,))), **fields})
+
+
+def settle(outcomes: list[Outcome]) -> Act:
+    return lambda store: store.settle(outcomes, repeat=True)
+
+
+def claim(world: World) -> Act:
+    limited(world, 4)
+    wish = Claim(world.queue, 3, new_id(), repeat=True)
+    return lambda store: len(store.claim(wish).rows)
+
+
+def claim_two_kinds(world: World) -> Act:
+    limited(world, 3, order_key="k")
+    limited(world, 2)
+    wish = Claim(world.queue, 4, new_id(), repeat=True)
+    return lambda store: len(store.claim(wish).rows)
+
+
+def claim_under_a_rate(world: World) -> Act:
+    rate = Rate(world.queue, 0.01)
+    limited(world, 3, limits=limits_text(Limits((world.queue,), rate)))
+    wish = Claim(world.queue, 2, new_id(), repeat=True)
+    return lambda store: len(store.claim(wish).rows)
+
+
+def commit(world: World) -> Act:
+    limited(world, 5)
+    rows = world.claim(2)
+    world.claim(3)
+    return settle([Commit(row.id, row.token or "") for row in rows])
+
+
+def commit_in_order(world: World) -> Act:
+    world.push(3, order_key="k")
+    rows = world.claim(3)
+    return settle([Commit(row.id, row.token or "") for row in rows])
+
+
+def give_back_and_move(world: World) -> Act:
+    limited(world, 5, order_key="a")
+    limited(world, 1, order_key="b")
+    first, second = world.claim(6)
+    outcomes: list[Outcome] = [
+        Rollback(first.id, first.token or "", 60.0, "no"),
+        Move(second.id, second.token or "", world.other),
+    ]
+    return settle(outcomes)
+
+
+def bury(world: World) -> Act:
+    world.store.configure(world.queue, {"dead_letter": world.other})
+    limited(world, 2, order_key="k")
+    limited(world, 2)
+    rows = world.claim(4)
+    return settle([Bury(row.id, row.token or "", "no") for row in rows])
+
+
+def recover(world: World) -> Act:
+    limited(world, 4)
+    world.claim(4, lease=5.0)
+    world.clock.advance(6)
+    return lambda store: len(store.recover())
+
+
+def cancel(world: World) -> Act:
+    ids = limited(world, 5)
+    rows = world.claim(5)
+    world.store.settle([Commit(row.id, row.token or "") for row in rows])
+    return lambda store: store.cancel(ids[2:4])
+
+
+def replace(world: World) -> Act:
+    limited(world, 3)
+    limited(world, 1, key="k")
+    rows = world.claim(4)
+    world.store.settle([Commit(row.id, row.token or "") for row in rows])
+    job = world.new(key="k", on_duplicate="replace", delay=50.0)
+    return lambda store: [pushed.duplicate for pushed in store.push([job])]
+
+
+def pop(world: World) -> Act:
+    limited(world, 2)
+    world.push(1)
+    limited(world, 2, order_key="k")
+    token = new_id()
+    return lambda store: len(store.pop(Claim(world.queue, 5, token))) >= 0
+
+
+def resize(world: World) -> Act:
+    limited(world, 5)
+    world.claim(5)
+    return lambda store: store.set_semaphore(world.queue, CAPACITY + 2)
+
+
+def take(world: World) -> Act:
+    world.may_vanish = True
+    ids = limited(world, 5)
+    rows = world.claim(5)
+    world.store.settle([Commit(row.id, row.token or "") for row in rows])
+    return lambda store: len(store.take(ids[2:])) >= 0
+
+
+def adopt(world: World) -> Act:
+    world.may_vanish = True
+    (job,) = limited(world, 1)
+    (row,) = world.store.fetch([job]).values()
+    world.store.take([job])
+    return lambda store: store.adopt([uprooted(row)])
+
+
+def drop_queue(world: World) -> Act:
+    world.may_vanish = True
+    limited(world, 3)
+    world.claim(3)
+    limited(world, 2, queue=world.other)
+    world.store.claim(Claim(world.other, 2, new_id()))
+    return lambda store: store.drop_queue(world.queue) >= 0
+
+
+ACTS: list[Begin] = [
+    claim,
+    claim_two_kinds,
+    claim_under_a_rate,
+    commit,
+    commit_in_order,
+    give_back_and_move,
+    bury,
+    recover,
+    cancel,
+    replace,
+    pop,
+    resize,
+    take,
+    adopt,
+    drop_queue,
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("begin", ACTS)
+def test_cut_at_any_command(
+    begin: Begin, way: str, new_store: NewStore, clock: StoreClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    WAYS[way](Cutting(new_store, clock, Guillotine(monkeypatch), check), begin)
+
+
+def check(store: MongoStore, world: World) -> None:
+    """Clear up as other processes would, look at the gates, and finish what is live, within all limits."""
+    within_limits(store, [])
+    world.clock.advance(1000)
+    store.beat(WorkerRow("witness", "host", 1, (), 1, 10.0))
+    while store.recover():
+        pass
+    store.sweep()
+    at_rest(store, world)
+    for _ in range(ROUNDS):
+        for queue in (world.queue, world.other):
+            rows = store.claim(Claim(queue, 50, new_id())).rows
+            within_limits(store, rows)
+            assert None not in store.settle([Commit(row.id, row.token or "") for row in rows])
+        if not store.sizes(world.queue).total + store.sizes(world.other).total:
+            break
+        world.clock.advance(1000)
+    else:
+        pytest.fail(f"stuck: {jobs(store, world)}")
+    at_rest(store, world)
+    store.sweep()
+    assert not [hold for hold in store.holds() if hold.job in world.ids]
+    found = jobs(store, world)
+    assert world.may_vanish or {row.id for row in found} == set(world.ids)
+    store.maintain()
+    assert not list(store.duties(store.now()))
+    counts = [store.counts(queue) for queue in (world.queue, world.other)]
+    if not world.may_vanish:
+        assert sum(one.pushed for one in counts) == len(world.ids)
+        assert sum(one.committed + one.popped for one in counts) == sum(row.state == JobState.DONE for row in found)
+    assert min(one.reserved for one in counts) >= 0
+    for queue in (world.queue, world.other):
+        store.drop_queue(queue)
+
+
+def within_limits(store: MongoStore, handed_out: list[JobRow]) -> None:
+    """Check that no gate is held by more than it may be, and that these jobs hold all that they need."""
+    capacity = {semaphore_gate(one.name): one.capacity for one in store.semaphores()}
+    for gate, count in Counter(hold.gate for hold in store.holds()).items():
+        assert count <= capacity.get(gate, 1), gate
+    held = {(hold.gate, hold.job) for hold in store.holds()}
+    for row in handed_out:
+        assert all((gate, row.id) in held for gate in gates_of(row)), row
+
+
+def at_rest(store: MongoStore, world: World) -> None:
+    """Check what a sweep restores: no slot of a job without a right to it, no waiter at a free one."""
+    rows = {row.id: row for row in jobs(store, world)}
+    for hold in store.holds():
+        if hold.job in world.ids:
+            row = rows.get(hold.job)
+            assert row is not None, hold
+            assert row.finished_at is None, hold
+            assert hold.gate in gates_of(row), hold
+            assert row.waits_for != hold.gate, hold
+    capacity = {semaphore_gate(one.name): one.capacity for one in store.semaphores()}
+    for row in rows.values():
+        if row.waits_for is not None:
+            assert len(holders(store, row.waits_for)) >= capacity.get(row.waits_for, 1), row
+
+
+def holders(store: MongoStore, gate: str) -> list[str]:
+    """Return who holds a gate."""
+    return [hold.job for hold in store.holds() if hold.gate == gate]
+
+
+def jobs(store: MongoStore, world: World) -> list[JobRow]:
+    """Return all jobs of the case."""
+    return [row for queue in (world.queue, world.other) for row in store.find(Find(queue=queue, limit=1000))]

@@ -1,0 +1,119 @@
+"""What actors do: the operations of which scripts are made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stanchion.stores import transitions
+from stanchion.stores.optimistic import Change, Swap
+from stanchion.stores.records import Bury, Claim, Commit, Move, NewJob, Outcome, Rollback
+from tests.protocol.explorer import Hand, Operation
+from tests.protocol.fake import Fake
+
+QUEUE = "q"
+
+
+def claim(limit: int = 1, queue: str = QUEUE) -> Operation:
+    """Claim jobs, for a worker of the actor's name."""
+
+    def run(store: Fake, name: str, hand: Hand) -> Hand:
+        rows = store.claim(Claim(queue, limit, name, name[:-1])).rows
+        return (*hand, *((row.id, row.token or "") for row in rows))
+
+    return run
+
+
+def holding(*jobs: str) -> Operation:
+    """Begin with jobs that the actor has claimed before; see `claimed`."""
+    return lambda _store, name, hand: (*hand, *((job, name[:-1]) for job in jobs))
+
+
+def claimed(store: Fake, worker: str, limit: int = 1) -> None:
+    """Claim jobs before all begins."""
+    rows = store.claim(Claim(QUEUE, limit, worker, worker)).rows
+    store.world.admitted.update({(row.id, worker): None for row in rows})
+
+
+def settle(outcome: Callable[[str, str], Outcome]) -> Operation:
+    """End what is in hand in this way, one after the other."""
+
+    def run(store: Fake, _name: str, hand: Hand) -> Hand:
+        for job, token in hand:
+            store.settle_each([outcome(job, token)])
+        return ()
+
+    return run
+
+
+commit = settle(Commit)
+fail = settle(lambda job, token: Bury(job, token, "no"))
+
+
+def rollback(delay: float = 0.0) -> Operation:
+    """Give back what is in hand, after an error."""
+    return settle(lambda job, token: Rollback(job, token, delay, error="no"))
+
+
+def move(queue: str) -> Operation:
+    """Move what is in hand to another queue."""
+    return settle(lambda job, token: Move(job, token, queue))
+
+
+def recover(worker: str) -> Operation:
+    """Take a worker for dead, and its jobs from it."""
+
+    def run(store: Fake, _name: str, hand: Hand) -> Hand:
+        store.presume_dead(worker)
+        store.recover()
+        return hand
+
+    return run
+
+
+def cancel(*jobs: str) -> Operation:
+    """Cancel jobs."""
+    return _do(lambda store: store.cancel(jobs))
+
+
+def retry(*jobs: str) -> Operation:
+    """Drive jobs again."""
+    return _do(lambda store: store.retry(jobs))
+
+
+def resize(name: str, capacity: int) -> Operation:
+    """Change the capacity of a semaphore."""
+    return _do(lambda store: store.set_semaphore(name, capacity))
+
+
+def push(job: NewJob) -> Operation:
+    """Enqueue a job."""
+    return _do(lambda store: store.push([job]))
+
+
+def replace(job: str, new: NewJob) -> Operation:
+    """Enqueue a job in the place of another one that has its key."""
+
+    def run(store: Fake) -> None:
+        swap = Swap.CHANGED
+        while swap is Swap.CHANGED:
+            now, seen = store.look([job])
+            before = seen[job]
+            after = None if before.row.finished_at is not None else transitions.replaced(before.row, new, now)
+            if after is None:
+                return
+            duty = store.duty_of(before.row, after, None, None, now)
+            (swap,) = store.swap([Change(before, after, duty=duty)]).swaps
+        store.follow_up([duty] if duty else [])
+
+    return _do(run)
+
+
+def _do(act: Callable[[Fake], object]) -> Operation:
+    def run(store: Fake, _name: str, hand: Hand) -> Hand:
+        act(store)
+        return hand
+
+    return run
+
+
+sweep = _do(Fake.sweep)

@@ -1,0 +1,296 @@
+"""A store that is nothing but the primitives of `Following`, each of them one atomic step on a `World`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from stanchion.stores import flows, transitions
+from stanchion.stores.following import Following, Hold
+from stanchion.stores.gates import Rate, semaphore_gate, semaphore_of
+from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
+from stanchion.stores.records import (
+    QUEUED,
+    SECOND,
+    Claim,
+    Claimed,
+    End,
+    JobRow,
+    JobState,
+    NewJob,
+    Node,
+    NodeState,
+    Pushed,
+    QueueSettings,
+    WorkerRow,
+)
+from tests.protocol.world import World
+
+Result = TypeVar("Result")
+
+
+class Step(Protocol):
+    """Called with each primitive: takes it, or remembers what it gave; see `explorer`."""
+
+    def __call__(self, what: str, take: Callable[[], Result], /) -> Result:
+        """Return the result, which is hashable."""
+
+
+class Fake(Following):
+    """A store on a world. An item of a batch is a step of its own: no batch is atomic."""
+
+    def __init__(self, world: World, step: Step | None = None) -> None:
+        self.world = world
+        self.step: Step = step or _at_once
+
+    # -- without a step: what never changes while others look
+
+    def now(self) -> int:
+        """Return the clock, which stands still."""
+        return self.world.now
+
+    def settings_of(self, queues: Iterable[str]) -> dict[str, QueueSettings]:
+        """Return the default ones."""
+        return {queue: QueueSettings(queue) for queue in queues}
+
+    # -- jobs
+
+    def look(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
+        """Read one job after the other."""
+        found = {job: self.step(f"look {job}", partial(self._seen, job)) for job in ids}
+        return self.now(), {job: seen for job, seen in found.items() if seen is not None}
+
+    def swap(self, changes: Sequence[Change]) -> Swapped:
+        """Make one change after the other, each with its duty."""
+        return Swapped([self.step(_told(one), partial(self._swap, one)) for one in changes])
+
+    def push(self, jobs: Sequence[NewJob], tx: object = None) -> list[Pushed]:  # noqa: ARG002
+        """Store jobs that are not known yet."""
+        return [self.step(f"push {job.id}", partial(self._push, job)) for job in jobs]
+
+    def reserve(self, claim: Claim) -> Claimed:
+        """Reserve due jobs one by one."""
+        rows: list[JobRow] = []
+        while len(rows) < claim.limit and (row := self.step("reserve", lambda: self._reserve(claim))) is not None:
+            rows.append(row)
+        return Claimed(rows)
+
+    def first_live(self, queue: str, order_key: str) -> Seen | None:
+        """Look for the first of an order key."""
+        return self.step(f"first live of {order_key}", lambda: self._first_live(queue, order_key))
+
+    def first_waiting(self, gate: str) -> Seen | None:
+        """Look for the first in line."""
+        return self.step(f"first waiting at {gate}", lambda: next(iter(self._waiting_at(gate)), None))
+
+    def waiting_at(self, gate: str, limit: int) -> list[Seen]:
+        """Read the line."""
+        return list(self.step(f"waiting at {gate}", lambda: tuple(self._waiting_at(gate)[:limit])))
+
+    def gates_waited_at(self) -> Iterable[str]:
+        """Read the gates that have a line."""
+        return self.step(
+            "gates waited at",
+            lambda: tuple(sorted({row.waits_for for row in self.world.live() if row.waits_for is not None})),
+        )
+
+    # -- workers
+
+    def known_workers(self) -> dict[str, WorkerRow]:
+        """Return all holders of running jobs; those presumed dead were last seen long ago."""
+        return self.step("workers", lambda: _Frozen(self._workers()))
+
+    def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:  # noqa: ARG002
+        """Return all running jobs."""
+        return self.step(
+            "suspects", lambda: tuple(row.id for row in self.world.live() if row.state == JobState.RUNNING)
+        )
+
+    def presume_dead(self, worker: str) -> None:
+        """Let a worker miss its heartbeats."""
+        self.step(f"presume dead {worker}", lambda: self.world.dead.setdefault(worker))
+
+    # -- gates
+
+    def take_each(self, wanted: Sequence[Hold]) -> list[bool]:
+        """Take one slot after the other."""
+        return [self.step(f"take {_short(one)}", partial(self._take_slot, one)) for one in wanted]
+
+    def free_each(self, held: Sequence[Hold]) -> None:
+        """Free one slot after the other."""
+        for one in held:
+            self.step(f"free {_short(one)}", partial(self._free_slot, one))
+
+    def holds(self) -> Iterable[Hold]:
+        """Read all slots."""
+        return self.step("holds", lambda: tuple(sorted(self.world.slots)))
+
+    def set_semaphore(self, name: str, capacity: int) -> None:
+        """Change the capacity, then look for waiters."""
+
+        def resize() -> None:
+            self.world.capacity[semaphore_gate(name)] = capacity
+
+        self.step(f"resize {name} {capacity}", resize)
+        self.wake(semaphore_gate(name))
+
+    def spend(self, rates: Sequence[Rate]) -> list[int | None]:
+        """Take a start from one rate after the other; without one, the job may ask in a minute."""
+        return [self.step(f"spend {rate.name}", partial(self._spend, rate)) for rate in rates]
+
+    # -- duties: all are given at any time, as their own process may be slower than STALE
+
+    def duties(self, before: int) -> Iterable[Duty]:  # noqa: ARG002
+        """Read the duties."""
+        return self.step("duties", lambda: tuple(self.world.duties[mark] for mark in sorted(self.world.duties)))
+
+    def strike_off(self, duties: Sequence[Duty]) -> None:
+        """Forget one duty after the other."""
+        for duty in duties:
+            self.step(f"strike off {duty.mark}", partial(self._strike_off, duty.mark))
+
+    # -- nodes
+
+    def end_members(self, node: str, ends: Sequence[End]) -> Node | None:
+        """Record one end after the other."""
+        completed = [self.step(f"end {one.place} of {node}", partial(self._end_member, one)) for one in ends]
+        return next((one for one in completed if one is not None), None)
+
+    def followed(self, node: Node) -> None:
+        """Mark a node."""
+        self.step(f"followed {node.id}", lambda: self.world.followed.setdefault(node.id))
+
+    def unfollowed(self) -> Iterable[Node]:
+        """Read the nodes that have ended without a mark."""
+
+        def read() -> tuple[Node, ...]:
+            ended = (node for node in self.world.nodes.values() if node.state != NodeState.RUNNING)
+            return tuple(sorted(node for node in ended if node.id not in self.world.followed))
+
+        return self.step("unfollowed", read)
+
+    def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+        """Store one after the other, those that wait before those that may run."""
+        for node in nodes:
+            self.step(f"open {node.id}", partial(self._open, node))
+        self.push(sorted(jobs, key=lambda job: job.waits_for is None))
+        empty = [node.id for node in nodes if not node.size]
+        done = [self.step(f"complete {node}", partial(self._complete, node)) for node in empty]
+        self.end_all({}, [node for node in done if node is not None])
+
+    # -- what the steps do
+
+    def _seen(self, job: str) -> Seen | None:
+        stored = self.world.rows.get(job)
+        return None if stored is None else Seen(stored[1], stored[0])
+
+    def _put(self, row: JobRow) -> None:
+        version, before = self.world.rows.get(row.id, (0, None))
+        self.world.rows[row.id] = (version + 1, row)
+        if row.finished_at is not None and (before is None or before.finished_at is None):
+            self.world.ended[row.id] = self.world.ended.get(row.id, 0) + 1
+
+    def _swap(self, change: Change) -> Swap:
+        if self._seen(change.row.id) != change.seen:
+            return Swap.CHANGED
+        self._put(change.row)
+        if change.duty is not None:
+            self.world.duties[change.duty.mark] = change.duty
+        return Swap.DONE
+
+    def _push(self, job: NewJob) -> Pushed:
+        if job.id not in self.world.rows:
+            self._put(transitions.created(job, self.now()))
+        row = self.world.rows[job.id][1]
+        return Pushed(row.id, row.run_at, row.enqueued_at)
+
+    def _reserve(self, claim: Claim) -> JobRow | None:
+        queued = (row for row in self.world.live() if row.state == QUEUED and row.queue == claim.queue)
+        due = sorted((-row.priority, row.run_at, row.id) for row in queued if row.run_at <= self.now())
+        if not due:
+            return None
+        row = transitions.claimed(self.world.rows[due[0][-1]][1], claim, 30.0, self.now())
+        self._put(row)
+        return row
+
+    def _first_live(self, queue: str, order_key: str) -> Seen | None:
+        mine = [row for row in self.world.live() if (row.queue, row.order_key) == (queue, order_key)]
+        first = min(mine, key=lambda row: (row.enqueued_at, row.id), default=None)
+        return None if first is None else self._seen(first.id)
+
+    def _waiting_at(self, gate: str) -> list[Seen]:
+        line = sorted((row.waits_since or 0, row.id) for row in self.world.live() if row.waits_for == gate)
+        return [Seen(self.world.rows[job][1], self.world.rows[job][0]) for _, job in line]
+
+    def _workers(self) -> dict[str, WorkerRow]:
+        names = {row.worker for row in self.world.live() if row.worker is not None}
+        return {
+            name: WorkerRow(name, "h", 1, (), 1, 10.0, last_seen_at=0 if name in self.world.dead else self.now())
+            for name in sorted(names)
+        }
+
+    def _take_slot(self, hold: Hold) -> bool:
+        if hold in self.world.slots:
+            return True
+        if not self._free_at(hold.gate):
+            return False
+        self.world.slots[hold] = None
+        return True
+
+    def _free_slot(self, hold: Hold) -> None:
+        self.world.slots.pop(hold, None)
+
+    def _free_at(self, gate: str) -> bool:
+        capacity = self.world.capacity.get(gate, 1) if semaphore_of(gate) is not None else 1
+        return sum(hold.gate == gate for hold in self.world.slots) < capacity
+
+    def _strike_off(self, mark: str) -> None:
+        self.world.duties.pop(mark, None)
+
+    def _spend(self, rate: Rate) -> int | None:
+        left = self.world.starts.get(rate.name, 0)
+        if not left:
+            return self.now() + 60 * SECOND
+        self.world.starts[rate.name] = left - 1
+        return None
+
+    def _end_member(self, end: End) -> Node | None:
+        node, known = self.world.nodes.get(end.node), self.world.ends.get((end.node, end.place))
+        if node is None or not flows.counts_anew(known, end):
+            return None
+        self.world.ends[end.node, end.place] = end
+        return self._settle_node(flows.advanced(node, known, end, self.now()))
+
+    def _settle_node(self, node: Node) -> Node | None:
+        before = self.world.nodes[node.id]
+        self.world.nodes[node.id] = node
+        if before.state != NodeState.RUNNING or node.state == NodeState.RUNNING:
+            return None
+        self.world.ended[node.id] = self.world.ended.get(node.id, 0) + 1
+        return node
+
+    def _open(self, node: Node) -> None:
+        self.world.nodes.setdefault(node.id, node._replace(created_at=self.now()))
+
+    def _complete(self, node: str) -> Node | None:
+        return self._settle_node(flows.completed(self.world.nodes[node], self.now()))
+
+
+class _Frozen(dict[str, Any]):
+    """A dict that nobody changes."""
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+
+def _told(change: Change) -> str:
+    return f"swap {change.row.id} to {change.row.state}{f' at {gate}' if (gate := change.row.waits_for) else ''}"
+
+
+def _short(hold: Hold) -> str:
+    return f"{hold.gate} for {hold.job} under {hold.permit}"
+
+
+def _at_once(_what: str, take: Callable[[], Result]) -> Result:
+    return take()

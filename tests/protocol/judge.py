@@ -1,0 +1,138 @@
+"""What must hold: at any moment, after a sweep, and in the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from stanchion.stores.following import Hold
+from stanchion.stores.gates import gates_of, held_gates, order_gate, semaphore_of
+from stanchion.stores.records import SECOND, Claim, Commit, JobRow, JobState, NodeState
+from tests.protocol.fake import Fake
+from tests.protocol.world import World
+
+if TYPE_CHECKING:
+    from tests.protocol.explorer import Scenario
+
+Result = TypeVar("Result")
+
+_ROUNDS = 20
+_PAUSE = 3600 * SECOND
+
+
+class Patience:
+    """Takes steps at once, up to a number."""
+
+    def __init__(self, left: int = 5000) -> None:
+        self.left = left
+
+    def __call__(self, what: str, take: Callable[[], Result]) -> Result:
+        self.left -= 1
+        assert self.left, f"it never ends: {what}"
+        return take()
+
+
+def in_hand(world: World) -> list[JobRow]:
+    """Return the jobs that run in the hands of somebody to whom a claim has given them."""
+    rows = (world.rows[job][1] for job, _ in world.admitted)
+    return [row for row in rows if row.state == JobState.RUNNING and (row.id, row.token) in world.admitted]
+
+
+def slot_of(row: JobRow, gate: str) -> Hold:
+    """Return the slot that a job has a right to."""
+    permit = (row.permit or row.token or "") if semaphore_of(gate) is not None else row.id
+    return Hold(gate, row.id, permit)
+
+
+def always(world: World, scenario: Scenario) -> Iterator[str]:
+    """Tell what is wrong, while everybody is busy."""
+    running = {row.id: row for row in in_hand(world)}.values()
+    for gate, number in Counter(gate for row in running for gate in gates_of(row)).items():
+        if number > scenario.most.get(gate, 1):
+            yield f"{number} jobs run at {gate}"
+    for row in running:
+        for gate in gates_of(row):
+            # Driven again, a job may lose its order key to a late repeat; it is the first of it all the same.
+            if slot_of(row, gate) not in world.slots and (scenario.in_order or semaphore_of(gate) is not None):
+                yield f"{row.id} runs without {gate}"
+        if scenario.in_order and row.order_key is not None and _first(world, row.queue, row.order_key) != row.id:
+            yield f"{row.id} runs before its turn"
+    for row in world.live():
+        for gate in held_gates(row):
+            if slot_of(row, gate) not in world.slots:
+                yield f"{row.id} says that it holds {gate}"
+    if scenario.ends_once:
+        yield from (f"{one} has ended {number} times" for one, number in world.ended.items() if number > 1)
+
+
+def at_rest(world: World) -> Iterator[str]:
+    """Tell what is wrong when nobody has anything left to do: of what a sweep puts right, too."""
+    yield from (f"{duty} is not done" for duty in world.duties.values())
+    for node in world.nodes.values():
+        if node.state == NodeState.RUNNING:
+            if node.closed and node.ended >= node.size:
+                yield f"{node.id} is not done"
+        elif node.id not in world.followed:
+            yield f"{node.id} was not followed"
+        yield from (f"{row.id} waits for {node.id}" for row in world.live() if _waits_in_vain(row, node.id, node.state))
+    yield from (f"{hold} without a right" for hold in world.slots if not _rightful(world, hold))
+    for gate in sorted({row.waits_for for row in world.live() if row.waits_for is not None}):
+        yield from _idle(world, gate)
+
+
+def in_the_end(store: Fake, crashed: Sequence[str], scenario: Scenario) -> Iterator[str]:
+    """Sweep, then drive all jobs to their ends; tell what is wrong on the way."""
+    world = store.world
+    store.sweep()
+    yield from (f"after a sweep: {one}" for one in (*always(world, scenario), *at_rest(world)))
+    for name in crashed:
+        store.presume_dead(name)
+    store.settle_each([Commit(row.id, row.token or "") for row in in_hand(world) if row.worker not in crashed])
+    for turn in range(_ROUNDS):
+        store.recover()
+        store.sweep()
+        yield from (f"after a recovery: {one}" for one in (*always(world, scenario), *at_rest(world)))
+        for queue in sorted({row.queue for row in world.live()}):
+            rows = store.claim(Claim(queue, 10, f"survivor{turn}{queue}", "survivor")).rows
+            world.admitted.update({(row.id, row.token or ""): None for row in rows})
+            yield from (f"of the survivor: {one}" for one in always(world, scenario))
+            store.settle_each([Commit(row.id, row.token or "") for row in rows])
+        if not world.live():
+            break
+        world.now += _PAUSE
+        world.starts.update(dict.fromkeys(world.starts, 1))
+    yield from (f"stuck: {row}" for row in world.live())
+    yield from (f"in the end: {one}" for one in (*always(world, scenario), *at_rest(world)))
+    yield from (f"{hold} in the end" for hold in world.slots)
+    yield from (f"{node.id} never ends" for node in world.nodes.values() if node.state == NodeState.RUNNING)
+    yield from scenario.finally_(world)
+
+
+def _first(world: World, queue: str, order_key: str) -> str | None:
+    mine = [(row.enqueued_at, row.id) for row in world.live() if (row.queue, row.order_key) == (queue, order_key)]
+    return min(mine)[1] if mine else None
+
+
+def _waits_in_vain(row: JobRow, node: str, state: str) -> bool:
+    return row.waits_for == f"f:{node}" and state != NodeState.RUNNING
+
+
+def _rightful(world: World, hold: Hold) -> bool:
+    row = world.rows[hold.job][1]
+    if row.finished_at is not None or hold.gate not in gates_of(row) or row.waits_for == hold.gate:
+        return False
+    return hold == slot_of(row, hold.gate)
+
+
+def _idle(world: World, gate: str) -> Iterator[str]:
+    """Tell of a slot that nobody has, beside a line."""
+    waiting = [row for row in world.live() if row.waits_for == gate]
+    held = [hold for hold in world.slots if hold.gate == gate]
+    if semaphore_of(gate) is not None:
+        if len(held) < world.capacity.get(gate, 1):
+            yield f"a slot of {gate} is free, and {[row.id for row in waiting]} wait"
+    elif not held:
+        first = [row for row in waiting if row.order_key and _first(world, row.queue, row.order_key) == row.id]
+        if first and gate == order_gate(first[0].queue, first[0].order_key or ""):
+            yield f"{first[0].id} waits for its turn, which has come"

@@ -1,0 +1,348 @@
+"""Situations worth exploring: each a world, and what a few actors are about to do in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+from stanchion.stores.flows import Standing
+from stanchion.stores.gates import Limits, Rate, limits_text, node_gate, semaphore_gate
+from stanchion.stores.records import Bury, Continue, JobState, NewJob, Node, NodeState, Outcome
+from tests.protocol.actors import (
+    QUEUE,
+    cancel,
+    claim,
+    claimed,
+    commit,
+    fail,
+    holding,
+    move,
+    push,
+    recover,
+    replace,
+    resize,
+    retry,
+    rollback,
+    settle,
+    sweep,
+)
+from tests.protocol.explorer import Scenario
+from tests.protocol.fake import Fake
+from tests.protocol.world import World
+
+Prepare = Callable[[Fake], object]
+
+
+def job(name: str, *semaphores: str, rate: Rate | None = None, **fields: Any) -> NewJob:
+    """Return a job that needs these semaphores."""
+    return NewJob(name, QUEUE, "{}", limits=limits_text(Limits(semaphores, rate)), **fields)
+
+
+def keyed(name: str, *semaphores: str, **fields: Any) -> NewJob:
+    """Return a job of the one order key."""
+    return job(name, *semaphores, order_key="k", **fields)
+
+
+def stored(*jobs: NewJob, then: Prepare = lambda _store: None, **capacity: int) -> Prepare:
+    """Return what makes a world with these jobs and semaphores."""
+
+    def prepare(store: Fake) -> None:
+        for name, slots in capacity.items():
+            store.set_semaphore(name, slots)
+        store.push(jobs)
+        then(store)
+
+    return prepare
+
+
+def in_hand(
+    *jobs: NewJob, worker: str = "A", limit: int = 1, then: Prepare = lambda _store: None, **capacity: int
+) -> Prepare:
+    """Return what makes a world in which a worker has claimed the first of these jobs."""
+
+    def take(store: Fake) -> None:
+        claimed(store, worker, limit)
+        then(store)
+
+    return stored(*jobs, then=take, **capacity)
+
+
+def rated(starts: int) -> Prepare:
+    """Let so many jobs start of the rate r."""
+    return lambda store: store.world.starts.update(r=starts)
+
+
+def parked(store: Fake) -> None:
+    """Have all due jobs that find no slot wait."""
+    claimed(store, "nobody", 10)
+
+
+def second_then_parked(store: Fake) -> None:
+    """Have worker B claim a job too, and the others wait."""
+    claimed(store, "B")
+    parked(store)
+
+
+def unfinished(store: Fake, outcome: Outcome) -> None:
+    """End a job, and leave undone what that entails."""
+    with mock.patch.object(store, "follow_up"):
+        store.settle_each([outcome])
+
+
+def dead_with_a_duty(store: Fake) -> None:
+    """Have the job 1 dead, its order key not yet freed, and others wait."""
+    parked(store)
+    unfinished(store, Bury("1", "A", "no"))
+
+
+def the_first_cancelled(store: Fake) -> None:
+    """Have the job 1 cancelled, and the job 2 in the hands of worker A."""
+    store.cancel(["1"])
+    claimed(store, "A")
+
+
+def tail_call(name: str, token: str) -> Continue:
+    """Return the outcome of a job that goes on as what comes after the only member of a node."""
+    node = Node("T", "P")
+    rest = member("inner", "T", 0)
+    return Continue(name, token, member("1", "N", 0, waits_for=node_gate("T")), (node,), (rest,))
+
+
+WORK = (claim(), commit)
+GATES = {
+    "two claimers": Scenario(stored(job("1", "a"), job("2", "a")), {"A": WORK, "B": WORK}, crashes=2),
+    "two claimers of two each": Scenario(
+        stored(job("1", "a"), job("2", "a")), {"A": (claim(2), commit), "B": (claim(2), commit)}, crashes=2
+    ),
+    "a claimer and a release": Scenario(
+        in_hand(job("1", "a"), job("2", "a")), {"A": (holding("1"), commit), "B": WORK}, crashes=2
+    ),
+    "two claimers and a release": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), job("3", "a")),
+        {"A": (holding("1"), commit), "B": (claim(),), "C": (claim(),)},
+    ),
+    "a grant and a cancel": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), job("3", "a"), then=parked),
+        {"A": (holding("1"), commit), "B": (cancel("2"),)},
+        crashes=2,
+    ),
+    "a grant, a cancel and a claimer": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), job("3", "a"), then=parked),
+        {"A": (holding("1"), commit), "B": (cancel("2"),), "C": WORK},
+    ),
+    "a claimer and a cancel": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), worker="Z"),
+        {"A": WORK, "B": (cancel("2"),)},
+        crashes=2,
+    ),
+    "two wakers": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), job("3", "a"), job("4", "a"), limit=2, then=parked, a=2),
+        {"A": (holding("1"), commit), "B": (resize("a", 3),)},
+        most={semaphore_gate("a"): 3},
+        crashes=2,
+    ),
+    "two releases": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), job("3", "a"), job("4", "a"), then=second_then_parked, a=2),
+        {"A": (holding("1"), commit), "B": (holding("2"), commit)},
+        most={semaphore_gate("a"): 2},
+        crashes=2,
+    ),
+    "opposite orders": Scenario(stored(job("1", "a", "b"), job("2", "b", "a")), {"A": WORK, "B": WORK}, crashes=1),
+    "three semaphores": Scenario(
+        in_hand(job("1", "b"), job("2", "a", "b", "c"), then=parked),
+        {"A": (holding("1"), commit), "B": WORK},
+        crashes=2,
+    ),
+    "three semaphores and one at the last": Scenario(
+        in_hand(job("1", "b"), job("2", "a", "b", "c"), then=parked),
+        {"A": (holding("1"), commit), "B": WORK, "C": (push(job("3", "c")), *WORK)},
+    ),
+    "a lost lease": Scenario(
+        in_hand(job("1", "a"), job("2", "a")),
+        {"A": (holding("1"), commit), "B": (recover("A"),), "C": WORK},
+        crashes=1,
+    ),
+    "a claim that is lost": Scenario(
+        stored(job("1", "a"), job("2", "a")),
+        {"A": WORK, "B": (recover("A"), claim(), commit)},
+        crashes=2,
+        at_rest=False,
+    ),
+    "a rollback, a claim anew and a sweep": Scenario(
+        in_hand(job("1", "a")),
+        {"A": (holding("1"), rollback(), *WORK), "B": (sweep,)},
+        crashes=2,
+    ),
+    "a rollback beside a line": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), then=parked), {"A": (holding("1"), rollback(), *WORK), "B": (sweep,)}
+    ),
+    "a resize and parking": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), worker="Z"),
+        {"A": WORK, "B": (resize("a", 2),)},
+        most={semaphore_gate("a"): 2},
+        crashes=2,
+    ),
+    "up and down": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), then=parked),
+        {"A": (holding("1"), commit), "B": (resize("a", 2), resize("a", 1)), "C": WORK},
+        most={semaphore_gate("a"): 2},
+    ),
+    "a grant and a replacement": Scenario(
+        in_hand(job("1", "a"), job("2", "a", key="x"), job("3", "a"), then=parked),
+        {"A": (holding("1"), commit), "B": (replace("2", job("9", delay=60.0)),), "C": WORK},
+    ),
+    "a move": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), then=parked),
+        {"A": (holding("1"), move("r"), claim(queue="r"), commit), "B": WORK},
+    ),
+    "two sweeps": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), then=parked),
+        {"A": (holding("1"), commit), "B": (sweep,), "C": (sweep,)},
+        crashes=2,
+    ),
+    "a sweep beside work": Scenario(
+        stored(job("1", "a"), job("2", "a")), {"A": WORK, "B": (claim(),), "C": (sweep,)}, crashes=1
+    ),
+    "more than asked for, and a cancel": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), job("3", "b"), job("4", "b"), worker="Z", b=2),
+        {"A": WORK, "B": (cancel("4"),)},
+        most={semaphore_gate("b"): 2},
+    ),
+    "more than asked for, by two": Scenario(
+        in_hand(job("1", "a"), job("2", "a"), job("3", "b"), job("4", "b"), worker="Z"), {"A": WORK, "B": (claim(),)}
+    ),
+    "a rate": Scenario(
+        in_hand(job("1", "a"), job("2", "a", rate=Rate("r", 1.0)), job("3", "a", rate=Rate("r", 1.0)), then=rated(1)),
+        {"A": (holding("1"), commit), "B": (claim(),), "C": (claim(),)},
+    ),
+}
+ORDER = {
+    "turns": Scenario(stored(keyed("1"), keyed("2")), {"A": WORK, "B": WORK}, crashes=2),
+    "the turn after the first": Scenario(
+        in_hand(keyed("1", "a"), keyed("2", "a")), {"A": (holding("1"), commit), "B": WORK}, crashes=2
+    ),
+    "turns after the first": Scenario(
+        in_hand(keyed("1"), keyed("2"), keyed("3")), {"A": (holding("1"), commit), "B": (claim(),), "C": (claim(),)}
+    ),
+    "the first comes late": Scenario(
+        stored(keyed("1", delay=60.0), keyed("2")), {"A": WORK, "B": (cancel("1"),)}, crashes=2
+    ),
+    "the first is given back": Scenario(
+        in_hand(keyed("1"), keyed("2")), {"A": (holding("1"), rollback(60.0)), "B": WORK, "C": (sweep,)}
+    ),
+    "the first is moved": Scenario(
+        in_hand(keyed("1"), keyed("2"), then=parked), {"A": (holding("1"), move("r")), "B": WORK, "C": (sweep,)}
+    ),
+    "the first is lost": Scenario(
+        in_hand(keyed("1"), keyed("2")),
+        {"A": (holding("1"), commit), "B": (recover("A"),), "C": WORK},
+    ),
+    "turns and slots": Scenario(
+        in_hand(keyed("1", "a"), keyed("2", "a"), job("3", "a")),
+        {"A": (holding("1"), commit), "B": (claim(),), "C": (claim(),)},
+    ),
+    "driven again": Scenario(
+        in_hand(keyed("1"), keyed("2"), then=parked),
+        {"A": (holding("1"), fail), "B": (retry("1"),), "C": WORK},
+        ends_once=False,
+        in_order=False,
+    ),
+    "driven again by turns": Scenario(
+        in_hand(keyed("1"), keyed("2"), then=dead_with_a_duty),
+        {"B": (retry("1"), *WORK), "C": (claim(),), "D": (sweep,)},
+        ends_once=False,
+        in_order=False,
+    ),
+}
+
+BEYOND = {
+    "both driven again while their end is seen to": Scenario(
+        stored(keyed("1"), keyed("2"), then=the_first_cancelled),
+        {"A": (holding("2"), fail), "B": (retry("2"), claim()), "C": (retry("1"), claim())},
+        crashes=0,
+        ends_once=False,
+        in_order=False,
+    )
+}
+"""What does go wrong: see the limit in docs/internals.md."""
+
+PARENT = Node("P", "P", size=2)
+CHILD = Node("N", "P", parent="P:0", size=2, handler=json.dumps(NewJob("handler", QUEUE, "{}")._asdict()))
+
+
+def member(name: str, node: str, place: int, *semaphores: str, **fields: Any) -> NewJob:
+    """Return a job that stands in a place of a node."""
+    return job(name, *semaphores, flow=Standing("P", node, place).text, **fields)
+
+
+def flow(*jobs: NewJob, then: Prepare = lambda _store: None) -> Prepare:
+    """Return what makes a world with a flow: the node N, with the jobs 1 and 2, in the node P, with a job after N.
+
+    Worker A has claimed the job 1, worker B the job 2.
+    """
+
+    def prepare(store: Fake) -> None:
+        after = member("after", "P", 1, waits_for=node_gate("N"))
+        store.open_nodes([PARENT, CHILD], [after, *(jobs or (member("1", "N", 0), member("2", "N", 1)))])
+        claimed(store, "A")
+        claimed(store, "B")
+        then(store)
+
+    return prepare
+
+
+def ended(child: NodeState, parent: NodeState, after: JobState, *, handled: bool) -> Callable[[World], Iterator[str]]:
+    """Return what tells how the flow should have ended."""
+
+    def judge(world: World) -> Iterator[str]:
+        if (states := [world.nodes[name].state for name in "NP"]) != [child, parent]:
+            yield f"N and P are {states}"
+        if world.rows["after"][1].state != after:
+            yield f"what comes after is {world.rows['after'][1].state}"
+        if ("handler" in world.rows) != handled:
+            yield "the handler came" if not handled else "no handler came"
+        for node in world.nodes.values():
+            if node.ended != sum(end.node == node.id for end in world.ends.values()) or node.ended != node.size:
+                yield f"{node.ended} ends were counted in {node.id}"
+
+    return judge
+
+
+def consistent(world: World) -> Iterator[str]:
+    """Tell what is wrong with the flow, by how the members of N have ended."""
+    failed = any(end.state != JobState.DONE for end in world.ends.values() if end.node == "N")
+    return (FAILED if failed else DONE)(world)
+
+
+DONE = ended(NodeState.DONE, NodeState.DONE, JobState.DONE, handled=False)
+FAILED = ended(NodeState.FAILED, NodeState.FAILED, JobState.CANCELLED, handled=True)
+ENDS = {"A": (holding("1"), commit), "B": (holding("2"), commit)}
+FAILS = {"A": (holding("1"), commit), "B": (holding("2"), fail)}
+FLOWS = {
+    "two members end": Scenario(flow(), ENDS, crashes=0, finally_=DONE),
+    "two members end, and a crash": Scenario(flow(), ENDS, crashes=2, finally_=consistent),
+    "one of two fails": Scenario(flow(), FAILS, crashes=0, finally_=FAILED),
+    "one of two fails, and a crash": Scenario(flow(), FAILS, crashes=2, finally_=consistent),
+    "both fail": Scenario(flow(), {"A": (holding("1"), fail), "B": (holding("2"), fail)}, finally_=consistent),
+    "a member is lost": Scenario(flow(), {"A": (holding("1"), fail), "B": (recover("A"),)}, finally_=consistent),
+    "members end beside a sweep": Scenario(flow(), {**ENDS, "C": (sweep,)}, finally_=consistent),
+    "a failure beside a sweep": Scenario(flow(), {**FAILS, "C": (sweep,)}, finally_=consistent),
+    "two sweeps after a failure": Scenario(
+        flow(then=lambda store: unfinished(store, Bury("1", "A", "no"))),
+        {"C": (sweep,), "D": (sweep,)},
+        finally_=FAILED,
+    ),
+    "who waits is cancelled": Scenario(flow(), {**ENDS, "C": (cancel("after"),)}),
+    "members hold a slot": Scenario(
+        flow(member("1", "N", 0, "a"), member("2", "N", 1, "a")),
+        {"A": (holding("1"), commit), "C": WORK},
+        finally_=consistent,
+    ),
+    "a member goes on as a flow": Scenario(
+        flow(),
+        {"A": (holding("1"), settle(tail_call)), "C": (*WORK, *WORK), "D": (sweep,)},
+        finally_=consistent,
+    ),
+}

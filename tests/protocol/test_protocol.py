@@ -1,0 +1,47 @@
+"""Every way in which a few processes can meet, or die, at gates and in flows: see `explorer`."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.protocol.explorer import Explorer, Violation
+from tests.protocol.scenarios import BEYOND, FLOWS, GATES, ORDER
+
+ALL = {**GATES, **ORDER, **FLOWS}
+LARGE = ("turns after the first", "turns and slots")
+"""Each has hundreds of thousands of states."""
+
+
+def explore(name: str, more_crashes: int = 0) -> None:
+    scenario = ALL[name]
+    crashes = min(scenario.crashes + more_crashes, len(scenario.actors))
+    explored = Explorer(replace(scenario, crashes=crashes)).run()
+    print(f"{name}, up to {crashes} crashes: {explored}")
+    assert explored.ends
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name not in LARGE])
+def test_nothing_goes_wrong(name: str) -> None:
+    explore(name)
+
+
+@pytest.mark.xfail(
+    raises=Violation, reason="an order key is held under the id of its job, also when it is driven again"
+)
+@pytest.mark.parametrize("name", BEYOND)
+def test_beyond_the_limit(name: str) -> None:
+    Explorer(BEYOND[name]).run()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", LARGE)
+def test_nothing_goes_wrong_among_many(name: str) -> None:
+    explore(name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", [name for name in ALL if name not in LARGE and ALL[name].crashes == 1])
+def test_nothing_goes_wrong_with_one_more_crash(name: str) -> None:
+    explore(name, more_crashes=1)

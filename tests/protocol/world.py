@@ -1,0 +1,51 @@
+"""What is stored, in plain dicts: cheap to copy, and comparable, so that a state is recognised when it is met again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from stanchion.stores.following import Hold
+from stanchion.stores.optimistic import Duty
+from stanchion.stores.records import SECOND, End, JobRow, Node
+
+START = 1_000_000 * SECOND
+
+
+@dataclass(slots=True)
+class World:
+    """All that a store holds at one moment; every value in it is a tuple or a number."""
+
+    now: int = START
+    rows: dict[str, tuple[int, JobRow]] = field(default_factory=dict)
+    """Jobs, live and finished, each with the number of its changes."""
+    slots: dict[Hold, None] = field(default_factory=dict)
+    capacity: dict[str, int] = field(default_factory=dict)
+    duties: dict[str, Duty] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    ends: dict[tuple[str, int], End] = field(default_factory=dict)
+    followed: dict[str, None] = field(default_factory=dict)
+    starts: dict[str, int] = field(default_factory=dict)
+    """Starts left of each rate."""
+    dead: dict[str, None] = field(default_factory=dict)
+    """Workers that have missed their heartbeats; they need not be dead for that."""
+    admitted: dict[tuple[str, str], None] = field(default_factory=dict)
+    """Jobs that were handed out, and the token of each."""
+    ended: dict[str, int] = field(default_factory=dict)
+    """How often each job became final, and each node completed."""
+
+    def copy(self) -> World:
+        """Return one that may be changed without changing this one."""
+        return World(self.now, *[value.copy() for value in self._parts()])
+
+    def key(self) -> tuple[Any, ...]:
+        """Return what is equal for equal worlds, and hashable."""
+        return (self.now, *[frozenset(value.items()) for value in self._parts()])
+
+    def live(self) -> list[JobRow]:
+        """Return the jobs that are not final."""
+        return [row for _, row in self.rows.values() if row.finished_at is None]
+
+    def _parts(self) -> tuple[dict[Any, Any], ...]:
+        stored = (self.rows, self.slots, self.capacity, self.duties, self.nodes, self.ends, self.followed, self.starts)
+        return (*stored, self.dead, self.admitted, self.ended)

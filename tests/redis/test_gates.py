@@ -1,0 +1,213 @@
+"""Gates, and processes that die at any step on the way through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stanchion.ids import new_id
+from stanchion.stores.following import STALE, Hold
+from stanchion.stores.gates import Limits, Rate, gates_of, limits_text, order_gate, semaphore_gate
+from stanchion.stores.records import SECOND, Claim, Commit, JobRow, JobState, Move, NewJob, Outcome, Rollback
+from stanchion.stores.redis.store import RedisStore
+from stanchion.stores.throttle import Bucket
+from tests.redis.conftest import Open
+from tests.redis.deaths import Way, at_every_call, ways
+from tests.redis.keys import broken_rules
+from tests.servers.redis import RedisServer
+from tests.servers.redis_cluster import RedisCluster
+
+QUEUES = ("orders", "shipping")
+SMTP, DISK = "smtp", "disk"
+LEASE = 30.0
+
+
+@pytest.fixture(params=["one server", "a cluster"])
+def url(request: pytest.FixtureRequest) -> str:
+    if request.param == "a cluster":
+        cluster: RedisCluster = request.getfixturevalue("redis_cluster")
+        return cluster.url()
+    return str(request.getfixturevalue("redis_url"))
+
+
+@pytest.fixture
+def one(redis_server: RedisServer, opened: Open) -> RedisStore:
+    """A store on one server, with keys of its own."""
+    return opened(f"{redis_server.url()}?prefix={new_id()}")
+
+
+def limited(*semaphores: str, queue: str = QUEUES[0], **fields: Any) -> NewJob:
+    return NewJob(new_id(), queue, "{}", limits=limits_text(Limits(semaphores)), **fields)
+
+
+def claimed(store: RedisStore, queue: str = QUEUES[0], limit: int = 9) -> list[JobRow]:
+    return store.claim(Claim(queue, limit, new_id(), lease=LEASE)).rows
+
+
+def crowd(store: RedisStore) -> list[JobRow]:
+    """Have two semaphores and an order key be wanted by jobs of two queues, and some of these run."""
+    store.set_semaphore(SMTP, 1)
+    store.set_semaphore(DISK, 2)
+    for queue in QUEUES:
+        store.push(
+            [
+                limited(SMTP, queue=queue),
+                limited(SMTP, DISK, queue=queue),
+                limited(DISK, queue=queue, order_key="k"),
+                limited(queue=queue, order_key="k"),
+                NewJob(new_id(), queue, "{}"),
+            ]
+        )
+    return claimed(store) + claimed(store, QUEUES[1], 1)
+
+
+def unsound(store: RedisStore) -> list[str]:
+    """Return what is wrong at the gates."""
+    wrong = [rule for queue in QUEUES for rule in broken_rules(store, queue)]
+    holds = list(store.holds())
+    rows = store.fetch([hold.job for hold in holds])
+    for hold in holds:
+        row = rows.get(hold.job)
+        if row is None or row.finished_at is not None or hold.gate not in gates_of(row):
+            wrong.append(f"{hold} is of a job that has no right to it")
+        elif row.waits_for == hold.gate:
+            wrong.append(f"{hold} is of a job that waits for it")
+    for semaphore in store.semaphores():
+        if semaphore.held > semaphore.capacity:
+            wrong.append(f"{semaphore} is held by too many")
+        if semaphore.waiting and semaphore.held < semaphore.capacity:
+            wrong.append(f"{semaphore} is waited for, and free")
+    for queue in QUEUES:
+        first = store.first_live(queue, "k")
+        held = {hold.job for hold in holds if hold.gate == order_gate(queue, "k")}
+        if first is not None and first.row.waits_for == order_gate(queue, "k"):
+            wrong.append(f"the first of its key waits: {first.row}, behind {held}")
+    wrong += [f"left to do: {duty}" for duty in store.duties(store.now() + SECOND)]
+    return wrong
+
+
+def look_after(store: RedisStore) -> None:
+    """Do what workers do now and then, once what a dead process held is given up."""
+    store.skew += LEASE + STALE / SECOND + 1
+    store.sweep()
+    store.recover()
+    store.sweep()
+
+
+def run_out(store: RedisStore) -> set[str]:
+    """Run all jobs to their ends, and return them; nothing may be held then."""
+    done: set[str] = set()
+    while True:
+        rows = [row for queue in QUEUES for row in claimed(store, queue)]
+        if not rows:
+            break
+        states = store.settle([Commit(row.id, row.token or "") for row in rows])
+        assert set(states) == {JobState.DONE}
+        done |= {row.id for row in rows}
+    assert [store.sizes(queue).total for queue in QUEUES] == [0, 0]
+    assert list(store.holds()) == []
+    return done
+
+
+def settling(outcome: Callable[[JobRow], Outcome]) -> Callable[[RedisStore, list[JobRow]], object]:
+    return lambda store, rows: store.settle([outcome(row) for row in rows])
+
+
+STEPS: dict[str, Callable[[RedisStore, list[JobRow]], object]] = {
+    "claim": lambda store, _rows: claimed(store, QUEUES[1]),
+    "pop": lambda store, _rows: store.pop(Claim(QUEUES[1], 9, new_id())),
+    "commit": settling(lambda row: Commit(row.id, row.token or "")),
+    "roll back": settling(lambda row: Rollback(row.id, row.token or "", 0.0, "no")),
+    "move": settling(lambda row: Move(row.id, row.token or "", QUEUES[1])),
+    "cancel": lambda store, _rows: store.cancel([row.id for row in waiting(store)]),
+    "take": lambda store, _rows: store.take([row.id for row in waiting(store)]),
+    "raise": lambda store, _rows: store.set_semaphore(SMTP, 3),
+    "drop": lambda store, _rows: store.drop_queue(QUEUES[0]),
+}
+
+
+def waiting(store: RedisStore) -> list[JobRow]:
+    gates = (semaphore_gate(SMTP), semaphore_gate(DISK), *(order_gate(queue, "k") for queue in QUEUES))
+    return [seen.row for gate in gates for seen in store.waiting_at(gate, 9)]
+
+
+class TestDeath:
+    @ways
+    @pytest.mark.parametrize("step", STEPS)
+    def test_leaves_no_gate_shut(self, opened: Open, url: str, way: Way, step: str) -> None:
+        scenes = 0
+        for scene in at_every_call(opened, url, way, crowd, STEPS[step]):
+            store = scene.witness
+            if way != "lost" and not scene.died:
+                assert unsound(store) == []  # without a death there is nothing to look after
+            look_after(store)
+            assert unsound(store) == []
+            run_out(store)
+            scenes += 1
+        assert scenes > 2
+
+    def test_between_noting_a_gate_and_taking_it(self, one: RedisStore) -> None:
+        one.server.command("ZADD", one.own_key("gates"), one.now(), "s:nobody")
+        assert list(one.holds()) == []
+        one.skew += 61
+        one.sweep()
+        assert one.server.command("ZCARD", one.own_key("gates")) == 0
+
+    def test_of_one_that_came_too_late_with_its_hold(self, one: RedisStore) -> None:
+        one.set_semaphore(SMTP, 1)
+        one.push([limited(SMTP)])
+        assert one.take_each([Hold(semaphore_gate(SMTP), new_id(), "late")]) == [True]
+        assert claimed(one) == []
+        one.sweep()
+        assert len(claimed(one)) == 1
+
+
+class TestKeys:
+    def test_of_an_order_gate_go_when_it_is_free(self, one: RedisStore) -> None:
+        one.push([NewJob(new_id(), QUEUES[0], "{}", order_key=f"k{number}") for number in range(20)])
+        rows = claimed(one, limit=20)
+        assert len(list(one.server.client.scan_iter(f"{one.own_key('gate')}:*"))) == 20
+        one.settle([Commit(row.id, row.token or "") for row in rows])
+        assert list(one.server.client.scan_iter(f"{one.own_key('gate')}:*")) == []
+
+    def test_of_a_rate_go_when_its_bucket_is_full(self, one: RedisStore) -> None:
+        one.spend([Rate(f"r{number}", 20.0) for number in range(50)] + [Rate("slow", 0.001)])
+        ttls = [one.server.client.pttl(key) for key in one.server.client.scan_iter(f"{one.own_key('rate')}:r*")]
+        assert len(ttls) == 50
+        assert all(1000 < ttl <= 1200 for ttl in ttls)
+        assert one.server.client.pttl(one.own_key("rate:slow")) > 999_000
+
+    def test_of_a_queue_go_with_it(self, one: RedisStore) -> None:
+        crowd(one)
+        one.drop_queue(QUEUES[0])
+        assert list(one.server.client.scan_iter(one.key(QUEUES[0]) + "*")) == []
+
+
+def test_a_rate_is_the_bucket_of_all_stores(one: RedisStore) -> None:
+    rate = Rate("r", 30.0)
+    bucket = Bucket(rate.per_second, 0.0, 0)
+    step = 0.0
+    for starts in (1, 4, 1, 2, 5, 1, 1, 3):
+        clock = int(one.server.client.time()[0]) * SECOND
+        one.skew = (clock - one.now()) / SECOND + one.skew + step
+        answers = one.spend([rate] * starts)
+        at = stored_moment(one, rate)
+        for answer in answers:
+            bucket = bucket.at(at)
+            if bucket.whole:
+                bucket = bucket.spent(1)
+                assert answer is None
+            else:
+                bucket = bucket.promising(at)
+                assert answer == bucket.promised
+        step += 0.05
+    assert any(answer is not None for answer in answers)
+
+
+def stored_moment(store: RedisStore, rate: Rate) -> int:
+    """Return the moment of the last visit to a bucket."""
+    found = store.server.client.hget(store.own_key(f"rate:{rate.name}"), "filled_at")
+    assert found is not None
+    return int(found)

@@ -1,0 +1,356 @@
+"""Gates and flows on the SQL stores: what a claim and a grant read, races for slots, the caller's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+from random import Random
+from typing import Any
+
+import pytest
+
+from stanchion.ids import new_id, new_ids
+from stanchion.stores.flows import Standing
+from stanchion.stores.gates import Limits, limits_in, limits_text, node_gate, order_gate
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import Bury, Claim, Commit, Find, JobRow, NewJob, Node, NodeState, Rollback
+from stanchion.stores.registry import open_store
+from stanchion.stores.sql.store import SqlStore
+
+PARKED = 20_000
+SLOT = limits_text(Limits(("slot",)))
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[SqlStore]:
+    with closing(open_store(url)) as store:
+        assert isinstance(store, SqlStore)
+        yield store
+
+
+def jobs(count: int, queue: str = "q", **given: Any) -> list[NewJob]:
+    return [NewJob(job, queue, "1", **given) for job in new_ids(count)]
+
+
+def gates_in(store: Any) -> dict[str, int]:
+    """Return how many slots are used at each gate."""
+    with store.database.connection() as connection:
+        return dict(connection.exec_driver_sql("SELECT name, used FROM stanchion_gates").fetchall())
+
+
+def finish(store: Store, rows: Sequence[JobRow]) -> None:
+    assert None not in store.settle([Commit(row.id, row.token or "") for row in rows])
+
+
+# -- bounded work
+
+
+class Work:
+    """Measures what a database does for one operation: steps, blocks or rows read."""
+
+    def __init__(self, store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._store, self._monkeypatch = store, monkeypatch
+        if store.capabilities.name == "postgresql":  # what it reads would be counted too
+            with store.database.connection() as connection:
+                connection.exec_driver_sql("ALTER TABLE stanchion_jobs SET (autovacuum_enabled = off)")
+
+    def of(self, operation: Callable[[], object]) -> int:
+        kind = self._store.capabilities.name
+        return getattr(self, f"_{kind}")(operation)  # type: ignore[no-any-return]
+
+    def _sqlite(self, operation: Callable[[], object]) -> int:
+        steps = 0
+
+        def tick() -> int:
+            nonlocal steps
+            steps += 100
+            return 0
+
+        cursor = self._store.dialect.cursor
+
+        def counted(driver: sqlite3.Connection) -> sqlite3.Cursor:
+            driver.set_progress_handler(tick, 100)
+            return cursor(driver)  # type: ignore[no-any-return]
+
+        with self._monkeypatch.context() as patch:
+            patch.setattr(self._store.dialect, "cursor", counted)
+            operation()
+        return steps
+
+    def _postgresql(self, operation: Callable[[], object]) -> int:
+        before = self._blocks()
+        operation()
+        return self._blocks() - before
+
+    def _blocks(self) -> int:
+        self._store.database.close()  # a connection that ends tells at once what it has read
+        with self._store.database.connection() as connection:
+            connection.exec_driver_sql("SELECT pg_sleep(1.1)")
+            return int(
+                connection.exec_driver_sql(
+                    "SELECT sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)"
+                    " FROM pg_statio_user_tables"
+                ).scalar_one()
+            )
+
+    def _mariadb(self, operation: Callable[[], object]) -> int:
+        before: dict[Any, int] = {}
+        cursor = self._store.dialect.cursor
+
+        def counted(driver: Any) -> Any:
+            before.setdefault(driver, _rows_read(driver))
+            return cursor(driver)
+
+        with self._monkeypatch.context() as patch:
+            patch.setattr(self._store.dialect, "cursor", counted)
+            operation()
+        return sum(_rows_read(driver) - start for driver, start in before.items())
+
+
+def _rows_read(driver: Any) -> int:
+    with driver.cursor() as cursor:
+        cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%'")
+        return sum(int(count) for _, count in cursor.fetchall())
+
+
+@pytest.fixture
+def work(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> Work:
+    return Work(store, monkeypatch)
+
+
+def push_all(store: SqlStore, new: Sequence[NewJob]) -> None:
+    for start in range(0, len(new), 2000):
+        store.push(new[start : start + 2000])
+
+
+LITTLE = {"sqlite": 60_000, "postgresql": 6_000, "mariadb": 5_000}
+"""As much as a hundred jobs may take, in the units of each database; a walk through all who wait takes more."""
+
+
+@pytest.mark.timeout(180)
+def test_a_line_at_a_shut_gate_costs_a_claim_nothing(store: SqlStore, work: Work) -> None:
+    store.set_semaphore("slot", 10)
+    push_all(store, jobs(PARKED, limits=SLOT))
+    held = store.claim(Claim("q", 10, "t1", "w")).rows
+    while store.claim(Claim("q", 10, "t2", "w")).retry_in is not None:
+        pass
+    assert store.sizes("q").waiting == PARKED - 10
+    plain = jobs(100)
+    store.push(plain)
+    limit = LITTLE[store.capabilities.name]
+    taken: list[JobRow] = []
+    assert work.of(lambda: taken.extend(store.claim(Claim("q", 100, "t3", "w")).rows)) < limit
+    assert [row.id for row in taken] == [job.id for job in plain]
+    assert work.of(lambda: finish(store, taken)) < limit
+    assert work.of(lambda: finish(store, held)) < limit
+    assert work.of(lambda: taken.extend(store.claim(Claim("q", 10, "t4", "w")).rows)) < limit
+    assert len(taken) == 110
+    assert work.of(lambda: store.settle([Rollback(row.id, "t4", 60.0) for row in taken[100:]])) < limit
+    assert work.of(store.recover) < limit
+
+
+@pytest.mark.timeout(180)
+def test_a_line_behind_an_order_key_costs_its_next_nothing(store: SqlStore, work: Work) -> None:
+    line = jobs(PARKED, order_key="k")
+    push_all(store, line)
+    (first,) = store.claim(Claim("q", 10, "t1", "w")).rows
+    assert first.id == line[0].id
+    limit = LITTLE[store.capabilities.name]
+    taken: list[JobRow] = []
+    assert work.of(lambda: finish(store, [first])) < limit
+    assert work.of(lambda: taken.extend(store.claim(Claim("q", 1, "t2", "w")).rows)) < limit
+    assert [row.id for row in taken] == [line[1].id]
+
+
+@pytest.mark.timeout(180)
+def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work: Work) -> None:
+    root, after = new_ids(2)
+    members = [job._replace(flow=Standing(root, root, place).text) for place, job in enumerate(jobs(PARKED))]
+    then = jobs(1, flow=Standing(root, after, 0, root).text, waits_for=node_gate(root))
+    store.open_flow([Node(root, root, "list", size=PARKED), Node(after, root)], [*members, *then])
+    limit = LITTLE[store.capabilities.name]
+    for _ in range(2):
+        rows = store.claim(Claim("q", 100, "t1", "w")).rows
+        assert work.of(lambda rows=rows: finish(store, rows)) < limit  # type: ignore[misc]
+    assert work.of(lambda: store.find(Find(flow=root, limit=100))) < limit * (PARKED // 100)
+    assert work.of(lambda: store.ends(root, limit=100)) < limit
+    while rows := store.claim(Claim("q", 1000, "t1", "w")).rows:
+        finish(store, rows)
+    assert [node.state for node in store.nodes(root)] == [NodeState.DONE, NodeState.DONE]
+
+
+def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -> None:
+    push_all(store, jobs(PARKED))
+    root = new_id()
+    member = jobs(1, flow=Standing(root, root).text)
+    store.open_flow([Node(root, root)], member)
+    push_all(store, jobs(PARKED))
+    found: list[JobRow] = []
+    assert work.of(lambda: found.extend(store.find(Find(flow=root)))) < LITTLE[store.capabilities.name] // 10
+    assert [row.id for row in found] == [member[0].id]
+
+
+# -- races
+
+
+@pytest.mark.timeout(120)
+def test_overlapping_semaphores_are_never_over_taken_and_nobody_is_left_behind(url: str) -> None:
+    names = [f"s{n}" for n in range(6)]
+    capacity = {name: 1 + n % 3 for n, name in enumerate(names)}
+    total, claimers = 240, 6
+    running: Counter[str] = Counter()
+    done: list[str] = []
+    wrong: list[str] = []
+    lock = threading.Lock()
+    with ExitStack() as stack:
+        stores = [stack.enter_context(closing(open_store(url))) for _ in range(claimers)]
+        for name, slots in capacity.items():
+            stores[0].set_semaphore(name, slots)
+        random = Random(7)
+        wanted = [tuple(random.sample(names, random.randint(1, 4))) for _ in range(total)]
+        stores[0].push(
+            [
+                NewJob(job, "q", "1", limits=limits_text(Limits(some)))
+                for job, some in zip(new_ids(total), wanted, strict=True)
+            ]
+        )
+
+        def run(n: int) -> None:
+            store, random, idle = stores[n], Random(n), 0
+            while len(done) < total and idle < 400:
+                rows = store.claim(Claim("q", random.randint(1, 5), new_id(), f"w{n}")).rows
+                idle = 0 if rows else idle + 1
+                gates = Counter(gate for row in rows for gate in _semaphores(row))
+                with lock:
+                    running.update(gates)
+                    wrong.extend(name for name in names if running[name] > capacity[name])
+                outcomes = [
+                    Rollback(row.id, row.token or "", 0.0, "again")
+                    if random.random() < 0.3
+                    else Commit(row.id, row.token or "")
+                    for row in rows
+                ]
+                with lock:
+                    running.subtract(gates)
+                states = store.settle(outcomes)
+                assert None not in states
+                done.extend(one.id for one in outcomes if isinstance(one, Commit))
+
+        threads = [threading.Thread(target=run, args=(n,)) for n in range(claimers)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        assert len(done) == len(set(done)) == total
+        assert [(one.held, one.waiting) for one in stores[0].semaphores()] == [(0, 0)] * len(names)
+
+
+def _semaphores(row: JobRow) -> tuple[str, ...]:
+    return limits_in(row.limits).semaphores
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "order key"])
+def test_who_parks_and_who_sets_free_never_miss_each_other(url: str, kind: str) -> None:
+    with ExitStack() as stack:
+        ours, theirs = (stack.enter_context(closing(open_store(url))) for _ in range(2))
+        ours.set_semaphore("slot", 1)
+        given = {"limits": SLOT} if kind == "semaphore" else {"order_key": "k"}
+        for _ in range(60):
+            first, second = jobs(2, **given)
+            ours.push([first])
+            held = ours.claim(Claim("q", 1, new_id(), "w")).rows
+            assert [row.id for row in held] == [first.id]
+            ours.push([second])
+            got: list[JobRow] = []
+            parking = threading.Thread(
+                target=lambda got=got: got.extend(theirs.claim(Claim("q", 1, new_id(), "w")).rows)
+            )
+            parking.start()
+            finish(ours, held)
+            parking.join()
+            got = got or ours.claim(Claim("q", 1, new_id(), "w")).rows
+            assert [row.id for row in got] == [second.id]
+            finish(ours, got)
+        assert gates_in(ours) == {"s:slot": 0}, "the rows of order keys are gone"
+
+
+def test_an_order_key_leaves_no_row_behind(store: SqlStore) -> None:
+    line = jobs(3, order_key="k")
+    store.push(line)
+    rows = store.claim(Claim("q", 3, "t1", "w")).rows
+    assert gates_in(store) == {order_gate("q", "k"): 1}
+    store.cancel([line[1].id])
+    finish(store, rows)
+    (last,) = store.claim(Claim("q", 3, "t2", "w")).rows
+    assert last.id == line[2].id
+    store.settle([Bury(last.id, "t2", "boom")])
+    assert gates_in(store) == {}
+
+
+# -- the caller's transaction
+
+
+@contextmanager
+def undone(store: Store) -> Iterator[Any]:
+    """Open a transaction that is rolled back."""
+    with suppress(Undo), store.transaction() as tx:
+        yield tx
+        raise Undo
+
+
+class Undo(Exception):
+    """Rolls back."""
+
+
+def test_a_flow_comes_and_goes_with_the_transaction(store: SqlStore) -> None:
+    root = new_id()
+    members = jobs(2, flow=Standing(root, root).text)
+
+    with undone(store) as tx:
+        store.open_flow([Node(root, root)], members, tx=tx)
+    assert store.nodes(root) == []
+    assert store.fetch([job.id for job in members]) == {}
+    with store.transaction() as tx:
+        store.open_flow([Node(root, root, size=0, closed=False)], [], tx=tx)
+        assert store.extend_flow(root, members, tx=tx)
+    assert store.nodes(root)[0].size == 2
+    assert len(store.fetch([job.id for job in members])) == 2
+
+
+def test_what_follows_a_commit_comes_and_goes_with_the_transaction(store: SqlStore) -> None:
+    store.set_semaphore("slot", 1)
+    store.push(jobs(2, limits=SLOT))
+    (row,) = store.claim(Claim("q", 2, "t1", "w")).rows
+
+    with undone(store) as tx:
+        assert store.settle([Commit(row.id, "t1")], tx=tx) != [None]
+    assert store.sizes("q").waiting == 1
+    assert store.permits("slot")[0] == [row.id]
+    with store.transaction() as tx:
+        assert store.settle([Commit(row.id, "t1")], tx=tx) != [None]
+    assert store.sizes("q").ready == 1
+
+
+@pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)  # with one writer nobody else could park
+@pytest.mark.parametrize("given", [{"limits": SLOT}, {"order_key": "k"}], ids=["semaphore", "order key"])
+def test_a_transaction_with_an_old_view_sees_who_waits_by_now(url: str, given: dict[str, Any]) -> None:
+    """A caller's transaction on MariaDB reads, if not told otherwise, as of its beginning."""
+    with closing(open_store(url)) as store, closing(open_store(url)) as other:
+        assert isinstance(store, SqlStore)
+        store.set_semaphore("slot", 1)
+        first, second = jobs(2, **given)
+        store.push([first])
+        (row,) = store.claim(Claim("q", 1, "t1", "w")).rows
+        with store.database.engine.connect() as connection:
+            if store.capabilities.name == "mariadb":
+                connection.execution_options(isolation_level="REPEATABLE READ")
+            with connection.begin():
+                connection.exec_driver_sql("SELECT count(*) FROM stanchion_jobs").scalar_one()
+                other.push([second])
+                assert other.claim(Claim("q", 1, "t2", "w")).rows == []
+                assert store.settle([Commit(row.id, "t1")], tx=connection) != [None]
+        assert [row.id for row in other.claim(Claim("q", 1, "t3", "w")).rows] == [second.id]
