@@ -5,13 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchmarks import rounds
-from benchmarks.contenders import MARIADB, POSTGRESQL, REDIS, SQLITE
-from benchmarks.rounds import BACKLOGS, Arena, Round
+from benchmarks.contenders import LIMITED_POSTGRESQL, LIMITED_SQLITE, MARIADB, POSTGRESQL, REDIS, SQLITE
+from benchmarks.rounds import BACKLOGS, SIZES_OF_CLAIMS, TENANTS, Arena, Round
 
 _ON_POSTGRES = (Arena("postgresql", "PostgreSQL", POSTGRESQL),)
 _ON_SQLITE = tuple(Arena(f"sqlite-{mode}", f"SQLite {mode}", SQLITE) for mode in ("durable", "relaxed"))
+_LIMITED_ON_POSTGRES = (Arena("postgresql", "PostgreSQL with limits", LIMITED_POSTGRESQL),)
+_LIMITED_ON_SQLITE = (Arena("sqlite-durable", "SQLite with limits", LIMITED_SQLITE),)
 _ON_MARIADB = (Arena("mariadb", "MariaDB", MARIADB),)
 _ON_REDIS = (Arena("redis", "Redis", REDIS),)
+
+
+_PARTS: dict[Round, tuple[str, ...]] = {rounds.claim: BACKLOGS, rounds.tenants: TENANTS, rounds.lanes: SIZES_OF_CLAIMS}
 
 
 @dataclass(frozen=True)
@@ -25,12 +30,12 @@ class Group:
     @property
     def once(self) -> bool:
         """True when its one round interleaves what it compares."""
-        return self.round is rounds.claim
+        return self.round in (rounds.claim, rounds.lanes)
 
     @property
     def parts(self) -> tuple[str, ...]:
         """What is measured in turn."""
-        return BACKLOGS if self.once else tuple(self.arenas[0].contenders)
+        return _PARTS.get(self.round) or tuple(self.arenas[0].contenders)
 
 
 GROUPS = {
@@ -41,10 +46,17 @@ GROUPS = {
         Group("pg-latency", _ON_POSTGRES, rounds.latency),
         Group("pg-committers", _ON_POSTGRES, rounds.committers),
         Group("pg-claim", _ON_POSTGRES, rounds.claim),
+        Group("pg-limits", _LIMITED_ON_POSTGRES, rounds.drain),
+        Group("sqlite-limits", _LIMITED_ON_SQLITE, rounds.drain),
         Group("sqlite-enqueue", _ON_SQLITE, rounds.enqueue),
         Group("sqlite-drain", _ON_SQLITE, rounds.drain),
         Group("sqlite-latency", _ON_SQLITE[:1], rounds.latency),
         Group("sqlite-claim", _ON_SQLITE[:1], rounds.claim),
+        Group("pg-tenants", _ON_POSTGRES, rounds.tenants),
+        Group("pg-lanes", _ON_POSTGRES, rounds.lanes),
+        Group("sqlite-tenants", _ON_SQLITE[:1], rounds.tenants),
+        Group("sqlite-lanes", _ON_SQLITE[:1], rounds.lanes),
+        Group("mariadb-lanes", _ON_MARIADB, rounds.lanes),
         Group("mariadb-enqueue", _ON_MARIADB, rounds.enqueue),
         Group("mariadb-drain", _ON_MARIADB, rounds.drain),
         Group("mariadb-latency", _ON_MARIADB, rounds.latency),

@@ -16,6 +16,8 @@ from benchmarks.readings import Reading
 
 MEGABYTE = 1e6
 BACKLOGS = ("ready", "scheduled", "finished")
+TENANTS = ("light tenants alone", "beside a heavy one")
+SIZES_OF_CLAIMS = ("one by one", "in batches of 100")
 
 
 @dataclass(frozen=True)
@@ -104,6 +106,40 @@ def claim(bench: Bench, arena: Arena, kind: str, number: int) -> Iterator[Readin
                 if number >= 0:
                     extra = {"claim + finish": cost.claim + cost.finish, "backlog": sizes[name]}
                     yield Reading(f"{arena.title}, claim beside {kind} jobs", name, number, cost.claim, extra)
+
+
+def tenants(bench: Bench, arena: Arena, name: str, number: int) -> Iterator[Reading]:
+    """From the push to the start of the jobs of light tenants, with a heavy one in the same queue or without."""
+    from benchmarks import fairness
+
+    heavy = fairness.HEAVY if name == TENANTS[1] else 0
+    samples = -(-bench.sizes.samples // bench.sizes.rounds)
+    with bench.database(arena.database).fresh() as place:
+        seconds = fairness.pick_ups(arena.contenders["stanchion"], place, heavy, samples)
+    milliseconds = [1000 * each for each in seconds]
+    yield Reading(f"{arena.title}, pick-up of light tenants", name, number, median(milliseconds), samples=milliseconds)
+
+
+def lanes(bench: Bench, arena: Arena, size: str, number: int) -> Iterator[Reading]:
+    """Claims of a queue with many lanes, and of one with a single one. Its one round interleaves what it compares."""
+    from benchmarks import fairness
+
+    database = bench.database(arena.database)
+    limit = 1 if size == SIZES_OF_CLAIMS[0] else 100
+    claims = fairness.CLAIMS if limit == 1 else fairness.CLAIMS // 5
+    with ExitStack() as stack:
+        stores = {}
+        for count in (1, fairness.LANES):
+            place = stack.enter_context(database.fresh())
+            stores[count] = fairness.filled(arena.contenders["stanchion"], place, count, 2 * claims * limit + 10_000)
+            stack.callback(stores[count].close)
+            database.tidy(place)
+        for number in range(-5, claims):
+            for count, store in sorted(stores.items(), reverse=bool(number % 2)):
+                seconds = fairness.claim_seconds(store, limit, number)
+                if number >= 0:
+                    label = "one lane" if count == 1 else f"{count} lanes"
+                    yield Reading(f"{arena.title}, claim {size}", label, number, 1000 * seconds * 100 / limit)
 
 
 def _prepared(reference: str, place: Place) -> Contender:

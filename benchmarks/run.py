@@ -16,17 +16,19 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from benchmarks import report
 from benchmarks.bench import Bench, Sizes
-from benchmarks.contenders import MARIADB, POSTGRESQL, REDIS, SQLITE
+from benchmarks.contenders import LIMITED_POSTGRESQL, MARIADB, POSTGRESQL, REDIS, SQLITE
 from benchmarks.groups import GROUPS, Group
 from benchmarks.peers import bullmq
 from benchmarks.readings import Readings
-from benchmarks.rounds import BACKLOGS
+from benchmarks.rounds import BACKLOGS, SIZES_OF_CLAIMS, TENANTS
 
 PACKAGES = (
     *("stanchion", "sqlalchemy", "psycopg", "pymysql", "redis", "hiredis"),
     *("procrastinate", "pgqueuer", "asyncpg", "uvloop"),
     *("huey", "dramatiq", "taskiq", "taskiq-redis", "arq", "celery", "rq"),
 )
+NO_CONTENDERS = {*BACKLOGS, *TENANTS, *SIZES_OF_CLAIMS}
+"""Parts of groups that measure Stanchion alone."""
 
 
 def main(
@@ -46,7 +48,8 @@ def main(
     """Compare Stanchion with its peers and with hand-written statements, side by side."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     chosen = [GROUPS[name] for name in _chosen(groups, GROUPS, "group")]
-    names = _chosen(contenders, {**POSTGRESQL, **SQLITE, **MARIADB, **REDIS}, "contender")
+    everybody = {**POSTGRESQL, **SQLITE, **MARIADB, **REDIS, **LIMITED_POSTGRESQL}
+    names = _chosen(contenders, everybody, "contender")
     sizes = Sizes(rounds, singles, jobs, samples, committers, commits, backlog)
     facts: dict[str, Any] = {"python": platform.python_version(), "cpus": os.cpu_count()}
     readings = Readings()
@@ -73,7 +76,7 @@ def _measure(console: Console, groups: list[Group], names: list[str], bench: Ben
         for group in groups
         for number in range(1 if group.once else bench.sizes.rounds)
         for part in group.parts
-        if part in names or part in BACKLOGS
+        if part in names or part in NO_CONTENDERS
     ]
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     broken: set[tuple[str, str]] = set()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from statistics import quantiles
 
 from benchmarks.readings import Readings
+from benchmarks.rounds import SIZES_OF_CLAIMS, TENANTS
 
 STANCHION = "stanchion"
 PEERS = ("pgqueuer", "procrastinate")
@@ -38,6 +40,26 @@ def _growth(table: str) -> Callable[[Readings], float | None]:
     return lambda readings: readings.ratio(table, "large backlog", ["small backlog"])
 
 
+def _beside(table: str, kind: str) -> Callable[[Readings], float | None]:
+    return lambda readings: readings.ratio(table, kind, [STANCHION])
+
+
+def _slowed(table: str) -> Callable[[Readings], float | None]:
+    def ratio(readings: Readings) -> float | None:
+        alone, beside = (readings.samples(table, name) for name in TENANTS)
+        return _p99(beside) / _p99(alone) if alone and beside else None
+
+    return ratio
+
+
+def _p99(samples: list[float]) -> float:
+    return quantiles(samples, n=100, method="inclusive")[98]
+
+
+def _lanes(table: str) -> Callable[[Readings], float | None]:
+    return lambda readings: readings.ratio(table, "64 lanes", ["one lane"])
+
+
 TARGETS = [
     Target("PostgreSQL, drain: to the faster of PgQueuer and Procrastinate", 2.5, _ratio("PostgreSQL, drain", *PEERS)),
     Target("PostgreSQL, drain: to raw statements", 0.6, _ratio("PostgreSQL, drain", "raw")),
@@ -47,6 +69,14 @@ TARGETS = [
     Target("PostgreSQL, pick-up: median, ms", 2.0, _value("PostgreSQL, pick-up"), at_least=False),
     Target("SQLite durable, drain: to Huey with fsync", 5.0, _ratio("SQLite durable, drain", "huey")),
     Target("SQLite relaxed, drain: to Huey without fsync", 1.5, _ratio("SQLite relaxed, drain", "huey")),
+    *(
+        Target(f"{database}, drain: {what}", least, _beside(f"{database}, drain", kind))
+        for database in ("PostgreSQL with limits", "SQLite with limits")
+        for what, kind, least in (
+            ("a limit on every job, to none", "limited", 0.8),
+            ("beside 100,000 parked jobs, to none", "parked", 0.9),
+        )
+    ),
     Target("MariaDB, drain: to raw statements", 0.6, _ratio("MariaDB, drain", "raw")),
     Target("Redis, drain: to the fastest Python peer", 5.0, _ratio("Redis, drain", *PYTHON_PEERS)),
     Target("Redis, drain: to BullMQ", 1.0, _ratio("Redis, drain", "bullmq")),
@@ -60,5 +90,16 @@ TARGETS = [
         )
         for database in ("PostgreSQL", "SQLite durable", "MariaDB", "Redis")
         for kind in ("ready", "scheduled", "finished")
+    ),
+    *(
+        Target(f"{database}, light tenants: p99 of pick-ups beside a heavy one, to alone", 2.0, seen, at_least=False)
+        for database in ("PostgreSQL", "SQLite durable")
+        for seen in [_slowed(f"{database}, pick-up of light tenants")]
+    ),
+    *(
+        Target(f"{database}, claim {size}: 64 lanes to one", 2.0, seen, at_least=False)
+        for database in ("PostgreSQL", "SQLite durable", "MariaDB")
+        for size in SIZES_OF_CLAIMS
+        for seen in [_lanes(f"{database}, claim {size}")]
     ),
 ]

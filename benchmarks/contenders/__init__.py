@@ -20,6 +20,18 @@ SQLITE: dict[str, str] = {
     "stanchion": "stanchion_app:StanchionSqlite",
 }
 
+LIMITED_POSTGRESQL: dict[str, str] = {
+    "stanchion": "stanchion_app:StanchionPostgres",
+    "limited": "stanchion_limited:LimitedPostgres",
+    "parked": "stanchion_limited:ParkedPostgres",
+}
+
+LIMITED_SQLITE: dict[str, str] = {
+    "stanchion": "stanchion_app:StanchionSqlite",
+    "limited": "stanchion_limited:LimitedSqlite",
+    "parked": "stanchion_limited:ParkedSqlite",
+}
+
 MARIADB: dict[str, str] = {
     "raw": "raw_mariadb:RawMariaDB",
     "stanchion": "stanchion_app:StanchionContender",
@@ -44,4 +56,15 @@ def load(reference: str) -> type[Contender]:
     return cast(type[Contender], getattr(import_module(f"{__name__}.{module}"), name))
 
 
-__all__ = ["MARIADB", "POSTGRESQL", "REDIS", "SQLITE", "ConcurrentContender", "Contender", "Place", "load"]
+__all__ = [
+    "LIMITED_POSTGRESQL",
+    "LIMITED_SQLITE",
+    "MARIADB",
+    "POSTGRESQL",
+    "REDIS",
+    "SQLITE",
+    "ConcurrentContender",
+    "Contender",
+    "Place",
+    "load",
+]

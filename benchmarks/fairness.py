@@ -1,0 +1,91 @@
+"""What lanes are for, and what they cost: light tenants beside a heavy one, claims of many lanes. Stanchion only."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import cast
+
+from benchmarks.contenders import Place, load
+from benchmarks.contenders.base import batches
+from benchmarks.contenders.stanchion_app import StanchionContender
+from stanchion import Stanchion, Worker
+from stanchion.ids import new_ids
+from stanchion.lanes import stored_lane
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import UNLANED, Claim, NewJob
+from stanchion.stores.registry import open_store
+
+LANES, PER_TENANT, THREADS = 64, 6, 8
+HEAVY, LIGHT = 100_000, 50
+RUN_TIME = 0.001
+"""Seconds that a job takes."""
+
+SETTLING = 2.0
+"""Seconds before the light tenants' jobs count."""
+
+CLAIMS = 300
+
+
+def pick_ups(reference: str, place: Place, heavy: int, samples: int) -> list[float]:
+    """Return the seconds from the push to the start of jobs of LIGHT tenants, one a second each, beside a heavy one."""
+    app = Stanchion(_url(reference, place))
+    app.setup()
+    mail = app.queue("mail", lanes=LANES, lanes_per_tenant=PER_TENANT)
+    seen: list[float] = []
+
+    @app.task(queue=mail.name, name="run")
+    def run(pushed_at: float | None) -> None:
+        if pushed_at is not None:
+            seen.append(time.monotonic() - pushed_at)
+        time.sleep(RUN_TIME)
+
+    for numbers in batches(0, heavy):
+        run.using(tenant="heavy").enqueue_many([(None,) for _ in numbers])
+    worker = Worker(app, queues=[mail.name], threads=THREADS)
+    worker.start()
+    try:
+        for number in _ticks(1 / LIGHT, SETTLING):
+            if len(seen) >= samples + LIGHT * SETTLING:
+                break
+            run.using(tenant=f"light-{number % LIGHT}").enqueue(time.monotonic())
+    finally:
+        worker.stop()
+        app.close()
+    return seen[int(LIGHT * SETTLING) :]
+
+
+def _ticks(interval: float, longest: float) -> Iterator[int]:
+    """Yield numbers at a steady pace, for at most a minute."""
+    began = time.monotonic()
+    number = 0
+    while time.monotonic() - began < 60 + longest:
+        yield number
+        number += 1
+        time.sleep(max(0.0, began + number * interval - time.monotonic()))
+
+
+def filled(reference: str, place: Place, lanes: int, jobs: int) -> Store:
+    """Return a store with ready jobs in so many lanes; with one, the queue has none."""
+    store = open_store(_url(reference, place))
+    store.setup()
+    store.configure("mail", {"lanes": lanes, "laned": lanes > 1})
+    for numbers in batches(0, jobs):
+        ids = new_ids(len(numbers))
+        of = [UNLANED if lanes == 1 else stored_lane(number % lanes) for number in numbers]
+        store.push([NewJob(job_id, "mail", "{}", lane=lane) for job_id, lane in zip(ids, of, strict=True)])
+    return store
+
+
+def claim_seconds(store: Store, limit: int, number: int) -> float:
+    """Return the seconds of one claim."""
+    began = time.perf_counter()
+    rows = store.claim(Claim("mail", limit, f"claim-{limit}-{number}", worker="bench")).rows
+    seconds = time.perf_counter() - began
+    if len(rows) != limit:
+        raise RuntimeError(f"claimed {len(rows)} jobs, not {limit}")
+    return seconds
+
+
+def _url(reference: str, place: Place) -> str:
+    return cast(type[StanchionContender], load(reference))(place).url()
