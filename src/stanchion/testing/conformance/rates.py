@@ -157,7 +157,8 @@ class TestKeyedRates:
             all_at_once(
                 [lambda one=one: started.extend(claim(one, 3)) for one in stores[:4]]  # type: ignore[misc]
             )
-            assert [row.id for row in started] == ids[:step]
+            # Which of them starts is for those who race to settle: that of all who came, not that of the first in line.
+            assert len({row.id for row in started} & set(ids)) == len(started) == step
             clock.advance(101)
 
     def test_a_waiter_does_not_spin(self, store: Store) -> None:
