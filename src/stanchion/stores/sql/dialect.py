@@ -54,8 +54,6 @@ class Dialect(ABC):
     unless_there = "ON CONFLICT DO NOTHING"
     """Ends an insert of a row with a name that leaves it out, and in doing so waits for it, if it is there already."""
     locking = "FOR UPDATE"
-    then_join = "JOIN"
-    """Joins what a statement names first, row by row, to what it names second."""
     reading = ""
     """Ends a read that, in a caller's transaction as well, sees what was committed last."""
     way_out: str

@@ -26,8 +26,8 @@ class FlowStatements:
         self.insert = dialect.insert_ignoring(
             nodes, {column.name: param(f"new_{column.name}", column.type) for column in nodes.columns}
         )
-        self.lock = text(f"SELECT {columns} FROM stanchion_nodes {key} WHERE {ids} ORDER BY id {dialect.locking}")
-        self.of_root = text(f"SELECT {columns} FROM stanchion_nodes WHERE root = :root ORDER BY id")
+        self.lock = text(f"SELECT {columns} FROM stanchion_nodes {key} WHERE {ids} ORDER BY stanchion_nodes.id {dialect.locking}")
+        self.of_root = text(f"SELECT {columns} FROM stanchion_nodes WHERE root = :root ORDER BY stanchion_nodes.id")
         self.count = text(f"""
             UPDATE stanchion_nodes {key} SET ended = ended + :more, state = :state, finished_at = :finished_at
             WHERE {ids}
@@ -42,10 +42,11 @@ class FlowStatements:
 
         # -- ends
         self.known = text(f"""
-            SELECT CAST(stanchion_ends.node AS CHAR(36)), stanchion_ends.place, stanchion_ends.state
-            FROM {dialect.places("places")} {dialect.then_join} stanchion_ends {key}
-                ON stanchion_ends.node = given.node AND stanchion_ends.place = given.place
-        """)
+            SELECT CAST(given.node AS CHAR(36)), given.place, (
+                SELECT state FROM stanchion_ends {key} WHERE node = given.node AND place = given.place
+            )
+            FROM {dialect.places("places")}
+        """)  # not as a join, for which a planner may read the whole table
         self.add_end = text("""
             INSERT INTO stanchion_ends (node, place, job, child, state, result)
             VALUES (:node, :place, :job, :child, :state, :result)

@@ -234,7 +234,7 @@ class Flowing(Gating, Pushing):
         """Return how these members had ended before, as far as it matters here."""
         places = json.dumps([(end.node, end.place) for end in ends])
         rows = run.rows(self._flows.known, {"places": places})
-        return {(node, place): End(node, place, state) for node, place, state in rows}
+        return {(node, place): End(node, place, state) for node, place, state in rows if state is not None}
 
     def _count(self, run: Runner, before: Mapping[str, Node], after: Mapping[str, Node]) -> None:
         """Write what has changed of nodes."""

@@ -16,9 +16,10 @@ class GateStatements:
         names, ids = dialect.among("name", "names"), dialect.among("id", "ids", "uuid")
         gate, order, key = map(dialect.by, ("stanchion_jobs_gate", "stanchion_jobs_order", "PRIMARY"))
         an_id = "CAST(id AS CHAR(36))"
+        # The columns to order by are named in full: a bare id would be the text that is selected, which has no index.
         first_of_key = f"""
             FROM stanchion_jobs {order} WHERE queue = :queue AND order_key = {{key}}
-            ORDER BY enqueued_at, id LIMIT 1
+            ORDER BY stanchion_jobs.enqueued_at, stanchion_jobs.id LIMIT 1
         """
 
         # -- the gates themselves
@@ -43,7 +44,7 @@ class GateStatements:
         # -- the lines
         self.in_line = text(f"""
             SELECT {an_id}, queue FROM stanchion_jobs {gate} WHERE waits_for = :gate
-            ORDER BY waits_since, id LIMIT :most {dialect.locking}
+            ORDER BY stanchion_jobs.waits_since, stanchion_jobs.id LIMIT :most {dialect.locking}
         """)
         self.first_of_key = text(
             f"SELECT {an_id}, queue, waits_for {first_of_key.format(key=':order_key')} {dialect.reading}"
@@ -53,7 +54,7 @@ class GateStatements:
             FROM {dialect.elements("keys")}
         """)
         self.waiting = text(f"""
-            SELECT {an_id} FROM stanchion_jobs {gate} WHERE waits_for = :gate ORDER BY waits_since, id
+            SELECT {an_id} FROM stanchion_jobs {gate} WHERE waits_for = :gate ORDER BY stanchion_jobs.waits_since, stanchion_jobs.id
         """)
         self.holding = text(f"""
             SELECT {an_id}, queue, order_key, limits, flow, held FROM stanchion_jobs

@@ -66,7 +66,7 @@ class MariaDBDialect(Dialect):
     begin = "BEGIN"
     # An INSERT IGNORE would share the row's lock, and two who share it could not both go on to change it.
     unless_there = "ON DUPLICATE KEY UPDATE name = name"
-    reading, then_join = "LOCK IN SHARE MODE", "STRAIGHT_JOIN"
+    reading = "LOCK IN SHARE MODE"
     way_out = (
         "check host, port, user, password and database name in the URL, that the server runs, and that its "
         "max_allowed_packet is above the largest payload"
