@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from stanchion.stores import flows, transitions
-from stanchion.stores.following import Following, Hold
+from stanchion.stores.duties import Hold
+from stanchion.stores.following import Following
 from stanchion.stores.gates import Rate, semaphore_gate, semaphore_of
 from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
 from stanchion.stores.records import (

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from stanchion.stores.following import Hold
+from stanchion.stores.duties import Hold
 from stanchion.stores.gates import gates_of, held_gates, order_gate, semaphore_of
 from stanchion.stores.records import SECOND, Claim, Commit, JobRow, JobState, NodeState
 from tests.protocol.fake import Fake

@@ -9,8 +9,8 @@ from unittest import mock
 
 import pytest
 
-from stanchion.stores import flows, following, transitions
-from stanchion.stores.following import Hold
+from stanchion.stores import flows, transitions
+from stanchion.stores.duties import Hold, hold_of, holds_of
 from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
 from stanchion.stores.records import End, JobRow, Node
 from tests.protocol.explorer import Explorer, Violation
@@ -41,7 +41,7 @@ class TellsBeforeTaking(Fake):
         for gate in gates:
             while (first := self._next_at([gate])[0]) and self.step("look for a slot", partial(self._free_at, gate)):
                 self.swap([Change(first, transitions.granted(first.row))])
-                self.take_each([following._hold(first.row, gate)])
+                self.take_each([hold_of(first.row, gate)])
 
 
 class StrikesOffFirst(Fake):
@@ -71,7 +71,7 @@ class KeepsTheSlotOfWhoHasLeft(Fake):
     """Does not free a slot whose job has left the line meanwhile."""
 
     def _give(self, seen: Seen, hold: Hold) -> None:
-        if hold in following._holds_of(seen.row):
+        if hold in holds_of(seen.row):
             super()._give(seen, hold)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stanchion.stores.following import Hold
+from stanchion.stores.duties import Hold
 from stanchion.stores.optimistic import Duty
 from stanchion.stores.records import SECOND, End, JobRow, Node
 

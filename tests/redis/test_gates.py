@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from stanchion.ids import new_id
-from stanchion.stores.following import STALE, Hold
+from stanchion.stores.duties import Hold
+from stanchion.stores.following import STALE
 from stanchion.stores.gates import Limits, Rate, gates_of, limits_text, order_gate, semaphore_gate
 from stanchion.stores.records import SECOND, Claim, Commit, JobRow, JobState, Move, NewJob, Outcome, Rollback
 from stanchion.stores.redis.store import RedisStore

@@ -43,7 +43,7 @@ class Duty(NamedTuple):
     """What a step leaves to be done at gates and in flows: noted with the step, and struck off when it is done.
 
     It is noted in the queue, and with the job, of before the step, under a `mark` of its own. `text` is for
-    `following.py` alone to read.
+    `duties.py` alone to read.
     """
 
     mark: str

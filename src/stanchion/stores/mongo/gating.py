@@ -19,7 +19,7 @@ from bson import ObjectId
 from pymongo import DeleteOne, InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.following import Hold
+from stanchion.stores.duties import Hold
 from stanchion.stores.gates import Rate, semaphore_gate, semaphore_of
 from stanchion.stores.mongo.base import MongoBase, seen_in
 from stanchion.stores.mongo.documents import Document

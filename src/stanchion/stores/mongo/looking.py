@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from stanchion.stores.following import in_hand
+from stanchion.stores.duties import in_hand
 from stanchion.stores.mongo.base import MongoBase
 from stanchion.stores.mongo.documents import KEPT, Document, row_of
 from stanchion.stores.mongo.places import Place

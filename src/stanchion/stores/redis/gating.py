@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from stanchion.stores.following import Hold
+from stanchion.stores.duties import Hold
 from stanchion.stores.gates import Rate, is_node_gate, semaphore_gate, semaphore_of
 from stanchion.stores.optimistic import Duty, Seen
 from stanchion.stores.records import SECOND, SemaphoreRow

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores import transitions
-from stanchion.stores.following import in_hand
+from stanchion.stores.duties import in_hand
 from stanchion.stores.liveness import alive
 from stanchion.stores.optimistic import Context, Decision, Duty, Seen
 from stanchion.stores.protocol import Listener

@@ -26,7 +26,9 @@ class FlowStatements:
         self.insert = dialect.insert_ignoring(
             nodes, {column.name: param(f"new_{column.name}", column.type) for column in nodes.columns}
         )
-        self.lock = text(f"SELECT {columns} FROM stanchion_nodes {key} WHERE {ids} ORDER BY stanchion_nodes.id {dialect.locking}")
+        self.lock = text(f"""
+            SELECT {columns} FROM stanchion_nodes {key} WHERE {ids} ORDER BY stanchion_nodes.id {dialect.locking}
+        """)
         self.of_root = text(f"SELECT {columns} FROM stanchion_nodes WHERE root = :root ORDER BY stanchion_nodes.id")
         self.count = text(f"""
             UPDATE stanchion_nodes {key} SET ended = ended + :more, state = :state, finished_at = :finished_at

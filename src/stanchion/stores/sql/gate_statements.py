@@ -54,7 +54,8 @@ class GateStatements:
             FROM {dialect.elements("keys")}
         """)
         self.waiting = text(f"""
-            SELECT {an_id} FROM stanchion_jobs {gate} WHERE waits_for = :gate ORDER BY stanchion_jobs.waits_since, stanchion_jobs.id
+            SELECT {an_id} FROM stanchion_jobs {gate} WHERE waits_for = :gate
+            ORDER BY stanchion_jobs.waits_since, stanchion_jobs.id
         """)
         self.holding = text(f"""
             SELECT {an_id}, queue, order_key, limits, flow, held FROM stanchion_jobs
