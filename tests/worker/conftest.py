@@ -1,4 +1,7 @@
+import json
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +27,14 @@ def working(app: Stanchion, queues: list[str] | None = None, **options: Any) -> 
         yield worker
     finally:
         worker.stop(grace=0)
+
+
+def health(worker: Worker) -> tuple[int, dict[str, Any]]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{worker.health_port}/", timeout=2) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
 
 
 def until(reached: Callable[[], Any], seconds: float = 5.0) -> Any:

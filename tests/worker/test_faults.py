@@ -1,17 +1,13 @@
 """A store that does not answer, or refuses."""
 
-import json
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 
 from stanchion import JobState, Stanchion, Worker
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records import Claim, Commit
-from stanchion.worker.worker import Worker as WholeWorker
-from tests.worker.conftest import Faulty, ended, until, working
+from tests.worker.conftest import Faulty, ended, health, until, working
 
 
 @pytest.fixture
@@ -22,14 +18,6 @@ def store() -> Faulty:
 @pytest.fixture
 def app(store) -> Stanchion:
     return Stanchion(store=store)
-
-
-def health(worker: WholeWorker) -> tuple[int, dict[str, object]]:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{worker.health_port}/", timeout=2) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
 
 
 def test_a_worker_lives_through_an_outage(app, store, tmp_path, caplog):

@@ -38,7 +38,7 @@ class Limits(NamedTuple):
     rate: Rate | None = None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65_536)
 def limits_in(text: str | None) -> Limits:
     """Return the limits that are stored with a job."""
     if text is None:

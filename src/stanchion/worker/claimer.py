@@ -13,6 +13,7 @@ from stanchion.queue import new_token
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import SECOND, Claim, Claimed, JobRow
 from stanchion.worker.attempt import unharmed
+from stanchion.worker.delays import PickupDelays
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
 from stanchion.worker.pace import Prefetch, poll_interval
@@ -67,6 +68,7 @@ class Claimer:
         self._stopping = threading.Event()
         self._listener: Listener | None = None
         self._thread = threading.Thread(target=self._run, name="stanchion-claimer", daemon=True)
+        self.delays = PickupDelays()
         self.live = 1
         """Workers that share the polling, this one included."""
 
@@ -189,6 +191,7 @@ class Claimer:
     def _hand_over(self, rows: list[JobRow]) -> None:
         self._claimed += len(rows)
         self._prefetch.claimed(rows[-1].lane)
+        self.delays.add(rows[0].queue, rows)
         if self._stopping.is_set():
             self._give_back(rows)
         else:

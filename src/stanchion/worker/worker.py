@@ -223,6 +223,7 @@ class Worker:
             "state": self._state,
             "queues": self.queues,
             "in_hand": self._claimer.in_hand,
+            "pickup_delay": self._claimer.delays.shown(),
         }
 
     def _checked_queues(self) -> list[str]:
