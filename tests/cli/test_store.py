@@ -55,6 +55,9 @@ EXTRAS = {
 @pytest.mark.parametrize("scheme", EXTRAS)
 def test_a_missing_extra_is_said(run: Run, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     extra, driver, module = EXTRAS[scheme]
+    parent, _, child = module.rpartition(".")
+    if module in sys.modules:  # whose place in its package is to be its own again afterwards
+        monkeypatch.setattr(sys.modules[parent], child, sys.modules[module])
     for name in [name for name in sys.modules if f"{name}.".startswith((f"{driver}.", f"{module}"))]:
         monkeypatch.delitem(sys.modules, name)
     really, really_find = builtins.__import__, importlib.util.find_spec

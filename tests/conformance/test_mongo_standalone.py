@@ -12,6 +12,8 @@ from tests.conformance.test_mongo import store_factory
 from tests.servers.mongo import MongoServer, OwnMongoServer
 
 del TestJoining  # noqa: F821
+del TestFlowsInTransactions  # noqa: F821
+del TestFlowsOfACallersTransaction  # noqa: F821
 del TestRefusing  # noqa: F821 - that it refuses, tests/mongo/test_transactions.py shows
 
 __all__ = ["store_factory"]

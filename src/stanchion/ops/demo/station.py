@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
@@ -10,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from stanchion.app import Stanchion
 from stanchion.errors import CannotJoin
 from stanchion.ops.demo.meter import Meter
+from stanchion.patience import patiently
 from stanchion.queue import Queue
 from stanchion.reservation import Reservation
 
@@ -19,6 +21,7 @@ BATCH = 50
 """Jobs reserved at once, and passed on in one transaction."""
 
 _WAIT = 0.2
+_PATIENCE = 10.0
 
 
 class Station(Generic[T]):
@@ -48,10 +51,15 @@ class Station(Generic[T]):
     def _take(self, jobs: list[Reservation]) -> None:
         self.meter.begin(job.pickup_delay for job in jobs)
         done = [(job, self._work(job.payload)) for job in jobs]
+        # A transaction that others were in the way of is made anew; where each step stands alone, so does its failure.
+        patience = _PATIENCE if self._app.store.capabilities.joins_transactions else 0
+        patiently(lambda _repeat: self._pass(done), time.monotonic() + patience)
+        self.meter.passed(len(jobs))
+
+    def _pass(self, done: list[tuple[Reservation, T]]) -> None:
         with joint(self._app) as tx:
             for job, value in done:
                 self._pass_on(job, value, tx)
-        self.meter.passed(len(jobs))
 
 
 @contextmanager

@@ -87,8 +87,13 @@ from stanchion.testing.conformance.encryption import TestEncryption, key, sealed
 from stanchion.testing.conformance.flow_ends import TestAFailedMember, TestAStoppedFlow, TestContinuing
 from stanchion.testing.conformance.flow_failures import TestCancelAFlow, TestFailure
 from stanchion.testing.conformance.flow_growth import TestEventGroups, TestTailCalls
-from stanchion.testing.conformance.flow_nodes import TestAnOpenNode, TestMembersOfANode, TestOpeningAFlow
-from stanchion.testing.conformance.flow_views import TestFlowsAtTheDoor, TestGraph
+from stanchion.testing.conformance.flow_nodes import (
+    TestAnOpenNode,
+    TestFlowsInTransactions,
+    TestMembersOfANode,
+    TestOpeningAFlow,
+)
+from stanchion.testing.conformance.flow_views import TestFlowsAtTheDoor, TestFlowsOfACallersTransaction, TestGraph
 from stanchion.testing.conformance.flows import TestChain, TestGroup, small_steps, work
 from stanchion.testing.conformance.harness import app, clock, new_store, other_app, other_q, other_store, q, store
 from stanchion.testing.conformance.history import TestHistory, TestPurge
@@ -181,6 +186,8 @@ __all__ = [
     "TestFencing",
     "TestFind",
     "TestFlowsAtTheDoor",
+    "TestFlowsInTransactions",
+    "TestFlowsOfACallersTransaction",
     "TestGraph",
     "TestGroup",
     "TestHandles",

@@ -219,49 +219,6 @@ class TestOpeningAFlow:
         assert [row.payload for row in store.find(Find(flow=one.id, queue=QUEUE, states=(JobState.READY,)))] == ["2"]
         assert store.find(Find(flow=new_id())) == []
 
-    def test_in_a_transaction(self, store: Store) -> None:
-        node = new_node(2, closed=False)
-        jobs = members(node)
-        if not store.capabilities.joins_transactions:
-            with pytest.raises(CannotJoin):
-                store.open_flow([node], jobs, tx=object())
-            with pytest.raises(CannotJoin):
-                store.extend_flow(node.id, jobs, tx=object())
-            assert store.sizes(QUEUE).total == 0
-            return
-        with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
-            store.open_flow([node], jobs, tx)
-            assert store.extend_flow(node.id, members(node, 1), tx)
-            raise ZeroDivisionError
-        assert store.nodes(node.id) == []
-        assert store.sizes(QUEUE).total == 0
-        with store.transaction() as tx:
-            store.open_flow([node], jobs, tx)
-            assert store.extend_flow(node.id, members(node, 1), tx)
-        assert node_of(store, node).size == 3
-        commit(store, 3)
-        assert [end.place for end in store.ends(node.id)] == [0, 1, 2]
-
-    def test_a_member_that_is_committed_in_a_transaction(self, store: Store) -> None:
-        node = new_node(1)
-        after = waiter(node)
-        store.open_flow([node], [*members(node), after])
-        (row,) = claim(store)
-        if not store.capabilities.joins_transactions:
-            with pytest.raises(CannotJoin):
-                store.settle([Commit(row.id, row.token or "", "1")], tx=object())
-            assert (node_of(store, node).ended, state(store, after.id)) == (0, JobState.WAITING)
-            return
-        with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
-            store.settle([Commit(row.id, row.token or "", "1")], tx)
-            raise ZeroDivisionError
-        assert node_of(store, node).state == NodeState.RUNNING
-        assert state(store, after.id) is JobState.WAITING
-        with store.transaction() as tx:
-            assert store.settle([Commit(row.id, row.token or "", "1")], tx) == [JobState.DONE]
-        assert node_of(store, node).state == NodeState.DONE
-        assert state(store, after.id) is JobState.READY
-
     def test_forgets_it_a_week_after_its_end(self, store: Store, clock: StoreClock) -> None:
         ended, going_on = new_node(1), new_node(2)
         for node in (ended, going_on):
@@ -344,3 +301,50 @@ class TestAnOpenNode:
         commit(store, 60)
         assert [end.place for end in store.ends(node.id)] == list(range(60))
         assert node_of(store, node).state == NodeState.DONE
+
+
+class TestFlowsInTransactions:
+    """For a store whose transactions can be joined, and for one that refuses to be part of any."""
+
+    def test_in_a_transaction(self, store: Store) -> None:
+        node = new_node(2, closed=False)
+        jobs = members(node)
+        if not store.capabilities.joins_transactions:
+            with pytest.raises(CannotJoin):
+                store.open_flow([node], jobs, tx=object())
+            with pytest.raises(CannotJoin):
+                store.extend_flow(node.id, jobs, tx=object())
+            assert store.sizes(QUEUE).total == 0
+            return
+        with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
+            store.open_flow([node], jobs, tx)
+            assert store.extend_flow(node.id, members(node, 1), tx)
+            raise ZeroDivisionError
+        assert store.nodes(node.id) == []
+        assert store.sizes(QUEUE).total == 0
+        with store.transaction() as tx:
+            store.open_flow([node], jobs, tx)
+            assert store.extend_flow(node.id, members(node, 1), tx)
+        assert node_of(store, node).size == 3
+        commit(store, 3)
+        assert [end.place for end in store.ends(node.id)] == [0, 1, 2]
+
+    def test_a_member_that_is_committed_in_a_transaction(self, store: Store) -> None:
+        node = new_node(1)
+        after = waiter(node)
+        store.open_flow([node], [*members(node), after])
+        (row,) = claim(store)
+        if not store.capabilities.joins_transactions:
+            with pytest.raises(CannotJoin):
+                store.settle([Commit(row.id, row.token or "", "1")], tx=object())
+            assert (node_of(store, node).ended, state(store, after.id)) == (0, JobState.WAITING)
+            return
+        with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
+            store.settle([Commit(row.id, row.token or "", "1")], tx)
+            raise ZeroDivisionError
+        assert node_of(store, node).state == NodeState.RUNNING
+        assert state(store, after.id) is JobState.WAITING
+        with store.transaction() as tx:
+            assert store.settle([Commit(row.id, row.token or "", "1")], tx) == [JobState.DONE]
+        assert node_of(store, node).state == NodeState.DONE
+        assert state(store, after.id) is JobState.READY

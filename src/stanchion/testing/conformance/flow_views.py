@@ -49,6 +49,8 @@ class TestFlowsAtTheDoor:
         with pytest.raises(InvalidInput, match="list"):
             members.enqueue()
 
+
+class TestFlowsOfACallersTransaction:
     @pytest.mark.usefixtures("small_steps")
     @pytest.mark.parametrize("size", [3, 50])
     def test_in_the_transaction_of_the_caller(self, work: Work, app: Stanchion, store: Store, size: int) -> None:
