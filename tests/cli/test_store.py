@@ -2,6 +2,7 @@ import builtins
 import importlib.util
 import sqlite3
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ EXTRAS = {
 def test_a_missing_extra_is_said(run: Run, monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
     extra, driver, module = EXTRAS[scheme]
     parent, _, child = module.rpartition(".")
-    if module in sys.modules:  # whose place in its package is to be its own again afterwards
-        monkeypatch.setattr(sys.modules[parent], child, sys.modules[module])
+    # What is there before is there again afterwards, in its place in its package too.
+    monkeypatch.setattr(import_module(parent), child, import_module(module))
     for name in [name for name in sys.modules if f"{name}.".startswith((f"{driver}.", f"{module}"))]:
         monkeypatch.delitem(sys.modules, name)
     really, really_find = builtins.__import__, importlib.util.find_spec
