@@ -30,8 +30,12 @@ class NewDatabase(Protocol):
     def __call__(self, template: str = "template1") -> str: ...
 
 
-SLOW = ("tests/mongo/", "tests/redis/", "tests/servers/", "tests/sql/test_mariadb.py", "tests/cli/test_transfer.py")
-"""What is particular to some servers, and takes long: left out of `make check`."""
+SLOW = (
+    *("tests/conformance/test_postgres.py", "tests/conformance/test_redis.py"),
+    *("tests/mongo/", "tests/redis/", "tests/servers/", "tests/sql/test_mariadb.py", "tests/sql/test_gates.py"),
+    "tests/cli/test_transfer.py",
+)
+"""What needs servers, and takes long: left out of `make check`, which has the suite on memory and on SQLite."""
 
 
 @pytest.hookimpl(tryfirst=True)
