@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
 from huey import RedisHuey, SqliteHuey  # type: ignore[import-untyped]
@@ -16,7 +17,7 @@ REDIS_THREADS = 2
 IDLE_POLL = 0.01
 
 
-class HueyContender:
+class HueyContender(ABC):
     """The consumer that ``huey_consumer`` starts, in this process."""
 
     name: ClassVar[str] = "huey"
@@ -30,8 +31,9 @@ class HueyContender:
         self._task: Any = None
         self._huey: Any = None
 
+    @abstractmethod
     def _connect(self) -> Any:
-        raise NotImplementedError
+        """Return a client of the place."""
 
     def prepare(self) -> None:
         self._connect().storage.close()

@@ -37,6 +37,61 @@ class LeaseLost(StanchionError):
         self.job_id = job_id
 
 
+class LeasesLost(StanchionError):
+    """Jobs of a batch are no longer this caller's: they were taken back, or another finished them."""
+
+    def __init__(self, queue: str, expected: int, found: int) -> None:
+        super().__init__(
+            f"{found} of {expected} jobs of this batch from queue {queue!r} are still reserved for it, so nothing was "
+            f"changed; run the batch again: it gets those that are left"
+        )
+        self.queue, self.expected, self.found = queue, expected, found
+
+
+class StagedJobsLost(StanchionError):
+    """Jobs that were laid aside for a write are not all there any more, as after a crash of the database."""
+
+    def __init__(self, write: str, expected: int, found: int) -> None:
+        super().__init__(
+            f"{found} jobs are staged for the write {write!r} where {expected} were, so none was enqueued; "
+            f"run the write again, with the same writeId"
+        )
+        self.write, self.expected, self.found = write, expected, found
+
+
+class StreamTaken(StanchionError):
+    """Another driver reads the stream by now, or it was released by hand."""
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(
+            f"the stream {stream!r} is read by another driver by now, or was released, so nothing was changed; run one "
+            f"query on a stream at a time, give a second one another stream name, or start this one again"
+        )
+        self.stream = stream
+
+
+class ForeignCheckpoint(StanchionError):
+    """A checkpoint, or another log of a driver, does not belong to the stream as the store has it."""
+
+    def __init__(self, stream: str, why: str) -> None:
+        super().__init__(
+            f"this checkpoint does not fit the stream {stream!r}: {why}; go on with the checkpoint that belongs to it, "
+            f"or start with an empty one: then it goes on behind what was acknowledged"
+        )
+        self.stream = stream
+
+
+class ArchiveBusy(StanchionError):
+    """Another process has written into the archive at the same time."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__(
+            f"another process has just written into the archive in {folder}, so nothing more was archived or purged; "
+            f"run this again when that one has ended"
+        )
+        self.folder = folder
+
+
 class CannotJoin(StanchionError):
     """The given transaction is not one that this store can take part in."""
 

@@ -15,7 +15,7 @@ del TestPushSignal  # noqa: F821
 
 pytestmark = pytest.mark.slow
 
-TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers", "gates", "nodes", "ends", "notes")
+TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers", "gates", "nodes", "ends", "notes", "stage")
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """The MongoDB store behaves as every store does."""
 
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from typing import Any
@@ -17,18 +16,14 @@ del TestRefusing  # noqa: F821
 
 pytestmark = pytest.mark.slow
 
-COLLECTIONS = ("jobs", "queues", "workers", "notes", "gates", "nodes", "ends")
+COLLECTIONS = ("jobs", "queues", "workers", "notes", "gates", "nodes", "ends", "stage")
 
 
 @pytest.fixture(scope="module")
 def database(mongo_server: MongoServer) -> Iterator[str]:
     """A database with the schema, which each test finds empty."""
-    name = f"test_{uuid.uuid4().hex}"
-    url = mongo_server.url(name)
-    with closing(open_store(url)) as store:
-        store.setup()
-    yield url
-    mongo_server.drop_database(name)
+    with mongo_server.database() as url:
+        yield url
 
 
 @pytest.fixture

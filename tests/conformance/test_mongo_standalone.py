@@ -1,20 +1,21 @@
 """Alone, without a replica set, the MongoDB store behaves the same, but for the transactions that it can't join."""
 
-import uuid
 from collections.abc import Iterator
-from contextlib import closing
 
 import pytest
 
-from stanchion.stores.registry import open_store
 from stanchion.testing.conformance import *  # noqa: F403
 from tests.conformance.test_mongo import store_factory
+from tests.conformance.variants import leave_out_the_model
 from tests.servers.mongo import MongoServer, OwnMongoServer
 
 del TestJoining  # noqa: F821
+del TestFanOutInTransactions  # noqa: F821
 del TestFlowsInTransactions  # noqa: F821
 del TestFlowsOfACallersTransaction  # noqa: F821
 del TestRefusing  # noqa: F821 - that it refuses, tests/mongo/test_transactions.py shows
+
+leave_out_the_model(globals())
 
 __all__ = ["store_factory"]
 
@@ -26,9 +27,5 @@ def database(mongo_server: MongoServer) -> Iterator[str]:
     """A database on a standalone server, with the schema, which each test finds empty."""
     if not isinstance(mongo_server, OwnMongoServer):
         pytest.skip("the server is another's, and what it is: see what STANCHION_TEST_MONGODB names")
-    name = f"test_{uuid.uuid4().hex}"
-    url = mongo_server.url(name, like="standalone")
-    with closing(open_store(url)) as store:
-        store.setup()
-    yield url
-    mongo_server.drop_database(name)
+    with mongo_server.database("standalone") as url:
+        yield url

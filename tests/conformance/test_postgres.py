@@ -14,7 +14,7 @@ from tests.conftest import NewDatabase
 del TestRefusing  # noqa: F821
 
 
-TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers", "gates", "nodes", "ends", "notes")
+TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers", "gates", "nodes", "ends", "notes", "stage")
 
 
 @pytest.fixture(scope="module")

@@ -1,25 +1,22 @@
 """A database with the schema for the tests of this directory."""
 
-import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 
 import pytest
 
 from stanchion.stores.registry import open_store
 from stanchion.testing.conformance.harness import NewStore, StoreClock
+from tests.mongo.cutting import Check, Cutting
+from tests.mongo.guillotine import Guillotine
 from tests.servers.mongo import MongoServer
 
 
 @pytest.fixture(scope="module")
 def database(mongo_server: MongoServer) -> Iterator[str]:
     """The address of a database with the schema, which the tests of a module share."""
-    name = f"test_{uuid.uuid4().hex}"
-    url = mongo_server.url(name)
-    with closing(open_store(url)) as store:
-        store.setup()
-    yield url
-    mongo_server.drop_database(name)
+    with mongo_server.database() as url:
+        yield url
 
 
 @pytest.fixture
@@ -33,3 +30,9 @@ def new_store(database: str, clock: StoreClock) -> Iterator[NewStore]:
     """A function that opens the database, once more at each call."""
     with ExitStack() as stack:
         yield lambda: clock.governs(stack.enter_context(closing(open_store(database))))
+
+
+@pytest.fixture
+def cutting(new_store: NewStore, clock: StoreClock, monkeypatch: pytest.MonkeyPatch) -> Callable[[Check], Cutting]:
+    """Cut acts, and check what they have left."""
+    return lambda check: Cutting(new_store, clock, Guillotine(monkeypatch), check)

@@ -1,6 +1,7 @@
 """A process that dies, loses an answer or meets another one at any command: a flow adds up all the same."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,14 +22,11 @@ from stanchion.stores.records import (
     NewJob,
     Node,
     NodeState,
-    WorkerRow,
 )
 from stanchion.testing.conformance.harness import NewStore, StoreClock
 from tests.mongo.acts import Act, World
-from tests.mongo.cutting import WAYS, Begin, Cutting
-from tests.mongo.guillotine import Guillotine
-
-ROUNDS = 60
+from tests.mongo.aftermath import finish, take_back
+from tests.mongo.cutting import WAYS, Begin, Check, Cutting
 
 
 class Flow:
@@ -191,33 +189,20 @@ ACTS: list[Begin] = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("begin", ACTS)
-def test_cut_at_any_command(
-    begin: Begin, way: str, new_store: NewStore, clock: StoreClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    WAYS[way](Cutting(new_store, clock, Guillotine(monkeypatch), check), begin)
+def test_cut_at_any_command(begin: Begin, way: str, cutting: Callable[[Check], Cutting]) -> None:
+    WAYS[way](cutting(check), begin)
 
 
 def check(store: MongoStore, world: World) -> None:
     """Clear up as other processes would, finish what is live, and see that the flow has ended, with all its members."""
     (root,) = world.ids
-    world.clock.advance(1000)
-    store.beat(WorkerRow("witness", "host", 1, (), 1, 10.0))
-    while store.recover():
-        pass
+    take_back(store, world)
     store.sweep()
     for node in store.nodes(root):
         store.close_node(node.id)
         if node.state == NodeState.CANCELLED:  # as whoever stops a flow does
             store.cancel([row.id for row in store.find(Find(flow=root, limit=1000))])
-    for _ in range(ROUNDS):
-        for queue in (world.queue, world.other):
-            rows = store.claim(Claim(queue, 50, new_id())).rows
-            assert None not in store.settle([Commit(row.id, row.token or "", '"done"') for row in rows])
-        if not store.sizes(world.queue).total + store.sizes(world.other).total:
-            break
-        world.clock.advance(1000)
-    else:
-        pytest.fail(f"stuck: {store.nodes(root)} {store.find(Find(flow=root))}")
+    finish(store, world)
     store.maintain()
     added_up(store, root)
     jobs = store.find(Find(flow=root, limit=1000))

@@ -1,6 +1,7 @@
 """A process that dies, loses an answer or meets another one at any command: gates are as they must be after a sweep."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,21 +13,17 @@ from stanchion.stores.records import (
     Bury,
     Claim,
     Commit,
-    Find,
     JobRow,
     JobState,
     Move,
     Outcome,
     Rollback,
-    WorkerRow,
 )
 from stanchion.stores.transitions import uprooted
-from stanchion.testing.conformance.harness import NewStore, StoreClock
 from tests.mongo.acts import Act, World
-from tests.mongo.cutting import WAYS, Begin, Cutting
-from tests.mongo.guillotine import Guillotine
+from tests.mongo.aftermath import finish, jobs, take_back
+from tests.mongo.cutting import WAYS, Begin, Check, Cutting
 
-ROUNDS = 60
 CAPACITY = 2
 
 
@@ -175,31 +172,17 @@ ACTS: list[Begin] = [
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("begin", ACTS)
-def test_cut_at_any_command(
-    begin: Begin, way: str, new_store: NewStore, clock: StoreClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    WAYS[way](Cutting(new_store, clock, Guillotine(monkeypatch), check), begin)
+def test_cut_at_any_command(begin: Begin, way: str, cutting: Callable[[Check], Cutting]) -> None:
+    WAYS[way](cutting(check), begin)
 
 
 def check(store: MongoStore, world: World) -> None:
     """Clear up as other processes would, look at the gates, and finish what is live, within all limits."""
     within_limits(store, [])
-    world.clock.advance(1000)
-    store.beat(WorkerRow("witness", "host", 1, (), 1, 10.0))
-    while store.recover():
-        pass
+    take_back(store, world)
     store.sweep()
     at_rest(store, world)
-    for _ in range(ROUNDS):
-        for queue in (world.queue, world.other):
-            rows = store.claim(Claim(queue, 50, new_id())).rows
-            within_limits(store, rows)
-            assert None not in store.settle([Commit(row.id, row.token or "") for row in rows])
-        if not store.sizes(world.queue).total + store.sizes(world.other).total:
-            break
-        world.clock.advance(1000)
-    else:
-        pytest.fail(f"stuck: {jobs(store, world)}")
+    finish(store, world, lambda rows: within_limits(store, rows))
     at_rest(store, world)
     store.sweep()
     assert not [hold for hold in store.holds() if hold.job in world.ids]
@@ -245,8 +228,3 @@ def at_rest(store: MongoStore, world: World) -> None:
 def holders(store: MongoStore, gate: str) -> list[str]:
     """Return who holds a gate."""
     return [hold.job for hold in store.holds() if hold.gate == gate]
-
-
-def jobs(store: MongoStore, world: World) -> list[JobRow]:
-    """Return all jobs of the case."""
-    return [row for queue in (world.queue, world.other) for row in store.find(Find(queue=queue, limit=1000))]

@@ -108,5 +108,5 @@ def test_without_capped_collections_polling_does_it_all(
         assert collections[SIGNALS].count_documents({"queues": "polled"}) == 0
         assert not listener.wait(0.1)
         store.push([new_job()])
-        assert listener.wait(1)  # within the process
+        assert listener.wait(SOON)  # within the process
     assert len(claim(new_store(), queue="polled")) == 1

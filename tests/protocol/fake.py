@@ -70,7 +70,12 @@ class Fake(Following):
         """Store jobs that are not known yet."""
         return [self.step(f"push {job.id}", partial(self._push, job)) for job in jobs]
 
-    def reserve(self, claim: Claim) -> Claimed:
+    def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
+        """Store jobs, whose ids tell that they are known."""
+        for _, jobs in batches:
+            self.push(jobs)
+
+    def reserve_due(self, claim: Claim) -> Claimed:
         """Reserve due jobs one by one."""
         rows: list[JobRow] = []
         while len(rows) < claim.limit and (row := self.step("reserve", lambda: self._reserve(claim))) is not None:

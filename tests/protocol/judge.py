@@ -41,8 +41,11 @@ def in_hand(world: World) -> list[JobRow]:
 
 def slot_of(row: JobRow, gate: str) -> Hold:
     """Return the slot that a job has a right to."""
-    permit = (row.permit or row.token or "") if semaphore_of(gate) is not None else row.id
-    return Hold(gate, row.id, permit)
+    permit = row.permit
+    if row.order_key is not None:
+        order, _, semaphores = (permit or "").partition("/")
+        permit = order if semaphore_of(gate) is None else semaphores
+    return Hold(gate, row.id, permit or row.token or "")
 
 
 def always(world: World, scenario: Scenario) -> Iterator[str]:
@@ -53,8 +56,7 @@ def always(world: World, scenario: Scenario) -> Iterator[str]:
             yield f"{number} jobs run at {gate}"
     for row in running:
         for gate in gates_of(row):
-            # Driven again, a job may lose its order key to a late repeat; it is the first of it all the same.
-            if slot_of(row, gate) not in world.slots and (scenario.in_order or semaphore_of(gate) is not None):
+            if slot_of(row, gate) not in world.slots:
                 yield f"{row.id} runs without {gate}"
         if scenario.in_order and row.order_key is not None and _first(world, row.queue, row.order_key) != row.id:
             yield f"{row.id} runs before its turn"

@@ -9,7 +9,7 @@ from unittest import mock
 
 from stanchion.stores.flows import Standing
 from stanchion.stores.gates import Limits, Rate, limits_text, node_gate, semaphore_gate
-from stanchion.stores.records import Bury, Continue, JobState, NewJob, Node, NodeState, Outcome
+from stanchion.stores.records import Bury, Commit, Continue, JobState, NewJob, Node, NodeState, Outcome
 from tests.protocol.actors import (
     QUEUE,
     cancel,
@@ -251,22 +251,24 @@ ORDER = {
     ),
     "driven again by turns": Scenario(
         in_hand(keyed("1"), keyed("2"), then=dead_with_a_duty),
-        {"B": (retry("1"), *WORK), "C": (claim(),), "D": (sweep,)},
+        {"B": (retry("1"), claim(2), commit), "C": (sweep,)},
         ends_once=False,
         in_order=False,
     ),
-}
-
-BEYOND = {
+    "driven again after a sweep": Scenario(
+        in_hand(keyed("1"), keyed("2")),
+        {"A": (holding("1"), fail), "B": (sweep, retry("1"), claim(2))},
+        ends_once=False,
+        in_order=False,
+    ),
     "both driven again while their end is seen to": Scenario(
         stored(keyed("1"), keyed("2"), then=the_first_cancelled),
         {"A": (holding("2"), fail), "B": (retry("2"), claim()), "C": (retry("1"), claim())},
         crashes=0,
         ends_once=False,
         in_order=False,
-    )
+    ),
 }
-"""What does go wrong: see the limit in docs/internals.md."""
 
 PARENT = Node("P", "P", size=2)
 CHILD = Node("N", "P", parent="P:0", size=2, handler=json.dumps(NewJob("handler", QUEUE, "{}")._asdict()))
@@ -344,5 +346,45 @@ FLOWS = {
         flow(),
         {"A": (holding("1"), settle(tail_call)), "C": (*WORK, *WORK), "D": (sweep,)},
         finally_=consistent,
+    ),
+}
+
+
+FANNED_OUT = '"fanned out"'
+
+
+def into_two(name: str, token: str) -> Commit:
+    """Return the outcome of a job that goes on as two others, and shows that it did."""
+    return Commit(name, token, payload=FANNED_OUT, jobs=(job("left"), job("right", "a")))
+
+
+def both_or_none(world: World) -> Iterator[str]:
+    """Tell what is wrong with the jobs that another has gone on as, if it has."""
+    there = {"left", "right"} & world.rows.keys()
+    if there != ({"left", "right"} if world.rows["1"][1].payload == FANNED_OUT else set()):
+        yield f"of the jobs that {world.rows['1'][1]} goes on as there are {there}"
+
+
+FAN_OUTS = {
+    "a fan-out beside a sweep": Scenario(
+        in_hand(job("1", "a")),
+        {"A": (holding("1"), settle(into_two)), "B": (claim(2), commit), "C": (sweep,)},
+        finally_=both_or_none,
+    ),
+    "a fan-out beside two sweeps": Scenario(
+        in_hand(job("1")),
+        {"A": (holding("1"), settle(into_two)), "C": (sweep,), "D": (sweep,)},
+        finally_=both_or_none,
+    ),
+    "a fan-out and a cancel": Scenario(
+        in_hand(job("1")),
+        {"A": (holding("1"), settle(into_two)), "B": (cancel("1"),)},
+        crashes=2,
+        finally_=both_or_none,
+    ),
+    "a fan-out after a lost lease": Scenario(
+        in_hand(job("1", max_attempts=1)),
+        {"A": (holding("1"), settle(into_two)), "B": (recover("A"),), "C": (sweep,)},
+        finally_=both_or_none,
     ),
 }

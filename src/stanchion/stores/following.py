@@ -18,7 +18,7 @@ from stanchion.stores.duties import Hold, duty_text, entailed_in, holds_of
 from stanchion.stores.gates import is_node_gate, node_gate
 from stanchion.stores.optimistic import Change, Duty, Seen, Swap
 from stanchion.stores.permits import Permits
-from stanchion.stores.records import SECOND, Continue, End, JobRow, NewJob, Node, NodeState
+from stanchion.stores.records import SECOND, Commit, Continue, End, JobRow, NewJob, Node, NodeState
 
 T = TypeVar("T")
 
@@ -60,17 +60,26 @@ class Following(Permits):
     def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
         """Store nodes that are not there yet, and their jobs, those that wait first; complete those without members."""
 
+    @abstractmethod
+    def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
+        """Store jobs as `push` does, each batch under a mark of its own.
+
+        Within the hour, another call with this mark stores none of them again, also of those that are gone by then:
+        a history that is kept for a shorter time forgets that they ever were. No key that is taken is an error.
+        """
+
     # -- what a step entails
 
     def duty_of(
-        self, before: JobRow, after: JobRow | None, counted: str | None, opens: Continue | None, now: int
+        self, before: JobRow, after: JobRow | None, counted: str | None, opens: Continue | Commit | None, now: int
     ) -> Duty | None:
-        """Return what a step entails: slots to free, a member that has ended, a flow to open."""
+        """Return what a step entails: slots to free, a member that has ended, a flow to open, jobs to store."""
         kept = holds_of(after)
         free = [hold for hold in holds_of(before) if hold not in kept]
         end = flows.end_of(before, after, counted)
         ends = [] if end is None else [end]
-        if not (free or ends or (opens and opens.nodes)):
+        rest = opens.nodes if isinstance(opens, Continue) else opens.jobs if opens else ()
+        if not (free or ends or rest):
             return None
         return Duty(secrets.token_hex(8), now, before.queue, before.id, duty_text(free, ends, opens))
 
@@ -81,12 +90,18 @@ class Following(Permits):
     def _do(self, duties: Sequence[Duty], free: Callable[[Sequence[Hold]], object]) -> None:
         freed: list[Hold] = []
         ended: dict[str, list[End]] = {}
-        for entailed in map(entailed_in, duties):
+        fanned_out: list[tuple[str, Sequence[NewJob]]] = []
+        for duty in duties:
+            entailed = entailed_in(duty)
             freed += entailed.free
             for end in entailed.ends:
                 ended.setdefault(end.node, []).append(end)
             if entailed.nodes:
                 self.open_nodes(entailed.nodes, entailed.jobs)
+            elif entailed.jobs:
+                fanned_out.append((duty.mark, entailed.jobs))
+        if fanned_out:
+            self.push_once(fanned_out)
         free(freed)
         self.end_all(ended)
         if duties:

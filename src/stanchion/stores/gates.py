@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from stanchion.stores.records import JobRow
+from stanchion.stores.records import JobRow, JobState
 from stanchion.stores.throttle import Bucket
 
 HOLDER_BOOST = 1000
@@ -102,6 +102,30 @@ def held_gates(row: JobRow | None) -> tuple[str, ...]:
 def held_between(row: JobRow) -> int:
     """Return how many gates a job goes on holding between two attempts: that of its order key, once it has it."""
     return 1 if row.held and row.order_key is not None else 0
+
+
+class Permits(NamedTuple):
+    """Under what a job takes its gates: that of its order key, kept between attempts, and its semaphores."""
+
+    order: str | None
+    semaphores: str | None
+
+    @property
+    def text(self) -> str | None:
+        """Return the permit as it is stored with a job that has an order key."""
+        return f"{self.order}/{self.semaphores}" if self.semaphores else self.order
+
+
+def permits_of(row: JobRow) -> Permits:
+    """Return the permits of a job: each the token of the reservation that came first with it, and so never used again.
+
+    That of the order key is good until the job is final or moves, that of the semaphores until they are freed.
+    """
+    token = row.token if row.state == JobState.RUNNING else None
+    if row.order_key is None:
+        return Permits(None, row.permit or token)
+    order, _, semaphores = (row.permit or "").partition("/")
+    return Permits(order or token, semaphores or token)
 
 
 def freed(before: JobRow, after: JobRow | None) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from stanchion.stores import transitions
 from stanchion.stores.liveness import is_lost
 from stanchion.stores.records import (
+    Commit,
     Continue,
     Extension,
     JobRow,
@@ -89,8 +90,8 @@ class Decision(NamedTuple, Generic[Answer]):
     row: JobRow | None = None
     counted: str | None = None
     otherwise: Answer | None = None
-    opens: Continue | None = None
-    """What the rest of the flow is that the job goes on as."""
+    opens: Continue | Commit | None = None
+    """What else there is to be from now on: the rest of the flow that the job goes on as, or the jobs it goes on as."""
 
 
 class Context(NamedTuple):
@@ -140,7 +141,7 @@ class Optimistic(ABC):
 
     @abstractmethod
     def duty_of(
-        self, before: JobRow, after: JobRow | None, counted: str | None, opens: Continue | None, now: int
+        self, before: JobRow, after: JobRow | None, counted: str | None, opens: Continue | Commit | None, now: int
     ) -> Duty | None:
         """Return what a step entails; `after` is None for a job that was deleted."""
 
@@ -161,7 +162,7 @@ class Optimistic(ABC):
                 known = repeat or context.repeated
                 return Decision(transitions.left_in(row, outcome.token, context.now) if known else None)
             step = transitions.settled(row, outcome, context.settings[row.queue], context.now)
-            opens = outcome if isinstance(outcome, Continue) and not step.final else None
+            opens = outcome if isinstance(outcome, Continue | Commit) and step.counted == "moved" else None
             return Decision(step.state(context.now), step.row, counted or step.counted, opens=opens)
 
         return self.decide_each([outcome.id for outcome in outcomes], decide)

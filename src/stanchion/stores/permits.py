@@ -11,7 +11,8 @@ is no slot, the job is parked. So these hold but for moments, and `sweep` restor
 A slot is given to a waiter in two operations: (1) at the gate, (2) in the job. After a death in between the gate names
 a holder that still waits, and (2) is done by the next who looks. Where (2) finds that the job has left the line, the
 slot is freed, unless the job has got it: its permit tells. A permit is that of one way through the gates; it is new
-after each release, so that a late repeat never frees what was taken anew.
+after each release, so that a late repeat never frees what was taken anew. An order key, which is kept between attempts,
+has one of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from stanchion.stores import transitions
 from stanchion.stores.duties import Hold, hold_of, holds_of, in_hand
-from stanchion.stores.gates import Rate, Verdict, gated, gates_of, held_between, limits_in, semaphore_of
+from stanchion.stores.gates import Rate, Verdict, gated, gates_of, held_between, limits_in, permits_of, semaphore_of
 from stanchion.stores.optimistic import Change, Optimistic, Seen, Swap
 from stanchion.stores.records import Claim, Claimed, JobRow
 
@@ -37,7 +38,7 @@ class Permits(Optimistic):
     # -- what a store provides: each item of a call is one atomic operation, and may be repeated
 
     @abstractmethod
-    def reserve(self, claim: Claim) -> Claimed:
+    def reserve_due(self, claim: Claim) -> Claimed:
         """Reserve due jobs, whatever gates they need."""
 
     @abstractmethod
@@ -84,7 +85,7 @@ class Permits(Optimistic):
 
     def claim(self, claim: Claim) -> Claimed:
         """Reserve due jobs that have their gates; park or postpone those that have not."""
-        return self.hand_out(claim, self.reserve, "-reserved", beyond=True)
+        return self.hand_out(claim, self.reserve_due, "-reserved", beyond=True)
 
     def hand_out(
         self, claim: Claim, reserve: Callable[[Claim], Claimed], uncounted: str | None, *, beyond: bool = False
@@ -176,7 +177,12 @@ class Permits(Optimistic):
         by_id = {verdict.row.id: verdict for verdict in verdicts}
 
         def kept(row: JobRow, _now: int) -> JobRow:
-            return transitions.kept_back(transitions.undelivered(row), by_id[row.id], row.token or "", began)
+            verdict = by_id[row.id]
+            after = transitions.kept_back(transitions.undelivered(row), verdict, row.token or "", began)
+            if after.permit is None or row.order_key is None:
+                return after
+            permits = permits_of(row)  # who is postponed gives back its semaphores
+            return after._replace(permit=permits.text if verdict.run_at is None else permits.order)
 
         parked = self._undo([verdict.row for verdict in verdicts], kept, uncounted)
         self.wake(*(row.waits_for for row in parked if row.waits_for is not None))
@@ -240,46 +246,35 @@ class Permits(Optimistic):
         ]
 
     def _give_each(self, given: Sequence[tuple[Seen, Hold]]) -> None:
-        """Tell waiting jobs of the slots that they hold by now."""
-        changes = [Change(seen, transitions.granted(seen.row)) for seen, _ in given]
-        swaps = self.swap(changes).swaps if changes else []
-        for (seen, hold), swap in zip(given, swaps, strict=True):
-            if swap is not Swap.DONE:
-                found = self.look([seen.row.id])[1].get(seen.row.id)
-                if found is None:
-                    self.free_each([hold])
-                else:
-                    self._give(found, hold)
-
-    def _give(self, seen: Seen, hold: Hold) -> None:
-        """Tell a waiting job of the slot that it holds by now; free the slot where the job has left the line."""
-        while True:
-            if hold not in holds_of(seen.row):
-                self.free_each([hold])
+        """Tell waiting jobs of the slots that they hold by now; free the slots of jobs that have left the line."""
+        left = list(given)
+        while left:
+            # Where another process has told a job, it waits elsewhere by now, or no more.
+            waiting = [(seen, hold) for seen, hold in left if seen.row.waits_for == hold.gate]
+            if not waiting:
                 return
-            if seen.row.waits_for != hold.gate:
-                return  # another process has told it
-            if self.swap([Change(seen, transitions.granted(seen.row))]).swaps == [Swap.DONE]:
+            swaps = self.swap([Change(seen, transitions.granted(seen.row)) for seen, _ in waiting]).swaps
+            changed = [hold for (_, hold), swap in zip(waiting, swaps, strict=True) if swap is not Swap.DONE]
+            if not changed:
                 return
-            found = self.look([hold.job])[1].get(hold.job)
-            if found is None:
-                self.free_each([hold])
-                return
-            seen = found
+            seen = self.look([hold.job for hold in changed])[1]
+            held = [hold for hold in changed if hold.job in seen and hold in holds_of(seen[hold.job].row)]
+            if gone := [hold for hold in changed if hold not in held]:
+                self.free_each(gone)
+            left = [(seen[hold.job], hold) for hold in held]
 
     def _check(self, holds: Sequence[Hold]) -> None:
         """Free the slots of jobs that have no right to them, and tell those that wait for the one that they hold."""
         # The slots were read first: a job that has taken one since is seen as it is by now, with a right to it.
         seen = self._free_forfeited(holds)
-        for hold in holds:
-            found = seen.get(hold.job)
-            if found is not None and found.row.waits_for == hold.gate and hold in holds_of(found.row):
-                self._give(found, hold)
+        found = [(seen[hold.job], hold) for hold in holds if hold.job in seen]
+        waiting = [(one, hold) for one, hold in found if one.row.waits_for == hold.gate and hold in holds_of(one.row)]
+        self._give_each(waiting)
 
     def _free_forfeited(self, holds: Sequence[Hold]) -> dict[str, Seen]:
         """Free those of the slots to which their job has no right; return the jobs, as they were then.
 
-        A job that ended and was driven again holds its order key under the same permit as before.
+        Also after a duty that says so: one claim may reserve a job that it has postponed again, under the same token.
         """
         seen = self.look([hold.job for hold in holds])[1] if holds else {}
         self._free([one for one in holds if (job := seen.get(one.job)) is None or one not in holds_of(job.row)])

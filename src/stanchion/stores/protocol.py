@@ -6,9 +6,9 @@ call. Only the store's clock decides what is due, expired or late.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from stanchion.stores.records import (
     Beat,
@@ -26,9 +26,11 @@ from stanchion.stores.records import (
     Note,
     Outcome,
     Progress,
+    Publication,
     Pushed,
     QueueSettings,
     Redriven,
+    Scan,
     SemaphoreRow,
     Sizes,
     WorkerRow,
@@ -132,6 +134,38 @@ class Store(Protocol):
         it would have before.
         """
 
+    # -- in hand, for readers elsewhere
+
+    def reserve(self, claim: Claim) -> int:
+        """Reserve due jobs as `claim` does, a repeat included; return how many are in hand under the token then."""
+
+    def ids_in_hand(self, queue: str, token: str) -> list[str]:
+        """Return the ids of the running jobs of a queue that are held under a token, in their order."""
+
+    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
+        """Return the running jobs under a token, with ids from `first` to `last` (None: no bound), by their ids."""
+
+    # -- staged
+
+    def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
+        """Lay jobs aside under a write and an attempt, unseen by anybody, until they are published.
+
+        Adds to earlier calls; a job whose id is there already is not added again, so a repeat does no harm.
+        """
+
+    def publish(self, publication: Publication) -> bool:
+        """Store staged jobs as `push` does, and do what else the publication says, in one step; then clear the stage.
+
+        False, and nothing but the stage is changed, when its note was written before, or by another. Raises
+        StagedJobsLost when an attempt has not the number of jobs it should have, LeasesLost when jobs to be finished
+        are no longer in hand, DuplicateKey as `push` does: nothing is changed then. A store without transactions over
+        several jobs does one part after the other, and `sweep` goes on after a death: each job is stored once, but not
+        all of them at one moment; it raises CannotJoin for staged jobs together with `finish`.
+        """
+
+    def unstage(self, write: str) -> None:
+        """Forget what is staged under a write."""
+
     # -- workers
 
     def beat(self, worker: WorkerRow) -> Beat:
@@ -150,6 +184,15 @@ class Store(Protocol):
 
     def find(self, query: Find) -> list[JobRow]:
         """Search live jobs and history, newest id first."""
+
+    def scan(self, scan: Scan) -> Iterator[list[JobRow]]:
+        """Give all jobs that meet the conditions, page by page, in no promised order.
+
+        One that meets them all the while is given once; each page is as of its own moment.
+        """
+
+    def split(self, scan: Scan, parts: int) -> list[Scan]:
+        """Cut a scan into up to `parts` scans that share no job, give about as many each, and all of them together."""
 
     def sizes(self, queue: str) -> Sizes:
         """Count live jobs by state."""
@@ -179,6 +222,12 @@ class Store(Protocol):
 
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         """Delete up to `limit` finished jobs that ended over `older_than` seconds ago (None: the queue's ttl)."""
+
+    def discard(self, ends: Sequence[tuple[str, int]]) -> int:
+        """Delete finished jobs, by id and `finished_at`; return how many.
+
+        One that does not stand in history with that end any more, as it was re-driven, is left as it is.
+        """
 
     def maintain(self) -> None:
         """Do what keeps the store small and quick; any worker calls it now and then."""
@@ -260,6 +309,22 @@ class Store(Protocol):
 
     def listen(self, queues: Iterable[str]) -> Listener:
         """Start listening for work in these queues."""
+
+
+@runtime_checkable
+class ArrowStore(Protocol):
+    """What a store has besides, where its capabilities say `arrow`."""
+
+    @property
+    def gives_arrow(self) -> bool:
+        """True when the driver for it is installed."""
+
+    def scan_arrow(self, scan: Scan, fields: Sequence[str]) -> Iterator[Any]:
+        """Give these fields of all jobs that meet the conditions, as record batches of pyarrow.
+
+        State and priority are what the outside sees; times are microseconds, numbers of any width. A field that such
+        jobs do not have is null.
+        """
 
 
 StoreFactory = Callable[[str], Store]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 SECOND = 1_000_000
 """One second in the unit of every stored time."""
@@ -146,12 +146,17 @@ class Claimed(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """Finish a running job as done."""
+    """Finish a running job as done; with `jobs` it goes on as these, stored in the same step, and counts as moved.
+
+    One that was asked to stop is cancelled instead if it has `jobs`; none of them is stored then. A job whose key is
+    taken is dealt with as `push` does, but none raises DuplicateKey: "raise" is taken as "return".
+    """
 
     id: str
     token: str
     result: str | None = None
     payload: str | None = None
+    jobs: tuple[NewJob, ...] = ()
 
 
 class Rollback(NamedTuple):
@@ -170,7 +175,10 @@ class Rollback(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Commit a running job here and enqueue it in `queue` under the same id, attempts from 0."""
+    """Commit a running job here and enqueue it in `queue` under the same id, attempts from 0.
+
+    `headers` None: as they are.
+    """
 
     id: str
     token: str
@@ -178,6 +186,7 @@ class Move(NamedTuple):
     payload: str | None = None
     delay: float = 0.0
     lane: int = UNLANED
+    headers: str | None = None
 
 
 class Bury(NamedTuple):
@@ -259,6 +268,37 @@ class Continue(NamedTuple):
 
 
 Outcome = Commit | Rollback | Move | Bury | Abandon | Continue
+
+
+class Finish(NamedTuple):
+    """Commit all jobs of a queue that are in hand under a token, if they are still exactly so many."""
+
+    queue: str
+    token: str
+    jobs: int
+
+
+class NoteChange(NamedTuple):
+    """A note to be written by compare-and-set, as `set_note` does."""
+
+    kind: str
+    name: str
+    text: str
+    version: int
+
+
+class Publication(NamedTuple):
+    """Make staged jobs real, all or none, once.
+
+    `attempts`: those that count, each with the number of jobs it staged; jobs of other attempts are dropped.
+    `note`: what is written in the same step, and tells whether this was published before; None: the write's own
+    note, of kind "write" and named like it. `finish`: what is committed in the same step.
+    """
+
+    write: str
+    attempts: tuple[tuple[str, int], ...] = ()
+    note: NoteChange | None = None
+    finish: Finish | None = None
 
 
 class SemaphoreRow(NamedTuple):
@@ -350,6 +390,34 @@ class Find:
     """Only jobs with an id below this one: the next page."""
 
 
+class Condition(NamedTuple):
+    """What a field of a job is compared with: `=`, `<`, `<=`, `>`, `>=` a value, or `in` a tuple of them.
+
+    A job without a value there does not meet it. The fields are SCANNED; a state is what the outside sees.
+    """
+
+    field: str
+    op: Literal["=", "<", "<=", ">", ">=", "in"]
+    value: Any
+
+
+SCANNED = frozenset(
+    {
+        *("id", "queue", "lane", "state", "task", "tenant", "priority"),
+        *("run_at", "enqueued_at", "started_at", "finished_at"),
+    }
+)
+"""The fields by which a scan can choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A wish for all live jobs, or all of history, that meet all conditions."""
+
+    of: Literal["jobs", "history"] = "jobs"
+    where: tuple[Condition, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
     """One live worker, as it describes itself; `heartbeat` in seconds."""
@@ -404,3 +472,5 @@ class Capabilities:
     processes: bool
     extra: str | None = None
     """What is to be installed for it: `pip install 'stanchion[extra]'`."""
+    arrow: bool = False
+    """It can give a scan as Arrow, by a driver of its own."""

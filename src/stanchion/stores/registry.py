@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
@@ -39,6 +40,14 @@ def open_store(url: str) -> Store:
 def store_modules() -> dict[str, list[str]]:
     """Return the modules of all stores, each with the URL schemes that it understands."""
     return {module: [name for name, of in _STORES.items() if of == module] for module in _STORES.values()}
+
+
+def absolute_url(url: str) -> str:
+    """Return the URL as it is good in any folder: that of a SQLite file may name it from the present one."""
+    if not url.startswith("sqlite:///"):
+        return url
+    path, mark, query = url.removeprefix("sqlite:///").partition("?")
+    return f"sqlite:///{Path(path).expanduser().absolute()}{mark}{query}"
 
 
 def shown_url(url: str) -> str:

@@ -15,7 +15,15 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, TypeGuard
 
-from stanchion.stores.gates import HOLDER_BOOST, Verdict, held_between, held_gates, is_node_gate, semaphore_of
+from stanchion.stores.gates import (
+    HOLDER_BOOST,
+    Verdict,
+    held_between,
+    held_gates,
+    is_node_gate,
+    permits_of,
+    semaphore_of,
+)
 from stanchion.stores.records import (
     QUEUED,
     SECOND,
@@ -213,25 +221,41 @@ def extended(row: JobRow, seconds: float, now: int) -> JobRow:
 def settled(row: JobRow, outcome: Outcome, queue: QueueSettings, now: int) -> Transition:
     """Apply the outcome of a reservation that still holds."""
     match outcome:
+        case Commit() | Continue() if opens_jobs(outcome) and row.cancel_requested:
+            return Transition(_cancelled(row, "", now), "cancelled")
         case Commit(result=result, payload=payload):
             kept = row if payload is None else row._replace(payload=payload)
-            return Transition(_finished(kept, JobState.DONE, now)._replace(result=result), "committed")
+            counted = "moved" if outcome.jobs else "committed"
+            return Transition(_finished(kept, JobState.DONE, now)._replace(result=result), counted)
         case Rollback():
             return _given_back(row, outcome, queue, now)
         case Move():
             moved = _restarted(row, now + int(outcome.delay * SECOND))
             payload = row.payload if outcome.payload is None else outcome.payload
+            headers = row.headers if outcome.headers is None else outcome.headers
             return Transition(
-                moved._replace(queue=outcome.queue, lane=outcome.lane, payload=payload, key=None), "moved"
+                moved._replace(queue=outcome.queue, lane=outcome.lane, payload=payload, headers=headers, key=None),
+                "moved",
             )
-        case Continue() if row.cancel_requested:
-            return Transition(_cancelled(row, "", now), "cancelled")
         case Continue(job=job):
             return Transition(_continued(row, job, now), "moved")
         case Bury(error=error, traceback=traceback):
             return _dead(_failed(row, error, traceback, now), queue, now)
         case Abandon(reason=reason):
             return Transition(_cancelled(row, reason, now), "cancelled")
+
+
+def opens_jobs(outcome: Outcome) -> bool:
+    """Tell whether jobs are stored with an outcome; one that was asked to stop is cancelled instead."""
+    return isinstance(outcome, Continue) or (isinstance(outcome, Commit) and bool(outcome.jobs))
+
+
+def fanned_out(commit: Commit) -> list[NewJob]:
+    """Return the jobs that are stored with a commit.
+
+    A key that is taken never refuses one, as that would take the job's own outcome, and those of its batch, with it.
+    """
+    return [job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job for job in commit.jobs]
 
 
 def lease_lost(row: JobRow, queue: QueueSettings, now: int) -> Transition:
@@ -270,9 +294,7 @@ def retried(row: JobRow, now: int) -> JobRow:
 
 
 def uprooted(row: JobRow) -> JobRow:
-    """Return a job as another store is to get it: holding nothing, and in no line but that of its own flow."""
-    if is_node_gate(row.waits_for):
-        return row
+    """Return a job, no live one of a flow, as another store is to get it: holding nothing, and in no line."""
     held_nothing = row._replace(priority=own_priority(row.priority), **_HOLDS_NOTHING)
     return held_nothing if row.finished_at is not None else held_nothing._replace(state=QUEUED)
 
@@ -352,7 +374,7 @@ def _unreserved(row: JobRow) -> JobRow:
         lease_until=None,
         progress=None,
         priority=own_priority(row.priority),
-        **{**_HOLDS_NOTHING, "held": held_between(row)},
+        **{**_HOLDS_NOTHING, "held": held_between(row), "permit": permits_of(row).order},
     )
 
 

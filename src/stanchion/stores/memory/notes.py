@@ -21,11 +21,17 @@ class Noting(Rows):
     def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
         """Write, or with None delete, a note whose version is still the given one; 0: it is not there."""
         with self._lock:
-            known = self._notes.get((kind, name))
-            if (known.version if known else 0) != version:
-                return False
-            if text is not None:
-                self._notes[kind, name] = Note(name, text, version + 1)
-            elif known is not None:
-                del self._notes[kind, name]
-            return True
+            return self._set_note(kind, name, text, version)
+
+    def _version_of(self, kind: str, name: str) -> int:
+        known = self._notes.get((kind, name))
+        return known.version if known else 0
+
+    def _set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        if self._version_of(kind, name) != version:
+            return False
+        if text is not None:
+            self._notes[kind, name] = Note(name, text, version + 1)
+        else:
+            self._notes.pop((kind, name), None)
+        return True

@@ -16,6 +16,7 @@ from stanchion.stores.records import (
     Beat,
     Claim,
     Claimed,
+    Commit,
     Continue,
     Extension,
     JobRow,
@@ -38,14 +39,17 @@ class Reserving(Coordinating):
     def claim(self, claim: Claim) -> Claimed:
         """Reserve due jobs: running, under the claim's token, this attempt counted."""
         with self._lock:
-            if claim.repeat and (held := self._under_token(claim)):
-                return Claimed(held)
-            lease = claim.lease if claim.lease is not None else self._settings(claim.queue).lease
+            return self._claim(claim)
 
-            def reserve(row: JobRow, now: int) -> JobRow:
-                return transitions.claimed(row, claim, lease, now)
+    def _claim(self, claim: Claim) -> Claimed:
+        if claim.repeat and (held := self._under_token(claim)):
+            return Claimed(held)
+        lease = claim.lease if claim.lease is not None else self._settings(claim.queue).lease
 
-            return self._hand_out(claim, "reserved", reserve)
+        def reserve(row: JobRow, now: int) -> JobRow:
+            return transitions.claimed(row, claim, lease, now)
+
+        return self._hand_out(claim, "reserved", reserve)
 
     def _under_token(self, claim: Claim) -> list[JobRow]:
         held = [row for row in self._running() if row.queue == claim.queue and row.token == claim.token]
@@ -104,6 +108,9 @@ class Reserving(Coordinating):
         self._apply(row, step)
         if isinstance(outcome, Continue) and not step.final:  # it may wait for a part that is done at once
             self._open(outcome.nodes, outcome.jobs)
+        if isinstance(outcome, Commit) and step.row.state == JobState.DONE:
+            for job in transitions.fanned_out(outcome):
+                self._push(job, now)
         return step.state(now)
 
     def extend(self, extensions: Sequence[Extension]) -> list[bool]:

@@ -12,10 +12,11 @@ from typing import Any
 from stanchion.errors import DuplicateKey, InvalidInput
 from stanchion.stores import transitions
 from stanchion.stores.liveness import alive
+from stanchion.stores.memory.discarding import Discarding
 from stanchion.stores.memory.line import Line
-from stanchion.stores.memory.notes import Noting
-from stanchion.stores.memory.reserving import Reserving
 from stanchion.stores.memory.rows import refuse_to_join
+from stanchion.stores.memory.scanning import Scanning
+from stanchion.stores.memory.staging import Staging
 from stanchion.stores.records import (
     QUEUED,
     SECOND,
@@ -43,7 +44,7 @@ CAPABILITIES = Capabilities(
 )
 
 
-class MemoryStore(Reserving, Noting):
+class MemoryStore(Staging, Scanning, Discarding):
     """Jobs in this process, gone with it."""
 
     capabilities = CAPABILITIES
@@ -244,6 +245,7 @@ class MemoryStore(Reserving, Noting):
             for line in self._lines.values():
                 self._purge(line, None, None)
             self._forget_flows()
+            self._forget_writes()
             now = self.now()
             busy = {row.worker for row in self._running()}
             self._workers = {

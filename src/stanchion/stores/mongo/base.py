@@ -11,7 +11,6 @@ from bson import ObjectId
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.following import Following
 from stanchion.stores.mongo.documents import KEPT, Document, difference, row_of
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.joining import join
@@ -19,6 +18,7 @@ from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.server import Access, Server
 from stanchion.stores.mongo.signals import Announcer, Signals
 from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
+from stanchion.stores.publishing import Publishing
 from stanchion.stores.records import QUEUED, QueueSettings, WorkerRow
 
 WORKER_FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
@@ -29,7 +29,7 @@ _SETTINGS = tuple(QueueSettings.__dataclass_fields__)[1:]
 Stages = list[Document]
 
 
-class MongoBase(Following):
+class MongoBase(Publishing):
     """Reads and writes that several parts share.
 
     A job is changed by one update of its document, which names the version that was seen and counts what it does:

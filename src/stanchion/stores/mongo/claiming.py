@@ -57,7 +57,7 @@ Updates = Callable[[Line], list[tuple[Document, Document]]]
 class Claiming(Turning):
     """Reserves due jobs."""
 
-    def reserve(self, claim: Claim) -> Claimed:
+    def reserve_due(self, claim: Claim) -> Claimed:
         if claim.repeat and (held := self._held(claim)):
             return Claimed(held)
         handed = self._hand_out(claim, lambda line: _reserving(claim, line))
@@ -76,7 +76,7 @@ class Claiming(Turning):
 
         def reserve(wish: Claim) -> Claimed:
             if not reserved:
-                return self.reserve(wish)
+                return self.reserve_due(wish)
             first = Claimed(list(reserved))
             reserved.clear()
             return first
@@ -209,6 +209,7 @@ class Claiming(Turning):
     ) -> list[JobRow]:
         due = {"_id": {"$in": ids}, "queue": claim.queue, "state": QUEUED, "run_at": {"$lte": line.now}}
         mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": line.now}
+        places = {job: place for place, job in enumerate(ids)}
 
         def work(on: Place, again: bool) -> list[JobRow]:
             taken = 0
@@ -216,7 +217,7 @@ class Claiming(Turning):
                 if taken < len(ids):
                     taken += on.jobs.update_many({**due, **such}, update).matched_count
             found = on.jobs.find(mine) if taken or again else ()
-            return sorted(map(row_of, found), key=lambda row: ids.index(row.id))
+            return sorted(map(row_of, found), key=lambda row: places[row.id])
 
         return self.server.call(work)
 

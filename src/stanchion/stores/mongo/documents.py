@@ -9,11 +9,12 @@ The fields are those of JobRow, the id as `_id`; one that is None or False is le
     held_by     the worker, while it holds the job
     events      what happened to it and is not folded into the counts of its queues yet
     duties      what its steps have left to be done at gates and in flows, and nobody has seen to yet
+    once        when it was stored, if that may be done again after its end, by whoever finishes what another has left
     gone        true when the job has finished in a queue that keeps no history, or was deleted: only its events and
-                duties are still wanted
+                duties are still wanted, or its id is, for an hour from `once` on
     expires_at  when the TTL index deletes the job, as a date: a day after history no longer keeps it. Maintenance,
                 which counts its events first, comes before, unless nobody does any. A job that has to do with gates or
-                a flow has none: with it its duties would be lost
+                a flow, or has gone on as others, has none: with it its duties would be lost
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ FREE: Document = {"duties.mark": {"$exists": False}}
 PLAIN: Document = {"order_key": None, "limits": None, "flow": None}
 """The filter for jobs whose steps entail nothing elsewhere."""
 
+_KEPT_ONCE = 3600 * SECOND
+"""For so long after a job was stored nobody holds back with storing it again."""
 _DEFAULTS = JobRow._field_defaults
 _REMAINS = frozenset({"_id", "queue", "run_at", "enqueued_at", "finished_at"})
 GRACE_SECONDS = 86_400
@@ -68,6 +71,16 @@ def entailing(row: JobRow) -> bool:
     return gated(row) or row.flow is not None
 
 
+def wanted_once(now: int) -> Document:
+    """Return the filter for jobs whose ids must be known, so that they are not stored again."""
+    return {"once": {"$gt": now - _KEPT_ONCE}}
+
+
+def unwanted(now: int) -> Document:
+    """Return the filter for all others."""
+    return {"$or": [{"once": None}, {"once": {"$lte": now - _KEPT_ONCE}}]}
+
+
 def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
     """Return the update that makes a change; in what it `counted` there may be several words."""
     (before, _), after, counted, duty = change
@@ -76,7 +89,7 @@ def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
         new = remainder(new)
     changed = {name: value for name, value in new.items() if name not in old or old[name] != value}
     gone = {name: "" for name in old if name not in new}
-    if after.finished_at is not None and not entailing(before):
+    if after.finished_at is not None and not entailing(before) and duty is None:
         changed["expires_at"] = expiry(after.finished_at, history_ttl)
     elif before.finished_at is not None:
         gone["expires_at"] = ""

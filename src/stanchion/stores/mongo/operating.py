@@ -29,6 +29,8 @@ from stanchion.stores.mongo.documents import (
     document_of,
     entailing,
     expiry,
+    unwanted,
+    wanted_once,
 )
 from stanchion.stores.mongo.duties import Dutiful
 from stanchion.stores.mongo.faults import duplicates
@@ -36,6 +38,7 @@ from stanchion.stores.mongo.flowing import Flowing
 from stanchion.stores.mongo.gating import Gating
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.server import BULK_SECONDS
+from stanchion.stores.mongo.staging import Staging
 from stanchion.stores.optimistic import Change, Swap
 from stanchion.stores.records import SECOND, Beat, JobRow, JobState, QueueSettings, WorkerRow
 
@@ -44,7 +47,7 @@ _FOLD_SECONDS = 5.0
 _PURGE_ROUNDS = 20
 
 
-class Operating(Counting, Dutiful, Flowing, Gating):
+class Operating(Counting, Dutiful, Flowing, Gating, Staging):
     """What operators and maintenance do."""
 
     # -- queues
@@ -71,7 +74,7 @@ class Operating(Counting, Dutiful, Flowing, Gating):
         last = min(int((history_ttl + GRACE_SECONDS) * 1000), LAST_MOMENT_MS)
         end: Document = {"$min": [{"$add": [{"$divide": ["$finished_at", 1000]}, last]}, LAST_MOMENT_MS]}
         update = [{"$set": {"expires_at": {"$toDate": {"$toLong": end}}}}]
-        finished = {"queue": queue, **FINISHED, **PLAIN}
+        finished = {"queue": queue, **FINISHED, **PLAIN, **FREE}
         self.server.call(lambda on, _again: on.jobs.update_many(finished, update), BULK_SECONDS)
 
     def queues(self) -> list[QueueSettings]:
@@ -207,18 +210,27 @@ class Operating(Counting, Dutiful, Flowing, Gating):
         ended: Document = {**FINISHED, "finished_at": {"$lte": self.now() - int(age * SECOND)}}
         old = self._some({"queue": queue, **ended, **FREE}, limit)
         # Asked again as they are deleted: one of them may have been retried meanwhile.
-        return self.forget(old, ended) if old else 0
+        return self._hide(old, ended) + self.forget(old, ended) if old else 0
+
+    def _hide(self, ids: Sequence[str], ended: Document) -> int:
+        """Leave no more than their ids of those jobs that might be stored again; return how many they were."""
+        such = {"_id": {"$in": list(ids)}, **ended, **FREE, **wanted_once(self.now())}
+        content = dict.fromkeys(("payload", "headers", "errors", "result"), "")
+        hidden = {"$set": {"gone": True}, "$unset": content, "$inc": {"version": 1}}
+        return self.server.call(lambda on, _again: on.jobs.update_many(such, hidden).matched_count)
 
     def maintain(self) -> None:
         """Fold what happened into the counts, forget dead workers that hold nothing, purge what is kept no longer."""
         # What there is no time for is counted all the same, only not as quickly.
         self.fold(self.server.call(lambda on, _again: on.jobs.distinct("events.queue")), seconds=_FOLD_SECONDS)
-        while gone := self._some({"gone": True, **FREE}, _GONE):
+        self.sweep()  # what is done late is known by what is left of jobs: it must not be forgotten before
+        while gone := self._some({"gone": True, **FREE, **unwanted(self.now())}, _GONE):
             if not self.forget(gone, {"gone": True}):
                 break
         self._forget_dead()
         self.forget_flows()
         self.forget_full()
+        self.forget_stages()
         for settings in self.queues():
             for _ in range(_PURGE_ROUNDS):
                 if self.purge(settings.name) == 0:

@@ -18,6 +18,7 @@ NOTES = "stanchion_notes"
 GATES = "stanchion_gates"
 NODES = "stanchion_nodes"
 ENDS = "stanchion_ends"
+STAGE = "stanchion_stage"
 SIGNALS = "stanchion_signals"
 META = "stanchion_meta"
 
@@ -34,6 +35,7 @@ class Place:
         self.gates: Collection[Document] = database[GATES]
         self.nodes: Collection[Document] = database[NODES]
         self.ends: Collection[Document] = database[ENDS]
+        self.stage: Collection[Document] = database[STAGE]
         self.meta: Collection[Document] = database[META]
         # A signal that is lost costs one poll: it waits for no other node.
         self.signals: Collection[Document] = database.get_collection(SIGNALS, write_concern=WriteConcern(w=1))

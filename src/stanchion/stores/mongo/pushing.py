@@ -18,12 +18,14 @@ from pymongo.errors import BulkWriteError
 
 from stanchion.errors import DuplicateKey
 from stanchion.stores.mongo.base import MongoBase, seen_in
-from stanchion.stores.mongo.documents import document_of, event, row_of
+from stanchion.stores.mongo.documents import Document, document_of, event, row_of
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.optimistic import Change, Seen, Swap
 from stanchion.stores.records import JobRow, NewJob, Pushed
 from stanchion.stores.transitions import created, replaced
+
+_AT_ONCE = 1000
 
 Holders = dict[tuple[str, str | None], str]
 """Which live job has a key, by queue and key."""
@@ -33,8 +35,19 @@ class Pushing(MongoBase):
     """Stores new jobs."""
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
-        if tx is not None:
-            return self.inside(tx).push(jobs)
+        return (self if tx is None else self.inside(tx))._push(jobs, {})
+
+    def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
+        jobs = [job for _, batch in batches for job in batch]
+        for start in range(0, len(jobs), _AT_ONCE):
+            # The ids tell, also when the job is gone: what is marked so keeps its id for an hour.
+            self._push(jobs[start : start + _AT_ONCE], {"once": self.now()})
+
+    def refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
+        self._there(jobs)
+
+    def _push(self, jobs: Sequence[NewJob], marks: Document) -> list[Pushed]:
+        """Store jobs, with these fields in their documents."""
         if not jobs:
             return []
         self.make_queues({job.queue for job in jobs})
@@ -42,13 +55,14 @@ class Pushing(MongoBase):
         rows = {job.id: created(job, now) for job in reversed(jobs)}
         results, holders = self._there(jobs)
         fresh = self._insert(
-            [rows[job.id] for job in _first(jobs) if job.id not in results and _slot(job) not in holders]
+            [rows[job.id] for job in _first(jobs) if job.id not in results and _slot(job) not in holders], marks
         )
         try:
             # Who asks to be told is served first: so little has happened yet.
             for job in sorted(jobs, key=lambda job: job.on_duplicate != "raise"):
                 if job.id not in results:
-                    results[job.id] = _answer(rows[job.id]) if job.id in fresh else self._meet(job, rows[job.id], fresh)
+                    row = rows[job.id]
+                    results[job.id] = _answer(row) if job.id in fresh else self._meet(job, row, fresh, marks)
         except DuplicateKey:
             self._take_back(fresh)
             raise
@@ -83,10 +97,12 @@ class Pushing(MongoBase):
                     raise DuplicateKey(job.queue, job.key or "", holder)
         return stored, holders
 
-    def _insert(self, rows: Sequence[JobRow]) -> set[str]:
+    def _insert(self, rows: Sequence[JobRow], marks: Document) -> set[str]:
         """Store those of the jobs whose id and key are free; return their ids."""
         step = ObjectId()
-        documents = [{**document_of(row), "version": 0, "events": [event(step, row.queue, "pushed")]} for row in rows]
+        documents = [
+            {**document_of(row), **marks, "version": 0, "events": [event(step, row.queue, "pushed")]} for row in rows
+        ]
 
         def work(on: Place, _again: bool) -> set[str]:
             there: set[int] = set()
@@ -100,7 +116,7 @@ class Pushing(MongoBase):
 
         return self.server.call(work) if rows else set()
 
-    def _meet(self, job: NewJob, row: JobRow, fresh: set[str]) -> Pushed:
+    def _meet(self, job: NewJob, row: JobRow, fresh: set[str], marks: Document) -> Pushed:
         """Return what becomes of a job whose id or key is there already."""
         while True:
             wanted = (
@@ -115,7 +131,7 @@ class Pushing(MongoBase):
             for one in documents:
                 if (met := self._meet_holder(job, seen_in(one), row.enqueued_at)) is not None:
                     return met
-            if not documents and self._insert([row]):  # the holder has just finished
+            if not documents and self._insert([row], marks):  # the holder has just finished
                 fresh.add(row.id)
                 return _answer(row)
 

@@ -4,10 +4,11 @@
                         atomic update; the indexes of the queue's line hold live jobs alone
     stanchion_queues    settings, the state of the rate limit, folded counts
     stanchion_workers   one document per live worker: its heartbeat
-    stanchion_notes     small texts under a name, changed by compare-and-set: schedules
+    stanchion_notes     small texts under a name, changed by compare-and-set: schedules, and which writes are published
     stanchion_gates     who holds semaphores and order keys, and the state of keyed rates
     stanchion_nodes     the parts of flows, and how far each is
     stanchion_ends      how the members of these parts have ended
+    stanchion_stage     jobs laid aside until they are published, and for each write one document: when it was used
     stanchion_signals   capped: who tails it hears of new work
     stanchion_meta      the version of the schema, and the mark by which a store knows its database
 
@@ -27,8 +28,8 @@ from stanchion.errors import SchemaMismatch
 from stanchion.stores.mongo import places
 from stanchion.stores.mongo.places import Place
 
-VERSION = 2
-_PLAIN = (places.QUEUES, places.WORKERS, places.NOTES, places.GATES)
+VERSION = 3
+_PLAIN = (places.QUEUES, places.WORKERS, places.GATES)
 MARK = "schema"
 SIGNAL_BYTES, SIGNALS = 1 << 20, 1000
 _EXISTS = 48
@@ -66,6 +67,8 @@ INDEXES: dict[str, tuple[Index, ...]] = {
         Index("unique", {"queue": ASCENDING, "unique": ASCENDING}, {"unique": True, **_where("unique")}),
         Index("leases", {"lease_until": ASCENDING}, _where("lease_until")),
         Index("holders", {"held_by": ASCENDING}, _where("held_by")),
+        # What a token has in hand.
+        Index("hand", {"token": ASCENDING, "_id": ASCENDING}, {"partialFilterExpression": {"state": "running"}}),
         Index("newest", {"queue": ASCENDING, "_id": DESCENDING}, {}),
         Index("finished", {"queue": ASCENDING, "finished_at": ASCENDING}, _where("finished_at")),
         Index("gone", {"gone": ASCENDING}, _where("gone")),
@@ -91,6 +94,14 @@ INDEXES: dict[str, tuple[Index, ...]] = {
     places.ENDS: (
         Index("place", {"node": ASCENDING, "place": ASCENDING}, {}),
         Index("uncounted", {"uncounted": ASCENDING}, _where("uncounted")),
+    ),
+    places.NOTES: (
+        Index("kind", {"kind": ASCENDING}, {}),
+        Index("begun", {"begun.touched_at": ASCENDING}, {"sparse": True}),
+    ),
+    places.STAGE: (
+        Index("attempt", {"write": ASCENDING, "attempt": ASCENDING, "job": ASCENDING}, {}),
+        Index("used", {"used_at": ASCENDING}, _where("used_at")),
     ),
 }
 

@@ -8,19 +8,19 @@ from typing import Any
 
 from stanchion.stores.mongo import CAPABILITIES
 from stanchion.stores.mongo.claiming import Claiming
-from stanchion.stores.mongo.gating import Gating
+from stanchion.stores.mongo.discarding import Discarding
 from stanchion.stores.mongo.joining import transaction
 from stanchion.stores.mongo.looking import Looking
-from stanchion.stores.mongo.noting import Noting
 from stanchion.stores.mongo.operating import Operating
 from stanchion.stores.mongo.pushing import Pushing
+from stanchion.stores.mongo.scanning import Scanning
 from stanchion.stores.mongo.schema import checked, script, set_up
 from stanchion.stores.mongo.server import BULK_SECONDS
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import JobState, Outcome
 
 
-class MongoStore(Claiming, Pushing, Operating, Looking, Gating, Noting):
+class MongoStore(Discarding, Claiming, Pushing, Operating, Looking, Scanning):
     """Jobs in a MongoDB database."""
 
     capabilities = CAPABILITIES

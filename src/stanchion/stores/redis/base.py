@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
-from stanchion.stores.following import Following
 from stanchion.stores.gates import is_node_gate, semaphore_of
 from stanchion.stores.liveness import alive
 from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
+from stanchion.stores.publishing import Publishing
 from stanchion.stores.records import SECOND, JobRow, NewJob, QueueSettings, WorkerRow
 from stanchion.stores.redis.rows import FIELD, ROW, STATE_FIELDS, body_text, rev_of, seen_in, state_text
 from stanchion.stores.redis.server import Call, Server
@@ -22,7 +22,7 @@ _AT_ONCE = 2000
 """Jobs per call of a script: for so long nobody else is served."""
 
 
-class RedisBase(Following):
+class RedisBase(Publishing):
     """Jobs as they are seen and swapped, by scripts of one queue each."""
 
     def __init__(self, server: Server) -> None:
@@ -43,6 +43,14 @@ class RedisBase(Following):
     def flow_key(self, node: str) -> str:
         """Return how the keys of a part of a flow begin; those of its root are also those of the whole."""
         return f"{self.server.address.prefix}:flow:{_tag(node)}:"
+
+    def stage_key(self, write: str) -> str:
+        """Return how the keys of what is staged under a write begin."""
+        return f"{self.server.address.prefix}:stage:{_tag(write)}:"
+
+    def notes_key(self, kind: str) -> str:
+        """Return the key of the notes of a kind."""
+        return self.own_key(f"notes:{kind}")
 
     def own_key(self, name: str) -> str:
         """Return a key that belongs to no queue."""

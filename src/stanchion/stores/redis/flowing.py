@@ -44,7 +44,7 @@ class Flowing(Nodes):
         """Store the nodes of a flow and its jobs."""
         if tx is not None:
             refuse_to_join()
-        self._refuse_duplicates(jobs)
+        self.refuse_duplicates(jobs)
         roots = sorted({node.root for node in nodes} | {standing(job.flow).root for job in jobs if job.flow})
         if roots:
             now = self.now()
@@ -58,7 +58,7 @@ class Flowing(Nodes):
         if taken is not None:
             raise taken
 
-    def _refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
+    def refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
         """Raise DuplicateKey for a job that asks for it."""
         keyed = [job for job in jobs if job.key is not None]
         asked = [Call(("HGET", self.key(job.queue) + "keys", job.key)) for job in keyed]
@@ -112,7 +112,7 @@ class Flowing(Nodes):
         """Store jobs as further members of an open node, in its next places; False, and none stored, if closed."""
         if tx is not None:
             refuse_to_join()
-        self._refuse_duplicates(jobs)
+        self.refuse_duplicates(jobs)
         if not jobs:
             found = self.nodes_of([node])
             return bool(found) and not found[0].closed

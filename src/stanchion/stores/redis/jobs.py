@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from secrets import token_hex
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from stanchion.errors import CannotJoin, DuplicateKey
 from stanchion.stores.optimistic import Change, Swap
@@ -13,6 +13,8 @@ from stanchion.stores.records import SECOND, Claim, Claimed, Commit, JobRow, Job
 from stanchion.stores.redis.base import RedisBase, portions
 from stanchion.stores.redis.rows import FIELD, new_text, rows_in
 from stanchion.stores.transitions import due_at, popped, replaced
+
+T = TypeVar("T")
 
 _AT_ONCE = 2000
 _POP_SECONDS = 30.0
@@ -38,16 +40,40 @@ class RedisJobs(RedisBase):
                 self._push_in(queue, part, pushed)
         return [pushed[job.id] for job in jobs]
 
-    def _push_in(self, queue: str, jobs: Sequence[NewJob], pushed: dict[str, Pushed]) -> None:
+    def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
+        parts: dict[str, list[list[tuple[NewJob, str]]]] = {}
+        for mark, jobs in batches:
+            by_queue: dict[str, list[NewJob]] = {}
+            for job in jobs:
+                by_queue.setdefault(job.queue, []).append(job)
+            for queue, group in by_queue.items():
+                for number, part in enumerate(portions(group, _AT_ONCE)):
+                    parts.setdefault(queue, []).append([(job, f"{mark}:{number}") for job in part])
+        for queue, of_queue in parts.items():
+            for marked in _together(of_queue, _AT_ONCE):
+                self._push_marked(queue, marked)
+
+    def _push_marked(self, queue: str, marked: Sequence[tuple[NewJob, str]]) -> None:
+        jobs = [job for job, _ in marked]
+        _, met = self._store(queue, jobs, [new_text(job, mark) for job, mark in marked])
+        for number, what, holder, _ in met:
+            if what == b"taken" and jobs[number].on_duplicate == "replace":
+                self._replace(jobs[number], holder.decode())
+
+    def _store(self, queue: str, jobs: Sequence[NewJob], texts: Sequence[str]) -> tuple[int, list[Sequence[Any]]]:
+        """Return the clock, and the jobs that were met: as push.lua tells."""
         self.list_queue(queue)
         self.announce(jobs)
-        clock, made, met = self.script("push", queue, *map(new_text, jobs))
+        clock, made, met = self.script("push", queue, *texts)
         if made:
             self.list_queue(queue, anew=True)
-        now = int(clock)
-        pushed.update((job.id, Pushed(job.id, due_at(job, now), now)) for job in jobs)
         self.remember(queue, (job.id for job in jobs))
-        for number, what, holder, state in portions(met, 4):
+        return int(clock), portions(met, 4)
+
+    def _push_in(self, queue: str, jobs: Sequence[NewJob], pushed: dict[str, Pushed]) -> None:
+        now, met = self._store(queue, jobs, [new_text(job) for job in jobs])
+        pushed.update((job.id, Pushed(job.id, due_at(job, now), now)) for job in jobs)
+        for number, what, holder, state in met:
             job, holder_id = jobs[number], holder.decode()
             if what == b"refused" or (what == b"taken" and job.on_duplicate == "raise"):
                 raise DuplicateKey(queue, job.key or "", holder_id)
@@ -83,17 +109,20 @@ class RedisJobs(RedisBase):
 
     # -- out
 
-    def reserve(self, claim: Claim) -> Claimed:
+    def reserve_due(self, claim: Claim) -> Claimed:
         return self._reserve(claim, "reserved")
 
-    def _reserve(self, claim: Claim, counted: str) -> Claimed:
+    def claim_in_hand(self, claim: Claim) -> Claimed:
+        return self.hand_out(claim, lambda part: self._reserve(part, "reserved", "1"), "-reserved", beyond=True)
+
+    def _reserve(self, claim: Claim, counted: str, hand: str = "") -> Claimed:
         lease = "" if claim.lease is None else str(int(claim.lease * SECOND))
         worker = claim.worker or ""
         lanes = claim.lanes or ("", "")
 
         def run(again: bool) -> Any:
             repeat = "1" if again or claim.repeat else ""
-            wish = (claim.limit, claim.token, worker, lease, repeat, counted, *lanes)
+            wish = (claim.limit, claim.token, worker, lease, repeat, counted, *lanes, hand)
             return self.server.run("claim", self.key(claim.queue), *wish)
 
         while True:
@@ -168,7 +197,19 @@ class RedisJobs(RedisBase):
 
 
 def _is_plain(outcome: Outcome) -> bool:
-    return type(outcome) is Commit and outcome.payload is None
+    return type(outcome) is Commit and outcome.payload is None and not outcome.jobs
+
+
+def _together(parts: Sequence[list[T]], most: int) -> Iterator[list[T]]:
+    """Yield the items of the parts, up to so many at a time, and none of a part without its others."""
+    items = list[T]()
+    for part in parts:
+        if items and len(items) + len(part) > most:
+            yield items
+            items = []
+        items = items + part
+    if items:
+        yield items
 
 
 def refuse_to_join() -> NoReturn:

@@ -12,21 +12,23 @@ class Noting(RedisBase):
 
     def notes(self, kind: str) -> list[Note]:
         """Return the notes of a kind, by name."""
-        found = self.server.command("HGETALL", self._notes_of(kind))
-        parted = ((name.decode(), *stored.decode().split(FIELD, 1)) for name, stored in found.items())
-        return sorted(Note(name, text, int(version)) for name, version, text in parted)
+        found = self.server.command("HGETALL", self.notes_key(kind))
+        return sorted(note_in(name, stored) for name, stored in found.items())
 
     def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
         """Write, or with None delete, a note whose version is still the given one; 0: it is not there."""
         written = "" if text is None else f"{version + 1}{FIELD}{text}"
 
         def work(again: bool) -> bool:
-            key, writes = self._notes_of(kind), int(text is not None)
+            key, writes = self.notes_key(kind), int(text is not None)
             done, stands = self.server.run("note", key, name, version, writes, text or "")
             # A repeat after a lost answer: what stands there as it was to be was done by the first try.
             return bool(done) or (again and stands.decode() == written)
 
         return self.server.call(work)
 
-    def _notes_of(self, kind: str) -> str:
-        return self.own_key(f"notes:{kind}")
+
+def note_in(name: bytes, stored: bytes) -> Note:
+    """Return a note as it is stored."""
+    version, _, text = stored.decode().partition(FIELD)
+    return Note(name.decode(), text, int(version))

@@ -77,13 +77,13 @@ def body_text(job: JobRow | NewJob) -> str:
     )
 
 
-def new_text(job: NewJob) -> str:
-    """Return a new job as push.lua takes it."""
+def new_text(job: NewJob, mark: str = "") -> str:
+    """Return a new job as push.lua takes it; all that have the same mark are stored in one call, and once."""
     due = due_at(job, 0)  # with a delay: from the moment at which the script runs
     run_at, delay = (str(due), "") if job.run_at is not None else ("", str(due))
     key, gate, order_key = job.key or "", job.waits_for or "", job.order_key or ""
     line = (str(job.priority), str(job.lane), run_at, delay)
-    return FIELD.join((job.id, job.on_duplicate, *line, key, gate, order_key, _bound(job), body_text(job)))
+    return FIELD.join((job.id, job.on_duplicate, *line, key, gate, order_key, _bound(job), mark, body_text(job)))
 
 
 def seen_in(text: str, queue: str) -> list[Seen]:

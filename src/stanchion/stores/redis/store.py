@@ -33,12 +33,15 @@ from stanchion.stores.records import (
 )
 from stanchion.stores.redis import CAPABILITIES
 from stanchion.stores.redis.base import described, duty_texts, portions, settings_in, stored_setting, worker_in
+from stanchion.stores.redis.discarding import Discarding
 from stanchion.stores.redis.flowing import Flowing
 from stanchion.stores.redis.gating import Gating
 from stanchion.stores.redis.jobs import RedisJobs, refuse_to_join
 from stanchion.stores.redis.noting import Noting
 from stanchion.stores.redis.rows import body_text, is_bound, rows_in, state_text
+from stanchion.stores.redis.scanning import Scanning
 from stanchion.stores.redis.signals import listen
+from stanchion.stores.redis.staging import Staging
 from stanchion.stores.search import matches
 
 VERSION = 1
@@ -50,7 +53,7 @@ _MARKS_KEPT = 3600
 """Seconds for which a queue knows the jobs that left it: far longer than a call is repeated."""
 
 
-class RedisStore(Flowing, Gating, RedisJobs, Noting):
+class RedisStore(Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discarding):
     """Jobs in Redis."""
 
     capabilities = CAPABILITIES
@@ -239,15 +242,18 @@ class RedisStore(Flowing, Gating, RedisJobs, Noting):
     def maintain(self) -> None:
         """Purge what history no longer keeps, bring jobs to where they are going, forget idle dead workers."""
         names = self.queue_names()
+        self.sweep()  # what is done late is known by marks: they must not be forgotten before
         for queue in names:
             while self.purge(queue, limit=_PURGED) == _PURGED:
                 pass
             self.deliver(queue)
         self.forget_flows()
+        self.forget_stages()
         now = self.now()
         for queue in names:
             for marks in ("arrived", "gone"):
                 self.server.command("ZREMRANGEBYSCORE", self.key(queue) + marks, "-inf", now - _MARKS_KEPT * SECOND)
+            self.script("let_go", queue, now - _MARKS_KEPT * SECOND)
         busy = {worker for _, worker, _ in self.holders()}
         for worker in self.known_workers().values():
             if worker.id not in busy and not alive(worker, now):

@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from stanchion.stores.records import JobRow, QueueSettings
 from stanchion.stores.sql.connection import Row, Runner
-from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.database import CALL_SECONDS, Database
 from stanchion.stores.sql.schema import FIELDS, LIVE_COLUMNS, queues
 from stanchion.stores.sql.statements import Statements
 from stanchion.stores.transitions import Transition
@@ -40,7 +40,7 @@ class SqlBase(ABC):
         self.database, self.dialect = database, database.dialect
         self.statements = self.statements_of(database.dialect)
 
-    def write(self, work: Callable[[Runner, bool], T]) -> T:
+    def write(self, work: Callable[[Runner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True) -> T:
         """Run `work` in one transaction; then wake those whom it has let go on. It is told when it is a repeat."""
         woken: set[str] = set()
 
@@ -50,7 +50,7 @@ class SqlBase(ABC):
             woken.update(run.woken)
             return done
 
-        done = self.database.write(noted)
+        done = self.database.write(noted, seconds, durable=durable)
         if woken:
             self.dialect.announce(woken)
         return done

@@ -38,7 +38,8 @@ class Claiming(Laning, Recovery, Gating):
 
     def claim(self, claim: Claim) -> Claimed:
         def work(claim: Claim) -> Claimed:
-            return self.write(lambda run, again: self._claim_in(run, claim, again=again))
+            # One that a power cut undoes leaves the job ready, and its token refuses whoever had it.
+            return self.write(lambda run, again: self._claim_in(run, claim, again=again), durable=False)
 
         return self.filled(claim, work(claim), work)
 
@@ -142,6 +143,9 @@ class Claiming(Laning, Recovery, Gating):
             plain = {row.id: row for row in self.reserve_plain(run, claim, settings, ids)}
             if len(plain) == len(ids):
                 return Admission([plain[one] for one in ids])
+        elif len(ids) <= room and (rows := self.reserve_with_slots(run, claim, settings, ids)):
+            taken = {row.id: row for row in rows}
+            return Admission([taken[one] for one in ids], asked=True)
         found = self.admit_in(run, claim, settings, [one for one in ids if one not in plain], room - len(plain), at)
         if found.asked:
             self.gated_queues.add(claim.queue)

@@ -24,7 +24,7 @@ from stanchion.stores.sql.dialect import Dialect, Fault
 T = TypeVar("T")
 
 CALL_SECONDS = 10.0
-"""No call takes longer than about this, its retries included."""
+"""No call takes longer than about this, its retries included, unless it says so because it moves very many jobs."""
 
 
 class Database:
@@ -62,20 +62,25 @@ class Database:
         """Return the parameters that any statement may use."""
         return {"skew": int(self.skew * SECOND)}
 
-    def read(self, work: Callable[[CursorRunner], T]) -> T:
-        """Run statements that change nothing, each for itself."""
-        return self._call(lambda run, _again: work(run), transaction=False)
+    def read(self, work: Callable[[CursorRunner], T], seconds: float = CALL_SECONDS) -> T:
+        """Run statements that change nothing, each for itself, in `seconds` at most."""
+        return self._call(lambda run, _again: work(run), transaction=False, seconds=seconds)
 
-    def statement(self, work: Callable[[CursorRunner, bool], T]) -> T:
-        """Run one changing statement that commits itself.
+    def statement(self, work: Callable[[CursorRunner, bool], T], seconds: float = CALL_SECONDS) -> T:
+        """Run one changing statement that commits itself, in `seconds` at most.
 
         `work` is told when it is a repeat after a lost answer, and then runs in a transaction.
         """
-        return self._call(work, transaction=False)
+        return self._call(work, transaction=False, seconds=seconds)
 
-    def write(self, work: Callable[[CursorRunner, bool], T]) -> T:
-        """Run statements in one transaction. `work` is told when it is a repeat after a lost answer."""
-        return self._call(work, transaction=True)
+    def write(
+        self, work: Callable[[CursorRunner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True
+    ) -> T:
+        """Run statements in one transaction, in `seconds` at most.
+
+        `work` is told when it is a repeat after a lost answer. `durable`: see Dialect.undurable.
+        """
+        return self._call(work, transaction=True, seconds=seconds, durable=durable)
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
@@ -111,11 +116,19 @@ class Database:
         if self._engine is not None:
             self._engine.dispose()
 
-    def _call(self, work: Callable[[CursorRunner, bool], T], *, transaction: bool) -> T:
+    def _call(
+        self,
+        work: Callable[[CursorRunner, bool], T],
+        *,
+        transaction: bool,
+        seconds: float = CALL_SECONDS,
+        durable: bool = True,
+    ) -> T:
         started, pause, again = time.monotonic(), 0.01, False
         while True:
             try:
-                return self._attempt(work, again, transaction or again, CALL_SECONDS - (time.monotonic() - started))
+                left = seconds - (time.monotonic() - started)
+                return self._attempt(work, again, transaction or again, left, durable=durable)
             except PoolTimeout as error:
                 raise self._unavailable(error) from error
             except Exception as error:
@@ -124,7 +137,7 @@ class Database:
                 if fault is Fault.OTHER:
                     raise
                 lasting = not self.dialect.worth_retrying(cause)
-                if lasting or time.monotonic() - started + pause > CALL_SECONDS:
+                if lasting or time.monotonic() - started + pause > seconds:
                     raise self._unavailable(cause, lasting=lasting) from error
                 if fault is Fault.LOST:
                     again = True
@@ -134,12 +147,21 @@ class Database:
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
             pause = min(pause * 2, 0.5)
 
-    def _attempt(self, work: Callable[[CursorRunner, bool], T], again: bool, transaction: bool, seconds: float) -> T:
+    def _attempt(
+        self,
+        work: Callable[[CursorRunner, bool], T],
+        again: bool,
+        transaction: bool,
+        seconds: float,
+        *,
+        durable: bool,
+    ) -> T:
         with (
             self._writing(seconds) if transaction else nullcontext(),
             self._driver() as driver,
             self._deadlines.within(self.dialect.fileno(driver), seconds) if self.dialect.remote else nullcontext(),
             closing(self.dialect.cursor(driver)) as cursor,
+            nullcontext() if durable else self.dialect.undurable(cursor),
             _transaction(cursor, self.dialect.begin) if transaction else nullcontext(),
         ):
             return work(CursorRunner(cursor, self.compiler, self.given()), again)

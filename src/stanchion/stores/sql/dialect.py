@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Executable, SelectBase, Table, bindparam
+from sqlalchemy import BigInteger, ColumnElement, Executable, Select, SelectBase, Table, bindparam
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.types import TypeEngine
 
@@ -65,12 +65,20 @@ class Dialect(ABC):
     def engine_options(self) -> dict[str, Any]:
         """Return options for `create_engine`."""
 
+    def is_there(self) -> bool:
+        """Tell whether there is a database to connect to, as far as that is known without making one."""
+        return True
+
     def prepare(self, engine: Engine) -> None:  # noqa: B027 - most need nothing
         """Set up what every new connection needs."""
 
     def lock_schema(self, connection: Connection) -> AbstractContextManager[None]:
         """Keep other processes from changing the schema while the block, or else the transaction, lasts."""
         return nullcontext()  # a single writer has its lock
+
+    def undurable(self, cursor: Any) -> AbstractContextManager[None]:
+        """Let a transaction in the block be committed without waiting for the disk, where that is cheaply had."""
+        return nullcontext()
 
     def unhurried(self, connection: Connection) -> AbstractContextManager[None]:
         """Let a transaction in the block, a caller's, be idle for as long as it likes."""
@@ -135,6 +143,10 @@ class Dialect(ABC):
     @abstractmethod
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         """Return an insert that leaves out a row which would break a unique index."""
+
+    @abstractmethod
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+        """Return an insert of what a query gives that leaves out rows which would break a unique index."""
 
     @abstractmethod
     def listen(self, queues: Iterable[str]) -> Listener:

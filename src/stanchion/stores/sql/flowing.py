@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Executable
@@ -43,7 +43,7 @@ class Flowing(Gating, Pushing):
     # -- flows
 
     def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
-        self._enter(jobs, tx, lambda run, again: self.open_in(run, nodes, jobs, again=again))
+        self.enter(jobs, tx, lambda run, again: self.open_in(run, nodes, jobs, again=again))
 
     def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
         def work(run: Runner, again: bool) -> bool:
@@ -55,11 +55,11 @@ class Flowing(Gating, Pushing):
             if found.closed:
                 return bool(jobs) and not new
             run.change(self._flows.grow, {"id": node, "more": len(new)})
-            self._push_all(run, flows.placed(new, found.size), again=again)
+            self.push_all(run, flows.placed(new, found.size), again=again)
             run.woken.update(job.queue for job in new)
             return True
 
-        return is_id(node) and bool(self._enter(jobs, tx, work))
+        return is_id(node) and bool(self.enter(jobs, tx, work))
 
     def close_node(self, node: str) -> bool:
         def work(run: Runner, _again: bool) -> bool:
@@ -102,7 +102,7 @@ class Flowing(Gating, Pushing):
         wanted = {"node": node, "after": after, "most": limit}
         return [End(*row) for row in self.database.read(lambda run: run.rows(self._flows.ends, wanted))]
 
-    def _enter(self, jobs: Sequence[NewJob], tx: Any, work: Any) -> Any:
+    def enter(self, jobs: Sequence[NewJob], tx: Any, work: Callable[[Runner, bool], T]) -> T:
         """Do what stores jobs, in a transaction of its own or in the caller's."""
         queues = {job.queue for job in jobs}
         if tx is None:
@@ -122,11 +122,12 @@ class Flowing(Gating, Pushing):
         new = [node._replace(created_at=now)._asdict() for node in nodes]
         run.change_each(self._flows.insert, [{f"new_{name}": value for name, value in node.items()} for node in new])
         self.make_queues({job.queue for job in jobs}, run)
-        self._push_all(run, jobs, again=again)
+        self.push_all(run, jobs, again=again)
         run.woken.update(job.queue for job in jobs if job.waits_for is None)
         self._complete(run, [node for node in nodes if node.closed and node.ended >= node.size])
 
-    def _push_all(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> None:
+    def push_all(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> None:
+        """Store jobs, however many, in queues that are there."""
         for some in _portions(jobs, _PUSHED_AT_ONCE):
             self._push_in(run, some, again=again)
 
@@ -196,7 +197,7 @@ class Flowing(Gating, Pushing):
             if handlers:
                 queues = {job.queue for job in handlers}
                 self.make_queues(queues, run)
-                self._push_all(run, handlers)
+                self.push_all(run, handlers)
                 run.woken.update(queues)
             ends += self._cancel_waiting(run, failed, steps, now)
         return ends

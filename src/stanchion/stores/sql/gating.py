@@ -168,6 +168,16 @@ class Gating(SqlBase):
             [reserved[one] for one in ids if one in reserved], {step.before.id for step in kept}, asked, now
         )
 
+    def reserve_with_slots(
+        self,
+        run: Runner,
+        claim: Claim,
+        settings: QueueSettings,
+        ids: Sequence[str],
+    ) -> list[JobRow]:
+        """Reserve locked jobs that need nothing but semaphores, all or none, for a store with a short way."""
+        return []
+
     def _reserve_admitted(
         self, run: Runner, claim: Claim, settings: QueueSettings, admitted: Sequence[Verdict], now: int
     ) -> dict[str, JobRow]:
@@ -222,10 +232,19 @@ class Gating(SqlBase):
         for before, after, _ in steps:
             for gate in freed(before, after):
                 slots[gate] += before.held > 0  # where it held none, it may have stood before others of its key
+        self.free_slots(run, slots)
+
+    def free_slots(self, run: Runner, slots: Mapping[str, int]) -> None:
+        """Give back so many slots of each of these gates, and grant them to those whose turn it is."""
+        slots = self.free_unwaited(run, slots)
         if not slots:
             return
         locked = self._lock(run, slots).values()
         self._grant(run, [gate._replace(used=gate.used - slots[gate.name]) for gate in locked], slots)
+
+    def free_unwaited(self, run: Runner, slots: Mapping[str, int]) -> Mapping[str, int]:
+        """Give back slots of semaphores at which nobody waits; return the others, for a store with a short way."""
+        return slots
 
     def _grant(self, run: Runner, gates: Sequence[Gate], freed: Mapping[str, int] = MappingProxyType({})) -> None:
         """Give what is free at these locked gates to the first in line; `freed`: what was set free there just now."""

@@ -50,9 +50,9 @@ class LaneStatements:
         self.heads: Executable = _heads(dialect)
         self.reach = LAST_LANE
         """So many lanes after the first `heads` looks at."""
-        self.lower_heads = _by_arms(lambda n: _lower_head(dialect, n))
-        self.picks = _by_arms(lambda n: _pick(dialect, n))
-        self.depths = _by_arms(_depth)
+        self.lower_heads = ByArms(lambda n: _lower_head(dialect, n))
+        self.picks = ByArms(lambda n: _pick(dialect, n))
+        self.depths = ByArms(_depth)
         self.all_depths = _in_line(jobs.c.lane, func.count()).group_by(jobs.c.lane)
 
         served = param("served", Integer)
@@ -71,9 +71,16 @@ class LaneStatements:
         )
 
 
-def _by_arms(arm: Callable[[int], Select[Any]]) -> dict[int, CompoundSelect[Any]]:
-    """Return the statement for each number of arms."""
-    return {arms: union_all(*(select(arm(n).subquery()) for n in range(arms))) for arms in ARMS}
+class ByArms(dict[int, CompoundSelect[Any]]):
+    """The statement for each number of arms, built when it is first asked for: to build them all takes long."""
+
+    def __init__(self, arm: Callable[[int], Select[Any]]) -> None:
+        super().__init__()
+        self._arm = arm
+
+    def __missing__(self, arms: int) -> CompoundSelect[Any]:
+        statement = self[arms] = union_all(*(select(self._arm(n).subquery()) for n in range(arms)))
+        return statement
 
 
 def _in_line(*columns: ColumnElement[Any]) -> Select[Any]:

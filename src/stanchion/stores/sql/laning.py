@@ -66,7 +66,7 @@ class Laning(SqlBase):
         share = {head.lane: each + (turn < rest) for turn, head in enumerate(heads)}
         found: dict[int, list[Turn]] = {head.lane: [] for head in heads}
         while heads:
-            for turn in self._pick(run, claim.queue, heads, share):
+            for turn in self.pick_in_lanes(run, claim.queue, heads, share):
                 found[turn.lane].append(turn)
                 share[turn.lane] -= 1
             short = [head for head in heads if share[head.lane] > 0]
@@ -106,7 +106,9 @@ class Laning(SqlBase):
             for head, *row in self._by_arms(run, queue, self.lane_statements.lower_heads, heads, _below)
         ]
 
-    def _pick(self, run: Runner, queue: str, heads: Sequence[Head], share: Mapping[int, int]) -> list[Turn]:
+    def pick_in_lanes(self, run: Runner, queue: str, heads: Sequence[Head], share: Mapping[int, int]) -> list[Turn]:
+        """Return the first due jobs of each head, locked, as many as is its lane's share."""
+
         def wish(head: Head) -> Params:
             return {**head._asdict(), "since": head.run_at, "most": share[head.lane]}
 

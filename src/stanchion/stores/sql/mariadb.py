@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from sqlalchemy import BigInteger, Executable, SelectBase, Table, event, func, insert, literal_column, select
+from sqlalchemy import BigInteger, Executable, Select, SelectBase, Table, event, func, insert, literal_column, select
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
@@ -180,6 +180,9 @@ class MariaDBDialect(Dialect):
 
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).prefix_with("IGNORE").values(values)
+
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+        return insert(table).prefix_with("IGNORE").from_select(columns, rows)
 
     def listen(self, queues: Iterable[str]) -> Listener:
         return self._listeners.add(queues)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, String, and_, delete, select, update
 
-from stanchion.stores.records import Note
+from stanchion.stores.records import Note, NoteChange
 from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
@@ -44,12 +44,21 @@ class Noting(SqlBase):
                 if version:
                     run.change(_DELETE, {**one, "seen": version})
                 return not run.rows(_FOUND, one)
-            if version:
-                changed = run.change(_CHANGE, {**one, "seen": version, "new_text": text, "new_version": version + 1})
-            else:
-                first = {"first_kind": kind, "first_name": name, "first_version": 1, "first_text": text}
-                changed = run.change(self._first_note, first)
-            # A repeat after a lost answer: what stands there as it was to be written was written by the first try.
-            return changed == 1 or (again and run.rows(_FOUND, one) == [(text, version + 1)])
+            change = NoteChange(kind, name, text, version)
+            return self.write_note(run, change) or (again and self.is_written(run, change))
 
         return self.database.write(work)
+
+    def write_note(self, run: Runner, change: NoteChange) -> bool:
+        """Write a note if its version is still the given one; its row is locked then."""
+        kind, name, text, version = change
+        if not version:
+            first = {"first_kind": kind, "first_name": name, "first_version": 1, "first_text": text}
+            return run.change(self._first_note, first) == 1
+        given = {"note_kind": kind, "note_name": name, "seen": version, "new_text": text, "new_version": version + 1}
+        return run.change(_CHANGE, given) == 1
+
+    def is_written(self, run: Runner, change: NoteChange) -> bool:
+        """Tell whether a note is as it was to be written: so a repeat after a lost answer knows its own work."""
+        found = run.rows(_FOUND, {"note_kind": change.kind, "note_name": change.name})
+        return list(found) == [(change.text, change.version + 1)]  # some drivers give a tuple of rows

@@ -148,8 +148,10 @@ class Operating(Flowing):
             run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in {one for one, _ in totals}])
             for (queue, what), more in sorted(totals.items()):
                 added = {"queue": queue, "what": what, "more": more}
-                if run.change(self.statements.add_count, added) == 0:
-                    run.change(self.statements.first_count, added)
+                if run.change(self.statements.add_count, added) == 0 and (
+                    run.change(self.statements.first_count, added) == 0
+                ):
+                    run.change(self.statements.add_count, added)  # another was the first, since we looked
             return len(rows)
 
         while self.database.write(work) == _TALLIES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -31,7 +31,7 @@ from stanchion.stores.records import Capabilities
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
 from stanchion.stores.sql.joining import alchemy_connection
-from stanchion.stores.sql.postgres_statements import PostgresStore
+from stanchion.stores.sql.postgres_batches import PostgresBatches
 from stanchion.stores.sql.postgres_wakeup import NOTIFY, Notifications
 
 try:
@@ -51,6 +51,7 @@ CAPABILITIES = Capabilities(
     durable="as synchronous_commit says; by default every commit reaches the disk",
     processes=True,
     extra="postgres",
+    arrow=True,
 )
 
 _CONNECT_SECONDS = 5
@@ -170,6 +171,9 @@ class PostgresDialect(Dialect):
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()
 
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+        return insert(table).from_select(columns, rows).on_conflict_do_nothing()
+
     @contextmanager
     def lock_schema(self, connection: Connection) -> Iterator[None]:
         connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
@@ -222,7 +226,7 @@ def _conninfo(url: URL) -> str:
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def open_store(url: str) -> PostgresStore:
+def open_store(url: str) -> PostgresBatches:
     """Return the store in a PostgreSQL database: `postgresql://user:password@host:port/database`."""
     if psycopg is None:
         raise MissingExtra("postgres", "the PostgreSQL store")
@@ -231,4 +235,4 @@ def open_store(url: str) -> PostgresStore:
         raise InvalidInput(f"use postgresql://..., not {parsed.drivername}://...; psycopg 3 is the driver")
     if not parsed.database:
         raise InvalidInput("the URL names no database; write postgresql://user:password@host:port/database")
-    return PostgresStore(Database(parsed.set(drivername="postgresql+psycopg"), PostgresDialect(parsed)))
+    return PostgresBatches(Database(parsed.set(drivername="postgresql+psycopg"), PostgresDialect(parsed)))

@@ -30,10 +30,11 @@ from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.postgres_gates import claim_at_gates, commit_at_gates
 from stanchion.stores.sql.postgres_lanes import Taken, claim_in_turn, taken
 from stanchion.stores.sql.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS
+from stanchion.stores.sql.settling import is_plain
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.transitions import created, due_at
 
-_NOW = "(CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:skew AS BIGINT))"
+NOW = "(CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:skew AS BIGINT))"
 
 
 _REQUIRED = object()
@@ -45,21 +46,21 @@ _IN_VAIN = 3
 """So often a claim looks once more for jobs that others have just taken."""
 
 
-def _listed(names: Sequence[str], **instead: str) -> str:
+def listed(names: Sequence[str], **instead: str) -> str:
     """Return column names for a list of columns or values, some replaced."""
     return ", ".join(instead.get(name, name) for name in names)
 
 
 # The first entry of the index of leases; of any queue, as a queue of its own would take a scan of what runs in it.
-_NONE_EXPIRED = f"coalesce((SELECT min(lease_until) FROM stanchion_jobs WHERE lease_until IS NOT NULL) > {_NOW}, true)"
+_NONE_EXPIRED = f"coalesce((SELECT min(lease_until) FROM stanchion_jobs WHERE lease_until IS NOT NULL) > {NOW}, true)"
 
-_NEW = _listed(
+_NEW = listed(
     LIVE_COLUMNS,
     lane="coalesce(lane, 0)",
     state="CASE WHEN waits_for IS NULL THEN 'queued' ELSE 'waiting' END",
     priority="coalesce(priority, 0)",
-    run_at=f"coalesce(run_at, {_NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
-    enqueued_at=_NOW,
+    run_at=f"coalesce(run_at, {NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
+    enqueued_at=NOW,
     attempts="0",
     failures="0",
     max_attempts=f"coalesce(max_attempts, {NewJob._field_defaults['max_attempts']})",
@@ -72,7 +73,7 @@ _NEW = _listed(
     cancel_requested="false",
     held="0",
     permit="NULL",
-    waits_since=f"CASE WHEN waits_for IS NOT NULL THEN {_NOW} END",
+    waits_since=f"CASE WHEN waits_for IS NOT NULL THEN {NOW} END",
 )
 
 _PUSH = text(f"""
@@ -83,7 +84,7 @@ _PUSH = text(f"""
             max_attempts int, timeout float8, lane int, waits_for text
         )
     ), stored AS (
-        INSERT INTO stanchion_jobs ({_listed(LIVE_COLUMNS)})
+        INSERT INTO stanchion_jobs ({listed(LIVE_COLUMNS)})
         SELECT {_NEW}
         FROM given
         WHERE NOT EXISTS (SELECT 1 FROM stanchion_history AS finished WHERE finished.id = given.id)
@@ -93,10 +94,10 @@ _PUSH = text(f"""
         INSERT INTO stanchion_tallies (queue, what, n)
         SELECT queue, 'pushed', count(*) FROM stored GROUP BY queue
     )
-    SELECT (SELECT count(*) FROM stored), {_NOW}
+    SELECT (SELECT count(*) FROM stored), {NOW}
 """)
 
-_PICKED = f"""
+PICKED = f"""
     WITH RECURSIVE heads (priority) AS (
         (
             SELECT priority FROM stanchion_jobs
@@ -122,7 +123,7 @@ _PICKED = f"""
             SELECT ctid AS place, id, order_key, limits, held, order_key IS NOT NULL OR limits IS NOT NULL AS gated
             FROM stanchion_jobs
             WHERE queue = :queue AND lane = 0 AND state = 'queued'
-                AND priority = heads.priority AND run_at <= {_NOW}
+                AND priority = heads.priority AND run_at <= {NOW}
             ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
         ) AS due
         WHERE heads.priority IS NOT NULL
@@ -130,18 +131,18 @@ _PICKED = f"""
     )
 """
 
-_RESERVED = f"""
+RESERVED = f"""
     state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
     lease_until = CASE WHEN CAST(:worker_holds AS boolean) THEN NULL
-        ELSE {_NOW} + CAST(:lease_micros AS BIGINT) END,
-    started_at = {_NOW}
+        ELSE {NOW} + CAST(:lease_micros AS BIGINT) END,
+    started_at = {NOW}
 """
 
-_WHOLE = _listed(LIVE_COLUMNS, id="CAST(id AS text)", origin="CAST(origin AS text)")
+_WHOLE = listed(LIVE_COLUMNS, id="CAST(id AS text)", origin="CAST(origin AS text)")
 
 _CLAIM = text(f"""
-    {_PICKED}, claimed AS (
-        UPDATE stanchion_jobs AS job SET {_RESERVED}
+    {PICKED}, claimed AS (
+        UPDATE stanchion_jobs AS job SET {RESERVED}
         -- By their places, which the locks keep in place: no planner can turn this into a scan of the table.
         WHERE job.ctid = ANY (ARRAY(SELECT place FROM picked WHERE NOT EXISTS (SELECT 1 FROM picked WHERE gated)))
         RETURNING {_WHOLE}
@@ -151,11 +152,11 @@ _CLAIM = text(f"""
     )
     SELECT * FROM claimed
     -- One row without an id: some of these jobs must pass a gate first.
-    UNION ALL SELECT {_listed(["NULL"] * len(LIVE_COLUMNS))} WHERE EXISTS (SELECT 1 FROM picked WHERE gated)
+    UNION ALL SELECT {listed(["NULL"] * len(LIVE_COLUMNS))} WHERE EXISTS (SELECT 1 FROM picked WHERE gated)
 """)
 
-_CLAIM_AT_GATES = claim_at_gates(_PICKED, _RESERVED, LIVE_COLUMNS, _WHOLE)
-_CLAIM_IN_TURN = claim_in_turn(_NOW, _NONE_EXPIRED, _WHOLE)
+_CLAIM_AT_GATES = claim_at_gates(PICKED, RESERVED, LIVE_COLUMNS, _WHOLE)
+_CLAIM_IN_TURN = claim_in_turn(NOW, _NONE_EXPIRED, _WHOLE)
 
 _HINDRANCE = text(f"""
     SELECT
@@ -166,7 +167,7 @@ _HINDRANCE = text(f"""
         NOT {_NONE_EXPIRED}
 """)
 
-_DONE = _listed(
+_DONE = listed(
     [f"job.{name}" for name in HISTORY_COLUMNS if name not in ("finished_at", "result")],
     **{"job.payload": "coalesce(given.payload, job.payload) AS payload", "job.state": "'done' AS state"},
 )
@@ -180,28 +181,28 @@ _GIVEN = """
     )
 """
 
-_IN_TIME = f"job.token = given.token AND (job.lease_until IS NULL OR job.lease_until > {_NOW})"
+_IN_TIME = f"job.token = given.token AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
 _HELD = f"job.id = ANY (ARRAY(SELECT id FROM given)) AND job.state = 'running' AND {_IN_TIME}"
 
 _FINISH = f"""
     gone AS (
         DELETE FROM stanchion_jobs AS job USING given
         WHERE job.id = given.id AND {{which}}
-        RETURNING {_DONE}, {_NOW} AS finished_at, given.result AS result, job.held
+        RETURNING {_DONE}, {NOW} AS finished_at, given.result AS result, job.held
     ), kept AS (
-        INSERT INTO stanchion_history ({_listed(HISTORY_COLUMNS)})
-        SELECT {_listed(HISTORY_COLUMNS)} FROM gone
+        INSERT INTO stanchion_history ({listed(HISTORY_COLUMNS)})
+        SELECT {listed(HISTORY_COLUMNS)} FROM gone
         WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = gone.queue AND history_ttl <= 0)
     ), counted AS (
         INSERT INTO stanchion_tallies (queue, what, n)
         SELECT queue, 'committed', count(*) FROM gone GROUP BY queue
     )
-    SELECT {_listed(HELD_COLUMNS, id="CAST(id AS text)")} FROM gone
+    SELECT {listed(HELD_COLUMNS, id="CAST(id AS text)")} FROM gone
 """
 
-_PLAIN = "job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL"  # the end of others has consequences
+PLAIN = "job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL"  # the end of others has consequences
 _COMMIT = text(f"WITH {_GIVEN}, {_FINISH.format(which=_HELD)}")
-_COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{_HELD} AND {_PLAIN}')}")
+_COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{_HELD} AND {PLAIN}')}")
 _COMMIT_AT_GATES = commit_at_gates(_GIVEN, _IN_TIME, _FINISH)
 
 _ADD_ENDS = text("""
@@ -280,11 +281,16 @@ class PostgresStore(SqlStore):
             self._throttled_queues.add(claim.queue)
         return self._claim_carefully(claim) if throttled or expired else Claimed([])
 
+    def claims_at_once(self, claim: Claim) -> bool:
+        """Tell whether one statement is likely to do for this claim."""
+        hindered = claim.queue in self._laned_queues | self._throttled_queues | self.gated_queues
+        return not hindered and not beside_the_lane(claim) and self._contended.get(claim.queue, 0.0) <= time.monotonic()
+
     def _claim_at_once(self, run: Runner, claim: Claim, again: bool) -> list[JobRow] | None:
         """Claim the next jobs; None where some have to wait at gates, or must ask there for more than a slot."""
         if (again or claim.repeat) and (held := self.held(run, claim)):
             return held
-        params = {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)}
+        params = {"queue": claim.queue, "most": claim.limit, **self.reservation_in(run, claim)}
         if claim.queue not in self.gated_queues:
             rows = run.rows(_CLAIM, params)
             if not rows or rows[0][0] is not None:
@@ -304,7 +310,7 @@ class PostgresStore(SqlStore):
         def work(run: Runner, again: bool) -> Taken | None:
             if (again or claim.repeat) and (held := self.held(run, claim)):
                 return Taken(held, 0)
-            given = {"queue": claim.queue, "most": claim.limit - len(rows), **self._reservation(run, claim)}
+            given = {"queue": claim.queue, "most": claim.limit - len(rows), **self.reservation_in(run, claim)}
             return taken(run.rows(_CLAIM_IN_TURN, given))
 
         rows: dict[str, JobRow] = {}
@@ -319,7 +325,7 @@ class PostgresStore(SqlStore):
             vain = 0 if found.rows else vain + 1
         return list(rows.values())
 
-    def _reservation(self, run: Runner, claim: Claim) -> Params:
+    def reservation_in(self, run: Runner, claim: Claim) -> Params:
         """Return the parameters of the reservation; the queue's own lease is read where it matters."""
         if claim.worker is not None or claim.lease is not None:
             return reservation(claim, QueueSettings(claim.queue))
@@ -337,7 +343,7 @@ class PostgresStore(SqlStore):
         return super().claim(claim)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
-        if tx is not None or repeat or not all(type(outcome) is Commit for outcome in outcomes):
+        if tx is not None or repeat or not all(map(is_plain, outcomes)):
             return super().settle(outcomes, tx, repeat=repeat)
         commits = [outcome for outcome in outcomes if isinstance(outcome, Commit)]
         if self._careful_until > time.monotonic():
@@ -394,12 +400,10 @@ def _states(commits: Sequence[Commit], done: Container[str]) -> list[JobState | 
 
 def _given(job: NewJob) -> dict[str, Any]:
     """Return what the statement needs to know of a job: what differs from the defaults."""
-    if job[4:] == _DEFAULTS[4:]:
+    if job[4:] == DEFAULTS[4:]:
         plain = {"id": job.id, "queue": job.queue, "payload": job.payload}
         return plain if job.task is None else {**plain, "task": job.task}
-    return {
-        name: value for name, value, default in zip(NewJob._fields, job, _DEFAULTS, strict=True) if value != default
-    }
+    return {name: value for name, value, default in zip(NewJob._fields, job, DEFAULTS, strict=True) if value != default}
 
 
-_DEFAULTS = tuple(NewJob._field_defaults.get(name, _REQUIRED) for name in NewJob._fields)
+DEFAULTS = tuple(NewJob._field_defaults.get(name, _REQUIRED) for name in NewJob._fields)

@@ -10,6 +10,7 @@
     stanchion_nodes     what the members of a flow add up to, and whose member that is
     stanchion_ends      how the members of a node have ended
     stanchion_notes     small texts under a name, changed by compare-and-set: schedules
+    stanchion_stage     jobs that are laid aside until their write is published
     stanchion_meta      the version of the schema
 
 Times are microseconds since 1970 UTC, by the database's clock.
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Boolean,
     Column,
@@ -33,6 +35,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    event,
     false,
     inspect,
     text,
@@ -41,7 +44,7 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import CreateColumn
 
-from stanchion.stores.records import JobRow
+from stanchion.stores.records import JobRow, NewJob
 
 metadata = MetaData()
 
@@ -258,6 +261,37 @@ notes = _table(
     Column("text", Long, nullable=False),
 )
 
+# Nobody claims, counts or finds what is here. A row is there once whoever repeats a call, and found by ranges of ids.
+stage = _table(
+    "stanchion_stage",
+    Column("write", Name, primary_key=True),
+    Column("attempt", String(64), primary_key=True),
+    Column("id", JobId, primary_key=True),
+    Column("staged_at", BigInteger, nullable=False),
+    Column("queue", Name, nullable=False),
+    Column("payload", Long, nullable=False),
+    Column("task", Name),
+    Column("priority", SmallInteger, nullable=False, server_default="0"),
+    Column("run_at", BigInteger),
+    Column("delay", BigInteger, nullable=False, server_default="0"),
+    Column("headers", Long),
+    Column("tenant", Name),
+    Column("key", Name),
+    Column("on_duplicate", String(10), nullable=False, server_default="return"),
+    Column("order_key", Name),
+    Column("limits", Long),
+    Column("flow", Name),
+    Column("origin", JobId),
+    Column("max_attempts", Integer, nullable=False, server_default=str(NewJob._field_defaults["max_attempts"])),
+    Column("timeout", Real),
+    Column("lane", Integer, nullable=False, server_default="0"),
+    Column("waits_for", Gate),
+    sqlite_with_rowid=False,
+)
+# What a crash of the server takes away is missed when the write is published, and staged anew.
+_unlogged = DDL("ALTER TABLE stanchion_stage SET UNLOGGED")  # type: ignore[no-untyped-call]
+event.listen(stage, "after_create", _unlogged.execute_if(dialect="postgresql"))
+
 HELD_COLUMNS = ("id", "queue", "order_key", "limits", "flow", "held")
 """What tells of a live job what it holds, and where it stands in a flow."""
 LIVE_COLUMNS = tuple(column.name for column in jobs.columns)
@@ -287,7 +321,7 @@ def _add_coordination(connection: Connection) -> None:
     _create_all(connection)
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create_all, _add_coordination)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create_all, _add_coordination, _create_all)
 """Step n brings a schema of version n to n + 1; steps are only ever added."""
 
 VERSION = len(MIGRATIONS)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
-from stanchion.stores.records import SECOND, Commit, Continue, Extension, JobRow, JobState, Outcome, Progress
+from stanchion.stores import transitions
+from stanchion.stores.gates import limits_in, semaphore_gate
+from stanchion.stores.records import SECOND, Commit, Continue, Extension, JobRow, JobState, NewJob, Outcome, Progress
 from stanchion.stores.sql.base import Step
 from stanchion.stores.sql.connection import Row, Runner
 from stanchion.stores.sql.flowing import Flowing
 from stanchion.stores.sql.gating import light
-from stanchion.stores.sql.joining import join
 from stanchion.stores.transitions import Transition, holds, left_in, settled
 
 
@@ -22,13 +24,12 @@ class Settling(Flowing):
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         if not outcomes:
             return []
-        if tx is None:
-            return self.write(lambda run, again: self.settle_in(run, outcomes, again=again or repeat))
-        run = join(self.database, tx)
-        states = self.settle_in(run, outcomes)
-        if run.woken:
-            self.dialect.announce_in(tx, run.woken)
-        return states
+        jobs = [job for outcome in outcomes if type(outcome) is Commit for job in outcome.jobs]
+
+        def work(run: Runner, again: bool) -> list[JobState | None]:
+            return self.settle_in(run, outcomes, again=again or repeat)
+
+        return self.enter(jobs, tx, work)
 
     def extend(self, extensions: Sequence[Extension]) -> list[bool]:
         def work(run: Runner, _again: bool) -> list[bool]:
@@ -55,7 +56,7 @@ class Settling(Flowing):
     def settle_in(self, run: Runner, outcomes: Sequence[Outcome], *, again: bool = False) -> list[JobState | None]:
         """Apply runs of plain commits by the short way, and all else row by row, in their order."""
         states: list[JobState | None] = []
-        for plain, group in groupby(outcomes, key=lambda outcome: type(outcome) is Commit and not again):
+        for plain, group in groupby(outcomes, key=lambda outcome: is_plain(outcome) and not again):
             batch = list(group)
             if plain:
                 states += self.commit_in(run, [one for one in batch if isinstance(one, Commit)])
@@ -86,6 +87,10 @@ class Settling(Flowing):
 
     def follow_commits(self, run: Runner, done: Sequence[tuple[Commit, Row]]) -> None:
         """Do what follows from commits; each comes with what its job held, as HELD_COLUMNS has it."""
+        if not any(row[2] or row[4] for _, row in done):  # no order key, no flow
+            held = (limits_in(row[3]).semaphores[: row[5]] for _, row in done)
+            self.free_slots(run, Counter(map(semaphore_gate, chain.from_iterable(held))))
+            return
         steps: list[Step] = []
         for commit, row in done:
             if any(row[2:5]):
@@ -108,6 +113,7 @@ class Settling(Flowing):
         after: list[Transition] = []
         states: list[JobState | None] = []
         continued: list[Continue] = []
+        fanned_out: list[NewJob] = []
         for outcome in outcomes:
             row = rows.pop(outcome.id, None)
             if row is None or not holds(row, outcome.token, now):
@@ -119,11 +125,15 @@ class Settling(Flowing):
             states.append(step.state(now))
             if isinstance(outcome, Continue) and not step.final:
                 continued.append(outcome)
+            if isinstance(outcome, Commit) and step.row.state == JobState.DONE:
+                fanned_out += transitions.fanned_out(outcome)
             if not step.final and step.row.run_at <= now:
                 run.woken.add(step.row.queue)
         self.store(run, before, after)
         for one in continued:  # after it is stored: it may wait for a part of the flow that is done at once
             self.open_in(run, one.nodes, one.jobs)
+        self.push_all(run, fanned_out)
+        run.woken.update(job.queue for job in fanned_out)
         return states
 
     def _applied_before(self, run: Runner, row: JobRow | None, outcome: Outcome, now: int) -> JobState | None:
@@ -132,6 +142,11 @@ class Settling(Flowing):
             found = run.rows(self.statements.finished, {"ids": json.dumps([outcome.id])})
             row = JobRow(*found[0]) if found else None
         return left_in(row, outcome.token, now)
+
+
+def is_plain(outcome: Outcome) -> bool:
+    """Tell whether this is a commit that stores no jobs."""
+    return type(outcome) is Commit and not outcome.jobs
 
 
 _DONE = JobRow("", "", 0, JobState.DONE.value, 0, 0, 0, "", finished_at=0)

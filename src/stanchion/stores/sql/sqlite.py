@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import SKEW, Dialect, Fault
+from stanchion.stores.sql.sqlite_store import SqliteStore
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sql.watch import FileWatch
 
@@ -40,6 +42,7 @@ CAPABILITIES = Capabilities(
     durable="every commit reaches the disk (synchronous=FULL); ?synchronous=normal may lose the last commits "
     "when the machine loses power, never when a process dies",
     processes=True,
+    arrow=True,
 )
 
 _BUSY_SECONDS = 5.0
@@ -81,11 +84,25 @@ class SqliteDialect(Dialect):
             "pool_timeout": 10,
         }
 
+    def is_there(self) -> bool:
+        return Path(self._path).exists()
+
     def prepare(self, engine: Engine) -> None:
         @event.listens_for(engine, "connect")
         def settings(connection: sqlite3.Connection, _record: object) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
+
+    @contextmanager
+    def undurable(self, cursor: sqlite3.Cursor) -> Iterator[None]:
+        if self._synchronous not in ("full", "extra"):
+            yield
+            return
+        cursor.execute("PRAGMA synchronous=normal")
+        try:
+            yield
+        finally:
+            cursor.execute(f"PRAGMA synchronous={self._synchronous}")
 
     def cursor(self, driver: sqlite3.Connection) -> sqlite3.Cursor:
         cursor = driver.cursor()
@@ -122,6 +139,9 @@ class SqliteDialect(Dialect):
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()
 
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+        return insert(table).from_select(columns, rows).on_conflict_do_nothing()
+
     def listen(self, queues: Iterable[str]) -> Listener:
         return self._watch.listen()
 
@@ -148,4 +168,4 @@ def open_store(url: str) -> SqlStore:
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
         raise InvalidInput(f"use sqlite:///..., not {parsed.drivername}:///...; the async API needs no other driver")
     path = str(Path(parsed.database).expanduser())
-    return SqlStore(Database(URL.create("sqlite", database=path), SqliteDialect(path, synchronous)))
+    return SqliteStore(Database(URL.create("sqlite", database=path), SqliteDialect(path, synchronous)))

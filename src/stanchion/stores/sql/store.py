@@ -10,19 +10,19 @@ from typing import Any
 from sqlalchemy import create_mock_engine, insert, inspect, select, update
 from sqlalchemy.engine import Connection
 
-from stanchion.errors import SchemaMismatch
+from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.protocol import Listener
-from stanchion.stores.sql.claiming import Claiming
+from stanchion.stores.sql.arrow import Arrow
 from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.discarding import Discarding
 from stanchion.stores.sql.looking import Looking
-from stanchion.stores.sql.noting import Noting
-from stanchion.stores.sql.operating import Operating
 from stanchion.stores.sql.schema import MIGRATIONS, VERSION, meta, metadata
-from stanchion.stores.sql.settling import Settling
+from stanchion.stores.sql.script import steps_as_text
+from stanchion.stores.sql.staging import Staging
 from stanchion.stores.sql.transferring import Transferring
 
 
-class SqlStore(Claiming, Settling, Operating, Looking, Transferring, Noting):
+class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
     """Jobs in an SQL database."""
 
     def __init__(self, database: Database) -> None:
@@ -56,6 +56,28 @@ class SqlStore(Claiming, Settling, Operating, Looking, Transferring, Noting):
                 connection.execute(update(meta).values(version=VERSION))
 
     def setup_script(self) -> str:
+        found = self._found()
+        if found is None:
+            return self._whole_script()
+        if found > VERSION:
+            raise SchemaMismatch(_newer(found))
+        with self.database.connection() as connection:
+            lines = steps_as_text(connection, MIGRATIONS[found:])
+        if found < VERSION:
+            lines.append(f"UPDATE {meta.name} SET version = {VERSION}")
+        return _script(lines)
+
+    def _found(self) -> int | None:
+        """Return the version of the schema; None when there is none, or no database to ask."""
+        if not self.dialect.is_there():
+            return None
+        try:
+            with self.database.connection() as connection:
+                return _version(connection)
+        except StoreUnavailable:
+            return None
+
+    def _whole_script(self) -> str:
         lines: list[str] = []
         dialect = self.database.engine.dialect
         engine = create_mock_engine(
@@ -64,7 +86,7 @@ class SqlStore(Claiming, Settling, Operating, Looking, Transferring, Noting):
         )
         metadata.create_all(engine, checkfirst=False)
         lines.append(f"INSERT INTO {meta.name} (version) VALUES ({VERSION})")
-        return "".join(f"{line.strip()};\n" for line in lines)
+        return _script(lines)
 
     def check(self) -> None:
         with self.database.connection() as connection:
@@ -102,6 +124,10 @@ def _version(connection: Connection) -> int | None:
         return None
     found: int | None = connection.execute(select(meta.c.version)).scalar()
     return found
+
+
+def _script(statements: Iterable[str]) -> str:
+    return "".join(f"{statement.strip()};\n" for statement in statements)
 
 
 def _newer(found: int) -> str:

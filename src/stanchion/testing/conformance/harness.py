@@ -163,7 +163,7 @@ def all_at_once(targets: Sequence[Callable[[], Any]]) -> None:
 
     def gated(target: Callable[[], Any]) -> Callable[[], Any]:
         def run() -> None:
-            gate.wait(10)
+            gate.wait(60)
             target()
 
         return run

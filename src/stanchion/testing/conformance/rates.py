@@ -100,12 +100,13 @@ class TestKeyedRates:
         assert len(claim(store, 5)) == 1
 
     def test_the_bucket_of_a_fast_one(self, store: Store, clock: StoreClock) -> None:
-        push(store, *(rated(Rate("fast", 1000.0)) for _ in range(400)))
         for _ in range(2):
+            # A slow claim may start many more than the bucket holds: it fills meanwhile. There are enough for each.
+            push(store, *(rated(Rate("fast", 1000.0)) for _ in range(400)))
             began = store.now()
             started = len(claim(store, 400))
             meanwhile = (store.now() - began) / SECOND * 1000.0
-            assert 100 <= started <= 101 + meanwhile
+            assert 100 <= started <= 102 + meanwhile  # a store's clock may go by the millisecond
             clock.advance(1)
 
     def test_every_start_counts(self, store: Store, clock: StoreClock) -> None:

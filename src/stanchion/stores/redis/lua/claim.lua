@@ -1,12 +1,13 @@
 -- Reserves due jobs. ARGV: skew, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
--- look first for what the token holds already, the counter or '', the first and the last lane or '' for all.
+-- look first for what the token holds already, the counter or '', the first and the last lane or '' for all, 1 for a
+-- reader elsewhere, who asks for what it has in hand by the token.
 --
 -- Returns what it found: 'expired' and ids whose leases ran out, for the caller to free before it asks again; 'held'
 -- and what the token holds already; or 'jobs' and the jobs, in order; and seconds until the rate of the queue may allow
 -- more, or ''.
 
 local limit, token, worker, lease, again, counted = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local first_lane, last_lane = ARGV[8], ARGV[9]
+local first_lane, last_lane, hand = ARGV[8], ARGV[9], ARGV[10] == '1' and 'hand:' .. token
 local TAIL = '^([^\31]*)\31[^\31]*\31([^\31]*)' .. string.rep('\31[^\31]*', 6) .. '\31(.*)$'
 
 local expired = redis.call('ZRANGEBYSCORE', P .. 'leases', '-inf', whole(now), 'LIMIT', 0, 500)
@@ -24,9 +25,9 @@ end
 
 if again == '1' then
     local held, states = {}, {}
-    for _, id in ipairs(redis.call('SMEMBERS', P .. 'running')) do
+    for _, id in ipairs(redis.call('SMEMBERS', P .. (hand or 'running'))) do
         local state = redis.call('HGET', P .. 'live', id)
-        if fields(state)[TOKEN] == token then
+        if state and is_held(fields(state), token) then
             held[#held + 1] = id
             states[#states + 1] = state
         end
@@ -188,6 +189,10 @@ if #ids > 0 then
     end
     each('HSET', P .. 'live', live, 2)
     each('SADD', P .. 'running', ids, 1)
+    if hand then
+        each('SADD', P .. hand, ids, 1)
+        redis.call('ZADD', P .. 'hands', whole(now), token)
+    end
     if until_when ~= '' then
         each('ZADD', P .. 'leases', leases, 2)
     end

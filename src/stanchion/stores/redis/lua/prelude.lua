@@ -14,9 +14,13 @@
 --   stopping  set     running jobs asked to stop         counts   hash   what happened
 --   settings  hash    of the queue                       signals  stream one entry a write that brings work
 --   leaving   hash    id -> target and job, on its way to a queue of another slot
---   arrived   zset    jobs that came that way, by when   gone     zset   jobs that left for another queue, by when
+--   arrived   zset    jobs that came that way, by when, and marks under which jobs are pushed only once
+--   gone      zset    jobs that left for another queue, by when
+--   hand:T    set     jobs that were reserved by the token T for a reader elsewhere: those that it has in hand, and more
+--   hands     zset    such tokens, by when
 --
--- Other scripts work on the keys of a gate, {gate}:, of a part of a flow, {node}:, or on one key; they say which.
+-- Other scripts work on the keys of a gate, {gate}:, of a part of a flow, {node}:, of a write, {write}:, or of the notes
+-- of a kind, or on one key; they say which.
 --
 -- A server out of memory refuses the first command of a script that may need more, and from there on none is
 -- refused that needs none: each script that writes calls `begin` first, so that it is refused whole.
@@ -42,6 +46,10 @@ local PATTERN = '^' .. string.rep('([^\31]*)\31', FIELDS - 1) .. '(.*)$'
 
 local function fields(text)
     return { string.match(text, PATTERN) }
+end
+
+local function is_held(job, token)
+    return job[STATE] == 'running' and job[TOKEN] == token and (job[LEASE] == '' or tonumber(job[LEASE]) > now)
 end
 
 -- Calls a command with many arguments, as many at a time as the stack of Lua holds.

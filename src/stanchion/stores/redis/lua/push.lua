@@ -1,11 +1,12 @@
 -- Stores new jobs. ARGV: skew, then for each job: id, what to do about a duplicate, priority, lane, run_at, delay
--- in microseconds, key, the gate it waits for, order key, 1 when its steps entail more, and its body, as one text.
+-- in microseconds, key, the gate it waits for, order key, 1 when its steps entail more, '' or the mark under which it
+-- is stored once, be it gone by now, and its body, as one text.
 --
 -- Returns the clock; 1 when the queue was not there; and the jobs that were not stored: their number in the batch,
--- 'known' or 'taken' or 'refused', the id that is there, and its state, '' where it left for another queue. 'refused'
+-- 'known' or 'taken' or 'refused', the id that is there, and its state, '' where it is not here any more. 'refused'
 -- stands alone: nothing was stored.
 
-local PARTS = '^' .. string.rep('([^\31]*)\31', 10) .. '(.*)$'
+local PARTS = '^' .. string.rep('([^\31]*)\31', 11) .. '(.*)$'
 local live, past, body, ids = {}, {}, {}, {}
 local coming, given, answers = {}, {}, {}
 
@@ -15,6 +16,14 @@ for number = 2, #ARGV do
 end
 local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)
 local gone = redis.call('EXISTS', P .. 'gone') == 1 and several('ZMSCORE', P .. 'gone', ids) or {}
+
+local marked = {}
+for _, job in ipairs(given) do
+    local mark = job[11]
+    if mark ~= '' and marked[mark] == nil then
+        marked[mark] = redis.call('ZSCORE', P .. 'arrived', mark)
+    end
+end
 
 local function holder_of(key, id)
     return redis.call('HGET', P .. 'keys', key) or coming[key] or id
@@ -35,8 +44,8 @@ begin()
 coming = {}
 local lines, stored, states, orders, waits = {}, {}, {}, {}, {}
 for number, job in ipairs(given) do
-    local id, _, priority, lane, run_at, delay, key, gate, order, bound, rest = unpack(job)
-    local known = stored[id] or lives[number] or pasts[number] or gone[number] and ''
+    local id, _, priority, lane, run_at, delay, key, gate, order, bound, mark, rest = unpack(job)
+    local known = stored[id] or lives[number] or pasts[number] or (gone[number] or marked[mark]) and ''
     local holder = key ~= '' and not known and holder_of(key, id) or id
     if known then
         answers[#answers + 1] = number - 1
@@ -102,5 +111,10 @@ if #states > 0 then
     each('ZADD', P .. 'waits', waits, 2)
     redis.call('HINCRBY', P .. 'counts', 'pushed', #states)
     signal(P)
+end
+for mark, before in pairs(marked) do
+    if not before then
+        redis.call('ZADD', P .. 'arrived', whole(now), mark)
+    end
 end
 return { whole(now), redis.call('HSETNX', P .. 'settings', 'made_at', whole(now)), answers }

@@ -1,0 +1,14 @@
+-- Returns the attempts of a write, each with how many jobs it has staged, and whether some must not meet their key, in
+-- turn; and keeps them for another day. KEYS[1] is the prefix of its keys. ARGV: skew.
+
+local answer = {}
+local attempts = redis.call('HGETALL', P .. 'attempts')
+for number = 1, #attempts, 2 do
+    answer[#answer + 1] = attempts[number]
+    answer[#answer + 1] = redis.call('SCARD', P .. 'ids:' .. attempts[number])
+    answer[#answer + 1] = attempts[number + 1]
+end
+if #attempts > 0 then
+    redis.call('SET', P .. 'used_at', whole(now))
+end
+return answer

@@ -1,0 +1,204 @@
+"""Jobs in hand for readers elsewhere, and jobs that are laid aside until they are published.
+
+What a publication does is one transaction, in which the row of its note is locked first, then jobs. Staged jobs are
+stored by ranges of ids, so that no single statement takes long however many there are.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from stanchion.errors import LeasesLost, StagedJobsLost
+from stanchion.stores.publications import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, own_note, published_at
+from stanchion.stores.records import Claim, Commit, Finish, JobRow, NewJob, NoteChange, Publication
+from stanchion.stores.sql.claiming import Claiming
+from stanchion.stores.sql.connection import Params, Runner
+from stanchion.stores.sql.database import CALL_SECONDS, Database
+from stanchion.stores.sql.noting import Noting
+from stanchion.stores.sql.operating import Operating
+from stanchion.stores.sql.settling import Settling
+from stanchion.stores.sql.stage_statements import StageStatements
+from stanchion.stores.transitions import due_at
+
+_FIRST, _LAST = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+_AT_ONCE = 20_000
+"""So many staged jobs one statement stores at most."""
+
+_COMMITTED_AT_ONCE = 5000
+_SLOWEST = 2000
+"""So many jobs a second are staged, published or finished on a slow server."""
+
+
+class _Share(NamedTuple):
+    """What an attempt has staged for one queue: how many jobs, how many of them with a key, and their last lane."""
+
+    attempt: str
+    queue: str
+    jobs: int
+    keyed: int
+    last_lane: int
+
+
+class Staging(Claiming, Settling, Operating, Noting):
+    """The verbs for those who take and give whole batches."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._stage = StageStatements(self.dialect)
+
+    # -- in hand
+
+    def reserve(self, claim: Claim) -> int:
+        self.claim(claim)
+        return self._count_in_hand(claim.queue, claim.token)
+
+    def ids_in_hand(self, queue: str, token: str) -> list[str]:
+        given = {"queue": queue, "token": token}
+        return [row[0] for row in self.database.read(lambda run: run.rows(self._stage.ids_in_hand, given))]
+
+    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
+        given = {"queue": queue, "token": token, "first": first or _FIRST, "last": last or _LAST}
+        return [JobRow(*row) for row in self.database.read(lambda run: run.rows(self._stage.in_hand, given))]
+
+    def _count_in_hand(self, queue: str, token: str) -> int:
+        given = {"queue": queue, "token": token}
+        return int(self.database.read(lambda run: run.rows(self._stage.count_in_hand, given))[0][0])
+
+    # -- staged
+
+    def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
+        def work(run: Runner, _again: bool) -> None:
+            place = {"write": write, "attempt": attempt, "staged_at": self.clock(run)}
+            run.change_each(self._stage.insert, [{**place, **staged(job)} for job in jobs])
+
+        if jobs:
+            self.database.write(work, seconds_for(len(jobs)))
+
+    def publish(self, publication: Publication) -> bool:
+        shares = self._shares(publication.write)
+        attempts = dict(publication.attempts)
+        wanted = {share.queue for share in shares if share.attempt in attempts}
+        self.make_queues(wanted)
+        note = publication.note or own_note(publication.write, self.database.read(self.clock))
+        jobs = sum(share.jobs for share in shares) + (publication.finish.jobs if publication.finish else 0)
+
+        def work(run: Runner, again: bool) -> bool:
+            return self.publish_in(run, publication, note, shares, again=again)
+
+        done = self.write(work, seconds_for(jobs))
+        if done:
+            self.dialect.announce(wanted)
+        return done
+
+    def unstage(self, write: str) -> None:
+        shares = self._shares(write)
+        for attempt in {share.attempt for share in shares}:
+            jobs = sum(share.jobs for share in shares if share.attempt == attempt)
+            self.database.write(
+                lambda run, _again, attempt=attempt: self._clear(run, write, attempt),  # type: ignore[misc]
+                seconds_for(jobs),
+            )
+
+    def maintain(self) -> None:
+        super().maintain()
+        oldest = self.database.read(self.clock) - KEPT_STAGED
+        for write in self._writes():
+            last = self.database.read(lambda run, one=write: run.rows(self._stage.last_staged, {"of_write": one}))[0][0]  # type: ignore[misc]
+            if last is not None and last <= oldest:
+                self.unstage(write)
+        for note in self.notes(OWN_NOTES):
+            if published_at(note) <= oldest + KEPT_STAGED - WRITES_KEPT:
+                self.set_note(OWN_NOTES, note.name, None, note.version)
+
+    def _writes(self) -> Iterator[str]:
+        """Yield the writes that have staged jobs, each by a look at an index."""
+        after = ""
+        while True:
+            (found,) = self.database.read(lambda run: run.rows(self._stage.next_write, {"after": after}))[0]  # noqa: B023
+            if found is None:
+                return
+            yield found
+            after = found
+
+    def _shares(self, write: str) -> list[_Share]:
+        found = self.database.read(lambda run: run.rows(self._stage.shares, {"of_write": write}))
+        return [_Share(*row) for row in found]
+
+    def publish_in(
+        self, run: Runner, publication: Publication, note: NoteChange, shares: Sequence[_Share], *, again: bool
+    ) -> bool:
+        if again and self.is_written(run, note):
+            return True
+        mine = self.write_note(run, note)
+        attempts = dict(publication.attempts)
+        if mine and publication.finish is not None:
+            self.finish_in(run, publication.finish)
+        moment = self.clock(run)
+        if mine:
+            for attempt, expected in attempts.items():
+                own = [share for share in shares if share.attempt == attempt]
+                found = sum(share.jobs for share in own)
+                if found == expected:
+                    found = self._publish_attempt(run, publication.write, attempt, own, moment)
+                if found != expected:
+                    raise StagedJobsLost(publication.write, expected, found)
+        for attempt in {share.attempt for share in shares} - (attempts.keys() if mine else set()):
+            self._clear(run, publication.write, attempt)
+        return mine
+
+    def _publish_attempt(self, run: Runner, write: str, attempt: str, shares: Sequence[_Share], moment: int) -> int:
+        """Store what an attempt has staged, and clear it; return how many that were."""
+        self.make_laned(run, {share.queue for share in shares if share.last_lane})
+        pushed: Counter[str] = Counter()
+        found = 0
+        for span in self._spans(run, write, attempt):
+            for share in shares:
+                if share.jobs > share.keyed:
+                    given = {**span, "of_queue": share.queue, "moment": moment}
+                    pushed[share.queue] += self.store_staged(run, given)
+            if any(share.keyed for share in shares):
+                rows = run.rows(self._stage.with_keys, {**span, "moment": moment})
+                self.push_all(run, [NewJob(*row) for row in rows])
+            found += run.change(self._stage.clear, span)
+        counted = [{"queue": queue, "what": "pushed", "n": n} for queue, n in pushed.items() if n]
+        run.change_each(self.statements.tally, counted)
+        return found
+
+    def store_staged(self, run: Runner, given: Params) -> int:
+        """Store those of some staged jobs that have no key, and are not there already; return how many."""
+        return run.change(self._stage.publish, given)
+
+    def _clear(self, run: Runner, write: str, attempt: str) -> None:
+        for span in self._spans(run, write, attempt):
+            run.change(self._stage.clear, span)
+
+    def _spans(self, run: Runner, write: str, attempt: str) -> Iterator[Params]:
+        """Yield the ranges of ids in which an attempt has staged its jobs, each with its first and its last id."""
+        place = {"of_write": write, "of_attempt": attempt}
+        last: str | None = _FIRST
+        while last is not None:
+            ((first, last),) = run.rows(self._stage.span, {**place, "after": last, "most": _AT_ONCE})
+            if last is not None:
+                yield {**place, "first": first, "last": last}
+
+    def finish_in(self, run: Runner, finish: Finish) -> None:
+        """Commit what is in hand under a token."""
+        given = {"queue": finish.queue, "token": finish.token}
+        ids = [row[0] for row in run.rows(self._stage.ids_in_hand_locked, given)]
+        if len(ids) != finish.jobs:
+            raise LeasesLost(finish.queue, finish.jobs, len(ids))
+        for start in range(0, len(ids), _COMMITTED_AT_ONCE):
+            some = ids[start : start + _COMMITTED_AT_ONCE]
+            self.commit_in(run, [Commit(one, finish.token) for one in some])
+
+
+def seconds_for(jobs: int) -> float:
+    """Return how long a call may take that moves so many jobs."""
+    return CALL_SECONDS + jobs / _SLOWEST
+
+
+def staged(job: NewJob) -> dict[str, Any]:
+    """Return the parameters that lay a job aside."""
+    return {**job._asdict(), "delay": due_at(job._replace(run_at=None), 0)}

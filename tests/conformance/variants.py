@@ -1,0 +1,22 @@
+"""What need not run on each variant of a server.
+
+The model and its reference runs do the same on all of them, by verbs that the other cases call there too.
+"""
+
+from typing import Any
+
+_OF_THE_MODEL = (
+    *("TestRefusedAtTheDoor", "TestFlowsAtTheDoor", "TestEncryption", "TestEvents", "TestHandles", "TestTasks"),
+    *("TestDeclaring", "TestTicks", "TestMissedTicks", "TestTheClock", "TestDeath", "TestWhatIsStored"),
+    *("TestOperatingSchedules", "TestANewRelease"),
+    *("TestLaneOfATenant", "TestLaneSettings", "TestResizing", "TestLanesAgainstTheReference"),
+    *("TestRatesOfTheModel", "TestSemaphores", "TestPermitsAlongAnyPath"),
+    *("TestChain", "TestContinuing", "TestTailCalls", "TestEventGroups"),
+    *("TestAWrongClockOfTheClient", "TestThereAndBack"),
+)
+
+
+def leave_out_the_model(module: dict[str, Any]) -> None:
+    """Take these cases out of a module's names."""
+    for name in _OF_THE_MODEL:
+        del module[name]

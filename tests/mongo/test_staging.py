@@ -1,0 +1,272 @@
+"""Jobs that go on as others, and staged jobs that are published, by processes that are cut at any command."""
+
+from collections import Counter
+from contextlib import closing
+from unittest.mock import patch
+
+import pytest
+
+from stanchion.errors import LeasesLost
+from stanchion.ids import new_id, new_ids
+from stanchion.stores.following import STALE
+from stanchion.stores.mongo import staging
+from stanchion.stores.mongo.store import MongoStore
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import (
+    SECOND,
+    Claim,
+    Commit,
+    Finish,
+    JobState,
+    NewJob,
+    NoteChange,
+    Publication,
+)
+from stanchion.stores.registry import open_store
+from stanchion.testing.conformance.harness import NewStore, StoreClock
+from tests.mongo.acts import Act, World
+from tests.mongo.cutting import WAYS, Begin, Check, Cutting
+from tests.mongo.guillotine import Guillotine
+
+HOUR = 3600.0
+ASIDE = STALE / SECOND + 1
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a few jobs be several pieces."""
+    monkeypatch.setattr(staging, "_PAGE", 2)
+
+
+def token_of(world: World) -> str:
+    return f"batch {world.queue}"
+
+
+def write_of(world: World) -> str:
+    return f"write {world.queue}"
+
+
+def note_of(world: World, version: int = 0) -> NoteChange:
+    return NoteChange("stream", world.queue, "acked 1", version)
+
+
+def written(store: Store, world: World) -> bool:
+    """Tell whether the note of the world was written."""
+    return any(note.name == world.queue and note.text == "acked 1" for note in store.notes("stream"))
+
+
+def run_out(store: Store, queue: str) -> Counter[str]:
+    """Run all that is due in a queue, and tell how often each job was run."""
+    ran: Counter[str] = Counter()
+    while rows := store.claim(Claim(queue, 50, new_id(), lease=30.0)).rows:
+        assert set(store.settle([Commit(row.id, row.token or "") for row in rows])) == {JobState.DONE}
+        ran.update(row.id for row in rows)
+    return ran
+
+
+def run_early_and_late(store: MongoStore, world: World) -> Counter[str]:
+    """Run jobs in a queue without history before and after others have seen to what was left half done."""
+    ran = run_out(store, world.other)
+    store.maintain()
+    world.clock.advance(ASIDE)
+    store.sweep()
+    ran += run_out(store, world.other)
+    world.clock.advance(HOUR + 1)
+    store.maintain()
+    world.clock.advance(ASIDE)
+    store.sweep()
+    return ran + run_out(store, world.other)
+
+
+def fan_out(world: World) -> Act:
+    world.store.configure(world.other, {"history_ttl": 0.0})
+    (job,) = world.push()
+    (row,) = world.claim(lease=30.0)
+    children = tuple(NewJob(one, world.other, "{}") for one in new_ids(2))
+    return lambda store: store.settle([Commit(job, row.token or "", jobs=children)], repeat=True)
+
+
+def check_fan_out(store: MongoStore, world: World) -> None:
+    ran = run_early_and_late(store, world)
+    store.recover()
+    (parent,) = store.fetch(world.ids).values()
+    assert sorted(ran.values()) == ([1, 1] if parent.state == JobState.DONE else [])
+    assert store.counts(world.other).pushed == len(ran)
+    assert not list(store.duties(store.now()))
+
+
+def publish(world: World) -> Act:
+    world.store.configure(world.other, {"history_ttl": 0.0})
+    jobs = [NewJob(one, world.other, "{}") for one in new_ids(5)]
+    world.store.stage(write_of(world), "a", jobs[:3])
+    world.store.stage(write_of(world), "b", jobs[3:])
+    world.store.stage(write_of(world), "lost", jobs[:1])
+    publication = Publication(write_of(world), (("a", 3), ("b", 2)), note_of(world))
+    return lambda store: store.publish(publication)
+
+
+def check_publication(store: MongoStore, world: World) -> None:
+    begun = written(store, world)
+    if begun:
+        assert store.set_note("stream", world.queue, "theirs", 1)  # a successor goes on with the note
+    ran = run_early_and_late(store, world)
+    assert sorted(ran.values()) == ([1] * 5 if begun else [])
+    if begun:
+        assert store.staged(write_of(world)) == {}
+    store.unstage(write_of(world))
+    nothing_staged(store, world)
+
+
+def nothing_staged(store: MongoStore, world: World) -> None:
+    """Check that nothing is left of what was staged."""
+    left = {"$or": [{"write": write_of(world)}, {"_id": write_of(world)}]}
+    assert store.server.call(lambda on, _again: on.stage.count_documents(left)) == 0
+    assert not list(store.begun(store.now()))
+
+
+def stage(world: World) -> Act:
+    jobs = [NewJob(one, world.other, "{}") for one in new_ids(3)]
+    world.ids += [job.id for job in jobs]
+    return lambda store: store.stage(write_of(world), "a", jobs)
+
+
+def check_stage(store: MongoStore, world: World) -> None:
+    jobs = [NewJob(one, world.other, "{}") for one in world.ids]
+    store.stage(write_of(world), "a", jobs[1:])
+    store.stage(write_of(world), "a", jobs)
+    assert store.publish(Publication(write_of(world), (("a", 3),)))
+    assert run_out(store, world.other) == Counter(world.ids)
+    nothing_staged(store, world)
+
+
+def finish(world: World) -> Act:
+    world.push(2)
+    world.push(1, order_key="k")
+    assert world.store.reserve(Claim(world.queue, 9, token_of(world), worker="w")) == 3
+    publication = Publication(write_of(world), (), note_of(world), Finish(world.queue, token_of(world), 3))
+
+    def act(store: Store) -> bool:
+        try:
+            return store.publish(publication)
+        except LeasesLost:  # some are finished by an earlier try
+            left = len(store.ids_in_hand(world.queue, token_of(world)))
+            return store.publish(publication._replace(finish=Finish(world.queue, token_of(world), left)))
+
+    return act
+
+
+def check_finish(store: MongoStore, world: World) -> None:
+    left = len(store.ids_in_hand(world.queue, token_of(world)))
+    before = written(store, world)
+    assert not before or left == 0
+    publication = Publication(write_of(world), (), note_of(world), Finish(world.queue, token_of(world), left))
+    assert store.publish(publication) is not before
+    world.clock.advance(ASIDE)
+    store.sweep()
+    assert store.counts(world.queue).committed == 3
+    assert not [hold for hold in store.holds() if hold.job in world.ids]
+
+
+def reserve(world: World) -> Act:
+    world.push(3)
+    world.push(2, order_key="k")
+    wish = Claim(world.queue, 3, token_of(world), worker="w", repeat=True)
+    return lambda store: store.reserve(wish)
+
+
+def check_reserved(store: MongoStore, world: World) -> None:
+    before = len(store.ids_in_hand(world.queue, token_of(world)))
+    again = store.reserve(Claim(world.queue, 3, token_of(world), worker="w", repeat=True))
+    assert again == (before or again) <= 4
+    assert [row.id for row in store.in_hand(world.queue, token_of(world))] == (
+        store.ids_in_hand(world.queue, token_of(world))
+    )
+    assert store.sizes(world.queue).running >= again > 0
+
+
+ACTS: list[tuple[Begin, Check]] = [
+    (fan_out, check_fan_out),
+    (publish, check_publication),
+    (stage, check_stage),
+    (finish, check_finish),
+    (reserve, check_reserved),
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("begin", "check"), ACTS)
+def test_cut_at_any_command(
+    begin: Begin, check: Check, way: str, new_store: NewStore, clock: StoreClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check_and_clear(store: MongoStore, world: World) -> None:
+        check(store, world)
+        for queue in (world.queue, world.other):
+            store.drop_queue(queue)
+
+    WAYS[way](Cutting(new_store, clock, Guillotine(monkeypatch), check_and_clear), begin)
+
+
+@pytest.fixture
+def world(new_store: NewStore, clock: StoreClock) -> World:
+    return World(new_store(), clock)
+
+
+def begun_by_one_who_died(world: World) -> None:
+    """Have a publication begun, and nothing of it done."""
+    with patch.object(world.store, "go_on"):
+        assert publish(world)(world.store)
+
+
+class TestPublishing:
+    def test_what_has_begun_is_kept_longer_than_a_day(self, world: World) -> None:
+        begun_by_one_who_died(world)
+        world.clock.advance(3 * 86_400)
+        world.store.maintain()
+        assert len(run_out(world.store, world.other)) == 5
+
+    def test_what_has_begun_with_a_note_does_not_go_with_it(self, world: World) -> None:
+        begun_by_one_who_died(world)
+        assert world.store.set_note("stream", world.queue, None, 1)
+        assert len(run_out(world.store, world.other)) == 5
+
+    def test_one_that_goes_on_is_left_alone(self, world: World) -> None:
+        begun_by_one_who_died(world)
+        world.store.sweep()
+        assert not run_out(world.store, world.other)
+        world.clock.advance(ASIDE)
+        world.store.sweep()
+        assert len(run_out(world.store, world.other)) == 5
+
+    def test_what_nobody_publishes_goes(self, world: World, database: str) -> None:
+        stage(world)(world.store)
+        world.clock.advance(86_401)
+        world.store.maintain()
+        with closing(open_store(database)) as store:
+            assert isinstance(store, MongoStore)
+            nothing_staged(store, world)
+
+
+def test_what_is_purged_early_does_not_come_again(world: World) -> None:
+    act = fan_out(world)
+    store = world.store
+    store.configure(world.other, {"history_ttl": 100.0})
+    with patch.object(store, "strike_off"):
+        assert act(store) == [JobState.DONE]
+    ran = run_out(store, world.other)
+    assert store.purge(world.other, older_than=0) == 2
+    assert store.purge(world.other, older_than=0) == 0
+    assert store.fetch(list(ran)) == {}
+    world.clock.advance(ASIDE)
+    store.sweep()
+    assert len(ran) == 2
+    assert not run_out(store, world.other)
+
+
+def test_a_batch_in_hand_is_found_by_an_index(world: World) -> None:
+    store = world.store
+    assert isinstance(store, MongoStore)
+    world.push(3)
+    store.reserve(Claim(world.queue, 2, token_of(world), worker="w"))
+    held = {"state": "running", "token": token_of(world), "queue": world.queue}
+    plan = store.server.call(lambda on, _again: on.jobs.find(held).explain())
+    assert "COLLSCAN" not in str(plan)

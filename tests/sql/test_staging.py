@@ -1,0 +1,174 @@
+"""Publications that are cut off in the middle, or whose answer is lost, are done once or not at all."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+import psycopg
+import pymysql
+import pytest
+
+from stanchion.errors import StagedJobsLost, StoreUnavailable
+from stanchion.ids import new_ids
+from stanchion.stores.records import Claim, Finish, NewJob, Note, NoteChange, Publication
+from stanchion.stores.registry import open_store
+from stanchion.stores.sql import staging
+from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.store import SqlStore
+from tests.servers.postgres import PostgresServer
+
+NOTE = NoteChange("stream", "s", "acked 1 by me", 0)
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[SqlStore]:
+    with closing(open_store(url)) as store:
+        assert isinstance(store, SqlStore)
+        yield store
+
+
+@pytest.fixture(params=["pg_url", "mariadb_url"])
+def remote(request: pytest.FixtureRequest) -> Iterator[SqlStore]:
+    """A store behind a connection that can break."""
+    with closing(open_store(request.getfixturevalue(request.param))) as store:
+        assert isinstance(store, SqlStore)
+        store.setup()
+        yield store
+
+
+def jobs(number: int, **fields: Any) -> list[NewJob]:
+    return [NewJob(one, "out", str(n), **fields) for n, one in enumerate(new_ids(number))]
+
+
+def ready(store: SqlStore, note: NoteChange | None = NOTE) -> Publication:
+    """Have 3 jobs in hand and 50 staged; return the publication of these that finishes those."""
+    store.push([NewJob(one, "in", "1") for one in new_ids(3)])
+    assert store.reserve(Claim("in", 3, "token", "w")) == 3
+    store.stage("write", "a", jobs(50))
+    return Publication("write", (("a", 50),), note, Finish("in", "token", 3))
+
+
+def assert_done_once(store: SqlStore) -> None:
+    assert (store.sizes("out").ready, store.counts("out").pushed) == (50, 50)
+    assert (store.sizes("in").total, store.counts("in").committed) == (0, 3)
+
+
+def assert_not_done(store: SqlStore) -> None:
+    assert (store.sizes("out").total, store.counts("out").pushed) == (0, 0)
+    assert (store.sizes("in").running, store.counts("in").committed) == (3, 0)
+    assert store.notes("stream") == []
+
+
+def kill_me(store: SqlStore, run: Runner) -> None:
+    """Have the server end the connection that runs this."""
+    if store.dialect.capabilities.name == "postgresql":
+        ask, kill = "SELECT pg_backend_pid()", "SELECT pg_terminate_backend({})"
+    else:
+        ask, kill = "SELECT CONNECTION_ID()", "KILL {}"
+    run.cursor.execute(ask)  # type: ignore[attr-defined]
+    ((me,),) = run.cursor.fetchall()  # type: ignore[attr-defined]
+    with store.database.connection() as other:
+        other.exec_driver_sql(kill.format(me))
+    time.sleep(0.2)
+
+
+@pytest.mark.parametrize("step", ["write_note", "finish_in", "make_laned", "store_staged", "_clear"])
+@pytest.mark.parametrize("note", [NOTE, None])
+def test_a_connection_killed_in_the_middle(
+    remote: SqlStore, monkeypatch: pytest.MonkeyPatch, step: str, note: NoteChange | None
+) -> None:
+    publication = ready(remote, note)
+    remote.stage("write", "lost", jobs(5))
+    done: Callable[..., Any] = getattr(remote, step)
+    kills = iter([True])
+
+    def and_killed(run: Runner, *given: Any) -> Any:
+        result = done(run, *given)
+        if next(kills, False):
+            kill_me(remote, run)
+        return result
+
+    monkeypatch.setattr(remote, step, and_killed)
+    assert remote.publish(publication)
+    assert next(kills, None) is None
+    assert_done_once(remote)
+    assert not remote.publish(publication)
+
+
+@pytest.mark.parametrize("note", [NOTE, None])
+def test_an_answer_that_is_lost(remote: SqlStore, monkeypatch: pytest.MonkeyPatch, note: NoteChange | None) -> None:
+    publication = ready(remote, note)
+    is_postgres = remote.dialect.capabilities.name == "postgresql"
+    lost = psycopg.OperationalError("lost") if is_postgres else pymysql.OperationalError(2013, "lost")
+    attempt = remote.database._attempt
+    losses = iter([lost])
+
+    def and_lost(work: Any, again: bool, transaction: bool, *rest: Any, **options: Any) -> Any:
+        answer = attempt(work, again, transaction, *rest, **options)
+        if transaction and (error := next(losses, None)) is not None:
+            raise error
+        return answer
+
+    remote.make_queues({"out"})
+    monkeypatch.setattr(remote.database, "_attempt", and_lost)
+    assert remote.publish(publication), "it is told that it was done by its own first try"
+    assert next(losses, None) is None
+    assert_done_once(remote)
+    assert not remote.publish(publication)
+
+
+def test_an_error_in_the_middle_changes_nothing(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    publication = ready(store)
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "store_staged", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            store.publish(publication)
+    assert_not_done(store)
+    assert store.publish(publication)
+    assert_done_once(store)
+
+
+def test_by_many_small_ranges(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(staging, "_AT_ONCE", 7)
+    monkeypatch.setattr(staging, "_COMMITTED_AT_ONCE", 2)
+    publication = ready(store)
+    more = jobs(30)
+    keyed = jobs(8, key="k")
+    store.stage("write", "b", [*more, *keyed])
+    store.stage("write", "dropped", jobs(20))
+    assert store.publish(publication._replace(attempts=(("a", 50), ("b", 38))))
+    assert store.counts("out").pushed == 81
+    assert store.counts("in").committed == 3
+    assert not store.publish(Publication("write", (("dropped", 20),), NOTE))
+    with pytest.raises(StagedJobsLost):
+        store.publish(Publication("write", (("dropped", 20),)))
+
+
+def test_ids_that_are_live_already(store: SqlStore) -> None:
+    staged = jobs(10)
+    store.push(staged[:4])
+    store.stage("write", "a", staged)
+    assert store.publish(Publication("write", (("a", 10),)))
+    assert (store.sizes("out").ready, store.counts("out").pushed) == (10, 10)
+
+
+def test_a_stage_that_a_crash_of_the_server_emptied(own_postgres_server: PostgresServer) -> None:
+    url = own_postgres_server.create_database("crashed")
+    with closing(open_store(url)) as store:
+        assert isinstance(store, SqlStore)
+        store.setup()
+        publication = ready(store)
+        own_postgres_server.kill()
+        own_postgres_server.start()
+        with suppress(StoreUnavailable):
+            store.now()
+        with pytest.raises(StagedJobsLost):
+            store.publish(publication)
+        assert_not_done(store)
+        store.stage("write", "again", jobs(50))
+        assert store.publish(publication._replace(attempts=(("again", 50),)))
+        assert_done_once(store)
+        assert store.notes("stream") == [Note("s", "acked 1 by me", 1)]
