@@ -35,7 +35,7 @@ types: $(DEV) ## Check types
 	@$(BIN)/mypy --no-error-summary
 
 quick: $(DEV)
-	@$(BIN)/pytest -q -n auto --dist loadfile -m 'not slow'
+	@$(BIN)/pytest -q -n auto --dist worksteal -m 'not slow'
 
 bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
 	@$(BIN)/python -m benchmarks.run

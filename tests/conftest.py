@@ -5,7 +5,7 @@ import signal
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -31,19 +31,38 @@ class NewDatabase(Protocol):
 
 
 SLOW = (
-    *("tests/conformance/test_postgres.py", "tests/conformance/test_redis.py"),
-    *("tests/mongo/", "tests/redis/", "tests/servers/", "tests/sql/test_mariadb.py", "tests/sql/test_gates.py"),
-    "tests/cli/test_transfer.py",
+    *("tests/mongo/", "tests/redis/", "tests/servers/"),
+    *("tests/cli/test_transfer.py", "tests/spark/", "tests/demo/test_demo.py"),
 )
-"""What needs servers, and takes long: left out of `make check`, which has the suite on memory and on SQLite."""
+"""What takes long: left out of `make check`, as are all tests on servers."""
+
+SERVERS = frozenset(
+    (
+        *("postgres_server", "mariadb_server", "redis_server", "redis_cluster", "mongo_server", "pgbouncer"),
+        *("own_postgres_server", "own_mariadb_server", "own_redis_server", "own_mongo_server"),
+        *("pg_url", "mariadb_url", "redis_url", "mongo_url"),
+        *("postgresql", "mariadb", "mysql", "redis", "mongodb"),
+    )
+)
+"""Fixtures and parameters of tests that need a server."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark these as slow."""
+    """Mark as slow what is there, and what names a server among its fixtures or its parameters."""
     for item in items:
-        if item.nodeid.startswith(SLOW):
+        call = getattr(item, "callspec", None)
+        named = {*getattr(item, "fixturenames", ()), *map(str, call.params.values() if call else ())}
+        if item.nodeid.startswith(SLOW) or not SERVERS.isdisjoint(named):
             item.add_marker("slow")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep all tests with Spark in one process, where files are dealt out."""
+    from tests.scheduling import OneSpark
+
+    return OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from stanchion import Push, Stanchion, chain
+from stanchion.ops.cli.copy import Bars
 from stanchion.ops.cli.session import Exit
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Find, JobRow
@@ -158,19 +158,22 @@ class TestTheCommand:
         assert app.queue("q").size().total == 0
 
     def test_what_is_rolled_back_meanwhile_goes_too(
-        self, copy: Callable[..., Answer], app: Stanchion, there: Stanchion
+        self, copy: Callable[..., Answer], app: Stanchion, there: Stanchion, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         app.queue("q", dead_letter="letters").push_many(range(5))
         back, dead = app.queue("q").reserve(2, lease=600)
 
-        def finish() -> None:
-            back.rollback(delay=0)
-            dead.bury("broken")
+        class Ending(Bars):
+            """Has the jobs end as soon as they are waited for."""
 
-        timer = threading.Timer(1.0, finish)
-        timer.start()
+            def waiting(self, running: int, seconds: float) -> None:
+                super().waiting(running, seconds)
+                if running == 2:
+                    back.rollback(delay=0)
+                    dead.bury("broken")
+
+        monkeypatch.setattr("stanchion.ops.cli.copy.Bars", Ending)
         answer = copy("--wait", "30s")
-        timer.join()
         assert answer.code == 0, answer.err
         assert "2 jobs are still running in the source; waiting up to 30 s" in answer.err
         assert (there.queue("q").size().ready, there.queue("letters").size().ready) == (4, 1)

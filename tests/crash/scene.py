@@ -24,7 +24,8 @@ T = TypeVar("T")
 Process = subprocess.Popen[bytes]
 
 REPOSITORY = Path(__file__).parents[2]
-WORKER = [sys.executable, "-c", "from stanchion.ops.cli import main; main()", "worker", "tests.crash.jobs:app"]
+STANCHION = [sys.executable, "-c", "from stanchion.ops.cli import main; main()"]
+WORKER = [*STANCHION, "worker", "tests.crash.jobs:app"]
 MOST_ROWS = 100_000
 
 
@@ -61,6 +62,10 @@ class Scene:
     def producer(self, pushing: Pushing, url: str | None = None, fate: str = "") -> Process:
         """Start a producer."""
         return self._start([sys.executable, "-m", "tests.crash.producer", settings(pushing)], url, fate)
+
+    def stanchion(self, *arguments: str, fate: str = "") -> Process:
+        """Start another command than a worker."""
+        return self._start([*STANCHION, *arguments], None, fate)
 
     def _start(self, command: Sequence[str], url: str | None, fate: str) -> Process:
         environment = {

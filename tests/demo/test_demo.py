@@ -210,7 +210,7 @@ def test_alerts_fail_in_the_same_way_on_every_run(demo: Demo, sqlite_url: str) -
         assert {(job.headers["x-dead-from"], job.headers["x-dead-attempts"]) for job in dead} == {(queues.alerts, 4)}
         assert all(len(job.errors) == job.attempts - 1 for job in done)
         assert all(60 <= job.priority <= 100 for job in [*done, *dead])
-        return {job.payload["args"][0]: job.attempts for job in done}, {job.payload["args"][0] for job in dead}
+        return {job.payload["flight"]: job.attempts for job in done}, {job.payload["flight"] for job in dead}
 
     attempts, dead = fates()
     assert set(attempts.values()) == {1, 2}

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,11 +28,16 @@ SERVERS = {
 MOST_NOT_RUN = 6
 
 
+def run_on(page: Path) -> str:
+    """Return all that is run of a page."""
+    return "\n".join(block.text for block in blocks(page) if block.reason is None)
+
+
 @pytest.fixture
 def replaced(request: pytest.FixtureRequest, page: Path) -> dict[str, str]:
     """What stands for the servers that the page names: real ones, with their schema."""
     urls = {}
-    for shown in SHOWN.finditer("\n".join(block.text for block in blocks(page) if block.reason is None)):
+    for shown in SHOWN.finditer(run_on(page)):
         url = request.getfixturevalue(SERVERS[shown["kind"]])
         with closing(open_store(url)) as store:
             store.setup()
@@ -51,7 +57,13 @@ def reader(tmp_path: Path, replaced: dict[str, str], monkeypatch: pytest.MonkeyP
     forget_modules(tmp_path)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def case(page: Path) -> Any:
+    """Return a page as a case; one that needs a server, Spark or the suite of the stores is slow."""
+    slow = re.search(rf"{SHOWN.pattern}|spark|pytest", run_on(page))
+    return pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if slow else [])
+
+
+@pytest.mark.parametrize("page", [case(page) for page in PAGES])
 def test_a_page_does_what_it_says(page: Path, reader: Reader) -> None:
     try:
         reader.read(page)

@@ -31,13 +31,13 @@ def working(app: Stanchion, queues: list[str] | None = None, **options: Any) -> 
 
 def health(worker: Worker) -> tuple[int, dict[str, Any]]:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{worker.health_port}/", timeout=2) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{worker.health_port}/", timeout=10) as answer:
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)
 
 
-def until(reached: Callable[[], Any], seconds: float = 5.0) -> Any:
+def until(reached: Callable[[], Any], seconds: float = 30.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (value := reached()):
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -45,13 +45,13 @@ def until(reached: Callable[[], Any], seconds: float = 5.0) -> Any:
     return value
 
 
-def ended(app: Stanchion, job_id: str, seconds: float = 5.0) -> Job:
+def ended(app: Stanchion, job_id: str, seconds: float = 30.0) -> Job:
     """The job once it is final."""
     until(lambda: _get(app, job_id).state.final, seconds)
     return _get(app, job_id)
 
 
-def failed(app: Stanchion, job_id: str, seconds: float = 5.0) -> Job:
+def failed(app: Stanchion, job_id: str, seconds: float = 30.0) -> Job:
     """The job once it is back after a failure, or dead of it."""
     until(lambda: _get(app, job_id).failures and _get(app, job_id).state is not JobState.RUNNING, seconds)
     return _get(app, job_id)

@@ -26,7 +26,7 @@ def test_async_tasks_share_one_loop_and_the_slots(app):
 
     with working(app, threads=5):
         handles = wait.enqueue_many([(n,) for n in range(20)])
-        assert [handle.result(timeout=5) for handle in handles] == list(range(20))
+        assert [handle.result(timeout=30) for handle in handles] == list(range(20))
     assert len(threads) == 1
     assert most[0] == 5
 
@@ -70,4 +70,4 @@ def test_async_tasks_reach_the_store(app):
         return 1 + int(await handle.aresult(timeout=5))
 
     with working(app):
-        assert outer.enqueue().result(timeout=5) == 3
+        assert outer.enqueue().result(timeout=30) == 3

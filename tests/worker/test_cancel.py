@@ -25,7 +25,7 @@ def test_an_async_job_is_cancelled(app):
 
     with working(app, heartbeat=0.1):
         handle = sleep.enqueue()
-        assert begun.wait(5)
+        assert begun.wait(30)
         assert handle.cancel() is JobState.RUNNING
         assert ended(app, handle.id).state is JobState.CANCELLED
 
@@ -41,7 +41,7 @@ def test_a_sync_job_sees_that_it_should_stop(app):
 
     with working(app, heartbeat=0.1):
         handle = watchful.enqueue()
-        assert begun.wait(5)
+        assert begun.wait(30)
         handle.cancel()
         assert ended(app, handle.id).state is JobState.CANCELLED
 
@@ -52,15 +52,15 @@ def test_a_job_that_finishes_all_the_same_is_done(app):
     @app.task
     def busy() -> int:
         begun.set()
-        release.wait(5)
+        release.wait(30)
         return 1
 
     with working(app, heartbeat=0.1):
         handle = busy.enqueue()
-        assert begun.wait(5)
+        assert begun.wait(30)
         handle.cancel()
         release.set()
-        assert handle.result(timeout=5) == 1
+        assert handle.result(timeout=30) == 1
 
 
 def test_a_long_job_hears_of_it_between_heartbeats(app, monkeypatch):
@@ -70,17 +70,17 @@ def test_a_long_job_hears_of_it_between_heartbeats(app, monkeypatch):
     @app.task
     def watchful(job: Reservation) -> None:
         begun.set()
-        until(lambda: job.cancelled, 10)
+        until(lambda: job.cancelled)
         job.abandon("as asked")
 
     with working(app, heartbeat=60):
         handle = watchful.enqueue()
-        assert begun.wait(5)
+        assert begun.wait(30)
         time.sleep(0.3)
         asked = time.monotonic()
         handle.cancel()
         assert ended(app, handle.id).state is JobState.CANCELLED
-        assert time.monotonic() - asked < 1
+        assert time.monotonic() - asked < 20
 
 
 def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):

@@ -27,7 +27,7 @@ def test_a_worker_lives_through_an_outage(app, store, tmp_path, caplog):
 
     file = tmp_path / "health"
     with working(app, heartbeat=0.2, health_file=file, health_port=0) as worker:
-        assert task.enqueue().result(timeout=5) == 1
+        assert task.enqueue().result(timeout=30) == 1
         until(lambda: file.exists() and file.read_text().startswith(f"ok {worker.id}"))
         assert health(worker)[0] == 200
         handle = task.using(delay=0.3).enqueue()
@@ -65,7 +65,7 @@ def test_a_worker_starts_without_a_store():
     with working(app) as worker:
         until(lambda: not worker.healthy)
         app.up = True
-        assert task.enqueue().result(timeout=5) == 1
+        assert task.enqueue().result(timeout=30) == 1
 
 
 def test_outcomes_wait_for_the_store(app, store):
@@ -83,7 +83,7 @@ def test_outcomes_wait_for_the_store(app, store):
         until(lambda: len(ran) == 10)
         time.sleep(0.3)
         store.broken = False
-        assert [handle.result(timeout=5) for handle in handles] == list(range(10))
+        assert [handle.result(timeout=30) for handle in handles] == list(range(10))
     assert sorted(ran) == list(range(10))
 
 
@@ -121,7 +121,7 @@ def test_one_outcome_that_cannot_be_stored_stops_nobody(app, store):
     with working(app):
         poison = task.enqueue("poison")
         good = task.enqueue_many([("good",)] * 5)
-        assert [handle.result(timeout=5) for handle in good] == ["good"] * 5
+        assert [handle.result(timeout=30) for handle in good] == ["good"] * 5
         until(lambda: poison.job().failures)
     assert poison.state is JobState.SCHEDULED
     assert "can't be stored" in poison.job().errors[-1]["error"]
@@ -158,7 +158,7 @@ def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
     assert len(store.claim(Claim("default", 2, "lost", worker=row.id)).rows) == 2
     store.skew += 31
     with working(app, heartbeat=0.2):
-        assert again.result(timeout=5) == 1
+        assert again.result(timeout=30) == 1
         assert ended(app, last.id).state is JobState.DEAD
         until(lambda: dead == [last.id])
 

@@ -108,7 +108,7 @@ def test_a_process_that_dies_is_replaced(app, start):
     first = until(lambda: len(pids(app)) == 2 and pids(app), 15)
     os.kill(first[0], signal.SIGKILL)
     until(lambda: len(set(pids(app)) - set(first)) == 1, 15)
-    assert app.enqueue("sleep", 0).result(timeout=5) == 0
+    assert app.enqueue("sleep", 0).result(timeout=30) == 0
 
 
 @pytest.mark.slow
@@ -119,7 +119,7 @@ def test_a_process_with_a_stuck_thread_is_replaced(app, start, tmp_path):
     before = app.workers()[0].id
     until(lambda: stuck.job().failures == 1, 10)
     until(lambda: [row.id for row in app.workers()] not in ([before], []), 15)
-    assert app.enqueue("sleep", 0).result(timeout=5) == 0
+    assert app.enqueue("sleep", 0).result(timeout=30) == 0
     assert "TaskTimeout" in stuck.job().errors[-1]["error"]
     assert "this process is replaced" in (tmp_path / "log").read_text()
 

@@ -103,7 +103,7 @@ def test_an_app_without_schedules_has_no_scheduler(app: Stanchion) -> None:
     store: Any = Faulty(app.store, "notes")
     app._store = store
     with working(app):
-        assert app.enqueue("plain").result(timeout=5) is None
+        assert app.enqueue("plain").result(timeout=30) is None
     assert store.calls == {}
 
 

@@ -18,7 +18,7 @@ def test_running_jobs_finish_and_the_others_go_back(app):
     @app.task
     def task(n: int) -> None:
         begun.release()
-        release.wait(5)
+        release.wait(30)
         ran.append(n)
 
     task.enqueue_many([(n,) for n in range(10)])
@@ -56,13 +56,13 @@ def test_after_the_grace_running_jobs_go_back_uncounted(app, kind):
     handle = (sync if kind == "sync" else later).enqueue()
     worker = Worker(app)
     worker.start()
-    assert begun.wait(5)
+    assert begun.wait(30)
     began = time.monotonic()
     worker.stop(grace=0.2)
-    assert 0.2 <= time.monotonic() - began < 2
+    assert 0.2 <= time.monotonic() - began < 5
     assert (handle.state, handle.job().attempts) == (JobState.READY, 0)
     if kind == "async":
-        assert cancelled.wait(2)
+        assert cancelled.wait(30)
     release.set()
     time.sleep(0.1)
     assert handle.state is JobState.READY
@@ -87,11 +87,11 @@ def test_stop_returns_in_time_without_a_store():
     task.enqueue()
     worker = Worker(app)
     worker.start()
-    assert begun.wait(5)
+    assert begun.wait(30)
     store.broken = True
     began = time.monotonic()
     worker.stop(grace=0.1)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
 
 
 @pytest.mark.usefixtures("short_farewell")
@@ -112,7 +112,7 @@ def test_stop_returns_in_time_when_the_store_hangs():
     time.sleep(0.3)
     began = time.monotonic()
     worker.stop(grace=0.1)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 10
     hang.set()
 
 
@@ -141,12 +141,12 @@ def test_the_second_signal_stops_at_once(app):
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(0.2)
         os.kill(os.getpid(), signal.SIGINT)
-        release.wait(10)
+        release.wait(60)
 
     handle = task.enqueue()
     began = time.monotonic()
     Worker(app, grace=30).run()
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - began < 15
     assert (handle.state, handle.job().attempts) == (JobState.READY, 0)
     release.set()
 

@@ -10,7 +10,8 @@ from stanchion import Stanchion
 from stanchion.errors import StoreUnavailable
 from stanchion.job import JobHandle
 from stanchion.stores.records import Claim, Claimed
-from tests.worker.conftest import Faulty
+from stanchion.testing.conformance.harness import in_threads
+from tests.worker.conftest import Faulty, until
 
 
 @pytest.fixture
@@ -53,11 +54,17 @@ def test_for_a_job(app, store, take, request):
 
 
 def test_in_the_midst_of_the_wait(app, store):
-    q = app.queue("q", lease=30)
-    threading.Timer(0.2, lambda: setattr(store, "broken", True)).start()
-    threading.Timer(0.8, lambda: setattr(store, "broken", False)).start()
-    threading.Timer(1.0, lambda: q.push(1)).start()
-    assert [job.payload for job in q.reserve(wait=10)] == [1]
+    q = Stanchion(store=store, poll=0.1).queue("q", lease=30)
+
+    def break_for_a_while() -> None:
+        until(lambda: store.calls.get("claim"))
+        store.broken, before = True, store.calls["claim"]
+        until(lambda: store.calls["claim"] >= before + 2)
+        store.broken = False
+        app.queue("q").push(1)
+
+    with in_threads([break_for_a_while]):
+        assert [job.payload for job in q.reserve(wait=60)] == [1]
 
 
 def test_until_its_own_time_is_over(app, store):
