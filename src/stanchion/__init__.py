@@ -7,6 +7,7 @@ from stanchion.flow_events import EventGroup
 from stanchion.flow_handle import FlowHandle, FlowState
 from stanchion.job import Job, JobHandle, JobState
 from stanchion.outcome import Bury, Cancel, RetryAfter, Snooze
+from stanchion.pipeline import Pipeline, Send
 from stanchion.queue import Push, Queue
 from stanchion.reservation import Reservation
 from stanchion.retry import Retry
@@ -24,12 +25,14 @@ __all__ = [
     "Job",
     "JobHandle",
     "JobState",
+    "Pipeline",
     "Push",
     "Queue",
     "Reservation",
     "Retry",
     "RetryAfter",
     "Schedule",
+    "Send",
     "Signature",
     "Snooze",
     "Stanchion",

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime
-from itertools import chain
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 from zoneinfo import ZoneInfo
 
+from stanchion.app_testing import Clock, enqueued, tested
 from stanchion.codec import MAX_PAYLOAD, Codec
 from stanchion.cron import Declared, Missed, Schedule, declared, on_task, schedule_named, schedules
 from stanchion.errors import InvalidInput, UnknownTask
 from stanchion.events import Event, Listeners
-from stanchion.execution import run_here
+from stanchion.execution import drained
+from stanchion.finding import Search, query_of
 from stanchion.flow import Part, Signature
 from stanchion.flow_enqueue import store_flow
 from stanchion.flow_events import EventGroup
@@ -28,17 +26,17 @@ from stanchion.job import Job, JobHandle, JobState
 from stanchion.lanes import LaneChooser
 from stanchion.offloop import off_loop
 from stanchion.options import EnqueueOptions
-from stanchion.queue import Queue, jobs_of, new_token, portions, query_of, redriven_or_raise
+from stanchion.pipeline import Pipeline, Station
+from stanchion.queue import Queue, jobs_of, redriven_or_raise
 from stanchion.retry import Retry
 from stanchion.semaphore import DeclaredSemaphores, Semaphore
 from stanchion.settings import checked_settings, store_settings
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, JobRow, NewJob, Pushed, WorkerRow
-from stanchion.stores.registry import open_store, shown_url
+from stanchion.stores.records import JobRow, NewJob, Pushed, WorkerRow
+from stanchion.stores.registry import absolute_url, open_store, shown_url
 from stanchion.stores.transitions import state_of
 from stanchion.task import COLLECT, Enqueuer, Task, arguments, task_options
 from stanchion.ticker import Ticker
-from stanchion.times import moment
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,8 +75,16 @@ class Stanchion:
         self.lanes = LaneChooser(self)
         self.tasks: dict[str, Task[..., Any]] = {}
         self.crons: dict[str, Declared] = {}
+        self.pipelines: dict[str, Pipeline] = {}
+        self.stations: dict[str, Station] = {}
+        """The stations of all pipelines, by the names of their queues."""
         self._ticker = Ticker(self)
         self._collect = Task(self, _same, COLLECT, self.retry, {})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to other processes, such as those of Spark, without connections, threads and what only workers need."""
+        kept = ("codec", "retry", "events", "tasks", "pipelines", "stations", "poll", "_declared")
+        return Stanchion, (absolute_url(self.url),), {name: self.__dict__[name] for name in kept}
 
     # -- the store
 
@@ -132,12 +138,17 @@ class Stanchion:
         return [Queue(self, settings.name) for settings in self.store.queues()]
 
     def declare(self, queue: str) -> None:
-        """Store the settings that the code gave for a queue, and the semaphores that it declares, once."""
+        """Store the settings that the code gave for a queue, and the semaphores that it declares, once.
+
+        For that of a station, also those of the other stations, as its items go on to them.
+        """
         self.store_semaphores()
-        if self._declared and (settings := self._declared.get(queue)):
-            store_settings(self.store, queue, settings)
-            self._declared.pop(queue, None)  # only now: a store that did not answer is asked again
-            self.lanes.forget()
+        station = self.stations.get(queue)
+        for name in [queue] if station is None else station.pipeline.queues:
+            if self._declared and (settings := self._declared.get(name)):
+                store_settings(self.store, name, settings)
+                self._declared.pop(name, None)  # only now: a store that did not answer is asked again
+                self.lanes.forget()
 
     # -- semaphores
 
@@ -226,6 +237,10 @@ class Stanchion:
         known = self.tasks.get(task)
         return known.using(**options) if known is not None else Enqueuer(self, task, options)
 
+    def pipeline(self, name: str) -> Pipeline:
+        """Return a pipeline of stations, made at the first call; its queues are named `name.station`."""
+        return self.pipelines.setdefault(name, Pipeline(self, name))
+
     # -- schedules
 
     def cron(
@@ -272,9 +287,14 @@ class Stanchion:
     # -- jobs
 
     def make_ready(self, new: list[NewJob]) -> None:
-        """Store the settings that the code gave for the queues of new jobs; check their limits; give them lanes."""
+        """Store the settings that the code gave for the queues of new jobs; check their limits; give them lanes.
+
+        Items that come to a station get its limits.
+        """
         for queue in {job.queue for job in new} if self._declared else ():
             self.declare(queue)
+        if self.stations:
+            new[:] = [self.stations[job.queue].fitted(job) if job.queue in self.stations else job for job in new]
         self.check_limits(new)
         self.lanes.assign(new)
 
@@ -292,23 +312,6 @@ class Stanchion:
         """Refuse jobs that need a semaphore which nobody has declared."""
         self._semaphores.check(new, self.store)
 
-    def store_batches(self, new: Iterable[list[NewJob]], tx: Any = None) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
-        """Store batches one after the other; while one is being stored, the next is made."""
-        batches = (portion for batch in new for portion in portions(batch))
-        first = next(batches, None)
-        second = next(batches, None) if tx is None else None
-        if second is None:  # one batch, or a transaction that must stay in its thread
-            yield from ((batch, self.store_new(batch, tx)) for batch in chain([first] if first else [], batches))
-            return
-        assert first is not None  # noqa: S101 - it came before the second
-        with ThreadPoolExecutor(1, "stanchion-push") as storing:
-            under_way = storing.submit(self.store_new, first)
-            for batch in chain([second], batches):
-                stored, under_way = under_way.result(), storing.submit(self.store_new, batch)
-                yield first, stored
-                first = batch
-            yield first, under_way.result()
-
     def job_of(self, row: JobRow, *, duplicate: bool = False) -> Job:
         """Return a stored row as a job."""
         return Job(self, row, state_of(row, self.store.now()), duplicate=duplicate)
@@ -318,33 +321,10 @@ class Stanchion:
         row = self.store.fetch([job_id]).get(job_id)
         return None if row is None else self.job_of(row)
 
-    def find(
-        self,
-        *,
-        queue: str | None = None,
-        state: JobState | str | Sequence[JobState | str] | None = None,
-        task: str | None = None,
-        tenant: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        text: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> list[Job]:
+    def find(self, **search: Unpack[Search]) -> list[Job]:
         """Search live and finished jobs of all queues, newest first; see `Queue.find`."""
-        query = query_of(
-            queue=queue,
-            state=state,
-            task=task,
-            tenant=tenant,
-            since=since,
-            until=until,
-            text=text,
-            limit=limit,
-            after=after,
-        )
         now = self.store.now()
-        return [Job(self, row, state_of(row, now)) for row in self.store.find(query)]
+        return [Job(self, row, state_of(row, now)) for row in self.store.find(query_of(search))]
 
     def cancel(self, job_id: str) -> JobState | None:
         """Cancel a job, or ask it to stop if it runs; return its state after that, None if unknown."""
@@ -393,30 +373,31 @@ class Stanchion:
 
     # -- running
 
-    def run(self, queues: Sequence[str] | None = None, threads: int = 8) -> None:
+    def run(self, queues: Sequence[str] | None = None, threads: int = 8, **options: Any) -> None:
         """Run a worker in this process until SIGTERM, SIGINT or an exception; see `stanchion.Worker`."""
         from stanchion.worker import Worker  # the one upward arrow: a convenience over Worker
 
-        Worker(self, queues=queues, threads=threads).run()
+        Worker(self, queues=queues, threads=threads, **options).run()
 
     def drain(self, queues: Sequence[str] | None = None) -> int:
         """Run all that is due, here and now, in this thread; return how many attempts that were."""
-        names = list(queues) if queues is not None else self.worked_queues()
-        for name in names:
-            self.declare(name)
-        ran = 0
-        while True:
-            claims = [self.store.claim(Claim(name, 1, new_token())) for name in names]
-            for row in (row for claimed in claims for row in claimed.rows):
-                run_here(self, row)
-                ran += 1
-            if not any(claimed.rows or claimed.retry_in == 0 for claimed in claims):
-                return ran
+        return drained(self, list(queues) if queues is not None else self.worked_queues())
+
+    def own_queues(self) -> list[str]:
+        """Return the queues of the registered tasks, and of the stations that workers can run."""
+        stations = {name for name, station in self.stations.items() if station.on_workers}
+        return sorted(stations.union(task.queue for task in self.tasks.values()))
 
     def worked_queues(self) -> list[str]:
-        """Return the queues that the registered tasks name, and those that the store knows."""
-        named = {task.queue for task in self.tasks.values()}
-        return sorted(named | {settings.name for settings in self.store.queues()})
+        """Return the own queues, and others that the store knows but for those that workers leave alone."""
+        left = {pipeline.dead_letters.name for pipeline in self.pipelines.values()}
+        left |= {name for name, station in self.stations.items() if not station.on_workers}
+        return sorted(({settings.name for settings in self.store.queues()} - left).union(self.own_queues()))
+
+    def is_async(self, row: JobRow) -> bool:
+        """Tell whether a job is run on an event loop."""
+        work = self.stations.get(row.queue) if row.task is None else self.tasks.get(row.task)
+        return work is not None and work.is_async
 
     def on(self, event: Event) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register middleware for an event: enqueue, start, success, failure, retry or dead."""
@@ -424,28 +405,24 @@ class Stanchion:
 
     # -- testing
 
-    @contextmanager
-    def testing(self) -> Iterator[Clock]:
+    def testing(self) -> AbstractContextManager[Clock]:
         """Work on a fresh store in memory, under a clock that the test moves, for the length of the block."""
-        before, self._store = self._store, open_store("memory://?clock=frozen")
+        return tested(self)
+
+    @contextmanager
+    def on_store(self, store: Store) -> Iterator[None]:
+        """Work on another store for the length of the block."""
+        before, self._store = self._store, store
         ticker, self._ticker = self._ticker, Ticker(self)
         self.tick()  # schedules begin when they are first seen
         try:
-            yield Clock(self._store)
+            yield
         finally:
             self._store, self._ticker = before, ticker
 
     def assert_enqueued(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
         """Return a live job that calls the task with these arguments; AssertionError when there is none."""
-        name = task if isinstance(task, str) else task.name
-        wanted = self.codec.decode(self.codec.encode(arguments(args, kwargs), "arguments"))
-        live = [state for state in JobState if not state.final]
-        jobs = self.find(task=name, state=live, limit=1000)
-        for job in jobs:
-            if job.payload == wanted:
-                return job
-        seen = "; ".join(str(job.payload) for job in jobs[:10]) or "none"
-        raise AssertionError(f"no live job calls {name} with {wanted}; live jobs of it: {seen}")
+        return enqueued(self, task if isinstance(task, str) else task.name, arguments(args, kwargs))
 
     def __repr__(self) -> str:
         return f"<Stanchion {shown_url(self._url) if self._url else self._store}>"
@@ -453,31 +430,3 @@ class Stanchion:
 
 def _same(value: Any) -> Any:
     return value
-
-
-class Clock:
-    """The clock of a store under test; it moves only when told to."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def advance(self, seconds: float) -> None:
-        """Move the clock forward."""
-        self._store.skew += seconds
-
-    def now(self) -> datetime:
-        """Return the time it shows."""
-        return moment(self._store.now())
-
-
-def load(path: str) -> Stanchion:
-    """Import `module:attribute` and return the app it names; InvalidInput says what is wrong."""
-    module_name, _, attribute = path.partition(":")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise InvalidInput(f"can't import {module_name!r} ({error}); run from the folder that holds it") from error
-    app = getattr(module, attribute or "app", None)
-    if not isinstance(app, Stanchion):
-        raise InvalidInput(f"{path!r} is not a Stanchion app; name it as module:attribute, such as shop.jobs:app")
-    return app

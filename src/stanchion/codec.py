@@ -56,14 +56,22 @@ class Codec:
         """Return the value of a stored text."""
         if text is None:
             return None
-        if text.startswith(_SEALED):
-            text = self._open(text)
+        text = self.opened(text)
         try:
             value, end = _scan(text, 0)
         except StopIteration:
             end = -1
         # What this codec wrote is one value without spaces around it; the rest is for the ordinary decoder.
         return value if end == len(text) else json.loads(text)
+
+    @property
+    def has_keys(self) -> bool:
+        """True when it encrypts."""
+        return self._box is not None
+
+    def opened(self, text: str) -> str:
+        """Return the JSON of a stored text."""
+        return self._open(text) if text.startswith(_SEALED) else text
 
     def _open(self, text: str) -> str:
         if self._box is None:

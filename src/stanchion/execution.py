@@ -5,24 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Sequence
 from contextlib import suppress
 from inspect import Parameter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable, UnknownTask
 from stanchion.flow import Part
 from stanchion.flow_plan import after_of, continued
 from stanchion.flow_values import Values
 from stanchion.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
+from stanchion.queue import new_token
 from stanchion.reservation import Reservation, described
 from stanchion.retry import Retry
 from stanchion.stores import records
 from stanchion.stores.flows import handler_of, standing
-from stanchion.stores.records import JobRow, JobState
+from stanchion.stores.records import Claim, JobRow, JobState
 from stanchion.task import Task, called_with
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
+    from stanchion.pipeline.station import Station
 
 log = logging.getLogger("stanchion.worker")
 
@@ -32,27 +35,27 @@ class Unrunnable(StanchionError):
 
 
 class Execution:
-    """One attempt: the job in hand, its task and arguments.
+    """One attempt: the job in hand, its task and arguments; of an item in a pipeline, its station and the item.
 
     Raises Unrunnable when they don't fit, and StoreUnavailable where what a job gets in a flow can't be read now.
     """
 
-    __slots__ = ("args", "job", "kwargs", "task")
+    __slots__ = ("args", "item", "job", "kwargs", "task")
 
     def __init__(self, app: Stanchion, row: JobRow) -> None:
-        if row.task is None:
-            raise Unrunnable(
-                f"job {row.id} is a bare payload, which no task can run; enqueue calls of a task here, or take the "
-                f"queue's payloads with app.queue({row.queue!r}).reserve()"
-            )
+        self.item: Any = None
         try:
-            self.task: Task[..., Any] = app.task_named(row.task)
-            self.args, self.kwargs = called_with(app.codec.decode(row.payload))
+            self.task = _runs(app, row)
+            payload = app.codec.decode(row.payload)
+            if isinstance(self.task, Task):
+                self.args, self.kwargs = called_with(payload)
+            else:
+                self.args, self.kwargs, self.item = [payload], {}, payload
             if row.flow is not None and (after := after_of(row)).node:
                 self.args.insert(0, Values(app, standing(row.flow).root).behind(after))
         except UnknownTask as error:
             raise Unrunnable(str(error)) from None
-        except StoreUnavailable:
+        except (StoreUnavailable, Unrunnable):
             raise
         except (ValueError, RecursionError, StanchionError) as error:
             raise Unrunnable(f"job {row.id} can't be read: {error}") from None
@@ -80,6 +83,21 @@ class Execution:
             raise
 
 
+def _runs(app: Stanchion, row: JobRow) -> Task[..., Any] | Station:
+    """Return what a job calls: a task by its name or, for a bare payload, the station whose queue it is in."""
+    if row.task is not None:
+        return app.task_named(row.task)
+    station = app.stations.get(row.queue)
+    if station is None:
+        raise Unrunnable(
+            f"job {row.id} is a bare payload, which no task can run; enqueue calls of a task here, or take the "
+            f"queue's payloads with app.queue({row.queue!r}).reserve()"
+        )
+    if refusal := station.refused(row):
+        raise Unrunnable(refusal)
+    return station
+
+
 def outcome_of_value(execution: Execution, value: Any) -> records.Outcome | None:
     """Return the outcome of an attempt that returned; None when the task settled its job itself."""
     job = execution.job
@@ -90,6 +108,8 @@ def outcome_of_value(execution: Execution, value: Any) -> records.Outcome | None
     if isinstance(value, Outcome):
         return outcome_of_error(execution, value)
     try:
+        if not isinstance(execution.task, Task):
+            return execution.task.outcome(job._row, execution.item, value)
         if isinstance(value, Part):
             return _as_called(job._app, continued(job._app, job._row, value))
         return records.Commit(job.id, job.token, job._app.codec.encode(value, "result"))
@@ -123,6 +143,8 @@ def outcome_of_error(execution: Execution, error: BaseException) -> records.Outc
             return records.Bury(job.id, job.token, reason or "buried")
         case Unrunnable():
             return unrunnable(job._row, error)
+    if not isinstance(execution.task, Task) and job.attempts >= execution.task.retry.max_attempts:
+        return records.Bury(job.id, job.token, *described(error))
     return records.Rollback(job.id, job.token, _delay(job, error), *described(error))
 
 
@@ -153,7 +175,7 @@ def report(
 ) -> None:
     """Fire the events that follow an attempt which was settled by `outcome` (None: by the task itself)."""
     job.state = state
-    if state is JobState.DONE:
+    if state is JobState.DONE or (not state.final and _passed_on(outcome)):
         app.events.fire("success", job)
         return
     if _failed(outcome):
@@ -172,6 +194,14 @@ def _failed(outcome: records.Outcome | None) -> bool:
     return False
 
 
+def _passed_on(outcome: records.Outcome | None) -> bool:
+    """Tell whether the job went on to another station of its pipeline."""
+    match outcome:
+        case records.Move() | records.Continue(job=records.NewJob(task=None)):
+            return True
+    return False
+
+
 def _dead_lettered(job: Reservation, outcome: records.Outcome | None, state: JobState) -> bool:
     """Tell whether the job died though it lives on: in the dead-letter queue of its queue."""
     if state.final:
@@ -184,26 +214,54 @@ def _dead_lettered(job: Reservation, outcome: records.Outcome | None, state: Job
     return False
 
 
-def run_here(app: Stanchion, row: JobRow) -> None:
-    """Run one claimed job in this thread and settle it."""
+class Attempted(NamedTuple):
+    """What came of an attempt: its job and what to settle; None where the task has settled its job itself."""
+
+    job: Reservation
+    outcome: records.Outcome | None
     error: BaseException | None = None
+
+
+def attempted(app: Stanchion, row: JobRow) -> Attempted:
+    """Run one claimed job in this thread; nothing is settled yet."""
     try:
         execution = Execution(app, row)
     except Unrunnable as reason:
-        outcome = unrunnable(row, reason)
-        state = app.store.settle([outcome])[0]
-        if state is not None:
-            report(app, Reservation(app, row), outcome, state, reason)
-        return
-    app.events.fire("start", execution.job)
+        return Attempted(Reservation(app, row), unrunnable(row, reason), reason)
+    job = execution.job
+    app.events.fire("start", job)
     try:
         value = execution.call()
         if execution.task.is_async:
             value = asyncio.run(value)
-        settling = outcome_of_value(execution, value)
-        error = value if isinstance(value, Outcome) else None
+        return Attempted(job, outcome_of_value(execution, value), value if isinstance(value, Outcome) else None)
     except Exception as raised:  # a task may raise anything; it is kept with the job
-        error, settling = raised, outcome_of_error(execution, raised)
-    state = execution.job.settled_as if settling is None else app.store.settle([settling])[0]
+        return Attempted(job, outcome_of_error(execution, raised), raised)
+
+
+def run_here(app: Stanchion, row: JobRow) -> None:
+    """Run one claimed job in this thread and settle it."""
+    job, outcome, error = attempted(app, row)
+    state = (
+        job.settled_as
+        if outcome is None
+        else app.store.settle(app.lanes.place([outcome], lambda: {job.id: job.tenant}))[0]
+    )
     if state is not None:
-        report(app, execution.job, settling, state, error)
+        report(app, job, outcome, state, error)
+
+
+def drained(app: Stanchion, queues: Sequence[str]) -> int:
+    """Run all that is due in these queues, in this thread; return how many attempts that were."""
+    for pipeline in app.pipelines.values():
+        pipeline.check_worked(queues)
+    for name in queues:
+        app.declare(name)
+    ran = 0
+    while True:
+        claims = [app.store.claim(Claim(name, 1, new_token())) for name in queues]
+        for row in (row for claimed in claims for row in claimed.rows):
+            run_here(app, row)
+            ran += 1
+        if not any(claimed.rows or claimed.retry_in == 0 for claimed in claims):
+            return ran

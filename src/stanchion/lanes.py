@@ -25,13 +25,13 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.records import UNLANED, NewJob, QueueSettings
+from stanchion.stores.records import UNLANED, Commit, Continue, Move, NewJob, Outcome, QueueSettings
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
@@ -117,6 +117,19 @@ class LaneChooser:
             for n, lane in zip(places, lanes, strict=True):
                 jobs[n] = jobs[n]._replace(lane=lane)
 
+    def place(self, outcomes: Sequence[Outcome], tenants: Callable[[], Mapping[str, str | None]]) -> Sequence[Outcome]:
+        """Return the outcomes with lanes for what goes on to another queue and has none yet.
+
+        `tenants`: those of the jobs that they are about, by id; asked for only where some queue has lanes.
+        """
+        if not self._laned_queues():
+            return outcomes
+        of = tenants()
+        moved = [job for outcome in outcomes for job in _going_on(outcome, of.get(outcome.id))]
+        self.assign(moved)
+        lanes = {job.id: job.lane for job in moved}
+        return [_placed(outcome, lanes) for outcome in outcomes]
+
     def lane_of(self, queue: str, tenant: str | None) -> int:
         """Return the stored lane for one job that comes to the queue."""
         settings = self._laned_queues().get(queue)
@@ -158,3 +171,31 @@ class LaneChooser:
             return lane
         # All are longer than what is counted: taking turns keeps them alike.
         return shard[next(self._turns) % len(shard)]
+
+
+def _going_on(outcome: Outcome, tenant: str | None) -> list[NewJob]:
+    """Return the jobs without a lane that an outcome makes."""
+    match outcome:
+        case Move(lane=lane) if lane == UNLANED:
+            return [NewJob(outcome.id, outcome.queue, "", tenant=tenant)]
+        case Continue(job=job) if job.lane == UNLANED:
+            return [job]
+        case Commit(jobs=jobs):
+            return [job for job in jobs if job.lane == UNLANED]
+    return []
+
+
+def _placed(outcome: Outcome, lanes: Mapping[str, int]) -> Outcome:
+    """Return an outcome whose jobs are in these lanes, by their ids."""
+
+    def in_lane(job: NewJob) -> NewJob:
+        return job._replace(lane=lanes.get(job.id, job.lane))
+
+    match outcome:
+        case Move():
+            return outcome._replace(lane=lanes.get(outcome.id, outcome.lane))
+        case Continue(job=job):
+            return outcome._replace(job=in_lane(job))
+        case Commit(jobs=jobs) if jobs:
+            return outcome._replace(jobs=tuple(map(in_lane, jobs)))
+    return outcome

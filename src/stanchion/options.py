@@ -127,7 +127,8 @@ def _run_at(value: Any) -> int:
     return micros(value)
 
 
-def _priority(value: Any) -> int:
+def checked_priority(value: Any) -> int:
+    """Return a priority as given, if it is one."""
     if isinstance(value, bool) or not isinstance(value, int) or not MIN_PRIORITY <= value <= MAX_PRIORITY:
         raise InvalidInput(f"priority must be a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}, not {value!r}")
     return value
@@ -158,7 +159,8 @@ def _headers(value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _limits(value: Any) -> tuple[str, ...]:
+def limits_names(value: Any) -> tuple[str, ...]:
+    """Return the names of semaphores that `limits` gives, each once."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Collection):
         raise InvalidInput(f"limits is a list of names of semaphores, such as ['smtp'], not {value!r}")
     names = tuple(sorted({checked_name(name, "the name of a semaphore in limits") for name in value}))
@@ -196,12 +198,12 @@ def _rate_by(value: Any) -> str:
 _CHECKS: dict[str, Any] = {
     "run_at": _run_at,
     "delay": lambda value: seconds_of(value, "delay"),
-    "priority": _priority,
+    "priority": checked_priority,
     "tenant": lambda value: checked_name(value, "tenant"),
     "key": lambda value: checked_name(value, "key"),
     "on_duplicate": _on_duplicate,
     "order_key": lambda value: checked_name(value, "order_key"),
-    "limits": _limits,
+    "limits": limits_names,
     "rate": _per_second,
     "rate_by": _rate_by,
     "rate_key": lambda value: checked_name(value, "rate_key"),

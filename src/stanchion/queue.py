@@ -5,11 +5,13 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
+from stanchion.finding import PageOptions
 from stanchion.ids import new_ids
 from stanchion.job import FreshJob, Job, JobState
 from stanchion.lanes import shown_lane, stored_range
@@ -22,7 +24,6 @@ from stanchion.stores.records import (
     SECOND,
     Claim,
     Counts,
-    Find,
     JobRow,
     NewJob,
     Pushed,
@@ -30,7 +31,7 @@ from stanchion.stores.records import (
     Redriven,
     Sizes,
 )
-from stanchion.times import micros, moment
+from stanchion.times import moment
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
@@ -75,7 +76,7 @@ class Queue:
         A collection gives its jobs back. An iterator may be endless: it is streamed in bounded memory and
         gives the number of jobs that were new. Each batch is atomic; with `tx`, all are.
         """
-        stored = self.app.store_batches((self._new(batch) for batch in batches(items)), tx)
+        stored = store_batches(self.app, (self._new(batch) for batch in batches(items)), tx)
         if isinstance(items, Collection):
             return [job for new, pushed in stored for job in jobs_of(self.app, new, pushed)]
         return sum(not one.duplicate for _, pushed in stored for one in pushed)
@@ -169,34 +170,13 @@ class Queue:
         job = self.app.get(job_id)
         return job if job is not None and job.queue == self.name else None
 
-    def find(
-        self,
-        *,
-        state: JobState | str | Sequence[JobState | str] | None = None,
-        task: str | None = None,
-        tenant: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        text: str | None = None,
-        limit: int = 100,
-        after: str | None = None,
-    ) -> list[Job]:
+    def find(self, **search: Unpack[PageOptions]) -> list[Job]:
         """Search live and finished jobs, newest first.
 
         `since` and `until` bound the time of the enqueue; `text` is part of the payload or of an error;
         `after` is the last id of the page before.
         """
-        return self.app.find(
-            queue=self.name,
-            state=state,
-            task=task,
-            tenant=tenant,
-            since=since,
-            until=until,
-            text=text,
-            limit=limit,
-            after=after,
-        )
+        return self.app.find(queue=self.name, **search)
 
     def history(self, *, limit: int = 100, after: str | None = None) -> list[Job]:
         """Return finished jobs, newest first."""
@@ -269,6 +249,26 @@ def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
         yield batch
 
 
+def store_batches(
+    app: Stanchion, new: Iterable[list[NewJob]], tx: Any = None
+) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
+    """Store batches one after the other; while one is being stored, the next is made."""
+    batches = (portion for batch in new for portion in portions(batch))
+    first = next(batches, None)
+    second = next(batches, None) if tx is None else None
+    if second is None:  # one batch, or a transaction that must stay in its thread
+        yield from ((batch, app.store_new(batch, tx)) for batch in chain([first] if first else [], batches))
+        return
+    assert first is not None  # noqa: S101 - it came before the second
+    with ThreadPoolExecutor(1, "stanchion-push") as storing:
+        under_way = storing.submit(app.store_new, first)
+        for batch in chain([second], batches):
+            stored, under_way = under_way.result(), storing.submit(app.store_new, batch)
+            yield first, stored
+            first = batch
+        yield first, under_way.result()
+
+
 def portions(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
     """Cut a batch where its payloads add up to more than a call should carry."""
     portion: list[NewJob] = []
@@ -293,39 +293,6 @@ def jobs_of(app: Stanchion, new: Sequence[NewJob], stored: Sequence[Pushed]) -> 
         else FreshJob(app, job, pushed)
         for job, pushed in zip(new, stored, strict=True)
     ]
-
-
-def query_of(
-    *,
-    queue: str | None,
-    state: JobState | str | Sequence[JobState | str] | None,
-    since: datetime | None,
-    until: datetime | None,
-    limit: int,
-    **rest: Any,
-) -> Find:
-    """Return the checked search."""
-    wanted = () if state is None else (state,) if isinstance(state, str) else tuple(state)
-    try:
-        states = tuple(JobState(one) for one in wanted)
-    except ValueError as error:
-        raise InvalidInput(f"{error}; the states are {', '.join(JobState)}") from None
-    if not 1 <= limit <= MAX_PAGE:
-        raise InvalidInput(f"limit must be from 1 to {MAX_PAGE:,}, not {limit!r}; page with after=<last id>")
-    for bound in (since, until):
-        if bound is not None and bound.tzinfo is None:
-            raise InvalidInput(f"{bound!r} has no time zone; pass an aware datetime")
-    return Find(
-        queue=queue,
-        states=states,
-        since=None if since is None else micros(since),
-        until=None if until is None else micros(until),
-        limit=limit,
-        **rest,
-    )
-
-
-MAX_PAGE = 100_000
 
 
 def redriven_or_raise(job_id: str, verdict: Redriven, row: JobRow | None) -> None:

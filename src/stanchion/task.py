@@ -12,7 +12,7 @@ from stanchion.ids import new_ids
 from stanchion.job import Job, JobHandle
 from stanchion.offloop import off_loop
 from stanchion.options import EnqueueOptions, checked, checked_name, seconds_of
-from stanchion.queue import batches
+from stanchion.queue import batches, store_batches
 from stanchion.retry import Retry
 from stanchion.stores.records import NewJob
 
@@ -66,7 +66,7 @@ class Enqueuer(Generic[P]):
         return job if job.key is None else job._replace(on_duplicate="raise")
 
     def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle]:
-        stored = self.app.store_batches((self._new(calls) for calls in batches_of_calls), self._tx)
+        stored = store_batches(self.app, (self._new(calls) for calls in batches_of_calls), self._tx)
         return [JobHandle(self.app, one.id, duplicate=one.duplicate) for _, pushed in stored for one in pushed]
 
     def _new(self, calls: list[Call]) -> list[NewJob]:
@@ -90,7 +90,7 @@ class Task(Generic[P, R]):
         self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
         self.is_async = inspect.iscoroutinefunction(function)
         self.signature = inspect.signature(function)
-        self.job_parameter = _job_parameter(function)
+        self.job_parameter = job_parameter(function)
         self._enqueuer: Enqueuer[P] = self.using()
         self.__name__ = getattr(function, "__name__", name)
         self.__doc__ = function.__doc__
@@ -160,7 +160,7 @@ def _call(call: tuple[Any, ...] | Mapping[str, Any]) -> Call:
     raise InvalidInput(f"a call is a tuple of arguments or a mapping of keyword arguments, not {call!r}")
 
 
-def _job_parameter(function: Callable[..., Any]) -> str | None:
+def job_parameter(function: Callable[..., Any]) -> str | None:
     """Return the name of the parameter annotated with Job (or a kind of it)."""
     try:
         hints = get_type_hints(function)

@@ -38,7 +38,8 @@ SHORTEST_NAP = 0.001
 class Claimer:
     """One thread that claims, hands over to the runners, and waits: for room, or for work.
 
-    `emptied` is called once the queues hold no due job and none is in hand; without it, that is no news.
+    `emptied` is called once the queues hold no due job, or `all_jobs`: no live one, and none is in hand; without it,
+    that is no news.
     """
 
     def __init__(
@@ -52,11 +53,13 @@ class Claimer:
         finisher: Finisher,
         health: Health,
         emptied: Callable[[], None] | None,
+        *,
+        all_jobs: bool = False,
     ) -> None:
         self._app, self._worker, self._queues = app, worker, list(queues)
         self._threads, self._poll = threads, poll
         self._runners, self._finisher, self._health = runners, finisher, health
-        self._emptied = emptied
+        self._emptied, self._all_jobs = emptied, all_jobs
         self._unheard = UnheardClaims()
         self._prefetch = Prefetch()
         self._ahead = 0
@@ -142,7 +145,7 @@ class Claimer:
                 return
             if found:
                 time.sleep(0)  # let a runner begin before this thread goes on to look for more
-            if found == 0 and outstanding == 0 and self._emptied is not None and not self._any_due():
+            if found == 0 and outstanding == 0 and self._emptied is not None and not self._any_left():
                 self._emptied()
             nap = self._nap(retry_in)
         if nap and not self._stopping.is_set():
@@ -239,9 +242,18 @@ class Claimer:
             naps.append((due - now) / SECOND)
         return max(SHORTEST_NAP, min(naps))
 
-    def _any_due(self) -> bool:
-        due = self._app.store.next_due(self._queues)
-        return due is not None and due <= self._app.store.now()
+    def _any_left(self) -> bool:
+        """Tell whether there is still something to come back for."""
+        store = self._app.store
+        due = store.next_due(self._queues)
+        if due is not None:
+            return self._all_jobs or due <= store.now()
+        if not self._all_jobs:
+            return False
+        before = [store.counts(queue) for queue in self._queues]
+        live = any(store.sizes(queue).total for queue in self._queues)
+        # A job may have gone from a queue that was not looked at yet to one that was: it is counted as moved.
+        return live or before != [store.counts(queue) for queue in self._queues]
 
     def _listening(self) -> Listener:
         if self._listener is None:

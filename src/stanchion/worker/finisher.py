@@ -14,7 +14,7 @@ from stanchion.execution import report
 from stanchion.outcome import Outcome
 from stanchion.patience import Backoff
 from stanchion.reservation import described
-from stanchion.stores.records import JobState, Rollback
+from stanchion.stores.records import Commit, JobState, Rollback
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
 
@@ -109,7 +109,8 @@ class Finisher:
             self._sign.clear()
         group = [pending.popleft() for _ in range(min(len(pending), MOST))]
         self._taken += len(group)
-        return group
+        # Those of a kind together, as stores take commits that follow each other in one go.
+        return sorted(group, key=lambda finished: type(finished[0]) is Commit)
 
     def _store(self, group: list[Finished]) -> None:
         """Store a group, however long it takes."""
@@ -163,7 +164,10 @@ class Finisher:
 
     def _settle(self, group: Sequence[Finished], *, unheard: bool = False) -> list[JobState | None]:
         """Store a group and return where that led; `unheard`: an earlier call may have stored it."""
-        outcomes = [outcome for outcome, _, _ in group if outcome is not None]
+        outcomes = self._app.lanes.place(
+            [outcome for outcome, _, _ in group if outcome is not None],
+            lambda: {job.id: job.tenant for _, job, _ in group if job is not None},
+        )
         states = iter(self._app.store.settle(outcomes, repeat=unheard) if outcomes else [])
         return [
             next(states) if outcome is not None else job.settled_as if job is not None else None

@@ -10,8 +10,8 @@ import threading
 import time
 from dataclasses import asdict, dataclass, replace
 
-from stanchion.app import load
 from stanchion.errors import InvalidInput
+from stanchion.loading import load
 from stanchion.worker.worker import Worker
 
 log = logging.getLogger("stanchion.worker")
@@ -39,6 +39,7 @@ class WorkerSettings:
     health_file: str | None = None
     health_port: int | None = None
     log_level: str = "INFO"
+    until_finished: bool = False
 
     def to_json(self) -> str:
         """Return the settings as text, for the command line of a child."""
@@ -74,6 +75,7 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
         load(settings.target),
         *(settings.queues, settings.threads, settings.heartbeat, settings.grace, settings.poll),
         *(settings.until_empty, settings.health_file, settings.health_port),
+        until_finished=settings.until_finished,
     )
     stuck = threading.Event()
 

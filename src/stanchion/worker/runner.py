@@ -70,8 +70,7 @@ class Runners:
         """Take claimed jobs to be run; `in_hand` of this worker's have not ended, with these."""
         if self._threads < self._most:
             on_loop = 0 if self._loop is None else self._loop.active
-            tasks = self._app.tasks
-            on_loop += sum(row.task in tasks and tasks[row.task].is_async for row in rows)
+            on_loop += sum(map(self._app.is_async, rows))
             while self._threads < min(self._most, in_hand - on_loop + 1):
                 self._start_thread()
         for row in rows:

@@ -44,9 +44,9 @@ class Worker:
     `queues`: their names; None for those of all registered tasks. `threads`: how many jobs run at once.
     `heartbeat`: seconds between proofs of life; without three of them, others take its jobs. `grace`: seconds
     that running jobs get to finish on a stop. `poll`: seconds between polls of the whole fleet (None: the
-    app's). `until_empty`: `run` returns once the queues hold no due job and nothing runs here; a paused queue
-    is waited for. `health_file` is kept up to date with a line that starts with "ok" or "red";
-    `health_port` serves the same as JSON on loopback, with status 200 or 503.
+    app's). `until_empty`: `run` returns once the queues hold no due job and nothing runs here; `until_finished`:
+    once they hold no live job at all. A paused queue is waited for. `health_file` is kept up to date with a line
+    that starts with "ok" or "red"; `health_port` serves the same as JSON on loopback, with status 200 or 503.
 
         new ──start──► running ──stop, signal, or emptied──► stopping ──► stopped
     """
@@ -62,6 +62,8 @@ class Worker:
         until_empty: bool = False,
         health_file: str | Path | None = None,
         health_port: int | None = None,
+        *,
+        until_finished: bool = False,
     ) -> None:
         self._threads = _whole(threads, "threads")
         if isinstance(queues, str):
@@ -75,7 +77,7 @@ class Worker:
         self._every = _positive(heartbeat, "heartbeat")
         self._grace = seconds_of(grace, "grace")
         self._poll = _positive(app.poll if poll is None else poll, "poll")
-        self._until_empty = until_empty
+        self._until_empty, self._until_finished = until_empty or until_finished, until_finished
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, health_port
         self._calls = Calls()
@@ -104,6 +106,7 @@ class Worker:
                 *(self.app, self.id, self.queues, self._threads, self._poll),
                 *(self._runners, self._finisher, self._health),
                 self.finish if self._until_empty else None,
+                all_jobs=self._until_finished,
             )
             self._heartbeat = Heartbeat(
                 *(self.app, self._every, self._health, self._row, self._runners.longest, self._answered)
@@ -227,12 +230,15 @@ class Worker:
         }
 
     def _checked_queues(self) -> list[str]:
-        if not self.app.tasks:
+        queues = self._named or self.app.own_queues()
+        if not queues or not (self.app.tasks or self.app.stations):
             raise InvalidInput(
-                "this app has no tasks, so a worker could run nothing; register functions with @app.task, and "
-                "import the modules that define them before the worker starts"
+                "this app has no tasks and no stations, so a worker could run nothing; register functions with "
+                "@app.task, and import the modules that define them before the worker starts"
             )
-        return self._named or sorted({task.queue for task in self.app.tasks.values()})
+        for pipeline in self.app.pipelines.values():
+            pipeline.check_worked(queues)
+        return queues
 
 
 def _whole(value: Any, what: str) -> int:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from stanchion.ops.cli import (
+    archive,
     bench,
     copy,
     cron,
     demo,
     jobs,
     lanes,
+    pipeline,
     push,
     queues,
     redrive,
+    report,
     semaphores,
     stores,
+    streams,
     top,
     worker,
     workers,
@@ -21,6 +25,7 @@ from stanchion.ops.cli import (
 from stanchion.ops.cli.root import PANELS, cli
 
 __all__ = [
+    "archive",
     "bench",
     "cli",
     "copy",
@@ -29,11 +34,14 @@ __all__ = [
     "jobs",
     "lanes",
     "main",
+    "pipeline",
     "push",
     "queues",
     "redrive",
+    "report",
     "semaphores",
     "stores",
+    "streams",
     "top",
     "worker",
     "workers",

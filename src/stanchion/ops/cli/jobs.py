@@ -18,6 +18,7 @@ from stanchion.ops.cli.output import Cell, Column, state_cell
 from stanchion.ops.cli.root import LOOK, cli
 from stanchion.ops.cli.selection import Contains, Queue, Since, States, TaskName, Tenant, Until, search
 from stanchion.ops.cli.session import Exit, Session, command
+from stanchion.pipeline.way import WAY, Stop, way_of
 from stanchion.times import moment
 from stanchion.waiting import waits_for
 
@@ -168,10 +169,14 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
     line("attempts", f"{job.attempts} of {job.max_attempts}, {job.failures} failed")
     line("timeout", duration(job.timeout))
     line("worker", safe(job.worker or ""))
-    line("replay of", job.origin)
+    way = way_of(job.headers)
+    line("made of" if way else "replay of", job.origin)
+    line("way", safe(" → ".join(_stops(job, way))))
     line("flow", job.flow)
     for name in ("payload", "headers", "result"):
         value, trouble = _readable(job, name)
+        if way and name == "headers":
+            value = {header: one for header, one in value.items() if header != WAY}
         if trouble:
             line(name, Text(trouble, "yellow"))
         elif value not in (None, {}):
@@ -182,6 +187,13 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
         text.append(_indented(error.get("traceback") or error.get("error") or "no message"))
     text.rstrip()
     return text
+
+
+def _stops(job: Job, way: list[Stop]) -> list[str]:
+    """Return the stations of an item, with the attempts of those that took more than one."""
+    here = [str(job.headers.get("x-dead-from", "")), job.queue]
+    left = [stop.station if stop.attempts == 1 else f"{stop.station} ({stop.attempts} attempts)" for stop in way]
+    return [*left, *(queue.rpartition(".")[2] for queue in here if queue)] if way else []
 
 
 def _row(job: Job, now: datetime) -> list[Cell]:

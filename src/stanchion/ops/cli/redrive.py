@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -11,6 +12,7 @@ from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flow_handle import FlowState
 from stanchion.ids import new_ids
 from stanchion.job import JobState
+from stanchion.ops.cli.archive import replay_archived
 from stanchion.ops.cli.given import job_ids
 from stanchion.ops.cli.root import OPERATE, cli
 from stanchion.ops.cli.selection import PAGE, Contains, Queue, Since, States, TaskName, Tenant, Until, pages, search
@@ -105,8 +107,25 @@ def replay(
     until: Until = None,
     text: Contains = None,
     limit: Limit = None,
+    archive: Annotated[
+        Path | None, typer.Option("--archive", metavar="DIR", help="Jobs of this archive, not of the store's history.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="Archived jobs that meet this condition of Spark SQL.")
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="QUEUE", help="Where copies of archived jobs go.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the archived jobs.")] = False,
+    write_id: Annotated[
+        str | None, typer.Option("--write-id", metavar="ID", help="A repeat under the same id does nothing.")
+    ] = None,
 ) -> Exit:
-    """Enqueue copies of finished jobs; each copy names its origin."""
+    """Enqueue copies of finished jobs, those in history or those of an archive; each copy names its origin."""
+    if archive is not None:
+        if ids or any((state, task, tenant, since, until, text, limit)):
+            raise InvalidInput("of an archive, choose jobs by --where, which can say all of that, and by --queue")
+        return replay_archived(session, archive, where, queue=queue, to=to, dry_run=dry_run, write_id=write_id)
+    if where is not None or to is not None or dry_run or write_id is not None:
+        raise InvalidInput("--where, --to, --dry-run and --write-id are for archived jobs: give --archive DIR too")
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
         for job_id, copy in zip(batch, session.app.store.replay(batch, new_ids(len(batch))), strict=True):

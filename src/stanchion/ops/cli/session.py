@@ -11,17 +11,20 @@ from collections.abc import Callable
 from enum import IntEnum
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, ParamSpec, cast
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import unquote
 
 import typer
 
-from stanchion.app import Stanchion, load
+from stanchion import loading
+from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput, StanchionError, UnknownTask
 from stanchion.ops.cli.human import one_line
 from stanchion.ops.cli.output import Output
+from stanchion.pipeline import Pipeline
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Exit(IntEnum):
@@ -98,6 +101,15 @@ class Session:
 
 def load_app(path: str) -> Stanchion:
     """Return the app of `module:app`, looked for in the current folder too."""
+    return _loaded(loading.load, path)
+
+
+def load_pipeline(path: str) -> Pipeline:
+    """Return the pipeline of `module:pipeline`, looked for in the current folder too."""
+    return _loaded(loading.load_pipeline, path)
+
+
+def _loaded(load: Callable[[str], T], path: str) -> T:
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

@@ -41,7 +41,7 @@ def setup(
             if session.out.as_json:
                 session.out.json({"url": shown_url(url), "sql": script})
             else:
-                print(script)
+                print(script or "-- the tables are up to date")
             return
         store.setup()
         store.check()

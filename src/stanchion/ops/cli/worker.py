@@ -48,8 +48,7 @@ def worker(
     path = target or session.app_path
     if path is None:
         raise InvalidInput("which app? name it as module:app, such as stanchion worker shop.jobs:app")
-    if log_level.lower() not in _LEVELS:
-        raise InvalidInput(f"--log-level must be one of {', '.join(_LEVELS)}, not {log_level!r}")
+    refuse_level(log_level)
     _check_app(path, session.url)
     from stanchion.worker.process import WorkerSettings, run_worker_process
 
@@ -71,6 +70,12 @@ def worker(
 _LEVELS = ("debug", "info", "warning", "error")
 
 
+def refuse_level(name: str) -> None:
+    """Refuse a log level that there is not."""
+    if name.lower() not in _LEVELS:
+        raise InvalidInput(f"--log-level must be one of {', '.join(_LEVELS)}, not {name!r}")
+
+
 def _check_app(path: str, url: str | None) -> None:
     """Refuse, before any process starts, an app that can't work. `url` is for an app that names no store."""
     if url is not None:
@@ -79,8 +84,8 @@ def _check_app(path: str, url: str | None) -> None:
     named = app.url
     if url is not None and named != url:
         raise InvalidInput(f"{path} names its own store; leave --url out")
-    if not app.tasks:
+    if not app.tasks and not app.stations:
         raise InvalidInput(
-            f"{path} has no tasks, so a worker could run nothing; register functions with @app.task, and import "
-            f"the modules that define them in {path.partition(':')[0]}"
+            f"{path} has no tasks and no stations, so a worker could run nothing; register functions with @app.task, "
+            f"and import the modules that define them in {path.partition(':')[0]}"
         )

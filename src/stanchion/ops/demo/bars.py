@@ -19,9 +19,9 @@ class Bars:
         self._progress, self._pipeline, self._flights = progress, pipeline, flights
         self._stations = {
             self._add("feed", flights): pipeline.feed,
-            self._add("clean", flights): pipeline.clean.meter,
-            self._add("enrich", flights): pipeline.enrich.meter,
-            self._add("land", flights): pipeline.land.meter,
+            self._add("clean", flights): pipeline.clean,
+            self._add("enrich", flights): pipeline.enrich,
+            self._add("land", flights): pipeline.land,
         }
         self._alerts = self._add("alerts", None)
         self._sums: TaskID | None = None
@@ -31,9 +31,8 @@ class Bars:
         for task, meter in self._stations.items():
             self._progress.update(task, completed=meter.jobs, note=_pace(meter))
         alerts = self._pipeline.alerts
-        self._progress.update(
-            self._alerts, completed=alerts.meter.jobs, total=alerts.raised or None, note=_pace(alerts.meter)
-        )
+        total = self._pipeline.raised or None
+        self._progress.update(self._alerts, completed=alerts.jobs, total=total, note=_pace(alerts))
 
     def summed(self, results: int) -> None:
         """Show that more results have been summed up."""

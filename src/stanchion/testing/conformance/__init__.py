@@ -25,8 +25,14 @@ _THEMES = (
     "concurrency",
     "counting",
     "cron",
+    "cron_clock",
+    "cron_deaths",
+    "cron_declaring",
+    "cron_operating",
     "dead_letters",
+    "discarding",
     "encryption",
+    "fan_out",
     "flow_ends",
     "flow_failures",
     "flow_growth",
@@ -36,21 +42,33 @@ _THEMES = (
     "harness",
     "history",
     "lanes",
+    "lanes_beside",
+    "lanes_model",
+    "lanes_of_tenants",
     "leases",
     "model",
     "notes",
     "operating",
     "order",
+    "order_races",
+    "order_turns",
     "ordering",
     "outcomes",
+    "pipelines",
     "pushing",
     "rates",
+    "scanning",
+    "schedules",
     "scheduling",
     "semaphore_machine",
     "semaphore_races",
     "semaphores",
     "settings",
     "slots_freed",
+    "staging",
+    "stream_deaths",
+    "stream_driver",
+    "streams",
     "tasks",
     "transactions",
     "transferring",
@@ -70,20 +88,15 @@ from stanchion.testing.conformance.concurrency import (
     stores,
 )
 from stanchion.testing.conformance.counting import TestCounts, TestFind, TestSizes
-from stanchion.testing.conformance.cron import (
-    TestANewRelease,
-    TestDeath,
-    TestDeclaring,
-    TestManySchedulers,
-    TestMissedTicks,
-    TestOperatingSchedules,
-    TestTheClock,
-    TestTicks,
-    TestWhatIsStored,
-    calendar,
-)
+from stanchion.testing.conformance.cron import TestManySchedulers, TestTicks
+from stanchion.testing.conformance.cron_clock import TestMissedTicks, TestTheClock
+from stanchion.testing.conformance.cron_deaths import TestDeath
+from stanchion.testing.conformance.cron_declaring import TestDeclaring, TestWhatIsStored
+from stanchion.testing.conformance.cron_operating import TestANewRelease, TestOperatingSchedules
 from stanchion.testing.conformance.dead_letters import TestDeadLetters, letters
+from stanchion.testing.conformance.discarding import TestDiscard
 from stanchion.testing.conformance.encryption import TestEncryption, key, sealed
+from stanchion.testing.conformance.fan_out import TestFanOut, TestFanOutInTransactions, TestHeadersOfAMove, parent
 from stanchion.testing.conformance.flow_ends import TestAFailedMember, TestAStoppedFlow, TestContinuing
 from stanchion.testing.conformance.flow_failures import TestCancelAFlow, TestFailure
 from stanchion.testing.conformance.flow_growth import TestEventGroups, TestTailCalls
@@ -97,20 +110,15 @@ from stanchion.testing.conformance.flow_views import TestFlowsAtTheDoor, TestFlo
 from stanchion.testing.conformance.flows import TestChain, TestGroup, small_steps, work
 from stanchion.testing.conformance.harness import app, clock, new_store, other_app, other_q, other_store, q, store
 from stanchion.testing.conformance.history import TestHistory, TestPurge
-from stanchion.testing.conformance.lanes import (
-    TestFairness,
-    TestInsideALane,
+from stanchion.testing.conformance.lanes import TestFairness, TestInsideALane, TestTurns, laned
+from stanchion.testing.conformance.lanes_beside import (
     TestLaneDepths,
-    TestLaneOfATenant,
-    TestLanesAgainstTheReference,
     TestLanesAndLimits,
     TestLanesElsewhere,
-    TestLaneSettings,
     TestRangesOfLanes,
-    TestResizing,
-    TestTurns,
-    laned,
 )
+from stanchion.testing.conformance.lanes_model import TestLanesAgainstTheReference
+from stanchion.testing.conformance.lanes_of_tenants import TestLaneOfATenant, TestLaneSettings, TestResizing
 from stanchion.testing.conformance.leases import (
     TestFencing,
     TestLease,
@@ -122,18 +130,22 @@ from stanchion.testing.conformance.model import TestAgainstTheReference
 from stanchion.testing.conformance.notes import TestNotes
 from stanchion.testing.conformance.operating import TestCancel, TestReplay, TestRetry
 from stanchion.testing.conformance.order import TestOrder, TestScheduledJobsStandAside
-from stanchion.testing.conformance.ordering import (
-    TestInASecondLife,
-    TestOneAtATime,
-    TestOrderAndSlots,
-    TestOrderInRaces,
-    TestTheFirstIsWaitedFor,
-    TestTheNextHasItsTurn,
-    TestWaitingForATurn,
-)
+from stanchion.testing.conformance.order_races import TestOrderAndSlots, TestOrderInRaces, TestWaitingForATurn
+from stanchion.testing.conformance.order_turns import TestInASecondLife, TestTheNextHasItsTurn
+from stanchion.testing.conformance.ordering import TestOneAtATime, TestTheFirstIsWaitedFor
 from stanchion.testing.conformance.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback
+from stanchion.testing.conformance.pipelines import (
+    TestFailuresOfStations,
+    TestForks,
+    TestLoops,
+    TestStations,
+    TestWhatGoesAlong,
+    etl,
+)
 from stanchion.testing.conformance.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
 from stanchion.testing.conformance.rates import TestKeyedRates, TestRatesAndOtherLimits, TestRatesOfTheModel
+from stanchion.testing.conformance.scanning import TestConditions, TestScan, TestSplit
+from stanchion.testing.conformance.schedules import calendar
 from stanchion.testing.conformance.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
 from stanchion.testing.conformance.semaphore_machine import TestPermitsAlongAnyPath
 from stanchion.testing.conformance.semaphore_races import TestRacesForSlots, TestSeveralSemaphores, TestWaitingForASlot
@@ -145,6 +157,17 @@ from stanchion.testing.conformance.slots_freed import (
     TestSlotsTakenAgain,
     TestTheLine,
 )
+from stanchion.testing.conformance.staging import (
+    TestInHand,
+    TestPublishing,
+    TestPublishingWithANote,
+    TestPublishingWithFinish,
+    TestReserve,
+    TestStaged,
+)
+from stanchion.testing.conformance.stream_deaths import TestDeathAtEachStep, TestLostLeases, TestTwoDrivers
+from stanchion.testing.conformance.stream_driver import mode
+from stanchion.testing.conformance.streams import TestOperatingStreams, TestPoison, TestRefusedPositions, TestStreams
 from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks
 from stanchion.testing.conformance.transactions import TestJoining, TestRefusing
 from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
@@ -168,12 +191,15 @@ __all__ = [
     "TestCancelAFlow",
     "TestChain",
     "TestCommit",
+    "TestConditions",
     "TestContinuing",
     "TestCounts",
     "TestDeadLetters",
     "TestDeath",
+    "TestDeathAtEachStep",
     "TestDeclaring",
     "TestDelete",
+    "TestDiscard",
     "TestDue",
     "TestEncryption",
     "TestEventGroups",
@@ -182,18 +208,24 @@ __all__ = [
     "TestEveryJobGoesToOne",
     "TestEverySlotIsFreed",
     "TestFailure",
+    "TestFailuresOfStations",
     "TestFairness",
+    "TestFanOut",
+    "TestFanOutInTransactions",
     "TestFencing",
     "TestFind",
     "TestFlowsAtTheDoor",
     "TestFlowsInTransactions",
     "TestFlowsOfACallersTransaction",
+    "TestForks",
     "TestGraph",
     "TestGroup",
     "TestHandles",
+    "TestHeadersOfAMove",
     "TestHeartbeat",
     "TestHistory",
     "TestInASecondLife",
+    "TestInHand",
     "TestInsideALane",
     "TestJoining",
     "TestKeyedRates",
@@ -207,6 +239,8 @@ __all__ = [
     "TestLease",
     "TestLimits",
     "TestListener",
+    "TestLoops",
+    "TestLostLeases",
     "TestManySchedulers",
     "TestMaxRate",
     "TestMaxRunning",
@@ -220,13 +254,18 @@ __all__ = [
     "TestOneWins",
     "TestOpeningAFlow",
     "TestOperatingSchedules",
+    "TestOperatingStreams",
     "TestOrder",
     "TestOrderAndSlots",
     "TestOrderInRaces",
     "TestPause",
     "TestPermitsAlongAnyPath",
+    "TestPoison",
     "TestPop",
     "TestProgress",
+    "TestPublishing",
+    "TestPublishingWithANote",
+    "TestPublishingWithFinish",
     "TestPurge",
     "TestPush",
     "TestPushSignal",
@@ -236,14 +275,17 @@ __all__ = [
     "TestRatesOfTheModel",
     "TestRecovery",
     "TestRefusedAtTheDoor",
+    "TestRefusedPositions",
     "TestRefusing",
     "TestRepeatedClaim",
     "TestRepeatedOutcome",
     "TestRepeats",
     "TestReplay",
+    "TestReserve",
     "TestResizing",
     "TestRetry",
     "TestRollback",
+    "TestScan",
     "TestScheduledJobsStandAside",
     "TestSemaphores",
     "TestSettings",
@@ -251,6 +293,10 @@ __all__ = [
     "TestSizes",
     "TestSlots",
     "TestSlotsTakenAgain",
+    "TestSplit",
+    "TestStaged",
+    "TestStations",
+    "TestStreams",
     "TestTailCalls",
     "TestTaking",
     "TestTasks",
@@ -262,21 +308,26 @@ __all__ = [
     "TestThreads",
     "TestTicks",
     "TestTurns",
+    "TestTwoDrivers",
     "TestUniqueKeys",
     "TestWaiting",
     "TestWaitingForASlot",
     "TestWaitingForATurn",
+    "TestWhatGoesAlong",
     "TestWhatIsStored",
     "app",
     "calendar",
     "clock",
+    "etl",
     "key",
     "laned",
     "letters",
+    "mode",
     "new_store",
     "other_app",
     "other_q",
     "other_store",
+    "parent",
     "q",
     "sealed",
     "small_steps",

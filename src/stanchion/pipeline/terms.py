@@ -1,0 +1,66 @@
+"""What a declaration says of a station, checked at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+from stanchion.errors import InvalidInput
+from stanchion.options import limits_names, seconds_of
+from stanchion.retry import Retry
+from stanchion.settings import checked_settings
+from stanchion.stores.gates import Limits, limits_text
+from stanchion.task import task_options
+
+PayloadMode = Literal["replace", "merge"]
+
+MAX_ROUNDS = 1000
+"""So often an item may come to a station by a loop, unless the station says otherwise."""
+
+
+class Terms(NamedTuple):
+    """Where the items of a station come from and go to, and on what terms they are worked on there.
+
+    `limits`: the semaphores, as they are stored with an item; `timeout` in seconds; `max_rate` in items per second.
+    """
+
+    to: tuple[str, ...]
+    entry: bool
+    payload: PayloadMode
+    retry: Retry
+    limits: str | None
+    timeout: float | None
+    max_rounds: int
+    max_rate: float | None
+
+    @classmethod
+    def of(
+        cls,
+        to: str | Collection[str] | None,
+        entry: bool,
+        payload: PayloadMode,
+        retry: Retry | None,
+        max_attempts: int | None,
+        limits: Collection[str],
+        timeout: float | timedelta | None,
+        max_rounds: Any,
+        settings: Mapping[str, Any],
+    ) -> Self:
+        """Return checked terms; InvalidInput says what to mend."""
+        if payload not in get_args(PayloadMode):
+            raise InvalidInput(f"payload must be one of {', '.join(get_args(PayloadMode))}, not {payload!r}")
+        if isinstance(max_rounds, bool) or not isinstance(max_rounds, int) or max_rounds < 1:
+            raise InvalidInput(f"max_rounds must be a whole number from 1 up, not {max_rounds!r}")
+        attempts = {} if max_attempts is None else {"max_attempts": max_attempts}
+        targets = [] if to is None else [to] if isinstance(to, str) else to
+        return cls(
+            to=tuple(dict.fromkeys(targets)),
+            entry=entry,
+            payload=payload,
+            retry=task_options({"retry": retry, **attempts})[0],
+            limits=limits_text(Limits(limits_names(limits))),
+            timeout=None if timeout is None else seconds_of(timeout, "timeout"),
+            max_rounds=max_rounds,
+            max_rate=checked_settings(settings).get("max_rate"),
+        )

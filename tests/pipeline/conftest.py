@@ -1,0 +1,18 @@
+from collections.abc import Iterator
+
+import pytest
+
+from stanchion import Pipeline, Stanchion
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def app(request, tmp_path) -> Iterator[Stanchion]:
+    url = "memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/jobs.db?synchronous=off"
+    app = Stanchion(url)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def etl(app: Stanchion) -> Pipeline:
+    return app.pipeline("etl")
