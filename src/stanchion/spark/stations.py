@@ -1,0 +1,220 @@
+"""A pipeline on Spark: each station is a Structured Streaming query over the stream of its queue.
+
+    stream of the station's queue ──micro-batch──► items one by one (a plain station), or all as a DataFrame ──► store
+
+What is in hand, and how far each stream is, is in the store; a query that fails is started again, and a process that
+dies is followed by another. So a checkpoint is of no importance here, and is made anew by each run.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import StreamingQueryException
+
+from stanchion.errors import StanchionError
+from stanchion.pipeline import Pipeline
+from stanchion.pipeline.station import Station
+from stanchion.spark.frames import work_on_frame
+from stanchion.spark.items import Hand, work_on_items
+from stanchion.spark.options import reachable_url
+from stanchion.spark.session import session
+from stanchion.streams import SinkBatch, release, streams
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger("stanchion.spark")
+
+PER_BATCH = 2000
+"""Items of a plain station in one micro-batch."""
+
+_LOOK = 0.2
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_FAILURES_IN_A_ROW = 40
+"""So often a station is tried again in a run that is to end: a batch is halved until what breaks it is alone."""
+_LASTING = ("StreamTaken", "ForeignCheckpoint", "InvalidInput", "MissingExtra")
+"""What no further try would mend, by the names of the errors, which is all that Spark tells of them."""
+
+
+def run(
+    pipeline: Pipeline,
+    *,
+    spark: SparkSession | None = None,
+    available_now: bool = False,
+    partitions: int | None = None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Work on the items of a pipeline with Spark until `stop` is set; with `available_now`, until no item is due.
+
+    `spark`: the session, made by `stanchion.spark.session` unless given. `partitions`: tasks for one micro-batch, as
+    many as there are cores if left out. Raises StanchionError when another process has begun to run the same pipeline
+    on Spark, and for a station that fails again and again in a run that is to end.
+    """
+    pipeline.prepare()
+    spark = spark or session()
+    engine = _Engine(pipeline, spark, partitions or spark.sparkContext.defaultParallelism, stop or threading.Event())
+    engine.run_available() if available_now else engine.run_on()
+
+
+@dataclass
+class _Engine:
+    pipeline: Pipeline
+    spark: SparkSession
+    partitions: int
+    stop: threading.Event
+    pauses: dict[str, float] = field(default_factory=dict)
+
+    # -- until it is stopped
+
+    def run_on(self) -> None:
+        """Keep a query running for each station."""
+        with _folder() as folder:
+            running: dict[str, StreamingQuery] = {}
+            begin_at: dict[str, float] = {}
+            try:
+                while not self.stop.wait(_LOOK):
+                    for station in self.pipeline.stations.values():
+                        self._keep(station, folder, running, begin_at)
+            finally:
+                self._end(running)
+
+    def _keep(
+        self, station: Station, folder: Path, running: dict[str, StreamingQuery], begin_at: dict[str, float]
+    ) -> None:
+        query = running.get(station.station)
+        if query is not None and query.isActive:
+            return
+        if query is not None:
+            error = query.exception()
+            if error is not None and _lasting(str(error)):
+                raise StanchionError(_told(station, error)) from error
+            pause = self.pauses[station.station] = min(
+                2 * self.pauses.get(station.station, _FIRST_PAUSE / 2), _LONGEST_PAUSE
+            )
+            log.warning("%s; it is started again in %.0f s", _told(station, error), pause)
+            begin_at[station.station] = time.monotonic() + pause
+            del running[station.station]
+        if time.monotonic() >= begin_at.get(station.station, 0.0):
+            running[station.station] = self._start(station, folder)
+
+    def _end(self, running: dict[str, StreamingQuery]) -> None:
+        """Stop all queries, and give back what they have in hand."""
+        for query in running.values():
+            query.stop()
+        for station in self.pipeline.stations.values():
+            self._release(station)
+
+    # -- until there is nothing left to do
+
+    def run_available(self) -> None:
+        """Run one station after the other, as long as any has an item that is due."""
+        failures = 0
+        with _folder() as folder:
+            while not self.stop.is_set() and (due := self._due()):
+                for station in due:
+                    error = self._run_once(station, folder)
+                    failures = 0 if error is None else failures + 1
+                    if error is None:
+                        continue
+                    if _lasting(str(error)) or failures > _FAILURES_IN_A_ROW:
+                        self._release(station)
+                        raise StanchionError(_told(station, error)) from error
+                    log.warning("%s; it is started again", _told(station, error))
+
+    def _due(self) -> list[Station]:
+        """Return the stations with items that a query could take, or has left in hand."""
+        store = self.pipeline.app.store
+        paused = {settings.name for settings in store.queues() if settings.paused}
+        in_hand = {stream.queue for stream in streams(store) if stream.in_hand}
+        return [
+            station
+            for station in self.pipeline.stations.values()
+            if station.queue in in_hand or (station.queue not in paused and store.sizes(station.queue).ready)
+        ]
+
+    def _run_once(self, station: Station, folder: Path) -> Exception | None:
+        """Run the query of a station until it has taken what was ready; return its error, if it failed."""
+        query = self._start(station, folder, availableNow=True)
+        try:
+            while not query.awaitTermination(1) and not self.stop.is_set():
+                pass
+        except StreamingQueryException as error:
+            return error
+        if self.stop.is_set():
+            query.stop()
+            self._release(station)
+        return query.exception()
+
+    # -- one query
+
+    def _start(self, station: Station, folder: Path, **trigger: Any) -> StreamingQuery:
+        app = self.pipeline.app
+        stream = (
+            self.spark.readStream.format("stanchion")
+            .option("url", reachable_url(app.url))
+            .option("queue", station.queue)
+            .option("partitions", self.partitions)
+            .option("maxRecordsPerBatch", station.frame.max_per_batch if station.frame else PER_BATCH)
+        )
+        source = stream.schema("id string").load()
+        writer = source.writeStream.queryName(station.name).foreachBatch(self._taker(station))
+        if trigger:
+            writer = writer.trigger(**trigger)
+        # Each start has a checkpoint of its own: the stream knows which batch is not finished.
+        return writer.option("checkpointLocation", tempfile.mkdtemp(prefix=f"{station.station}-", dir=folder)).start()
+
+    def _taker(self, station: Station) -> Callable[[DataFrame, int], None]:
+        """Return what brings a micro-batch through a station."""
+
+        def take(frame: DataFrame, _number: int) -> None:
+            frame.rdd.getNumPartitions()  # has the reader divide the batch: one that fails again and again gets smaller
+            # What is in hand is asked for only now. Whoever finds the batch of a later driver takes part in that one.
+            batch = SinkBatch.pending(self.pipeline.app.store, station.queue)
+            if batch is None:  # it was finished before
+                return
+            hand = Hand.of(station, batch, self.partitions)
+            if not hand.parts:
+                batch.drop_rest()
+            elif station.frame is None:
+                work_on_items(hand, frame)
+            else:
+                work_on_frame(hand, frame, batch)
+
+        return take
+
+    def _release(self, station: Station) -> None:
+        """Give back at once what would otherwise go back when the heartbeats of its query are missed."""
+        store = self.pipeline.app.store
+        if any(stream.name == station.queue and stream.in_hand for stream in streams(store)):
+            release(store, station.queue)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="stanchion-pipeline-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _lasting(text: str) -> bool:
+    return any(name in text for name in _LASTING)
+
+
+def _told(station: Station, error: Exception | None) -> str:
+    """Return what is worth knowing of an error that Spark tells at length."""
+    lines = [line.strip() for line in str(error or "it was stopped by somebody").splitlines() if line.strip()]
+    own = [line for line in lines if _lasting(line) or "Error" in line.partition(":")[0].rpartition(".")[2]]
+    return f"the query of station {station.station!r} failed: {(own or lines)[-1 if own else 0][:500]}"

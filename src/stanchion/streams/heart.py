@@ -1,0 +1,54 @@
+"""The thread that keeps a driver's jobs, and looks after the store as a worker does."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from stanchion.errors import StreamTaken
+from stanchion.stores.liveness import MISSED_BEATS
+from stanchion.stores.protocol import Store
+from stanchion.streams.source import StreamSource
+
+log = logging.getLogger("stanchion.streams")
+
+
+class Heart:
+    """Beats from its start on until its process ends, or another driver has the stream.
+
+    There may be no worker beside a driver, so it also takes back what dead ones have left; yet only when it could
+    beat for so long that nobody else looks dead because the store was away.
+    """
+
+    def __init__(self, source: StreamSource, store: Store, every: float) -> None:
+        self._source, self._store, self._every = source, store, every
+        self._in_time = 0
+        self._thread = threading.Thread(target=self._run, name="stanchion-stream", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        pause = self._every
+        while True:
+            time.sleep(pause)
+            try:
+                as_of = self._store.now()
+                self._source.beat()
+                self._in_time += 1
+                if self._in_time > MISSED_BEATS:
+                    self._look_after_store(as_of)
+                pause = self._every
+            except StreamTaken:
+                return
+            except Exception as error:
+                self._in_time, pause = 0, min(1.0, self._every)
+                log.warning("the heartbeat of a stream failed: %s: %s", type(error).__name__, error)
+
+    def _look_after_store(self, as_of: int) -> None:
+        while self._store.recover(as_of=as_of):
+            pass
+        self._store.sweep()
+        self._store.maintain()

@@ -1,0 +1,70 @@
+"""Streams as an operator sees them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+from uuid import uuid4
+
+from stanchion.stores.liveness import alive
+from stanchion.stores.protocol import Store
+from stanchion.streams.state import KIND, StreamState, give_back, known, swap, worker_id
+
+
+class StreamInfo(NamedTuple):
+    """A stream: its batches, and its driver. `last_beat`: on the store's clock, None for a driver of long ago."""
+
+    name: str
+    id: str
+    queue: str
+    reserved: int
+    acked: int
+    epoch: int
+    replays: int
+    in_hand: int
+    last_beat: int | None
+    live: bool
+
+
+def streams(store: Store) -> list[StreamInfo]:
+    """Return all streams, by name."""
+    workers, now = {worker.id: worker for worker in store.workers()}, store.now()
+    found = []
+    for note in store.notes(KIND):
+        state = StreamState.of(note)
+        driver = workers.get(worker_id(note.name, state.epoch))
+        in_hand = len(store.ids_in_hand(state.queue, state.token)) if state.pending else 0
+        found.append(
+            StreamInfo(
+                name=note.name,
+                id=state.id,
+                queue=state.queue,
+                reserved=state.reserved,
+                acked=state.acked,
+                epoch=state.epoch,
+                replays=state.replays,
+                in_hand=in_hand,
+                last_beat=driver.last_seen_at if driver else None,
+                live=driver is not None and alive(driver, now),
+            )
+        )
+    return found
+
+
+def release(store: Store, name: str) -> int:
+    """Give the jobs that a stream has in hand back to their queue, unharmed; return their number.
+
+    Its driver, if it lives, is refused from here on. The batch stays, without jobs, for one that has it in its log.
+    InvalidInput if there is no such stream.
+    """
+    while True:
+        state = known(store, name)
+        changed = replace(state, epoch=state.epoch + 1, driver=uuid4().hex, run=None)
+        if swap(store, name, changed) is not None:
+            break
+    released = 0
+    for token in (state.token, state.next_token):
+        ids = store.ids_in_hand(state.queue, token)
+        give_back(store, token, ids)
+        released += len(ids)
+    return released

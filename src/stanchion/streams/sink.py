@@ -1,0 +1,116 @@
+"""What readers and sinks of a batch do, each in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+from stanchion.errors import StreamTaken
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import Finish, JobRow, Outcome, Publication
+from stanchion.streams.acknowledging import acknowledge
+from stanchion.streams.state import Part, Run, StreamState, known, load, settle, swap
+
+
+def begin(store: Store, part: Part, run: str) -> None:
+    """Write down, before its first row is read, in which run this batch is; StreamTaken for a driver of the past."""
+    mine = Run(run, part.seq, part.size)
+    while True:
+        state = load(store, part.name)
+        if state is None or (state.id, state.epoch) != (part.stream, part.epoch):
+            raise StreamTaken(part.name)
+        if state.run is not None and state.run.seq > part.seq:  # a reader that was given up is late
+            raise StreamTaken(part.name)
+        if state.run == mine or swap(store, part.name, replace(state, run=mine)) is not None:
+            return
+
+
+def rows(store: Store, part: Part) -> list[JobRow]:
+    """Return the jobs of a part that are in hand, by their ids."""
+    return store.in_hand(part.queue, part.token, part.first, part.last) if part.size else []
+
+
+@dataclass(frozen=True, slots=True)
+class SinkBatch:
+    """The batch that a run has read, for what becomes of it."""
+
+    store: Store
+    name: str
+    run: str
+    state: StreamState
+    seq: int
+    size: int
+
+    @classmethod
+    def read_by(cls, store: Store, name: str, run: str) -> Self | None:
+        """Return the batch of a stream that this run has read; None if it has read none, or another driver has come.
+
+        InvalidInput if there is no such stream.
+        """
+        state = known(store, name)
+        if state.run is None or state.run.name != run:
+            return None
+        return cls(store, name, run, state, state.run.seq, state.run.size)
+
+    @classmethod
+    def pending(cls, store: Store, name: str) -> Self | None:
+        """Return the batch that is in hand, for one who reads its jobs after this call; None if all are acknowledged.
+
+        InvalidInput if there is no such stream.
+        """
+        state = known(store, name)
+        if not state.pending:
+            return None
+        return cls(store, name, "", state, state.reserved, len(store.ids_in_hand(state.queue, state.token)))
+
+    @property
+    def write(self) -> str:
+        """The name under which outputs of this batch are staged."""
+        return self.state.write(self.seq)
+
+    @property
+    def token(self) -> str:
+        """The token of its jobs, while it is not acknowledged."""
+        return self.state.token
+
+    @property
+    def acknowledged(self) -> bool:
+        """True when the batch was finished before: what is done for it again must have no effect."""
+        return self.state.acked >= self.seq
+
+    def settle(self, outcomes: Sequence[Outcome]) -> int:
+        """Settle outcomes of jobs of this batch; return how many of them counted.
+
+        The others are no longer in hand: they were settled before, or were taken back and come again.
+        """
+        return settle(self.store, list(outcomes))
+
+    def publish(self, attempts: Sequence[tuple[str, int]], settled: int = 0) -> None:
+        """Store what was staged, commit the jobs of the batch and acknowledge it, in one step; a repeat does nothing.
+
+        `settled`: how many jobs of the batch this run has settled otherwise. Raises LeasesLost when others are missing:
+        what was computed from them must not be there twice; StagedJobsLost; StreamTaken.
+        """
+        if self.acknowledged:
+            self.store.unstage(self.write)
+            return
+        in_hand = self.size - settled
+        publication = Publication(
+            self.write,
+            tuple(attempts),
+            note=replace(self.state, acked=self.seq, replays=0).change(self.name),
+            finish=Finish(self.state.queue, self.state.token, in_hand) if in_hand else None,
+        )
+        if not self.store.publish(publication):
+            self._check_acknowledged()
+
+    def drop_rest(self) -> None:
+        """Commit the jobs that are left in hand, as no outcome was given for them, and acknowledge the batch."""
+        if not self.acknowledged and acknowledge(self.store, self.name, self.state) is None:
+            self._check_acknowledged()
+
+    def _check_acknowledged(self) -> None:
+        found = load(self.store, self.name)
+        if found is None or found.id != self.state.id or found.acked < self.seq:
+            raise StreamTaken(self.name)

@@ -1,0 +1,61 @@
+"""One Spark for all tests that need it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stanchion import Stanchion
+from stanchion.spark import session
+from tests.spark.places import opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FAST = {
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.memory": "1g",
+    "spark.log.level": "ERROR",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.shuffle.partitions": "1",
+}
+"""Settings for many small queries."""
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator["SparkSession"]:
+    """The session that all tests of this process share: two cores; no test may stop it."""
+    running = session("local[2]", **FAST)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Stanchion]:
+    """An app over an empty SQLite file."""
+    with opened(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
+        yield app
+
+
+@pytest.fixture
+def pg_app(pg_url: str) -> Iterator[Stanchion]:
+    """An app over an empty PostgreSQL database."""
+    with opened(pg_url) as app:
+        yield app
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def sql_app(request: pytest.FixtureRequest) -> Stanchion:
+    """An app over each of the stores that give Arrow."""
+    found: Stanchion = request.getfixturevalue("app" if request.param == "sqlite" else "pg_app")
+    return found
+
+
+@pytest.fixture(params=["mariadb_url", "redis_url", "mongo_url"])
+def other_app(request: pytest.FixtureRequest) -> Iterator[Stanchion]:
+    """An app over each of the others."""
+    with opened(request.getfixturevalue(request.param)) as app:
+        yield app

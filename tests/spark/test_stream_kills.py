@@ -1,0 +1,160 @@
+"""A stream whose processes are killed, at any step: every input and every output is there exactly once."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stanchion import Stanchion
+from tests.conftest import NewDatabase
+from tests.spark import killing
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+TRIES = 8
+ROOT = Path(__file__).parents[2]
+BOTH = ["after open", "before latest", "before claim", "before note", "after latest", "before parts", "after parts"]
+BOTH += ["before begin", "after begin", "after rows", "before take", "after take"]
+STEPS = {
+    "append": [*BOTH, "before publish", "after publish"],
+    "move": [*BOTH, "before settle", "after settle", "before drop", "before acknowledge", "after acknowledge"],
+}
+
+
+@pytest.fixture
+def pg_app(new_pg_database: NewDatabase) -> Iterator[Stanchion]:
+    with closing(Stanchion(new_pg_database())) as app:
+        app.setup()
+        yield app
+
+
+@pytest.fixture
+def sqlite_app(tmp_path: Path) -> Iterator[Stanchion]:
+    with closing(Stanchion(f"sqlite:///{tmp_path / 'jobs.db'}")) as app:
+        yield app
+
+
+def fill(app: Stanchion, count: int) -> None:
+    app.queue("raw").push_many(list(range(count)))
+
+
+def kill_at(folder: Path, step: str, **how: Any) -> None:
+    (folder / "done").unlink(missing_ok=True)
+    (folder / "at").write_text(json.dumps({"step": step, **how}))
+
+
+def until_done(folder: Path, run: Callable[[], Any]) -> None:
+    """Run until the step was come by, in which all dies; on a busy machine Spark may give up before."""
+    for _ in range(TRIES):
+        with suppress(Exception):  # whatever Spark makes of it
+            run()
+        if (folder / "done").exists():
+            return
+    raise AssertionError(f"nobody came by {(folder / 'at').read_text()}")
+
+
+def to_the_end(run: Callable[[], Any]) -> None:
+    """Run to the end, again where Spark gave up by itself."""
+    for left in reversed(range(TRIES)):
+        try:
+            run()
+        except Exception:
+            if not left:
+                raise
+        else:
+            return
+
+
+def check(app: Stanchion, count: int) -> None:
+    """Every input is gone, every output there once."""
+    raw, clean = app.queue("raw"), app.queue("clean")
+    assert raw.size().total == 0
+    found: list[int] = []
+    while jobs := clean.reserve(500):
+        found += [job.payload for job in jobs]
+    assert sorted(found) == list(range(count))
+    counts = raw.counts()
+    assert counts.committed + counts.moved == count
+
+
+@pytest.mark.parametrize("mode", ["append", "move"])
+def test_python_processes_die_at_each_step(
+    spark: "SparkSession", sqlite_app: Stanchion, tmp_path: Path, mode: str
+) -> None:
+    """Java lives on here, and starts the query again."""
+    killing.register(spark)
+    count = 25 * len(STEPS[mode])
+    fill(sqlite_app, count)
+    for step in STEPS[mode]:
+        kill_at(tmp_path, step)
+        until_done(tmp_path, lambda: killing.run(spark, sqlite_app.url, tmp_path, mode))
+    to_the_end(lambda: killing.run(spark, sqlite_app.url, tmp_path, mode))
+    check(sqlite_app, count)
+
+
+def drive(app: Stanchion, folder: Path, mode: str) -> None:
+    """Run a driver of its own; an error unless it came to its end."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "tests.spark.killing", app.url, str(folder), mode]
+    subprocess.run(command, cwd=ROOT, env=env, stderr=subprocess.DEVNULL, timeout=300, check=True)
+
+
+@pytest.mark.parametrize(
+    ("mode", "steps"),
+    [
+        ("append", ["before note", "after take", "before publish", "after publish"]),
+        ("move", ["after latest", "after settle", "after acknowledge"]),
+    ],
+)
+def test_all_of_a_driver_is_killed(pg_app: Stanchion, tmp_path: Path, mode: str, steps: list[str]) -> None:
+    """Java and Python at once. With `zombie` the process that is in the step goes on with it some seconds later."""
+    fill(pg_app, 200)
+    for n, step in enumerate(steps):
+        kill_at(tmp_path, step, zombie=8 if n % 2 else 0)
+        until_done(tmp_path, lambda: drive(pg_app, tmp_path, mode))
+    to_the_end(lambda: drive(pg_app, tmp_path, mode))
+    time.sleep(10)  # for the zombies to have done their worst
+    check(pg_app, 200)
+
+
+@pytest.mark.parametrize("mode", ["append", "move"])
+def test_random_kills_for_a_minute(spark: "SparkSession", sqlite_app: Stanchion, tmp_path: Path, mode: str) -> None:
+    killing.register(spark)
+    choose, pushed, end = random.Random(mode), 0, time.monotonic() + 60
+    while time.monotonic() < end:
+        sqlite_app.queue("raw").push_many(list(range(pushed, pushed + 30)))
+        pushed += 30
+        kill_at(tmp_path, f"{choose.choice(['before', 'after'])} {choose.choice(list(killing.STEPS))}")
+        with suppress(Exception):
+            killing.run(spark, sqlite_app.url, tmp_path, mode)
+    (tmp_path / "at").unlink(missing_ok=True)
+    to_the_end(lambda: killing.run(spark, sqlite_app.url, tmp_path, mode))
+    check(sqlite_app, pushed)
+
+
+def test_two_drivers_and_a_lost_checkpoint(spark: "SparkSession", sqlite_app: Stanchion, tmp_path: Path) -> None:
+    """One that died in a batch, one without its checkpoint, and the first again, which is refused."""
+    from pyspark.errors import StreamingQueryException
+
+    killing.register(spark)
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir()
+    second.mkdir()
+    fill(sqlite_app, 50)
+    kill_at(first, "after take")
+    until_done(first, lambda: killing.run(spark, sqlite_app.url, first, "append"))
+    to_the_end(lambda: killing.run(spark, sqlite_app.url, second, "append"))
+    with pytest.raises(StreamingQueryException, match="older checkpoint"):
+        killing.run(spark, sqlite_app.url, first, "append")
+    check(sqlite_app, 50)

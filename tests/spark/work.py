@@ -1,0 +1,27 @@
+"""A read and a write in a session of its own: `python -m tests.spark.work MASTER URL`; it prints what it found."""
+
+import json
+import sys
+
+from stanchion.spark import session
+from tests.spark.conftest import FAST
+
+
+def main(master: str, url: str) -> None:
+    """Enqueue 2,000 jobs, and read them back."""
+    spark = session(master, **({} if master.startswith("sc://") else FAST))
+    rows = spark.range(0, 2000, 1, 4).selectExpr("struct(id AS n) AS payload", "cast(id % 7 AS int) AS priority")
+    for _ in range(2):
+        rows.write.format("stanchion").mode("append").options(url=url, queue="q", writeId="once").save()
+    jobs = spark.read.format("stanchion").options(url=url, partitions=4).load().where("priority >= 5")
+    found: dict[str, object] = {"jobs": jobs.count(), "distinct": jobs.select("id").distinct().count()}
+    try:
+        spark.read.format("stanchion").options(url=url, partition=4).load().count()
+    except Exception as error:
+        found["mistake"] = str(error)
+    spark.stop()
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

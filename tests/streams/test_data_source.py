@@ -1,0 +1,276 @@
+"""The reader and the writer of streams, called as Spark calls them, without Spark."""
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.types import StructType
+
+from stanchion import Stanchion
+from stanchion.errors import InvalidInput, LeasesLost, StreamTaken
+from stanchion.job import JobState
+from stanchion.spark import stream_sink, stream_source
+from stanchion.spark.stream_sink import stream_writer
+from stanchion.spark.stream_source import StreamReader, stream_reader
+from stanchion.stores.records import WorkerRow
+from stanchion.streams import StreamSource
+
+Rows = list[dict[str, Any]]
+T = TypeVar("T")
+
+READ = StructType().add("id", "string").add("payload", "string")
+KINDS = {"delay": "double", "priority": "integer"}
+
+
+def schema_of(*names: str) -> StructType:
+    schema = StructType()
+    for name in names:
+        schema.add(name, KINDS.get(name, "string"))
+    return schema
+
+
+def sent(thing: T) -> T:
+    """Return what another process gets of it."""
+    copy: T = pickle.loads(pickle.dumps(thing))  # noqa: S301
+    return copy
+
+
+class Query:
+    """A streaming query: what comes out of `transform` is written, each batch of it by two tasks."""
+
+    def __init__(self, url: str, transform: Callable[[Rows], Rows], *columns: str, **options: str) -> None:
+        self.url, self.transform, self.columns, self.options = url, transform, columns, options
+        reader = stream_reader({"url": url, "queue": "raw", "stream": "etl", "partitions": "2"}, READ)
+        self.reader = sent(reader)
+
+    def run(self, limit: int = 1000) -> None:
+        """Process what is ready."""
+        self.reader.prepareForTriggerAvailableNow()
+        start = self.reader.initialOffset()
+        while (end := self.reader.latestOffset(start, ReadMaxRows(limit))) != start:
+            self.batch(start, end)
+            start = end
+
+    def batch(self, start: dict[str, Any], end: dict[str, Any], before_end: Callable[[], Any] = lambda: None) -> None:
+        parts = self.reader.partitions(start, end)
+        messages = [self.writer().write(self.output(self.task().read(part))) for part in parts]
+        before_end()
+        self.writer().commit(messages, 7)
+
+    def task(self) -> StreamReader:
+        """Return the reader as a task has it."""
+        return sent(self.reader)
+
+    def writer(self) -> stream_sink.StreamWriter:
+        options = {"url": self.url, "stream": "etl", "to": "clean", **self.options}
+        return sent(stream_writer(options, schema_of(*self.columns), False))
+
+    def output(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = self.transform(batch.to_pylist())
+            kinds = [
+                (name, {"double": pa.float64(), "integer": pa.int32()}.get(KINDS.get(name, ""), pa.string()))
+                for name in self.columns
+            ]
+            yield pa.RecordBatch.from_pylist(rows, pa.schema(kinds))
+
+
+@pytest.fixture(autouse=True)
+def run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run of one query."""
+    for module in (stream_source, stream_sink):
+        monkeypatch.setattr(module, "this_run", lambda: "run")
+    monkeypatch.setattr(stream_sink, "this_batch", lambda: "query:7")
+
+
+@pytest.fixture(params=["sqlite", "pg_url", "mariadb_url", "redis_url", "mongo_url"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stanchion]:
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+    with closing(Stanchion(url if request.param == "sqlite" else request.getfixturevalue(request.param))) as one:
+        one.setup()
+        one.queue("raw").push_many([{"n": n} for n in range(40)])
+        yield one
+
+
+only_sqlite = pytest.mark.parametrize("app", ["sqlite"], indirect=True)
+transactional = pytest.mark.parametrize("app", ["sqlite", "pg_url", "mariadb_url"], indirect=True)
+
+
+def found(app: Stanchion, queue: str) -> list[int]:
+    return sorted(job.payload["n"] for job in app.queue(queue).find(limit=1000))
+
+
+def number(row: dict[str, Any]) -> int:
+    return int(json.loads(row["payload"])["n"])
+
+
+def test_move(app: Stanchion) -> None:
+    """Rows that go on, elsewhere, to the dead; and one that is dropped."""
+
+    def transform(rows: Rows) -> Rows:
+        return [
+            {
+                "job_id": row["id"],
+                "payload": json.dumps({"n": number(row) + 100}),
+                "queue": "odd" if number(row) % 2 else None,
+                "error": "seven" if number(row) == 7 else None,
+            }
+            for row in rows
+            if number(row) != 8
+        ]
+
+    Query(app.url, transform, "job_id", "payload", "queue", "error", mode="move").run(limit=15)
+    assert found(app, "clean") == [n + 100 for n in range(0, 40, 2) if n != 8]
+    assert found(app, "odd") == [n + 100 for n in range(1, 40, 2) if n != 7]
+    raw = app.queue("raw")
+    assert raw.size().total == 0
+    (dead,) = raw.find(state=JobState.DEAD)
+    assert (dead.payload, dead.errors[-1]["error"]) == ({"n": 7}, "seven")
+    assert (raw.counts().moved, raw.counts().committed, raw.counts().buried) == (38, 1, 1)
+
+
+def test_move_without_a_payload_leaves_it(app: Stanchion) -> None:
+    Query(
+        app.url, lambda rows: [{"job_id": row["id"], "delay": 60.0} for row in rows], "job_id", "delay", mode="move"
+    ).run()
+    assert found(app, "clean") == list(range(40))
+    assert app.queue("clean").size().scheduled == 40
+
+
+def test_finish(app: Stanchion) -> None:
+    def transform(rows: Rows) -> Rows:
+        return [
+            {"job_id": row["id"], "result": row["payload"], "error": "later" if number(row) == 7 else None}
+            for row in rows
+        ]
+
+    Query(app.url, transform, "job_id", "result", "error", mode="finish", errors="retry").run()
+    raw = app.queue("raw")
+    done = raw.find(state=JobState.DONE, limit=100)
+    assert sorted(job.result["n"] for job in done) == [n for n in range(40) if n != 7]
+    (again,) = raw.find(state=JobState.SCHEDULED)
+    assert (again.payload, again.failures) == ({"n": 7}, 1)
+
+
+@transactional
+def test_append(app: Stanchion) -> None:
+    """Two for each, none for one that has failed."""
+
+    def transform(rows: Rows) -> Rows:
+        return [
+            {
+                "job_id": row["id"],
+                "payload": row["payload"],
+                "queue": queue,
+                "priority": 5,
+                "error": "seven" if number(row) == 7 else None,
+            }
+            for row in rows
+            for queue in (("one", "two") if number(row) != 7 else ("one",))
+        ]
+
+    query = Query(app.url, transform, "job_id", "payload", "queue", "priority", "error", mode="append")
+    query.run(limit=15)
+    assert found(app, "one") == found(app, "two") == [n for n in range(40) if n != 7]
+    assert {job.priority for job in app.queue("one").find()} == {5}
+    counts = app.queue("raw").counts()
+    assert (counts.committed, counts.buried) == (39, 1)
+
+
+@transactional
+def test_append_of_what_is_no_longer_in_hand(app: Stanchion) -> None:
+    query = Query(app.url, lambda rows: [{"payload": row["payload"]} for row in rows], "payload")
+    start = query.reader.initialOffset()
+    end = query.reader.latestOffset(start, ReadMaxRows(10))
+
+    def take_back() -> None:
+        app.store.leave("stream:etl:1")
+        app.store.skew += 100
+        app.store.beat(WorkerRow("w", "host", 1, (), 1, 10.0))
+        assert len(app.store.recover(limit=3)) == 3
+
+    with pytest.raises(LeasesLost):
+        query.batch(start, end, before_end=take_back)
+    assert found(app, "clean") == []
+
+
+def same(rows: Rows) -> Rows:
+    return [{"job_id": row["id"], "payload": row["payload"]} for row in rows]
+
+
+@only_sqlite
+def test_a_repeated_batch_has_no_effect(app: Stanchion) -> None:
+    """Spark repeats a batch whose end it has not logged."""
+    first = Query(app.url, same, "job_id", "payload", mode="move")
+    start = first.reader.initialOffset()
+    end = first.reader.latestOffset(start, ReadMaxRows(10))
+    first.batch(start, end)
+    second = Query(app.url, same, "job_id", "payload", mode="move")
+    second.batch(second.reader.initialOffset(), end)
+    assert len(found(app, "clean")) == 10
+    assert second.reader.latestOffset(end, ReadMaxRows(100))["seq"] == 2
+
+
+@only_sqlite
+def test_rows_of_elsewhere_are_appended_once(app: Stanchion) -> None:
+    writer = stream_writer({"url": app.url, "queue": "clean"}, schema_of("payload"), False)
+    rows = pa.RecordBatch.from_pylist([{"payload": '{"n": 1}'}])
+    for _ in range(2):
+        writer.commit([writer.write(iter([rows]))], 7)
+    assert found(app, "clean") == [1]
+
+
+@only_sqlite
+def test_a_stream_that_was_not_read_is_not_acknowledged(app: Stanchion) -> None:
+    other = StreamSource(app.store, "other", "raw")
+    other.latest(other.initial(), 2)
+    query = Query(app.url, same, "job_id", "payload", mode="move", stream="other")
+    with pytest.raises(StreamTaken):
+        query.run()
+    assert app.queue("raw").size().running == 40
+    nothing = Query(app.url, lambda _rows: [], "payload", stream="other")
+    nothing.run()
+    assert app.queue("raw").size().running == 2
+
+
+@only_sqlite
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        (["payload"], {"mode": "move"}, "a column job_id is missing"),
+        (["payload", "error"], {"mode": "append"}, "a column job_id is missing"),
+        (["job_id", "priority"], {"mode": "move"}, "'priority' means nothing for mode=move"),
+        (["job_id", "payload"], {"mode": "finish"}, "'payload' means nothing for mode=finish"),
+        (["payload"], {"mode": "sideways"}, "the option mode must be append or move or finish"),
+        (["job_id"], {"mode": "move", "stream": ""}, "stream"),
+    ],
+)
+def test_mistakes(app: Stanchion, columns: list[str], options: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        Query(app.url, same, *columns, **options).writer()
+
+
+@only_sqlite
+def test_rows_that_cannot_be(app: Stanchion) -> None:
+    """The batch is not finished, and comes again when the query is mended."""
+    twice = Query(app.url, lambda rows: same(rows) + same(rows), "job_id", "payload", mode="move")
+    with pytest.raises(InvalidInput, match="two rows have the same job_id"):
+        twice.run()
+    no_id = Query(app.url, lambda _rows: [{"job_id": None, "payload": "1"}], "job_id", "payload", mode="move")
+    with pytest.raises(InvalidInput, match="job_id is null"):
+        no_id.run()
+    no_json = Query(app.url, lambda _rows: [{"payload": "{"}], "payload")
+    with pytest.raises(InvalidInput, match="no JSON"):
+        no_json.run()
+    assert app.queue("raw").size().running == 40
+    Query(app.url, same, "job_id", "payload", mode="move").run()
+    assert found(app, "clean") == list(range(40))
