@@ -37,7 +37,7 @@ def test_stores_shows_what_each_can_do(run: Run) -> None:
     assert [line.split()[0] for line in answer.out.splitlines()[:7]] == ["STORE", *stores]
     for store in run("stores", "--json").json:
         assert store.keys() == {
-            *("name", "joins_transactions", "push_wakeup", "wakeup", "atomic_batches", "durable", "processes"),
+            *("name", "joins_transactions", "push_wakeup", "wakeup", "atomic_batches", "durable", "processes", "arrow"),
             *("extra", "schemes", "installed", "missing"),
         }
         assert store["installed"] is True

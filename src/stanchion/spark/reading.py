@@ -99,15 +99,6 @@ class JobsReader(DataSourceReader):
     def __init__(self, place: Place, scan: Scan, names: Sequence[str], parts: int, by_lane: bool) -> None:
         self.place, self.scan, self.names, self.parts, self.by_lane = place, scan, names, parts, by_lane
 
-    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
-        """Leave to the store what it can check, and return the rest."""
-        for one in filters:
-            condition = condition_of(one)
-            if condition is None:
-                yield one
-            else:
-                self.scan = replace(self.scan, where=(*self.scan.where, condition))
-
     @said_plainly
     def partitions(self) -> Sequence[InputPartition]:
         """Cut the scan by ids or by lanes."""

@@ -79,8 +79,8 @@ class Pushed(NamedTuple):
 class JobRow(NamedTuple):
     """A whole job as stored, live or finished.
 
-    `held`: how many of its gates it holds, in their order; `permit`: the token under which it took them; `waits_for`,
-    `waits_since`: the gate that it is parked at, and since when.
+    `held`: how many of its gates it holds, in their order; `permit`: the token under which it took them, or two, see
+    `permits_of`; `waits_for`, `waits_since`: the gate that it is parked at, and since when.
     """
 
     id: str

@@ -261,33 +261,40 @@ def _stations(jobs: DataFrame, step: int, whole: Figures) -> list[Figures]:
         F.col("stop")[1].cast("int").alias("attempts"),
         F.col("stop")[2].cast("double").alias("moment"),
     ).where("moment is not null")
-    both = ends.unionByName(passed).persist()
-    try:
-        found = _rows(
-            both.groupBy("station")
-            .agg(
-                F.count("*").alias("items"),
-                F.sum(F.col("attempts") - 1).alias("retries"),
-                F.min("moment").alias("first"),
-                F.max("moment").alias("last"),
-            )
-            .orderBy("first", "station")
-            .limit(_STATIONS)
+    each = _rows(
+        ends.unionByName(passed)
+        .groupBy("station", _bucket(step, "moment"))
+        .agg(
+            F.count("*").alias("items"),
+            F.sum(F.col("attempts") - 1).alias("retries"),
+            F.min("moment").alias("first"),
+            F.max("moment").alias("last"),
         )
-        buckets = _rows(both.groupBy("station", _bucket(step, "moment")).count())
-    finally:
-        both.unpersist()
-    counts = {(row["station"], row["at"]): row["count"] for row in buckets}
-    moments = steps(min([whole["first"], *(row["first"] for row in found)]), whole["last"], step)[-4 * MOST_STEPS :]
-    return [
-        {
-            **row,
-            "per_second": row["items"] / (row["last"] - row["first"]) if row["last"] > row["first"] else None,
-            "begins": moments[0],
-            "counts": [counts.get((row["station"], at), 0) for at in moments],
-        }
-        for row in found
-    ]
+    )
+    by_station: dict[str, list[Figures]] = {}
+    for row in each:
+        by_station.setdefault(row["station"], []).append(row)
+    begins = min([whole["first"], *(row["first"] for row in each)])
+    moments = steps(begins, whole["last"], step)[-4 * MOST_STEPS :]
+    found = [_station(name, rows, moments) for name, rows in by_station.items()]
+    return sorted(found, key=lambda row: (row["first"], row["station"]))[:_STATIONS]
+
+
+def _station(name: str, rows: Sequence[Figures], moments: range) -> Figures:
+    """Return a station's figures from those of its steps of time."""
+    items = sum(row["items"] for row in rows)
+    first, last = min(row["first"] for row in rows), max(row["last"] for row in rows)
+    counts = {row["at"]: row["items"] for row in rows}
+    return {
+        "station": name,
+        "items": items,
+        "retries": sum(row["retries"] or 0 for row in rows),
+        "first": first,
+        "last": last,
+        "per_second": items / (last - first) if last > first else None,
+        "begins": moments[0],
+        "counts": [counts.get(at, 0) for at in moments],
+    }
 
 
 def _rows(found: DataFrame) -> list[Figures]:

@@ -1,0 +1,194 @@
+"""The stations of a pipeline as streams of Spark: with the same result as on workers."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stanchion import Retry, Send, Stanchion
+from stanchion.errors import InvalidInput, StanchionError
+from stanchion.pipeline import Pipeline
+from stanchion.spark import stations
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+FARES = {"a": 3, "b": 5}
+ITEMS = [{"n": n, "zone": "ab"[n % 2]} for n in range(40)]
+
+
+def fares(app: Stanchion) -> Pipeline:
+    """Declare a pipeline of plain stations around one that joins its items with a table."""
+    etl = app.pipeline("fares")
+
+    @etl.station("raw", to=["priced", "odd"], retry=Retry.constant(0, jitter=0, max_attempts=2))
+    def raw(item: dict[str, Any]) -> Any:
+        if item["n"] % 10 == 9:
+            return None if item["n"] == 9 else []
+        if item["n"] == 7:
+            raise ValueError("seven")
+        if item["n"] == 8:
+            return [Send("odd", {"part": part}) for part in range(3)]
+        return Send("priced", item)
+
+    @etl.spark_station("priced", to="done", schema="n int, zone string", worker=priced_alone, max_per_batch=15)
+    def priced(items: "DataFrame") -> "DataFrame":
+        table = items.sparkSession.createDataFrame(list(FARES.items()), "zone string, fare int")
+        return items.join(table, "zone").withColumn("discount", items.n * 0.5)
+
+    @etl.station("odd")
+    def odd(item: dict[str, Any]) -> dict[str, Any]:
+        return item
+
+    @etl.station("done")
+    def done(item: dict[str, Any]) -> dict[str, Any]:
+        return item
+
+    return etl
+
+
+def priced_alone(item: dict[str, Any]) -> dict[str, Any]:
+    """Do with one item what the station does with many."""
+    return {**item, "fare": FARES[item["zone"]], "discount": item["n"] * 0.5}
+
+
+def outcome(etl: Pipeline) -> dict[str, Any]:
+    """Return what a run has left."""
+    status = etl.status()
+    return {
+        "results": {
+            name: Counter(str(sorted(job.result.items())) for job in etl.queue(name).find(state="done", limit=1000))
+            for name in ("odd", "done")
+        },
+        "dead": [(job.payload, job.errors[-1]["error"]) for job in etl.dead_letters.find()],
+        "stations": [(one.station, one.came, one.out, one.dropped, one.depth.total) for one in status.stations],
+    }
+
+
+def test_it_does_what_workers_do(spark: "SparkSession", sql_app: Stanchion, tmp_path: Any) -> None:
+    etl = fares(sql_app)
+    pushed = etl.push_many(ITEMS)
+    assert isinstance(pushed, list)
+    stations.run(etl, spark=spark, available_now=True)
+
+    beside = Stanchion(f"sqlite:///{tmp_path / 'beside.db'}")
+    on_workers = fares(beside)
+    on_workers.push_many(ITEMS)
+    on_workers.drain()
+
+    assert outcome(etl) == outcome(on_workers)
+    assert len(outcome(etl)["results"]["done"]) == 34
+    job = sql_app.get(pushed[0].id)
+    assert job is not None
+    assert (job.state, [stop[0] for stop in job.headers["x-way"]]) == ("done", ["raw", "priced"])
+
+
+def test_rows_without_the_id_of_an_item_are_new_items(spark: "SparkSession", app: Stanchion) -> None:
+    etl = app.pipeline("sums")
+
+    @etl.spark_station("raw", to=["sums", "large"], schema="n int")
+    def raw(items: "DataFrame") -> dict[str, "DataFrame"]:
+        sums = items.groupBy((items.n % 2).alias("odd")).sum("n").withColumnRenamed("sum(n)", "sum")
+        return {"sums": sums, "large": items.where("n >= 8")}
+
+    for end in ("sums", "large"):
+        etl.station(end)(lambda item: item)
+    etl.push_many([{"n": n} for n in range(10)])
+    stations.run(etl, spark=spark, available_now=True)
+
+    def results(station: str) -> list[Any]:
+        return sorted((job.result for job in etl.queue(station).find(state="done")), key=str)
+
+    assert results("sums") == [{"odd": 0, "sum": 20}, {"odd": 1, "sum": 25}]
+    assert results("large") == [{"n": 8}, {"n": 9}]
+    assert etl.queue("raw").size().total == 0
+
+
+def test_aggregates_only(spark: "SparkSession", sql_app: Stanchion) -> None:
+    etl = sql_app.pipeline("counts")
+
+    @etl.spark_station("raw", to="counts", schema="zone string, n int")
+    def raw(items: "DataFrame") -> "DataFrame":
+        return items.groupBy("zone").count()
+
+    etl.station("counts")(lambda item: item)
+    etl.push_many(ITEMS)
+    stations.run(etl, spark=spark, available_now=True)
+    counts = sorted((job.result["zone"], job.result["count"]) for job in etl.queue("counts").find(state="done"))
+    assert counts == [("a", 20), ("b", 20)]
+    assert etl.queue("raw").counts().committed == 40
+
+
+def test_items_that_do_not_fit_the_schema_are_dead(spark: "SparkSession", app: Stanchion) -> None:
+    etl = app.pipeline("fit")
+
+    @etl.spark_station("raw", schema="n int")
+    def raw(items: "DataFrame") -> "DataFrame":
+        return items
+
+    etl.push_many([{"n": 1}, {"n": "many"}, {"n": 3}])
+    stations.run(etl, spark=spark, available_now=True)
+    (dead,) = etl.dead_letters.find()
+    assert dead.payload == {"n": "many"}
+    assert "does not fit the schema of station 'raw' (n int)" in dead.errors[-1]["error"]
+    assert sorted(job.result["n"] for job in etl.queue("raw").find(state="done")) == [1, 3]
+
+
+def test_an_item_that_breaks_the_function_is_dead_in_the_end(spark: "SparkSession", app: Stanchion) -> None:
+    etl = app.pipeline("poison")
+
+    @etl.spark_station("raw", schema="n int", max_per_batch=4)
+    def raw(items: "DataFrame") -> "DataFrame":
+        from pyspark.sql import functions as f
+
+        return items.withColumn("x", f.when(items.n == 2, f.raise_error(f.lit("two"))).otherwise(f.lit("fine")))
+
+    etl.push_many([{"n": n} for n in range(4)])
+    stations.run(etl, spark=spark, available_now=True)
+    (dead,) = etl.dead_letters.find()
+    assert dead.payload == {"n": 2}
+    assert "PoisonJob" in dead.errors[-1]["error"]
+    assert sorted(job.result["n"] for job in etl.queue("raw").find(state="done")) == [0, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda items: {"nowhere": items}, "returned rows for 'nowhere', which is not in its to="),
+        (lambda items: items.union(items), "an item goes on once"),
+        (lambda items: items.drop("job_id"), "is an end, so each row it returns is the result of an item"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_lost(spark: "SparkSession", app: Stanchion, make: Any, told: str) -> None:
+    etl = app.pipeline("wrong")
+    etl.spark_station("raw", schema="n int")(make)
+    etl.push_many([{"n": 1}])
+    with pytest.raises(StanchionError, match=told):
+        stations.run(etl, spark=spark, available_now=True)
+    assert etl.queue("raw").size().ready == 1
+
+
+def test_memory_is_refused(spark: "SparkSession") -> None:
+    etl = Stanchion("memory://").pipeline("none")
+    etl.station("raw")(lambda item: item)
+    with pytest.raises(InvalidInput, match="memory:// is in one process alone"):
+        stations.run(etl, spark=spark)
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_paused_station_keeps_its_items(spark: "SparkSession", app: Stanchion, paused: bool) -> None:
+    etl = app.pipeline("still")
+    etl.station("raw")(lambda item: item)
+    etl.push(1)
+    if paused:
+        etl.pause()
+    stations.run(etl, spark=spark, available_now=True)
+    assert etl.queue("raw").size().total == int(paused)
+
+
+def test_other_stores(spark: "SparkSession", other_app: Stanchion) -> None:
+    etl = fares(other_app)
+    etl.push_many(ITEMS)
+    stations.run(etl, spark=spark, available_now=True)
+    assert sum(outcome(etl)["results"]["done"].values()) == 34
+    assert len(outcome(etl)["dead"]) == 1
