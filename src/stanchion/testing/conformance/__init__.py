@@ -41,6 +41,7 @@ _THEMES = (
     "flows",
     "harness",
     "history",
+    "in_hand",
     "lanes",
     "lanes_beside",
     "lanes_model",
@@ -55,6 +56,8 @@ _THEMES = (
     "ordering",
     "outcomes",
     "pipelines",
+    "pipelines_failing",
+    "publishing",
     "pushing",
     "rates",
     "scanning",
@@ -110,6 +113,7 @@ from stanchion.testing.conformance.flow_views import TestFlowsAtTheDoor, TestFlo
 from stanchion.testing.conformance.flows import TestChain, TestGroup, small_steps, work
 from stanchion.testing.conformance.harness import app, clock, new_store, other_app, other_q, other_store, q, store
 from stanchion.testing.conformance.history import TestHistory, TestPurge
+from stanchion.testing.conformance.in_hand import TestInHand, TestReserve
 from stanchion.testing.conformance.lanes import TestFairness, TestInsideALane, TestTurns, laned
 from stanchion.testing.conformance.lanes_beside import (
     TestLaneDepths,
@@ -134,14 +138,9 @@ from stanchion.testing.conformance.order_races import TestOrderAndSlots, TestOrd
 from stanchion.testing.conformance.order_turns import TestInASecondLife, TestTheNextHasItsTurn
 from stanchion.testing.conformance.ordering import TestOneAtATime, TestTheFirstIsWaitedFor
 from stanchion.testing.conformance.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback
-from stanchion.testing.conformance.pipelines import (
-    TestFailuresOfStations,
-    TestForks,
-    TestLoops,
-    TestStations,
-    TestWhatGoesAlong,
-    etl,
-)
+from stanchion.testing.conformance.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
+from stanchion.testing.conformance.pipelines_failing import TestFailuresOfStations
+from stanchion.testing.conformance.publishing import TestPublishingWithANote, TestPublishingWithFinish
 from stanchion.testing.conformance.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
 from stanchion.testing.conformance.rates import TestKeyedRates, TestRatesAndOtherLimits, TestRatesOfTheModel
 from stanchion.testing.conformance.scanning import TestConditions, TestScan, TestSplit
@@ -157,14 +156,7 @@ from stanchion.testing.conformance.slots_freed import (
     TestSlotsTakenAgain,
     TestTheLine,
 )
-from stanchion.testing.conformance.staging import (
-    TestInHand,
-    TestPublishing,
-    TestPublishingWithANote,
-    TestPublishingWithFinish,
-    TestReserve,
-    TestStaged,
-)
+from stanchion.testing.conformance.staging import TestPublishing, TestStaged
 from stanchion.testing.conformance.stream_deaths import TestDeathAtEachStep, TestLostLeases, TestTwoDrivers
 from stanchion.testing.conformance.stream_driver import mode
 from stanchion.testing.conformance.streams import TestOperatingStreams, TestPoison, TestRefusedPositions, TestStreams

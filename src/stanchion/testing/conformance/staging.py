@@ -1,30 +1,25 @@
-"""Batches for readers and writers elsewhere: jobs in hand under a token, and jobs that are staged and published."""
+"""Jobs that are staged, and published all at once."""
 
 from __future__ import annotations
 
 import pytest
 
-from stanchion.errors import CannotJoin, DuplicateKey, LeasesLost, StagedJobsLost
+from stanchion.errors import DuplicateKey, StagedJobsLost
 from stanchion.ids import new_id, new_ids
-from stanchion.stores.gates import Limits, Rate, limits_text
+from stanchion.stores.gates import Limits, limits_text
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import (
-    Abandon,
-    Claim,
     Commit,
     Counts,
     Find,
-    Finish,
     JobRow,
     JobState,
     NewJob,
     Note,
     NoteChange,
     Publication,
-    Rollback,
 )
 from stanchion.testing.conformance.harness import (
-    QUEUE,
     NewStore,
     StoreClock,
     about,
@@ -34,198 +29,12 @@ from stanchion.testing.conformance.harness import (
     row_of,
     seconds_until,
     state,
-    worker,
 )
 
-TOKEN, WRITE = "batch", "write 1"
+WRITE = "write 1"
 OUT = "out"
 DAY = 86_400.0
 LONG = 20.0
-
-
-def reserve(store: Store, limit: int = 100, token: str = TOKEN, **fields: object) -> int:
-    """Reserve jobs under a token."""
-    return store.reserve(Claim(**{"queue": QUEUE, "limit": limit, "token": token, "worker": "w", **fields}))  # type: ignore[arg-type]
-
-
-def filled(store: Store, jobs: int, **fields: object) -> list[str]:
-    """Push so many jobs; return their ids."""
-    pushed = [new_job(str(number), **fields) for number in range(jobs)]
-    store.push(pushed)
-    return [job.id for job in pushed]
-
-
-class TestReserve:
-    def test_tells_how_many_are_in_hand(self, store: Store) -> None:
-        ids = filled(store, 5)
-        assert reserve(store, 3) == 3
-        assert store.ids_in_hand(QUEUE, TOKEN) == ids[:3]
-        assert reserve(store, 9, token="other") == 2
-        assert store.ids_in_hand(QUEUE, "other") == ids[3:]
-        assert reserve(store, 9, token="third") == 0
-        assert store.counts(QUEUE).reserved == 5
-
-    def test_makes_them_run_like_a_claim(self, store: Store) -> None:
-        (job_id,) = filled(store, 1)
-        assert reserve(store) == 1
-        row = row_of(store, job_id)
-        assert (row.state, row.token, row.worker, row.attempts, row.lease_until) == ("running", TOKEN, "w", 1, None)
-        assert row.started_at is not None
-        assert store.settle([Commit(job_id, TOKEN)]) == [JobState.DONE]
-
-    def test_under_a_lease_where_there_is_no_worker(self, store: Store, clock: StoreClock) -> None:
-        ids = filled(store, 2)
-        assert reserve(store, worker=None, lease=30.0) == 2
-        assert seconds_until(store, row_of(store, ids[0]).lease_until or 0) == about(30)
-        clock.advance(31)
-        assert store.ids_in_hand(QUEUE, TOKEN) == []
-        assert reserve(store, worker=None, token="next") == 2
-
-    def test_a_repeat_gives_the_same_and_takes_no_more(self, store: Store, other_store: Store) -> None:
-        ids = filled(store, 5)
-        assert reserve(store, 2) == 2
-        assert reserve(other_store, 2, repeat=True) == 2
-        assert reserve(other_store, 4, repeat=True) == 2
-        assert store.ids_in_hand(QUEUE, TOKEN) == ids[:2]
-        assert reserve(store, 2, token="new", repeat=True) == 2
-        assert store.counts(QUEUE).reserved == 4
-
-    def test_a_repeat_after_some_were_settled_takes_no_more(self, store: Store) -> None:
-        ids = filled(store, 5)
-        assert reserve(store, 3) == 3
-        store.settle([Commit(ids[0], TOKEN)])
-        assert reserve(store, 3, repeat=True) == 2
-
-    def test_takes_the_most_important_and_only_what_is_due(self, store: Store) -> None:
-        low, high = new_job(priority=-1), new_job(priority=5)
-        store.push([low, high, new_job(delay=60), new_job(queue=OUT)])
-        assert reserve(store, 1) == 1
-        assert store.ids_in_hand(QUEUE, TOKEN) == [high.id]
-        assert reserve(store, 9, token="rest") == 1
-        assert store.ids_in_hand(QUEUE, "rest") == [low.id]
-
-    def test_of_a_large_batch(self, store: Store) -> None:
-        ids = [job_id for _ in range(3) for job_id in filled(store, 1000)]
-        assert reserve(store, 2500) == 2500
-        assert store.ids_in_hand(QUEUE, TOKEN) == sorted(ids[:2500])
-        assert store.sizes(QUEUE)._asdict() == {
-            **{"total": 3000, "ready": 500, "scheduled": 0, "waiting": 0},
-            "running": 2500,
-        }
-
-    def test_keeps_to_a_pause(self, store: Store) -> None:
-        filled(store, 3)
-        store.configure(QUEUE, {"paused": True})
-        assert reserve(store) == 0
-        store.configure(QUEUE, {"paused": False})
-        assert reserve(store) == 3
-
-    def test_keeps_to_max_running(self, store: Store) -> None:
-        filled(store, 5)
-        store.configure(QUEUE, {"max_running": 2})
-        assert reserve(store) == 2
-        assert reserve(store, token="other") == 0
-
-    def test_keeps_to_max_rate(self, store: Store) -> None:
-        filled(store, 9)
-        store.configure(QUEUE, {"max_rate": 2.0})
-        assert 1 <= reserve(store) < 9
-
-    def test_keeps_to_semaphores_order_keys_and_rates(self, store: Store) -> None:
-        store.set_semaphore("slot", 2)
-        slot, rate = limits_text(Limits(("slot",))), limits_text(Limits((), Rate("r", 0.001)))
-        filled(store, 3, limits=slot)
-        filled(store, 3, order_key="k")
-        filled(store, 3, limits=rate)
-        filled(store, 2)
-        while (found := reserve(store, repeat=False)) < 6:
-            assert found
-        assert found == 2 + 1 + 1 + 2
-        held = [(row.limits, row.order_key) for row in store.in_hand(QUEUE, TOKEN)]
-        assert sorted(held, key=str) == sorted(
-            [(slot, None)] * 2 + [(None, "k")] + [(rate, None)] + [(None, None)] * 2, key=str
-        )
-
-    def test_goes_round_the_lanes(self, store: Store) -> None:
-        store.configure(QUEUE, {"lanes": 2, "laned": True})
-        for lane in (1, 2):
-            filled(store, 4, lane=lane)
-        assert reserve(store, 4) == 4
-        assert sorted(row.lane for row in store.in_hand(QUEUE, TOKEN)) == [1, 1, 2, 2]
-        assert reserve(store, 9, token="range", lanes=(2, 2)) == 2
-        assert {row.lane for row in store.in_hand(QUEUE, "range")} == {2}
-
-    def test_by_several_at_once_gives_each_job_to_one(self, store: Store, new_store: NewStore) -> None:
-        ids = filled(store, 400)
-        stores = [store, new_store(), new_store()]
-        counted: dict[str, int] = {}
-
-        def take(mine: Store, name: str) -> None:
-            for batch in range(8):
-                counted[f"{name}{batch}"] = reserve(mine, 20, token=f"{name}{batch}")
-
-        all_at_once([lambda mine=one, name=f"s{n}.": take(mine, name) for n, one in enumerate(stores)])  # type: ignore[misc]
-        held = {token: store.ids_in_hand(QUEUE, token) for token in counted}
-        assert {token: len(found) for token, found in held.items()} == counted
-        assert sorted(one for found in held.values() for one in found) == sorted(ids)
-
-
-class TestInHand:
-    def test_whole_jobs_by_their_ids(self, store: Store) -> None:
-        first, second = new_job("1", priority=-5, headers='{"a":1}'), new_job("2", priority=5, tenant="acme")
-        store.push([first, second])
-        reserve(store)
-        rows = store.in_hand(QUEUE, TOKEN)
-        assert rows == [row_of(store, first.id), row_of(store, second.id)]
-        assert [row.payload for row in rows] == ["1", "2"]
-
-    def test_in_ranges_that_include_their_ends(self, store: Store) -> None:
-        ids = filled(store, 6)
-        reserve(store)
-
-        def found(first: str | None, last: str | None) -> list[str]:
-            return [row.id for row in store.in_hand(QUEUE, TOKEN, first, last)]
-
-        assert found(None, None) == ids
-        assert found(ids[1], ids[3]) == ids[1:4]
-        assert found(ids[4], None) == ids[4:]
-        assert found(None, ids[1]) == ids[:2]
-        assert found(ids[2], ids[2]) == [ids[2]]
-        assert found(ids[3], ids[2]) == []
-
-    def test_others_are_not_seen(self, store: Store) -> None:
-        filled(store, 3)
-        reserve(store, 1)
-        reserve(store, 1, token="other")
-        store.push([new_job(queue=OUT)])
-        reserve(store, queue=OUT)
-        assert len(store.in_hand(QUEUE, TOKEN)) == 1
-        assert store.in_hand(QUEUE, "unknown") == []
-        assert store.ids_in_hand("no queue", TOKEN) == []
-        assert len(store.ids_in_hand(OUT, TOKEN)) == 1
-
-    def test_shrinks_by_whatever_ends_a_reservation(self, store: Store, clock: StoreClock) -> None:
-        ids = filled(store, 5)
-        store.beat(worker("w"))
-        reserve(store)
-        store.settle([Commit(ids[0], TOKEN), Rollback(ids[1], TOKEN, 0.0)])
-        assert store.ids_in_hand(QUEUE, TOKEN) == ids[2:]
-        store.cancel([ids[2]])
-        assert store.ids_in_hand(QUEUE, TOKEN) == ids[2:], "it is only asked to stop"
-        store.settle([Abandon(ids[2], TOKEN)])
-        assert store.ids_in_hand(QUEUE, TOKEN) == ids[3:]
-        clock.advance(60)
-        store.beat(worker("other"))
-        assert len(store.recover()) == 2
-        assert store.ids_in_hand(QUEUE, TOKEN) == []
-        assert store.in_hand(QUEUE, TOKEN) == []
-
-    def test_what_is_reserved_again_is_another_s(self, store: Store) -> None:
-        (job_id,) = filled(store, 1)
-        reserve(store)
-        store.settle([Rollback(job_id, TOKEN, 0.0)])
-        assert reserve(store, token="next") == 1
-        assert store.ids_in_hand(QUEUE, TOKEN) == []
 
 
 def staged(store: Store, jobs: list[NewJob], attempt: str = "a", write: str = WRITE) -> Publication:
@@ -485,128 +294,3 @@ class TestPublishing:
         assert sorted(told) == [False, False, True]
         assert store.sizes(OUT).total == 300
         assert store.counts(OUT).pushed == 300
-
-
-class TestPublishingWithANote:
-    def test_writes_it(self, store: Store) -> None:
-        publication = staged(store, outputs(2))._replace(note=NoteChange("stream", "s", "one", 0))
-        assert store.publish(publication)
-        assert store.notes("stream") == [Note("s", "one", 1)]
-        assert store.notes("write") == []
-        again = staged(store, outputs(2))._replace(note=NoteChange("stream", "s", "two", 1))
-        assert store.publish(again), "the note alone tells whether it was published before"
-        assert store.sizes(OUT).total == 4
-
-    def test_is_false_when_another_was_quicker(self, store: Store) -> None:
-        assert store.set_note("stream", "s", "theirs", 0)
-        for version in (0, 2):
-            publication = staged(store, outputs(2))._replace(note=NoteChange("stream", "s", "mine", version))
-            assert not store.publish(publication)
-        assert store.notes("stream") == [Note("s", "theirs", 1)]
-        assert store.sizes(OUT).total == 0
-        with pytest.raises(StagedJobsLost):
-            store.publish(publication._replace(note=NoteChange("stream", "s", "mine", 1)))
-        assert store.notes("stream") == [Note("s", "theirs", 1)]
-
-
-class TestPublishingWithFinish:
-    """Finishing what is in hand; with staged jobs in the same moment only where the store has such moments."""
-
-    NOTE = NoteChange("stream", "s", "acked 1", 0)
-
-    def test_commits_what_is_in_hand(self, store: Store) -> None:
-        ids = filled(store, 5)
-        reserve(store, 3)
-        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3)))
-        assert [state(store, one) for one in ids] == [JobState.DONE] * 3 + [JobState.READY] * 2
-        done = row_of(store, ids[0])
-        assert (done.result, done.attempts, done.payload) == (None, 1, "0")
-        assert done.finished_at is not None
-        assert store.counts(QUEUE) == Counts(pushed=5, reserved=3, committed=3)
-        assert store.ids_in_hand(QUEUE, TOKEN) == []
-        assert store.notes("stream") == [Note("s", "acked 1", 1)]
-
-    def test_of_none_in_hand(self, store: Store) -> None:
-        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 0)))
-        assert store.notes("stream") == [Note("s", "acked 1", 1)]
-
-    def test_a_second_time_is_false(self, store: Store) -> None:
-        filled(store, 2)
-        reserve(store, 2)
-        publication = Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 2))
-        assert store.publish(publication)
-        assert not store.publish(publication)
-        assert store.counts(QUEUE).committed == 2
-
-    def test_is_refused_when_some_were_taken_back(self, store: Store) -> None:
-        ids = filled(store, 3)
-        reserve(store)
-        store.settle([Rollback(ids[1], TOKEN, 0.0)])
-        with pytest.raises(LeasesLost):
-            store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3)))
-        assert store.notes("stream") == []
-        assert store.ids_in_hand(QUEUE, TOKEN) == [ids[0], ids[2]]
-        assert store.counts(QUEUE).committed == 0
-        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 2)))
-
-    def test_keeps_no_history_where_none_is_kept(self, store: Store) -> None:
-        store.configure(QUEUE, {"history_ttl": 0.0})
-        ids = filled(store, 2)
-        reserve(store)
-        assert store.publish(Publication(WRITE, finish=Finish(QUEUE, TOKEN, 2)))
-        assert store.fetch(ids) == {}
-        assert store.counts(QUEUE).committed == 2
-
-    def test_frees_what_they_held(self, store: Store) -> None:
-        store.set_semaphore("slot", 1)
-        slot = limits_text(Limits(("slot",)))
-        filled(store, 2, limits=slot)
-        filled(store, 2, order_key="k")
-        filled(store, 2)
-        assert reserve(store) == 4
-        assert store.publish(Publication(WRITE, finish=Finish(QUEUE, TOKEN, 4)))
-        assert reserve(store, token="next") == 2
-        assert store.publish(Publication("write 2", finish=Finish(QUEUE, "next", 2)))
-        assert store.counts(QUEUE).committed == 6
-        assert store.semaphores()[0].held == 0
-
-    def test_of_many(self, store: Store) -> None:
-        for _ in range(3):
-            filled(store, 1000)
-        assert reserve(store, 3000) == 3000
-        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3000)))
-        assert store.sizes(QUEUE).total == 0
-        assert store.counts(QUEUE).committed == 3000
-
-    def test_inputs_end_and_outputs_begin_in_one_step(self, store: Store) -> None:
-        filled(store, 3)
-        reserve(store)
-        publication = staged(store, outputs(5))._replace(note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3))
-        if not store.capabilities.atomic_batches:
-            with pytest.raises(CannotJoin):
-                store.publish(publication)
-            assert (store.sizes(OUT).total, store.sizes(QUEUE).running) == (0, 3)
-            return
-        assert store.publish(publication)
-        assert not store.publish(publication)
-        assert (store.sizes(OUT).ready, store.sizes(QUEUE).total) == (5, 0)
-        assert (store.counts(OUT).pushed, store.counts(QUEUE).committed) == (5, 3)
-
-    def test_or_nothing_is_changed_and_the_stage_is_still_there(self, store: Store) -> None:
-        ids = filled(store, 3)
-        reserve(store)
-        store.settle([Rollback(ids[0], TOKEN, 60.0)])
-        publication = staged(store, outputs(5))._replace(note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3))
-        with pytest.raises(LeasesLost if store.capabilities.atomic_batches else CannotJoin):
-            store.publish(publication)
-        if not store.capabilities.atomic_batches:
-            assert store.publish(publication._replace(finish=None))
-            return
-        assert (store.sizes(OUT).total, store.sizes(QUEUE).running) == (0, 2)
-        assert store.counts(OUT) == Counts()
-        with pytest.raises(StagedJobsLost):
-            store.publish(publication._replace(attempts=(("a", 6),), finish=Finish(QUEUE, TOKEN, 2)))
-        assert (store.sizes(OUT).total, store.sizes(QUEUE).running) == (0, 2)
-        assert store.notes("stream") == []
-        assert store.publish(publication._replace(finish=Finish(QUEUE, TOKEN, 2)))
-        assert (store.sizes(OUT).ready, store.counts(QUEUE).committed) == (5, 2)
