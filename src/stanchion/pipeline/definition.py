@@ -189,15 +189,16 @@ class Pipeline:
 
     def pause(self, *stations: str) -> None:
         """Stop working on the items of these stations, or of all, in every process; items still come in."""
-        for station in self._some(stations):
+        for station in self.chosen(stations):
             self.app.queue(station.queue).pause()
 
     def resume(self, *stations: str) -> None:
         """Go on at these stations, or at all."""
-        for station in self._some(stations):
+        for station in self.chosen(stations):
             self.app.queue(station.queue).resume()
 
-    def _some(self, names: Collection[str]) -> list[Station]:
+    def chosen(self, names: Collection[str]) -> list[Station]:
+        """Return the stations of these names, or all; InvalidInput for one that is not declared."""
         return [self._station(name) for name in names] if names else list(self.stations.values())
 
     def _station(self, name: str) -> Station:

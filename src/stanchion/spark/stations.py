@@ -9,11 +9,12 @@ dies is followed by another. So a checkpoint is of no importance here, and is ma
 from __future__ import annotations
 
 import logging
+import re
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,12 +44,14 @@ _LOOK = 0.2
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _FAILURES_IN_A_ROW = 40
 """So often a station is tried again in a run that is to end: a batch is halved until what breaks it is alone."""
+_ERROR = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w+: ")
 _LASTING = ("StreamTaken", "ForeignCheckpoint", "InvalidInput", "MissingExtra")
 """What no further try would mend, by the names of the errors, which is all that Spark tells of them."""
 
 
 def run(
     pipeline: Pipeline,
+    stations: Collection[str] = (),
     *,
     spark: SparkSession | None = None,
     available_now: bool = False,
@@ -57,19 +60,23 @@ def run(
 ) -> None:
     """Work on the items of a pipeline with Spark until `stop` is set; with `available_now`, until no item is due.
 
-    `spark`: the session, made by `stanchion.spark.session` unless given. `partitions`: tasks for one micro-batch, as
-    many as there are cores if left out. Raises StanchionError when another process has begun to run the same pipeline
-    on Spark, and for a station that fails again and again in a run that is to end.
+    `stations`: those that Spark works for, all if left out; workers may run the others. `spark`: the session, made by
+    `stanchion.spark.session` unless given. `partitions`: tasks for one micro-batch, as many as there are cores if left
+    out. Raises StanchionError when another process has begun to run the same stations on Spark, and for a station that
+    fails again and again in a run that is to end.
     """
     pipeline.prepare()
+    chosen = pipeline.chosen(stations)
     spark = spark or session()
-    engine = _Engine(pipeline, spark, partitions or spark.sparkContext.defaultParallelism, stop or threading.Event())
+    partitions = partitions or spark.sparkContext.defaultParallelism
+    engine = _Engine(pipeline, chosen, spark, partitions, stop or threading.Event())
     engine.run_available() if available_now else engine.run_on()
 
 
 @dataclass
 class _Engine:
     pipeline: Pipeline
+    stations: Sequence[Station]
     spark: SparkSession
     partitions: int
     stop: threading.Event
@@ -84,7 +91,7 @@ class _Engine:
             begin_at: dict[str, float] = {}
             try:
                 while not self.stop.wait(_LOOK):
-                    for station in self.pipeline.stations.values():
+                    for station in self.stations:
                         self._keep(station, folder, running, begin_at)
             finally:
                 self._end(running)
@@ -112,7 +119,7 @@ class _Engine:
         """Stop all queries, and give back what they have in hand."""
         for query in running.values():
             query.stop()
-        for station in self.pipeline.stations.values():
+        for station in self.stations:
             self._release(station)
 
     # -- until there is nothing left to do
@@ -139,7 +146,7 @@ class _Engine:
         in_hand = {stream.queue for stream in streams(store) if stream.in_hand}
         return [
             station
-            for station in self.pipeline.stations.values()
+            for station in self.stations
             if station.queue in in_hand or (station.queue not in paused and store.sizes(station.queue).ready)
         ]
 
@@ -216,5 +223,5 @@ def _lasting(text: str) -> bool:
 def _told(station: Station, error: Exception | None) -> str:
     """Return what is worth knowing of an error that Spark tells at length."""
     lines = [line.strip() for line in str(error or "it was stopped by somebody").splitlines() if line.strip()]
-    own = [line for line in lines if _lasting(line) or "Error" in line.partition(":")[0].rpartition(".")[2]]
-    return f"the query of station {station.station!r} failed: {(own or lines)[-1 if own else 0][:500]}"
+    own = [line for line in lines if _ERROR.match(line)]
+    return f"the query of station {station.station!r} failed: {(own or lines[:1])[-1][:500]}"

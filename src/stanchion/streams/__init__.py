@@ -25,9 +25,9 @@ What makes it safe:
 
 from __future__ import annotations
 
-from stanchion.streams.operating import StreamInfo, release, streams
+from stanchion.streams.operating import StreamInfo, forget, release, streams
 from stanchion.streams.sink import SinkBatch
 from stanchion.streams.source import StreamSource
 from stanchion.streams.state import Part, Position
 
-__all__ = ["Part", "Position", "SinkBatch", "StreamInfo", "StreamSource", "release", "streams"]
+__all__ = ["Part", "Position", "SinkBatch", "StreamInfo", "StreamSource", "forget", "release", "streams"]

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from stanchion.stores.liveness import alive
 from stanchion.stores.protocol import Store
-from stanchion.streams.state import KIND, StreamState, give_back, known, swap, worker_id
+from stanchion.streams.state import KIND, StreamState, give_back, known, load, swap, worker_id
 
 
 class StreamInfo(NamedTuple):
@@ -68,3 +68,10 @@ def release(store: Store, name: str) -> int:
         give_back(store, token, ids)
         released += len(ids)
     return released
+
+
+def forget(store: Store, name: str) -> None:
+    """Delete what is stored of a stream whose queue is deleted; nothing if there is none of the name."""
+    while (state := load(store, name)) is not None:
+        if store.set_note(KIND, name, None, state.version):
+            return
