@@ -9,7 +9,6 @@ dies is followed by another. So a checkpoint is of no importance here, and is ma
 from __future__ import annotations
 
 import logging
-import re
 import shutil
 import tempfile
 import threading
@@ -18,7 +17,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.errors import StreamingQueryException
 
@@ -44,7 +43,7 @@ _LOOK = 0.2
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
 _FAILURES_IN_A_ROW = 40
 """So often a station is tried again in a run that is to end: a batch is halved until what breaks it is alone."""
-_ERROR = re.compile(r"(?:[a-z_]\w*\.)*[A-Z]\w+: ")
+_SHOWN = 500
 _LASTING = ("StreamTaken", "ForeignCheckpoint", "InvalidInput", "MissingExtra")
 """What no further try would mend, by the names of the errors, which is all that Spark tells of them."""
 
@@ -81,6 +80,8 @@ class _Engine:
     partitions: int
     stop: threading.Event
     pauses: dict[str, float] = field(default_factory=dict)
+    raised: dict[str, Exception] = field(default_factory=dict)
+    """What brought the queries of stations down, where it came to light in this process."""
 
     # -- until it is stopped
 
@@ -104,12 +105,13 @@ class _Engine:
             return
         if query is not None:
             error = query.exception()
-            if error is not None and _lasting(str(error)):
-                raise StanchionError(_told(station, error)) from error
+            failure = self._failure(station, error)
+            if failure.lasting:
+                raise StanchionError(failure.told) from error
             pause = self.pauses[station.station] = min(
                 2 * self.pauses.get(station.station, _FIRST_PAUSE / 2), _LONGEST_PAUSE
             )
-            log.warning("%s; it is started again in %.0f s", _told(station, error), pause)
+            log.warning("%s; it is started again in %.0f s", failure.told, pause)
             begin_at[station.station] = time.monotonic() + pause
             del running[station.station]
         if time.monotonic() >= begin_at.get(station.station, 0.0):
@@ -134,10 +136,11 @@ class _Engine:
                     failures = 0 if error is None else failures + 1
                     if error is None:
                         continue
-                    if _lasting(str(error)) or failures > _FAILURES_IN_A_ROW:
+                    failure = self._failure(station, error)
+                    if failure.lasting or failures > _FAILURES_IN_A_ROW:
                         self._release(station)
-                        raise StanchionError(_told(station, error)) from error
-                    log.warning("%s; it is started again", _told(station, error))
+                        raise StanchionError(failure.told) from error
+                    log.warning("%s; it is started again", failure.told)
 
     def _due(self) -> list[Station]:
         """Return the stations with items that a query could take, or has left in hand."""
@@ -185,20 +188,36 @@ class _Engine:
         """Return what brings a micro-batch through a station."""
 
         def take(frame: DataFrame, _number: int) -> None:
-            frame.rdd.getNumPartitions()  # has the reader divide the batch: one that fails again and again gets smaller
-            # What is in hand is asked for only now. Whoever finds the batch of a later driver takes part in that one.
-            batch = SinkBatch.pending(self.pipeline.app.store, station.queue)
-            if batch is None:  # it was finished before
-                return
-            hand = Hand.of(station, batch, self.partitions)
-            if not hand.parts:
-                batch.drop_rest()
-            elif station.frame is None:
-                work_on_items(hand, frame)
-            else:
-                work_on_frame(hand, frame, batch)
+            try:
+                self._take(station, frame)
+            except Exception as error:  # Spark tells it at length, and only as text
+                self.raised[station.station] = error
+                raise
 
         return take
+
+    def _take(self, station: Station, frame: DataFrame) -> None:
+        frame.rdd.getNumPartitions()  # has the reader divide the batch: one that fails again and again gets smaller
+        # What is in hand is asked for only now. Whoever finds the batch of a later driver takes part in that one.
+        batch = SinkBatch.pending(self.pipeline.app.store, station.queue)
+        if batch is None:  # it was finished before
+            return
+        hand = Hand.of(station, batch, self.partitions)
+        if not hand.parts:
+            batch.drop_rest()
+        elif station.frame is None:
+            work_on_items(hand, frame)
+        else:
+            work_on_frame(hand, frame, batch)
+
+    def _failure(self, station: Station, error: Exception | None) -> _Failure:
+        raised = self.raised.pop(station.station, None)
+        text = str(error or "it was stopped by somebody") if raised is None else _text(raised)
+        lasting = any(name in text for name in _LASTING)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        own = [line for line in lines if any(f"{name}: " in line for name in _LASTING)]
+        told = f"the query of station {station.station!r} failed: {(own or lines)[0][:_SHOWN]}"
+        return _Failure(told, lasting)
 
     def _release(self, station: Station) -> None:
         """Give back at once what would otherwise go back when the heartbeats of its query are missed."""
@@ -216,12 +235,12 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _lasting(text: str) -> bool:
-    return any(name in text for name in _LASTING)
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
-def _told(station: Station, error: Exception | None) -> str:
-    """Return what is worth knowing of an error that Spark tells at length."""
-    lines = [line.strip() for line in str(error or "it was stopped by somebody").splitlines() if line.strip()]
-    own = [line for line in lines if _ERROR.match(line)]
-    return f"the query of station {station.station!r} failed: {(own or lines[:1])[-1][:500]}"
+class _Failure(NamedTuple):
+    """Why a query failed, and whether it would fail again and again."""
+
+    told: str
+    lasting: bool

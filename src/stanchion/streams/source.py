@@ -64,7 +64,7 @@ class StreamSource:
             limit = limit if self._left is None else min(limit, self._left)
             if not (limit and self._reserve(state, limit)):
                 return start
-        self._begun = start.seq + 1
+            self._begun = start.seq + 1
         return Position(state.id, start.seq + 1)
 
     def _reserve(self, state: StreamState, limit: int) -> bool:

@@ -154,6 +154,18 @@ class TestPoison:
         Driver(store, log, "move").work()
         assert nothing_left(store)
 
+    def test_is_found_by_drivers_that_keep_no_log(self, store: Store, mode: str) -> None:
+        store.push([NewJob(new_id(), SOURCE, json.dumps(POISON if n == 2 else n)) for n in range(5)])
+        restarts = 0
+        while not nothing_left(store):
+            restarts += 1
+            assert restarts < 20
+            with suppress(Died):
+                Driver(store, Log(), mode, limit=8).work()
+        (dead,) = store.find(Find(queue=SOURCE, states=(JobState.DEAD,)))
+        assert json.loads(dead.payload) == POISON
+        assert outputs(store) == [0, 1, 3, 4]
+
     def test_what_goes_back_has_used_up_no_attempt(self, store: Store) -> None:
         fill(store, 4)
         source = StreamSource(store, NAME, SOURCE)
