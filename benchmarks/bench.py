@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from shutil import rmtree
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from benchmarks.databases import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @dataclass(frozen=True)
@@ -23,13 +26,28 @@ class Sizes:
     committers: int
     commits: int
     backlog: int
+    rows: int
+    streamed: int
 
 
 class Bench:
-    """The surroundings of a run; `postgres` is the URL of a server to use."""
+    """The surroundings of a run.
 
-    def __init__(self, directory: Path, sizes: Sizes, postgres: str | None = None) -> None:
-        self.sizes = sizes
+    `names`: the contenders that were asked for. `postgres`: the URL of a server to use. `jdbc`: the jar of PostgreSQL's
+    driver, for Spark.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        sizes: Sizes,
+        names: Collection[str],
+        postgres: str | None = None,
+        jdbc: Path | None = None,
+    ) -> None:
+        self.sizes, self.names = sizes, names
+        self._jdbc = jdbc
+        self._spark: SparkSession | None = None
         self._directory = directory
         self._postgres = postgres
         self._open: dict[str, Database] = {}
@@ -46,6 +64,14 @@ class Bench:
         if name not in self._open:
             self._open[name] = self._stack.enter_context(_OPENERS[name](self))
         return self._open[name]
+
+    def spark(self) -> SparkSession:
+        """Return a Spark, started for the rest of the run."""
+        if self._spark is None:
+            from benchmarks.spark.engine import started
+
+            self._spark = self._stack.enter_context(started(self._jdbc))
+        return self._spark
 
     def facts(self) -> dict[str, str]:
         """Return what is worth knowing of the databases that were used."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from benchmarks import rounds
 from benchmarks.contenders import LIMITED_POSTGRESQL, LIMITED_SQLITE, MARIADB, POSTGRESQL, REDIS, SQLITE
 from benchmarks.rounds import BACKLOGS, SIZES_OF_CLAIMS, TENANTS, Arena, Round
+from benchmarks.spark import ENGINES, READERS, SINGLES, SQLITE_READERS, SQLITE_WRITERS, STREAMS, WRITERS
+from benchmarks.spark import rounds as spark
 
 _ON_POSTGRES = (Arena("postgresql", "PostgreSQL", POSTGRESQL),)
 _ON_SQLITE = tuple(Arena(f"sqlite-{mode}", f"SQLite {mode}", SQLITE) for mode in ("durable", "relaxed"))
@@ -16,7 +18,20 @@ _ON_MARIADB = (Arena("mariadb", "MariaDB", MARIADB),)
 _ON_REDIS = (Arena("redis", "Redis", REDIS),)
 
 
-_PARTS: dict[Round, tuple[str, ...]] = {rounds.claim: BACKLOGS, rounds.tenants: TENANTS, rounds.lanes: SIZES_OF_CLAIMS}
+_PARTS: dict[Round, tuple[str, ...]] = {
+    rounds.claim: BACKLOGS,
+    rounds.tenants: TENANTS,
+    rounds.lanes: SIZES_OF_CLAIMS,
+    spark.read: spark.READS,
+}
+
+
+def _postgres(contenders: dict[str, str]) -> tuple[Arena, ...]:
+    return (Arena("postgresql", "PostgreSQL", contenders),)
+
+
+def _sqlite(contenders: dict[str, str]) -> tuple[Arena, ...]:
+    return (Arena("sqlite-durable", "SQLite durable", contenders),)
 
 
 @dataclass(frozen=True)
@@ -30,7 +45,7 @@ class Group:
     @property
     def once(self) -> bool:
         """True when its one round interleaves what it compares."""
-        return self.round in (rounds.claim, rounds.lanes)
+        return self.round in (rounds.claim, rounds.lanes, spark.read)
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -65,5 +80,15 @@ GROUPS = {
         Group("redis-drain", _ON_REDIS, rounds.drain),
         Group("redis-latency", _ON_REDIS, rounds.latency),
         Group("redis-claim", _ON_REDIS, rounds.claim),
+        Group("pg-spark-write", _postgres(WRITERS), spark.write),
+        Group("pg-spark-read", _postgres(READERS), spark.read),
+        Group("pg-spark-stream", _postgres(STREAMS), spark.stream),
+        Group("pg-spark-single", _postgres(SINGLES), spark.single),
+        Group("pg-spark-pipeline", _postgres(ENGINES), spark.pipeline),
+        Group("sqlite-spark-write", _sqlite(SQLITE_WRITERS), spark.write),
+        Group("sqlite-spark-read", _sqlite(SQLITE_READERS), spark.read),
+        Group("sqlite-spark-stream", _sqlite(STREAMS), spark.stream),
+        Group("sqlite-spark-single", _sqlite(SINGLES), spark.single),
+        Group("sqlite-spark-pipeline", _sqlite(ENGINES), spark.pipeline),
     )
 }

@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.readings import Reading, Readings
-from benchmarks.targets import STANCHION, TARGETS
+from benchmarks.targets import STANCHION, TARGETS, WORKERS
 
-REFERENCE = "raw"
+REFERENCES = ("raw", STANCHION, WORKERS)
 SAMPLED = ("p50", "p99", "worst", "samples")
 
 
@@ -38,7 +38,7 @@ def save(path: Path, facts: dict[str, Any], readings: Readings) -> None:
 def _table(title: str, readings: Readings) -> Table:
     contenders = readings.contenders(title)
     extras = list(dict.fromkeys(name for each in readings.all if each.table == title for name in each.extra))
-    references = [name for name in (REFERENCE, STANCHION) if name in contenders]
+    references = [name for name in REFERENCES if name in contenders]
     sampled = any(readings.samples(title, contender) for contender in contenders)
     table = Table(title=f"{title}, {_unit(title)}", title_justify="left", title_style="bold")
     table.add_column("")
@@ -80,6 +80,8 @@ def _targets(readings: Readings) -> Table:
 def _unit(title: str) -> str:
     if "pick-up" in title:
         return "ms from enqueue to start"
+    if "one job" in title:
+        return "ms from push to acknowledged"
     return "ms per 100 jobs" if "claim" in title else "jobs/s"
 
 

@@ -21,14 +21,20 @@ from benchmarks.groups import GROUPS, Group
 from benchmarks.peers import bullmq
 from benchmarks.readings import Readings
 from benchmarks.rounds import BACKLOGS, SIZES_OF_CLAIMS, TENANTS
+from benchmarks.spark import NAMES as WITH_SPARK
+from benchmarks.spark.rounds import READS
 
 PACKAGES = (
     *("stanchion", "sqlalchemy", "psycopg", "pymysql", "redis", "hiredis"),
     *("procrastinate", "pgqueuer", "asyncpg", "uvloop"),
     *("huey", "dramatiq", "taskiq", "taskiq-redis", "arq", "celery", "rq"),
+    *("pyspark", "pyarrow", "adbc-driver-postgresql", "adbc-driver-sqlite"),
 )
-NO_CONTENDERS = {*BACKLOGS, *TENANTS, *SIZES_OF_CLAIMS}
-"""Parts of groups that measure Stanchion alone."""
+NO_CONTENDERS = {*BACKLOGS, *TENANTS, *SIZES_OF_CLAIMS, *READS}
+"""Parts of groups that measure Stanchion alone, or all contenders in turn."""
+
+JDBC = Path("/usr/share/java/postgresql.jar")
+"""Where Debian's libpostgresql-jdbc-java puts it."""
 
 
 def main(
@@ -41,6 +47,11 @@ def main(
     committers: Annotated[int, typer.Option(min=1, help="Producers at once.")] = 50,
     commits: Annotated[int, typer.Option(min=1, help="Jobs of each of these producers.")] = 40,
     backlog: Annotated[int, typer.Option(min=10_000, help="The large backlog beside a claim.")] = 200_000,
+    rows: Annotated[int, typer.Option(min=1, help="Jobs that Spark writes and reads.")] = 1_000_000,
+    streamed: Annotated[int, typer.Option(min=1, help="Jobs of a Spark stream, and most of a pipeline.")] = 200_000,
+    jdbc: Annotated[
+        Path, typer.Option(help="The jar of PostgreSQL's JDBC driver, to compare Spark's own with.")
+    ] = JDBC,
     postgres: Annotated[str | None, typer.Option(help="A server to use, as a superuser, not one of its own.")] = None,
     directory: Annotated[Path | None, typer.Option(help="Where the SQLite files go.")] = None,
     json: Annotated[Path | None, typer.Option(help="Write all readings to this file.")] = None,
@@ -48,14 +59,18 @@ def main(
     """Compare Stanchion with its peers and with hand-written statements, side by side."""
     console = Console(width=None if sys.stdout.isatty() else 120)
     chosen = [GROUPS[name] for name in _chosen(groups, GROUPS, "group")]
-    everybody = {**POSTGRESQL, **SQLITE, **MARIADB, **REDIS, **LIMITED_POSTGRESQL}
+    everybody = {**POSTGRESQL, **SQLITE, **MARIADB, **REDIS, **LIMITED_POSTGRESQL, **dict.fromkeys(WITH_SPARK, "")}
     names = _chosen(contenders, everybody, "contender")
-    sizes = Sizes(rounds, singles, jobs, samples, committers, commits, backlog)
+    if "jdbc" in names and not jdbc.exists():
+        names.remove("jdbc")
+        if any("jdbc" in arena.contenders for group in chosen for arena in group.arenas):
+            console.print(f"Spark's JDBC is left out, as there is no {jdbc}", style="dim")
+    sizes = Sizes(rounds, singles, jobs, samples, committers, commits, backlog, rows, streamed)
     facts: dict[str, Any] = {"python": platform.python_version(), "cpus": os.cpu_count()}
     readings = Readings()
     with (
         tempfile.TemporaryDirectory(prefix="stanchion-bench-", dir=directory) as scratch,
-        Bench(Path(scratch), sizes, postgres) as bench,
+        Bench(Path(scratch), sizes, names, postgres, jdbc if "jdbc" in names else None) as bench,
     ):
         failures = _measure(console, chosen, names, bench, readings)
         facts |= _versions() | bench.facts()

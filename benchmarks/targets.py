@@ -8,8 +8,10 @@ from statistics import quantiles
 
 from benchmarks.readings import Readings
 from benchmarks.rounds import SIZES_OF_CLAIMS, TENANTS
+from benchmarks.spark.rounds import READS
 
 STANCHION = "stanchion"
+WORKERS = "workers"
 PEERS = ("pgqueuer", "procrastinate")
 PYTHON_PEERS = ("huey", "dramatiq", "taskiq", "arq", "celery", "rq")
 
@@ -102,4 +104,11 @@ TARGETS = [
         for size in SIZES_OF_CLAIMS
         for seen in [_lanes(f"{database}, claim {size}")]
     ),
+    Target("PostgreSQL, Spark write: to COPY by one process", 0.55, _ratio("PostgreSQL, Spark write", "raw")),
+    *(
+        Target(f"PostgreSQL, Spark read of {columns}: to Spark's JDBC", 1.0, _ratio(table, "jdbc"))
+        for columns in READS
+        for table in [f"PostgreSQL, Spark read of {columns}"]
+    ),
+    Target("PostgreSQL, Spark stream: jobs/s", 30_000, _value("PostgreSQL, Spark stream")),
 ]

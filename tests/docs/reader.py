@@ -44,15 +44,19 @@ class Reader:
         for block in blocks(page):
             if block.reason is not None:
                 continue
-            try:
-                if block.language == "python":
-                    self._python(block)
-                elif block.language == "console":
-                    for command in commands(block):
-                        self._type(command)
-            except BaseException as error:
-                error.add_note(f"{page.relative_to(ROOT)}, block at line {block.line}:\n{block.text}")
-                raise
+            self.run(page, block)
+
+    def run(self, page: Path, block: Block) -> None:
+        """Run a block of the page, also one that is marked as not to be run."""
+        try:
+            if block.language == "python":
+                self._python(block)
+            elif block.language == "console":
+                for command in commands(block):
+                    self._type(command)
+        except BaseException as error:
+            error.add_note(f"{page.relative_to(ROOT)}, block at line {block.line}:\n{block.text}")
+            raise
 
     def close(self) -> None:
         """Stop what runs, as Ctrl-C does; it must end well."""

@@ -1,0 +1,44 @@
+"""What Spark does with a store: who writes, reads, streams and works, by name. Each is imported when asked for."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+WRITERS: dict[str, str] = {
+    "raw": "writing:copy",
+    "push_many": "writing:push_many",
+    "jdbc": "writing:jdbc",
+    "stanchion": "writing:stanchion",
+}
+
+SQLITE_WRITERS: dict[str, str] = {
+    "raw": "writing:insert",
+    "push_many": "writing:push_many",
+    "stanchion": "writing:stanchion",
+}
+
+READERS: dict[str, str] = {
+    "raw": "reading:adbc_postgres",
+    "jdbc": "reading:jdbc",
+    "stanchion": "reading:stanchion",
+}
+
+SQLITE_READERS: dict[str, str] = {
+    "raw": "reading:adbc_sqlite",
+    "stanchion": "reading:stanchion",
+}
+
+STREAMS: dict[str, str] = {"stanchion": "streaming:append", "move": "streaming:move"}
+
+SINGLES: dict[str, str] = {"workers": "streaming:picked_up", "stanchion": "streaming:micro_batches"}
+
+ENGINES: dict[str, str] = {"workers": "stations:on_workers", "spark": "stations:on_spark"}
+
+NAMES = {*WRITERS, *READERS, *STREAMS, *SINGLES, *ENGINES}
+
+
+def load(reference: str) -> Any:
+    """Return the function behind ``module:function``, a reference from the tables above."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(f"{__name__}.{module}"), name)

@@ -1,0 +1,103 @@
+"""What the documentation shows of Spark, works: the blocks that its other tests leave out for want of a session."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from stanchion import Bury, Stanchion
+from stanchion.spark import stations
+from tests.docs.pages import PAGES, Block, blocks
+from tests.docs.reader import Reader
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(600)
+
+NEEDS_SPARK = "needs Spark"
+
+
+def of_spark(page: Path) -> list[Block]:
+    """Return the blocks of a page that are run here."""
+    return [block for block in blocks(page) if NEEDS_SPARK in (block.reason or "")]
+
+
+@contextmanager
+def spark_page(app: Stanchion, reader: Reader, spark: "SparkSession", data: Path) -> Iterator[None]:
+    """A dead mail among the finished ones, and two orders of a day."""
+
+    @app.task(queue="mail", name="send")
+    def send(address: str) -> Any:
+        return Bury("no such address") if address == "b" else None
+
+    send.enqueue_many([("a",), ("b",)])
+    app.drain(["mail"])
+    orders = spark.createDataFrame([("ann", 3), ("bob", 5)], "customer string, items int")
+    orders.write.parquet(str(data / "orders/2026-01-31"))
+    yield
+    assert [(row.task, row.state) for row in reader.namespace.failed.collect()] == [("send", "dead")]
+    found = {job.tenant: job.payload for job in app.queue("orders").find()}
+    assert found == {name: {"customer": name, "items": items} for name, items in (("ann", 3), ("bob", 5))}
+
+
+@contextmanager
+def streams_page(app: Stanchion, reader: Reader, _spark: "SparkSession", _data: Path) -> Iterator[None]:
+    """Some jobs to move."""
+    app.queue("raw").push_many([{"n": n} for n in range(30)])
+    yield
+    try:
+        deadline = time.monotonic() + 120
+        while app.queue("clean").size().total < 30 and time.monotonic() < deadline:
+            time.sleep(0.1)
+    finally:
+        reader.namespace.query.stop()
+    assert sorted(job.payload["n"] for job in app.queue("clean").find()) == list(range(30))
+    assert app.queue("raw").size().total == 0
+
+
+@contextmanager
+def pipelines_page(app: Stanchion, reader: Reader, spark: "SparkSession", data: Path) -> Iterator[None]:
+    """A pipeline to put the station into, and the table that it joins."""
+    zones = spark.createDataFrame([("a", "airport"), ("c", "city")], "zone string, name string")
+    zones.write.parquet(str(data / "zones"))
+    etl = app.pipeline("fares")
+    reader.namespace.__dict__.update(etl=etl, priced_alone=lambda _: None)
+    yield
+    for end in ("paid", "sums"):
+        etl.station(end)(lambda item: item)
+    etl.push_many([{"zone": "a", "fare": 1.5}, {"zone": "a", "fare": 2.0}, {"zone": "?", "fare": 9.0}])
+    stations.run(etl, spark=spark, available_now=True)
+    paid = sorted((job.result["name"], job.result["fare"]) for job in etl.queue("paid").find(state="done"))
+    assert paid == [("airport", 1.5), ("airport", 2.0)]
+    (total,) = [job.result for job in etl.queue("sums").find(state="done")]
+    assert total == {"name": "airport", "sum(fare)": 3.5}
+    assert etl.status().stations[0].dropped == 1
+
+
+SURROUNDINGS: dict[str, Callable[[Stanchion, Reader, "SparkSession", Path], AbstractContextManager[None]]] = {
+    "spark": spark_page,
+    "streams": streams_page,
+    "pipelines": pipelines_page,
+}
+"""What a page takes to be there before its blocks, and what must be there after them."""
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if of_spark(page)], ids=lambda page: page.stem)
+def test_a_page_does_what_it_says(page: Path, spark: "SparkSession", pg_app: Stanchion, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shown = {
+        "postgresql://localhost/shop": str(pg_app.url),
+        "/data/": f"{data}/",
+        "/var/lib/etl/": f"{tmp_path}/checkpoints/",
+    }
+    reader = Reader(
+        tmp_path, shown
+    )  # its module can't be imported, so Spark is sent the functions of the page themselves
+    with SURROUNDINGS[page.stem](pg_app, reader, spark, data):
+        for block in of_spark(page):
+            assert block.language == "python", block
+            reader.run(page, block)
