@@ -55,7 +55,7 @@ $(BIN)/python:
 	@$(BIN)/pip install --quiet --upgrade 'pip>=25.1'
 
 $(DEMO): pyproject.toml | $(BIN)/python
-	@echo "installing what the demonstration needs"
+	@echo "installing what the demonstration needs; PySpark is large, so that takes minutes"
 	@$(BIN)/pip install --quiet --editable '.[demo]'
 	@touch $@
 

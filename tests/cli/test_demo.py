@@ -9,15 +9,21 @@ from tests.cli.conftest import Run
 def test_passes_on_what_was_asked(run: Run, url: str, monkeypatch: pytest.MonkeyPatch, agrees: bool, code: int) -> None:
     asked: list[object] = []
 
-    def fake(store: str | None, everything: bool, out: Output, *, keep: bool) -> bool:
-        asked.append((store, everything, out.as_json, keep))
+    def fake(store: str | None, everything: bool, out: Output, *, keep: bool, engine: str | None) -> bool:
+        asked.append((store, everything, out.as_json, keep, engine))
         return agrees
 
     monkeypatch.setattr(demo, "run", fake)
     assert run("demo").code == code
     assert run("demo", "--all", "--url", url, "--json").code == code
     assert run("demo", "--store", url, "--keep").code == code
-    assert asked == [(None, False, False, False), (url, True, True, False), (url, False, False, True)]
+    assert run("demo", "--engine", "spark").code == code
+    assert asked == [
+        (None, False, False, False, None),
+        (url, True, True, False, None),
+        (url, False, False, True, None),
+        (None, False, False, False, "spark"),
+    ]
 
 
 def test_has_its_own_app(run: Run, shop: str) -> None:

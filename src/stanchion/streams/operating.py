@@ -71,7 +71,8 @@ def release(store: Store, name: str) -> int:
 
 
 def forget(store: Store, name: str) -> None:
-    """Delete what is stored of a stream whose queue is deleted; nothing if there is none of the name."""
+    """Delete what is stored of a stream whose queue is deleted, and its driver; nothing where there is none."""
     while (state := load(store, name)) is not None:
         if store.set_note(KIND, name, None, state.version):
+            store.leave(worker_id(name, state.epoch))
             return

@@ -22,8 +22,15 @@ def demo(
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the queues in that store, to look at them afterwards.")
     ] = False,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="What enriches the flights: spark or workers; left out, Spark where it is installed."),
+    ] = None,
 ) -> Exit:
     """Send the flights of January 2013 from New York through a pipeline of queues, and count what came of it.
+
+    Workers run its stations; Spark, where it is installed, joins the flights with airports, planes and weather, and
+    makes a report page at the end.
 
     It works in a new SQLite file, which stays; or in the store that --store names (--url does too), in queues of
     its own, which it deletes at the end.
@@ -37,4 +44,4 @@ def demo(
     url = store or session.url
     if keep and not url:
         raise InvalidInput("--keep goes with --store; a new SQLite file is kept anyway")
-    return Exit.OK if run(url, everything, session.out, keep=keep) else Exit.FAILED
+    return Exit.OK if run(url, everything, session.out, keep=keep, engine=engine) else Exit.FAILED

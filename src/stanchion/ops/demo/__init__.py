@@ -2,9 +2,11 @@
 
 ```
     file ──feed──► raw ──clean──► clean ──enrich──► enriched ──land──► history
-                                                                 └─over an hour late─► alerts ──► done
-                                                                                         └─► dead
+                         └─over an hour late─► alerts ──► done
+                                                 └─► dead
 ```
+
+Workers run the stations, but for the enrichment: Spark joins whole batches of flights, where it is installed.
 """
 
 from __future__ import annotations

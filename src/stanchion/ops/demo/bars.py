@@ -40,6 +40,10 @@ class Bars:
             self._sums = self._add("sum up", self._flights)
         self._progress.advance(self._sums, results)
 
+    def reporting(self) -> None:
+        """Show that the report is being made."""
+        self._add("report", None)
+
     def _add(self, name: str, total: int | None) -> TaskID:
         return self._progress.add_task(f"{name:<7}", total=total, note="")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from stanchion.ops.demo.source import References, Row
+from stanchion.ops.demo.source import TABLES, Row, known, value
 
 LATE = 60
 """A flight that arrives more than this many minutes late raises an alert."""
@@ -14,9 +14,10 @@ _WHOLE = (
     *("arr_delay", "flight", "air_time", "distance"),
 )
 _TEXT = ("carrier", "tailnum", "origin", "dest", "time_hour")
+_COLUMNS = dict.fromkeys(_WHOLE, "bigint") | dict.fromkeys(_TEXT, "string")
 
-JOINED = ("airport", "plane", "weather")
-"""What a flight is joined with."""
+SCHEMA = ", ".join(f"{name} {type_}" for name, type_ in {**_COLUMNS, "cancelled": "boolean", "id": "string"}.items())
+"""A flight, as Spark is told of it."""
 
 Flight = dict[str, Any]
 
@@ -34,21 +35,16 @@ class Landed(TypedDict):
 
 def clean(row: Row) -> Flight:
     """Give a line of the file its types; a flight that never left is kept, and marked as cancelled."""
-    flight: Flight = {name: _whole(row[name]) for name in _WHOLE}
-    flight |= {name: _text(row[name]) for name in _TEXT}
+    flight: Flight = {name: value(row[name], type_) for name, type_ in _COLUMNS.items()}
     flight["cancelled"] = flight["dep_time"] is None
     flight["id"] = "{year}-{month:02}-{day:02} {carrier}{flight} {origin}-{dest}".format_map(flight)
     return flight
 
 
-def enrich(flight: Flight, known: References) -> Flight:
+def enrich(flight: Flight) -> Flight:
     """Join a flight with its destination, its plane, and the weather at its departure; None where not known."""
-    return {
-        **flight,
-        "airport": _values(known.airports.get(flight["dest"])),
-        "plane": _values(known.planes.get(flight["tailnum"] or "")),
-        "weather": _values(known.weather.get((flight["origin"], flight["time_hour"]))),
-    }
+    joined = {name: known()[name].get(tuple(flight[key] for key in table.key)) for name, table in TABLES.items()}
+    return {**flight, **joined}
 
 
 def landed(flight: Flight) -> Landed:
@@ -59,29 +55,10 @@ def landed(flight: Flight) -> Landed:
         "dep_delay": flight["dep_delay"],
         "arr_delay": flight["arr_delay"],
         "cancelled": flight["cancelled"],
-        "joined": [name for name in JOINED if flight[name] is not None],
+        "joined": [name for name in TABLES if flight[name] is not None],
     }
 
 
-def is_late(result: Landed) -> bool:
-    """Tell whether the flight arrived over an hour late."""
-    return result["arr_delay"] is not None and result["arr_delay"] > LATE
-
-
-def _text(value: str) -> str | None:
-    return None if value in ("", "NA") else value
-
-
-def _whole(value: str) -> int | None:
-    return None if value in ("", "NA") else int(value)
-
-
-def _values(row: Row | None) -> dict[str, str | float | None] | None:
-    return None if row is None else {name: _number_or_text(value) for name, value in row.items()}
-
-
-def _number_or_text(value: str) -> str | float | None:
-    try:
-        return float(value)
-    except ValueError:
-        return _text(value)
+def is_late(arr_delay: int | None) -> bool:
+    """Tell whether a flight arrived over an hour late."""
+    return arr_delay is not None and arr_delay > LATE

@@ -1,21 +1,25 @@
-"""The pipeline of the demonstration: its stations, what is measured of them, and the worker that runs them."""
+"""The pipeline of the demonstration at work: who runs its stations, and what is measured of them."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stanchion.app import Stanchion
 from stanchion.job import Job
-from stanchion.ops.demo.alerts import RETRY, Alert, tell, urgency
-from stanchion.ops.demo.flight import Flight, clean, enrich, is_late, landed
 from stanchion.ops.demo.meter import Meter
-from stanchion.ops.demo.source import References, Row
-from stanchion.pipeline import Send
+from stanchion.ops.demo.source import Row, known
+from stanchion.ops.demo.stations import ENRICHES, PER_BATCH, stations
+from stanchion.pipeline import PipelineStatus
 from stanchion.queue import Push, batches
+from stanchion.streams import forget
 from stanchion.worker import Worker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 THREADS = 4
 """Threads of the worker."""
@@ -24,7 +28,10 @@ BATCH = 50
 """Flights that are pushed at once."""
 
 _ON_THE_WAY = 500
-"""So many flights are between the first queue and the last at most: the file is read no faster."""
+"""So many flights are between the first queue and the last at most: the file is read no faster.
+
+With Spark it is two of its batches.
+"""
 
 _LOOK = 0.1
 
@@ -50,10 +57,10 @@ class Queues(NamedTuple):
 
 
 class Pipeline:
-    """Flights on their way through the stations, whose queues are made anew."""
+    """Flights on their way through the stations, whose queues are made anew; with `spark`, Spark enriches them."""
 
-    def __init__(self, app: Stanchion, queues: Queues, known: References) -> None:
-        self._app, self.queues = app, queues
+    def __init__(self, app: Stanchion, queues: Queues, spark: SparkSession | None = None) -> None:
+        self._app, self.queues, self.spark = app, queues, spark
         self.delete_queues()
         self.feed, self.clean, self.enrich, self.land, self.alerts = (Meter() for _ in range(5))
         self.raised = 0
@@ -65,60 +72,78 @@ class Pipeline:
             queues.enriched: self.land,
             queues.alerts: self.alerts,
         }
-        self._flights = app.pipeline(queues.prefix)
-        self._declare(known)
+        self._flights = stations(app, queues.prefix)
         app.on("start")(self._begun)
         app.on("success")(self._passed)
         app.on("dead")(self._died)
-
-    def _declare(self, known: References) -> None:
-        station = self._flights.station
-        station("raw", to="clean", max_attempts=1)(clean)
-
-        @station("clean", to=["enriched", "alerts"], max_attempts=1)
-        def enriched(flight: Flight) -> list[Send]:
-            sends = [Send("enriched", enrich(flight, known))]
-            result = landed(sends[0].item)
-            if is_late(result):
-                minutes = result["arr_delay"] or 0
-                alert: Alert = {"flight": result["flight"], "minutes": minutes}
-                sends.append(Send("alerts", alert, priority=urgency(minutes)))
-                self.raised += 1
-            return sends
-
-        station("enriched", max_attempts=1)(landed)
-        station("alerts", retry=RETRY)(tell)
 
     def delete_queues(self) -> None:
         """Delete all that the demonstration has stored."""
         for queue in self.queues:
             self._app.queue(queue).delete()
+        forget(self._app.store, self.queues.clean)
 
     def run(self, flights: Iterable[Row], watch: Callable[[], None]) -> None:
         """Bring all flights through, and all alerts to an end; call `watch` several times a second meanwhile."""
-        began = time.perf_counter()
         stop = threading.Event()
         feeding = threading.Thread(target=self._feed, args=(flights, stop), name="demo-feed")
-        worker = Worker(self._app, queues=self._flights.queues, threads=THREADS)
+        helpers = [feeding]
+        worked = self._flights.queues
+        if self.spark is None:
+            known()  # read now, rather than by all threads at once
+        else:
+            helpers.append(threading.Thread(target=self._enrich, args=(self.spark, stop), name="demo-spark"))
+            worked = [queue for queue in worked if queue != self.queues.clean]
+        worker = Worker(self._app, queues=worked, threads=THREADS)
+        began = time.perf_counter()
         try:
             worker.start()
-            feeding.start()
-            while feeding.is_alive() or not self._flights.status().empty:
+            for helper in helpers:
+                helper.start()
+            while True:
+                fed = not feeding.is_alive()
+                status = self._flights.status()
+                self._seen(status)
                 watch()
                 if self._trouble is not None:
                     raise self._trouble
+                if fed and status.empty:
+                    break
                 time.sleep(_LOOK)
+            self.seconds = time.perf_counter() - began
         finally:
             stop.set()
             worker.stop()
+            for helper in helpers:
+                if helper.ident is not None:
+                    helper.join()
         watch()
-        self.seconds = time.perf_counter() - began
+
+    def _enrich(self, spark: SparkSession, stop: threading.Event) -> None:
+        """Have Spark enrich flights. It has an app of its own: the worker's is tied to this process by its events."""
+        from stanchion.spark import stations as on_spark
+
+        try:
+            self.enrich.begin()
+            with closing(Stanchion(self._app.url)) as app:
+                on_spark.run(stations(app, self.queues.prefix), [ENRICHES], spark=spark, stop=stop)
+        except Exception as error:  # it is raised where the run is waited for
+            self._trouble = error
+
+    def _seen(self, status: PipelineStatus) -> None:
+        """Note what the store says of stations whose work is not told to this process."""
+        found = {one.station: one for one in status.stations}
+        self.raised = found["alerts"].came
+        out = found[ENRICHES].out
+        if self.spark is not None and out > self.enrich.jobs:
+            self.enrich.passed(out - self.enrich.jobs)
 
     def _feed(self, flights: Iterable[Row], stop: threading.Event) -> None:
         try:
             self.feed.begin()
+            most = _ON_THE_WAY if self.spark is None else 2 * PER_BATCH
             for batch in batches(flights, BATCH):
-                while self.feed.jobs - self.land.jobs > _ON_THE_WAY and not stop.wait(0.001):
+                while self.feed.jobs - self.land.jobs > most and not stop.wait(0.005):
                     pass
                 if stop.is_set():
                     return

@@ -91,7 +91,7 @@ def report(app: Stanchion, pipeline: Pipeline, summary: Summary) -> Report:
         [
             line("feed", "file → raw", pipeline.feed),
             line("clean", "raw → clean", pipeline.clean, queues.raw),
-            line("enrich", "clean → enriched", pipeline.enrich, queues.clean),
+            line("enrich", f"clean → enriched{', Spark' if pipeline.spark else ''}", pipeline.enrich, queues.clean),
             line("land", "enriched → history", pipeline.land, queues.enriched),
             line("alerts", "alerts → history", pipeline.alerts, queues.alerts),
         ],

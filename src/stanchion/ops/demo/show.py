@@ -16,10 +16,10 @@ from stanchion.errors import SchemaMismatch
 from stanchion.ops.cli.human import age, duration, rate
 from stanchion.ops.cli.output import Cell, Column, Output, count_cell
 from stanchion.ops.demo.bars import Bars
-from stanchion.ops.demo.flight import JOINED
+from stanchion.ops.demo.engine import SPARK, WORKERS, started, write_page
 from stanchion.ops.demo.pipeline import Pipeline, Queues
 from stanchion.ops.demo.report import Line, Report, report
-from stanchion.ops.demo.source import flights, references
+from stanchion.ops.demo.source import TABLES, carriers, flights
 from stanchion.ops.demo.summary import Tally, summarise
 from stanchion.stores.registry import shown_url
 
@@ -44,48 +44,70 @@ _CARRIERS = [
 ]
 
 
-def run(url: str | None, everything: bool, out: Output, *, keep: bool = False) -> bool:
+def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, engine: str | None = None) -> bool:
     """Bring the flights of January, or of the whole year, through the queues of a store; tell what came of it.
 
     No `url`: a SQLite file in a new temporary folder, which stays. In a store that is named, the queues have names
-    of their own and are deleted at the end, unless it is to `keep` them. False when the counts do not agree;
-    MissingExtra when the flights are not installed.
+    of their own and are deleted at the end, unless it is to `keep` them. `engine`: "spark", which also makes a report
+    page, or "workers"; left out, Spark where it is installed. False when the counts do not agree; MissingExtra when the
+    flights are not installed.
     """
-    known = references()
     total = sum(1 for _ in flights(everything))
     visiting = url is not None
-    url = url or f"sqlite:///{Path(tempfile.mkdtemp(prefix='stanchion-demo-')) / 'flights.db'}"
+    folder = Path(tempfile.mkdtemp(prefix="stanchion-demo-"))
+    url = url or f"sqlite:///{folder / 'flights.db'}"
     app = Stanchion(url)
     shown = shown_url(url)
     queues = Queues.of(f"demo-{token_hex(3)}" if visiting else "demo")
     keep = keep or not visiting
+    what = f"flights that left New York in {'2013' if everything else 'January 2013'}"
+    page = None
     try:
         if not out.as_json:
-            out.line(f"{total:,} flights that left New York in {'2013' if everything else 'January 2013'}, through")
+            out.line(f"{total:,} {what}, through")
             out.line(shown)
             if visiting:
                 fate = "stay" if keep else "are deleted at the end"
                 out.line(f"in queues of their own, {', '.join(queues)}, which {fate}")
         if set_up(app):
             out.say("the store was empty: made what it needs, as `stanchion setup` does; that stays")
-        pipeline = Pipeline(app, queues, known)
+        spark = started(engine, url, folder, out)
+        pipeline = Pipeline(app, queues, spark)
         try:
             with out.progress() as progress, expecting_failures():
                 bars = Bars(progress, pipeline, total)
                 pipeline.run(flights(everything), bars.update)
-                summary = summarise(app.queue(queues.enriched), known.carriers, bars.summed)
+                summary = summarise(app.queue(queues.enriched), carriers(), bars.summed)
+                if spark is not None:
+                    bars.reporting()
+                    page = folder / "report.html"
+                    write_page(app, queues, f"{total:,} {what}", spark, page)
             result = report(app, pipeline, summary)
         finally:
             if not keep:
                 pipeline.delete_queues()
     finally:
         app.close()
+        if not any(folder.iterdir()):
+            folder.rmdir()
     if out.as_json:
-        out.json({"store": shown, "queues": queues if keep else [], **result.as_json()})
+        out.json(
+            {
+                "store": shown,
+                "engine": WORKERS if page is None else SPARK,
+                "page": None if page is None else str(page),
+                "queues": queues if keep else [],
+                **result.as_json(),
+            }
+        )
     else:
         show(result, out)
         if keep:
             to_look_at(queues, shown, out, delete=visiting)
+        if page is not None:
+            out.line("")
+            out.line("The report page, to be opened in a browser:")
+            out.line(str(page))
     return result.ok
 
 
@@ -118,12 +140,12 @@ def show(result: Report, out: Output) -> None:
     out.line("")
     out.table(_STATIONS, [_station(line) for line in result.stations])
     out.line("")
-    carriers = sorted(result.summary.carriers.items(), key=lambda item: -item[1].flights)
-    out.table(_CARRIERS, [_carrier(code, tally) for code, tally in [*carriers, ("", result.summary.total)]])
+    by_size = sorted(result.summary.carriers.items(), key=lambda item: -item[1].flights)
+    out.table(_CARRIERS, [_carrier(code, tally) for code, tally in [*by_size, ("", result.summary.total)]])
     out.line("")
     total, joined = result.summary.total, result.summary.joined
     out.line("Minutes are means over the flights that left, and that arrived.")
-    out.line("Joined: " + ", ".join(f"{name} {joined[name] / total.flights:.1%}" for name in JOINED))
+    out.line("Joined: " + ", ".join(f"{name} {joined[name] / total.flights:.1%}" for name in TABLES))
     for check in result.checks:
         out.show(Text.assemble(("✓ ", "green") if check.ok else ("✗ ", "bold red"), str(check)))
     out.line(f"{'Nothing is lost' if result.ok else 'The counts do not agree'}, after {age(result.seconds)}.")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zipfile import ZipFile
 
 from stanchion.errors import MissingExtra
@@ -18,17 +19,51 @@ from stanchion.errors import MissingExtra
 Row = dict[str, str]
 """One line of a file; what is missing there is "NA" or empty."""
 
+Known = dict[tuple[str | None, ...], dict[str, Any]]
+"""What is known, by the values that a flight has in the columns of its key."""
+
 _JANUARY = "1"
 
 
-class References(NamedTuple):
-    """What flights are joined with."""
+class Table(NamedTuple):
+    """A file that flights are joined with. `key`: columns of a flight, and what they are called there.
 
-    carriers: dict[str, str]
-    airports: dict[str, Row]
-    planes: dict[str, Row]
-    weather: dict[tuple[str, str], Row]
-    """By airport and hour."""
+    `columns`: those that are wanted, with their types in SQL.
+    """
+
+    name: str
+    key: Mapping[str, str]
+    columns: Mapping[str, str]
+
+    @property
+    def file(self) -> Path:
+        """The file, in CSV."""
+        return _data() / f"{self.name}.csv"
+
+
+TABLES = {
+    "airport": Table(
+        "airports", {"dest": "faa"}, {"name": "string", "lat": "double", "lon": "double", "tzone": "string"}
+    ),
+    "plane": Table(
+        "planes",
+        {"tailnum": "tailnum"},
+        {"year": "bigint", "manufacturer": "string", "model": "string", "seats": "bigint"},
+    ),
+    "weather": Table(
+        "weather",
+        {"origin": "origin", "time_hour": "time_hour"},
+        {"temp": "double", "wind_speed": "double", "precip": "double", "visib": "double"},
+    ),
+}
+"""What a flight is joined with."""
+
+_TYPES: dict[str, Callable[[str], Any]] = {"string": str, "bigint": int, "double": float}
+
+
+def value(text: str, type_: str) -> Any:
+    """Return what a field of a file says, as this type of SQL; None where it says nothing."""
+    return None if text in ("", "NA") else _TYPES[type_](text)
 
 
 def flights(everything: bool) -> Iterator[Row]:
@@ -42,30 +77,29 @@ def flights(everything: bool) -> Iterator[Row]:
                 yield dict(zip(header, line, strict=True))
 
 
-def references() -> References:
-    """Read all that flights are joined with."""
-    return References(
-        carriers={row["carrier"]: row["name"] for row in _table("airlines")},
-        airports=_columns("airports", "faa", ("name", "lat", "lon", "tzone")),
-        planes=_columns("planes", "tailnum", ("year", "manufacturer", "model", "seats")),
-        weather={
-            (row["origin"], row["time_hour"]): _picked(row, ("temp", "wind_speed", "precip", "visib"))
-            for row in _table("weather")
-        },
-    )
+def carriers() -> dict[str, str]:
+    """Return the names of the carriers, by their codes."""
+    return {row["carrier"]: row["name"] for row in _rows(_data() / "airlines.csv")}
 
 
-def _columns(table: str, key: str, names: Iterable[str]) -> dict[str, Row]:
-    return {row[key]: _picked(row, names) for row in _table(table)}
+@cache
+def known() -> dict[str, Known]:
+    """Read all that flights are joined with, once."""
+    return {name: _known(table) for name, table in TABLES.items()}
 
 
-def _picked(row: Row, names: Iterable[str]) -> Row:
-    return {name: row[name] for name in names}
+def _known(table: Table) -> Known:
+    return {
+        tuple(row[name] for name in table.key.values()): {
+            name: value(row[name], type_) for name, type_ in table.columns.items()
+        }
+        for row in _rows(table.file)
+    }
 
 
-def _table(name: str) -> Iterator[Row]:
-    with (_data() / f"{name}.csv").open(encoding="utf-8", newline="") as file:
-        yield from csv.DictReader(file)
+def _rows(file: Path) -> Iterator[Row]:
+    with file.open(encoding="utf-8", newline="") as lines:
+        yield from csv.DictReader(lines)
 
 
 def _data() -> Path:

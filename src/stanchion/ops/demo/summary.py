@@ -31,7 +31,7 @@ class Tally:
         """Count one flight."""
         self.flights += 1
         self.cancelled += result["cancelled"]
-        self.late += is_late(result)
+        self.late += is_late(result["arr_delay"])
         if result["dep_delay"] is not None:
             self.departed += 1
             self.dep_delays += result["dep_delay"]
