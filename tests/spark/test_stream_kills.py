@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
+BATCH = 20
 TRIES = 8
 ROOT = Path(__file__).parents[2]
 BOTH = ["after open", "before latest", "before claim", "before note", "after latest", "before parts", "after parts"]
@@ -94,13 +95,20 @@ def test_python_processes_die_at_each_step(
 ) -> None:
     """Java lives on here, and starts the query again."""
     killing.register(spark)
-    count = 25 * len(STEPS[mode])
-    fill(sqlite_app, count)
+    pushed = 0
+
+    def run() -> None:
+        nonlocal pushed
+        if sqlite_app.queue("raw").size().ready < 2 * BATCH:  # a step is come by only where there is work
+            sqlite_app.queue("raw").push_many(list(range(pushed, pushed + 2 * BATCH)))
+            pushed += 2 * BATCH
+        killing.run(spark, sqlite_app.url, tmp_path, mode, BATCH)
+
     for step in STEPS[mode]:
         kill_at(tmp_path, step)
-        until_done(tmp_path, lambda: killing.run(spark, sqlite_app.url, tmp_path, mode))
-    to_the_end(lambda: killing.run(spark, sqlite_app.url, tmp_path, mode))
-    check(sqlite_app, count)
+        until_done(tmp_path, run)
+    to_the_end(lambda: killing.run(spark, sqlite_app.url, tmp_path, mode, BATCH))
+    check(sqlite_app, pushed)
 
 
 def drive(app: Stanchion, folder: Path, mode: str) -> None:
