@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import weakref
 
 from stanchion.errors import StreamTaken
 from stanchion.stores.liveness import MISSED_BEATS
@@ -15,14 +16,14 @@ log = logging.getLogger("stanchion.streams")
 
 
 class Heart:
-    """Beats from its start on until its process ends, or another driver has the stream.
+    """Beats until its process ends, nobody holds the source any more, or another driver has the stream.
 
     There may be no worker beside a driver, so it also takes back what dead ones have left; yet only when it could
     beat for so long that nobody else looks dead because the store was away.
     """
 
     def __init__(self, source: StreamSource, store: Store, every: float) -> None:
-        self._source, self._store, self._every = source, store, every
+        self._source, self._store, self._every = weakref.ref(source), store, every
         self._in_time = 0
         self._thread = threading.Thread(target=self._run, name="stanchion-stream", daemon=True)
 
@@ -34,9 +35,12 @@ class Heart:
         pause = self._every
         while True:
             time.sleep(pause)
+            source = self._source()
+            if source is None:
+                return
             try:
                 as_of = self._store.now()
-                self._source.beat()
+                source.beat()
                 self._in_time += 1
                 if self._in_time > MISSED_BEATS:
                     self._look_after_store(as_of)
@@ -46,6 +50,7 @@ class Heart:
             except Exception as error:
                 self._in_time, pause = 0, min(1.0, self._every)
                 log.warning("the heartbeat of a stream failed: %s: %s", type(error).__name__, error)
+            del source  # not to be held while this sleeps
 
     def _look_after_store(self, as_of: int) -> None:
         while self._store.recover(as_of=as_of):
