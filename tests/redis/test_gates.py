@@ -189,9 +189,9 @@ class TestKeys:
 def test_a_rate_is_the_bucket_of_all_stores(one: RedisStore) -> None:
     rate = Rate("r", 30.0)
     bucket = Bucket(rate.per_second, 0.0, 0)
-    step = 0.0
+    step, refused = 0.0, 0
+    clock = int(one.server.client.time()[0]) * SECOND
     for starts in (1, 4, 1, 2, 5, 1, 1, 3):
-        clock = int(one.server.client.time()[0]) * SECOND
         one.skew = (clock - one.now()) / SECOND + one.skew + step
         answers = one.spend([rate] * starts)
         at = stored_moment(one, rate)
@@ -203,8 +203,9 @@ def test_a_rate_is_the_bucket_of_all_stores(one: RedisStore) -> None:
             else:
                 bucket = bucket.promising(at)
                 assert answer == bucket.promised
+                refused += 1
         step += 0.05
-    assert any(answer is not None for answer in answers)
+    assert refused
 
 
 def stored_moment(store: RedisStore, rate: Rate) -> int:

@@ -42,9 +42,10 @@ def install(folder: Path) -> None:
     """Let this process die at the step that the file `at` in `folder` names, such as `after publish`."""
     import stanchion.streams.source as source
 
-    if getattr(sys, "_stanchion_kills", False):
+    # Spark keeps its processes for later queries, which have folders of their own.
+    known, sys._stanchion_kills = hasattr(sys, "_stanchion_kills"), folder  # type: ignore[attr-defined]
+    if known:
         return
-    sys._stanchion_kills = True  # type: ignore[attr-defined]
     source.HALVED_FROM = source.BURIED_FROM = 1_000_000  # what dies here is no job's fault
     for step, path in STEPS.items():
         module, _, names = path.partition(":")
@@ -52,20 +53,21 @@ def install(folder: Path) -> None:
         *above, name = names.split(".")
         for one in above:
             owner = getattr(owner, one)
-        setattr(owner, name, deadly(folder, step, getattr(owner, name)))
+        setattr(owner, name, deadly(step, getattr(owner, name)))
 
 
-def deadly(folder: Path, step: str, function: Any) -> Any:
+def deadly(step: str, function: Any) -> Any:
     def call(*args: Any, **options: Any) -> Any:
-        die_if_told(folder, f"before {step}")
+        die_if_told(f"before {step}")
         answer = function(*args, **options)
-        die_if_told(folder, f"after {step}")
+        die_if_told(f"after {step}")
         return answer
 
     return call
 
 
-def die_if_told(folder: Path, place: str) -> None:
+def die_if_told(place: str) -> None:
+    folder: Path = sys._stanchion_kills  # type: ignore[attr-defined]
     at = folder / "at"
     try:
         told = json.loads(at.read_text())
