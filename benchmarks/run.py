@@ -28,7 +28,7 @@ PACKAGES = (
     *("stanchion", "sqlalchemy", "psycopg", "pymysql", "redis", "hiredis"),
     *("procrastinate", "pgqueuer", "asyncpg", "uvloop"),
     *("huey", "dramatiq", "taskiq", "taskiq-redis", "arq", "celery", "rq"),
-    *("pyspark", "pyarrow", "adbc-driver-postgresql", "adbc-driver-sqlite"),
+    *("pyspark", "pyarrow", "adbc-driver-postgresql"),
 )
 NO_CONTENDERS = {*BACKLOGS, *TENANTS, *SIZES_OF_CLAIMS, *READS}
 """Parts of groups that measure Stanchion alone, or all contenders in turn."""

@@ -25,7 +25,7 @@ READERS: dict[str, str] = {
 }
 
 SQLITE_READERS: dict[str, str] = {
-    "raw": "reading:adbc_sqlite",
+    "raw": "reading:rows_sqlite",
     "stanchion": "reading:stanchion",
 }
 

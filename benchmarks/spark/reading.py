@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import pairwise
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -28,14 +29,22 @@ def adbc_postgres(spark: SparkSession, place: Place, columns: Sequence[str]) -> 
     """By the database's Arrow driver in this process alone."""
     from adbc_driver_postgresql import dbapi
 
-    return _fetch(dbapi.connect(place.url), columns)
+    began = perf_counter()
+    with closing(dbapi.connect(place.url)) as connection, connection.cursor() as cursor:
+        cursor.execute(_all(columns))
+        for _batch in cursor.fetch_record_batch():
+            pass
+    return perf_counter() - began
 
 
-def adbc_sqlite(spark: SparkSession, place: Place, columns: Sequence[str]) -> float:
-    """By the database's Arrow driver in this process alone."""
-    from adbc_driver_sqlite import dbapi
-
-    return _fetch(dbapi.connect(place.url), columns)
+def rows_sqlite(spark: SparkSession, place: Place, columns: Sequence[str]) -> float:
+    """As Python's rows in this process alone."""
+    began = perf_counter()
+    with closing(sqlite3.connect(place.url)) as connection:
+        cursor = connection.execute(_all(columns))
+        while cursor.fetchmany(FETCHED):
+            pass
+    return perf_counter() - began
 
 
 def jdbc(spark: SparkSession, place: Place, columns: Sequence[str]) -> float:
@@ -57,13 +66,8 @@ def stanchion(spark: SparkSession, place: Place, columns: Sequence[str]) -> floa
     return perf_counter() - began
 
 
-def _fetch(connection: Any, columns: Sequence[str]) -> float:
-    began = perf_counter()
-    with closing(connection), connection.cursor() as cursor:
-        cursor.execute(f"select {', '.join(columns) or '*'} from stanchion_jobs")
-        for _batch in cursor.fetch_record_batch():
-            pass
-    return perf_counter() - began
+def _all(columns: Sequence[str]) -> str:
+    return f"select {', '.join(columns) or '*'} from stanchion_jobs"
 
 
 def _drop(frame: DataFrame) -> None:

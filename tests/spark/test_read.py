@@ -1,5 +1,7 @@
 """Jobs and history as DataFrames."""
 
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -261,6 +263,14 @@ class TestArrow:
         assert found.column("tenant").to_pylist().count("t") == 1
         assert found.column("timeout").to_pylist().count(2.5) == 1
 
+    def test_reading_leaves_the_process_its_locks(self, app: Stanchion) -> None:
+        """A process without them writes to a file that the next to leave the database removes."""
+        app.queue("q").push(1)
+        assert sum(batch.num_rows for batch in batches_of(app, Scan(), ["id"])) == 1
+        assert counted_elsewhere(app) == 1
+        app.queue("q").push(2)
+        assert counted_elsewhere(app) == 2
+
     def test_a_part_is_read_like_the_whole(self, app: Stanchion) -> None:
         fill(app)
         reader = JobsReader(Place(app.url), Scan(), ["id"], 3, False)
@@ -269,3 +279,10 @@ class TestArrow:
         ids = [one for part in parts for batch in reader.read(part) for one in batch.column("id").to_pylist()]
         assert sorted(ids) == sorted(job.id for job in app.find(state=["ready", "scheduled", "running"]))
         assert isinstance(parts[0], Part)
+
+
+def counted_elsewhere(app: Stanchion) -> int:
+    """Open the database in a process of its own, count its jobs, and close it."""
+    code = "import sys, stanchion; print(stanchion.Stanchion(sys.argv[1]).queue('q').size().total)"
+    done = subprocess.run([sys.executable, "-c", code, app.url], capture_output=True, text=True, check=True)
+    return int(done.stdout)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
-from sqlalchemy import create_engine
+from sqlalchemy import Executable, create_engine
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -17,7 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from stanchion.errors import CannotJoin, StanchionError, StoreUnavailable, TaskTimeout
 from stanchion.stores.forks import begins_anew
 from stanchion.stores.records import SECOND
-from stanchion.stores.sql.connection import Compiler, CursorRunner
+from stanchion.stores.sql.connection import Compiler, CursorRunner, Params
 from stanchion.stores.sql.deadlines import Deadlines
 from stanchion.stores.sql.dialect import Dialect, Fault
 
@@ -110,6 +110,16 @@ class Database:
                     connection.exec_driver_sql("ROLLBACK")
                 raise
             connection.exec_driver_sql("COMMIT")
+
+    @contextmanager
+    def streaming(self, statement: Executable, params: Params) -> Iterator[Any]:
+        """Run a statement for as long as it takes, and lend the cursor with its rows."""
+        with (
+            self.connection() as connection,
+            closing(self.dialect.cursor(connection.connection.driver_connection)) as cursor,
+        ):
+            CursorRunner(cursor, self.compiler, self.given()).execute(statement, params)
+            yield cursor
 
     def close(self) -> None:
         """Close the pool; a later call opens it anew."""
