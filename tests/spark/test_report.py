@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from stanchion import Stanchion
+from stanchion import Bury, Send, Stanchion
 from stanchion.bands import BANDS, band_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli
@@ -185,6 +185,45 @@ def test_stations(figures: dict[str, Any], frame: pd.DataFrame) -> None:
     assert out["per_second"] == pytest.approx(len(moved) / seconds)
     assert out["retries"] == (moved.attempts - 1).sum()
     assert found["flights.clean"]["retries"] == 0
+
+
+@pytest.mark.parametrize("scheme", ["sqlite", "memory"])
+def test_forks_and_dead_letters_count_once(spark: "SparkSession", tmp_path: Path, scheme: str) -> None:
+    app = Stanchion("memory://" if scheme == "memory" else f"sqlite:///{tmp_path}/jobs.db")
+    etl = app.pipeline("etl")
+
+    @etl.station("raw", to=["clean", "odd"])
+    def raw(item: int) -> list[Send]:
+        return [Send("odd" if item % 2 else "clean", item), Send("clean", item), Send("clean", -1)]
+
+    @etl.station("clean", to="out")
+    def clean(item: int) -> int | Bury:
+        if item < 0:
+            return Bury("negative")
+        return item
+
+    @etl.station("odd", to="out")
+    def odd(item: int) -> int:
+        return item
+
+    @etl.station("out")
+    def out(item: int) -> None:
+        pass
+
+    etl.push_many([0, 1])
+    etl.run(until_empty=True)
+    assert len(etl.dead_letters.find()) == 2
+    made = report(app, spark=spark)
+    assert {row["station"]: row["items"] for row in made.figures["stations"]} == {
+        "etl.raw": 2,
+        "etl.clean": 5,
+        "etl.odd": 1,
+        "etl.out": 4,
+    }
+    assert made.figures["whole"]["dead"] == sum(row["dead"] for row in made.figures["throughput"]) == 2
+    assert made.figures["errors"]["rows"][0]["count"] == 2
+    assert {row["queue"]: row["dead"] for row in made.figures["tasks"]["rows"]}["etl.clean"] == 2
+    app.close()
 
 
 def test_bounds(spark: "SparkSession", known: tuple[Stanchion, Path, list[JobRow]]) -> None:

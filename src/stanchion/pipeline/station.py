@@ -121,7 +121,7 @@ class Station:
         if not sends:
             return Commit(row.id, row.token or "")
         targets = [self._target(send) for send in sends]
-        headers = headers_after(row, self.station, counting=self.loops)
+        headers = headers_after(row, self.station, counting=self.loops, forking=len(sends) > 1)
         payloads = [self._payload(row, item, send) for send in sends]
         if len(sends) == 1:
             (send,), (target,), (payload,) = sends, targets, payloads

@@ -3,6 +3,7 @@
 x-way      [["raw", 1, 1790000000.1], ["clean", 2, 1790000003.2]]: the stations that it has left, with the attempts
            that each took and when the last of them began, by the store's clock; the newest 100
 x-rounds   {"poll": 17}: how often it has left stations that it may come back to
+x-forked   2: so many stops at the beginning of the way are those of the item that it was made of
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 from stanchion.stores.records import SECOND, JobRow
 
-WAY, ROUNDS = "x-way", "x-rounds"
+WAY, ROUNDS, FORKED = "x-way", "x-rounds", "x-forked"
 
 KEPT = 100
 """So many stations, the newest, are kept of a way."""
@@ -38,11 +39,14 @@ def rounds_of(row: JobRow, station: str) -> int:
     return _rounds(_headers(row)).get(station, 0) if row.headers else 0
 
 
-def headers_after(row: JobRow, station: str, *, counting: bool) -> str:
-    """Return the headers of an item that leaves a station; `counting`: it may come back."""
+def headers_after(row: JobRow, station: str, *, counting: bool, forking: bool) -> str:
+    """Return the headers of an item that leaves a station; `counting`: it may come back; `forking`: as several."""
     headers = _headers(row)
-    stop = Stop(station, row.attempts, (row.started_at or row.run_at) / SECOND)
-    headers[WAY] = [*way_of(headers), stop][-KEPT:]
+    way = [*way_of(headers), Stop(station, row.attempts, (row.started_at or row.run_at) / SECOND)]
+    headers[WAY] = way[-KEPT:]
+    forked = len(way) if forking else headers.get(FORKED, 0)
+    if forked:
+        headers[FORKED] = max(0, forked - max(0, len(way) - KEPT))
     if counting:
         rounds = _rounds(headers)
         headers[ROUNDS] = {**rounds, station: rounds.get(station, 0) + 1}

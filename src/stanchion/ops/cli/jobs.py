@@ -18,7 +18,7 @@ from stanchion.ops.cli.output import Cell, Column, state_cell
 from stanchion.ops.cli.root import LOOK, cli
 from stanchion.ops.cli.selection import Contains, Queue, Since, States, TaskName, Tenant, Until, search
 from stanchion.ops.cli.session import Exit, Session, command
-from stanchion.pipeline.way import WAY, Stop, way_of
+from stanchion.pipeline.way import FORKED, WAY, Stop, way_of
 from stanchion.times import moment
 from stanchion.waiting import waits_for
 
@@ -176,7 +176,7 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
     for name in ("payload", "headers", "result"):
         value, trouble = _readable(job, name)
         if way and name == "headers":
-            value = {header: one for header, one in value.items() if header != WAY}
+            value = {header: one for header, one in value.items() if header not in (WAY, FORKED)}
         if trouble:
             line(name, Text(trouble, "yellow"))
         elif value not in (None, {}):

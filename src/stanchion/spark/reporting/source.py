@@ -1,9 +1,13 @@
-"""The finished jobs that a report is about: those of the archive, and those of the store that are not archived yet."""
+"""The finished jobs that a report is about: those of the archive, and those of the store that are not archived yet.
+
+A dead letter that waits in its queue is counted as what it was: a job of the queue that it comes from, dead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +20,7 @@ from stanchion.codec import Codec
 from stanchion.spark.archive_files import IN_FILES
 from stanchion.spark.archive_table import existing_archive
 from stanchion.spark.options import checked_options
-from stanchion.spark.schema import arrow_schema, batch_of_rows, ddl
+from stanchion.spark.schema import Of, arrow_schema, batch_of_rows, ddl
 from stanchion.stores.records import Scan
 
 if TYPE_CHECKING:
@@ -38,23 +42,41 @@ def archived_jobs(spark: SparkSession, folder: Path) -> DataFrame:
 
 def live_history(spark: SparkSession, app: Stanchion) -> DataFrame:
     """Return the store's own history as a DataFrame."""
+    return _stored(spark, app, "history", _USED)
+
+
+def dead_letters(spark: SparkSession, app: Stanchion) -> DataFrame | None:
+    """Return the dead letters that wait, as what they were when they died; None where no queue has any."""
+    queues = {settings.dead_letter for settings in app.store.queues() if settings.dead_letter}
+    if not queues:
+        return None
+    letters = _stored(spark, app, "jobs", [name for name in _USED if name != "finished_at"])
+    told = F.from_json("headers", "struct<`x-dead-from`: string, `x-dead-at`: double, `x-dead-attempts`: int>")
+    return (
+        letters.where(F.col("queue").isin(*sorted(queues)))
+        .withColumn("told", told)
+        .where("told.`x-dead-from` is not null")
+        .withColumns(
+            {
+                "queue": F.col("told.x-dead-from"),
+                "state": F.lit("dead"),
+                "finished_at": F.timestamp_micros((F.col("told.x-dead-at") * 1e6).cast("long")),
+                "started_at": F.lit(None).cast("timestamp"),
+                "attempts": F.col("told.x-dead-attempts"),
+                "failures": F.size(F.coalesce(_errors(), F.array())),
+            }
+        )
+    )
+
+
+def _stored(spark: SparkSession, app: Stanchion, of: Of, names: Sequence[str]) -> DataFrame:
     if not app.store.capabilities.processes:
-        return _in_this_process(spark, app)
+        batches = [batch_of_rows(rows, of, names, app.store.now(), Codec()) for rows in app.store.scan(Scan(of))]
+        return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema(of, names)))
+    kinds = dict(one.split(" ") for one in ddl(of).split(", "))
     url = checked_options({"url": app.url}, "read")["url"]
-    reader = spark.read.format("stanchion").option("url", url).option("of", "history")
-    return reader.schema(_ddl()).load()
-
-
-def _in_this_process(spark: SparkSession, app: Stanchion) -> DataFrame:
-    batches = [
-        batch_of_rows(rows, "history", _USED, app.store.now(), Codec()) for rows in app.store.scan(Scan("history"))
-    ]
-    return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema("history", _USED)))
-
-
-def _ddl() -> str:
-    kinds = dict(one.split(" ") for one in ddl("history").split(", "))
-    return ", ".join(f"{name} {kinds[name]}" for name in _USED)
+    reader = spark.read.format("stanchion").option("url", url).option("of", of)
+    return reader.schema(", ".join(f"{name} {kinds[name]}" for name in names)).load()
 
 
 def finished_jobs(
@@ -78,8 +100,9 @@ def finished_jobs(
         if parts:
             live = live.join(parts[0].select("id", "finished_at"), ["id", "finished_at"], "left_anti")
         parts.append(live.select(*_USED))
-    whole = parts[0] if len(parts) == 1 else parts[0].unionByName(parts[1])
-    return _computed(whole)
+        letters = dead_letters(spark, app)
+        parts += [] if letters is None else [_filtered(letters, chosen)]
+    return _computed(reduce(lambda one, other: one.unionByName(other), parts))
 
 
 def _filtered(jobs: DataFrame, chosen: list[Column]) -> DataFrame:
@@ -93,7 +116,9 @@ def _computed(jobs: DataFrame) -> DataFrame:
     for number, one in enumerate(BANDS):
         band = band.when(F.col("priority") >= one.least, number)
     ended = F.col("state").isin("done", "dead")
-    way = F.from_json("headers", "struct<`x-way`: array<array<string>>>")["x-way"]
+    told = F.from_json("headers", "struct<`x-way`: array<array<string>>, `x-forked`: int>")
+    own = F.coalesce(told["x-forked"], F.lit(0)) + 1
+    way = F.slice(told["x-way"], own, F.size(told["x-way"]))
     return jobs.select(
         "queue",
         "state",
@@ -106,9 +131,13 @@ def _computed(jobs: DataFrame) -> DataFrame:
         seconds("started_at").alias("started"),
         F.greatest(seconds("started_at") - seconds("run_at"), F.lit(0.0)).alias("pickup"),
         F.when(ended, F.greatest(seconds("finished_at") - seconds("started_at"), F.lit(0.0))).alias("run"),
-        F.from_json("errors", "array<struct<error: string>>")["error"].alias("errors"),
+        _errors().alias("errors"),
         F.when(F.col("headers").contains("x-way"), way).alias("way"),
     )
+
+
+def _errors() -> Column:
+    return F.from_json("errors", "array<struct<error: string>>")["error"]
 
 
 def seconds(name: str) -> Column:
