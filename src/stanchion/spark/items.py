@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from stanchion.pipeline.station import Station
 from stanchion.stores.records import JobRow, Outcome
-from stanchion.streams import SinkBatch
 from stanchion.streams.state import settle
 
 if TYPE_CHECKING:
@@ -34,14 +33,6 @@ class Hand:
     station: Station
     token: str
     parts: Sequence[tuple[str, str]]
-
-    @classmethod
-    def of(cls, station: Station, batch: SinkBatch, count: int) -> Hand:
-        """Divide the items of a batch into up to `count` parts."""
-        ids = batch.store.ids_in_hand(station.queue, batch.token)
-        count = min(count, len(ids))
-        bounds = [(len(ids) * n // count, len(ids) * (n + 1) // count - 1) for n in range(count)]
-        return cls(station, batch.token, [(ids[first], ids[last]) for first, last in bounds])
 
     def frame(
         self, like: DataFrame, work: Callable[[list[JobRow]], Iterator[pa.RecordBatch]], schema: str

@@ -29,6 +29,7 @@ from stanchion.spark.items import Hand, work_on_items
 from stanchion.spark.options import reachable_url
 from stanchion.spark.session import session
 from stanchion.streams import SinkBatch, release, streams
+from stanchion.streams.state import ranges
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -199,11 +200,12 @@ class _Engine:
     def _take(self, station: Station, frame: DataFrame) -> None:
         frame.rdd.getNumPartitions()  # has the reader divide the batch: one that fails again and again gets smaller
         # What is in hand is asked for only now. Whoever finds the batch of a later driver takes part in that one.
-        batch = SinkBatch.pending(self.pipeline.app.store, station.queue)
-        if batch is None:  # it was finished before
+        found = SinkBatch.pending(self.pipeline.app.store, station.queue)
+        if found is None:  # it was finished before
             return
-        hand = Hand.of(station, batch, self.partitions)
-        if not hand.parts:
+        batch, ids = found
+        hand = Hand(station, batch.token, ranges(ids, self.partitions))
+        if not ids:
             batch.drop_rest()
         elif station.frame is None:
             work_on_items(hand, frame)

@@ -54,15 +54,16 @@ class SinkBatch:
         return cls(store, name, run, state, state.run.seq, state.run.size)
 
     @classmethod
-    def pending(cls, store: Store, name: str) -> Self | None:
-        """Return the batch that is in hand, for one who reads its jobs after this call; None if all are acknowledged.
+    def pending(cls, store: Store, name: str) -> tuple[Self, list[str]] | None:
+        """Return the batch that is in hand, with the ids of its jobs; None if all batches are acknowledged.
 
         InvalidInput if there is no such stream.
         """
         state = known(store, name)
         if not state.pending:
             return None
-        return cls(store, name, "", state, state.reserved, len(store.ids_in_hand(state.queue, state.token)))
+        ids = store.ids_in_hand(state.queue, state.token)
+        return cls(store, name, "", state, state.reserved, len(ids)), ids
 
     @property
     def write(self) -> str:

@@ -6,14 +6,13 @@ import os
 import socket
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from uuid import uuid4
 
 from stanchion.errors import ForeignCheckpoint, InvalidInput, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Bury, Claim, Commit, WorkerRow
 from stanchion.streams.acknowledging import acknowledge
-from stanchion.streams.state import Part, Position, StreamState, give_back, load, settle, swap, worker_id
+from stanchion.streams.state import Part, Position, StreamState, give_back, load, ranges, settle, swap, worker_id
 
 HEARTBEAT = 10.0
 
@@ -100,9 +99,7 @@ class StreamSource:
                 state = self._write(lambda now: replace(now, replays=now.replays + 1))
                 ids = self._thinned(state, ids)
         whole = Part(self._name, state.id, self._queue, end.seq, state.token, state.epoch, len(ids))
-        count = max(1, min(count, len(ids)))
-        bounds = [len(ids) * n // count for n in range(count + 1)]
-        return [whole._replace(first=ids[a], last=ids[b - 1]) if b > a else whole for a, b in pairwise(bounds)]
+        return [whole._replace(first=first, last=last) for first, last in ranges(ids, max(1, count))] or [whole]
 
     def _thinned(self, state: StreamState, ids: list[str]) -> list[str]:
         if len(ids) > 1 and state.replays >= HALVED_FROM:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import NamedTuple, Self
 from uuid import UUID, uuid5
 
@@ -136,6 +138,13 @@ def swap(store: Store, name: str, state: StreamState) -> StreamState | None:
         return replace(state, version=state.version + 1)
     found = load(store, name)
     return found if found is not None and found.text == state.text else None
+
+
+def ranges(ids: Sequence[str], count: int) -> list[tuple[str, str]]:
+    """Divide ids in their order into up to `count` ranges of equal size; return the first and the last id of each."""
+    count = min(count, len(ids))
+    bounds = [len(ids) * n // count for n in range(count + 1)] if count else []
+    return [(ids[first], ids[behind - 1]) for first, behind in pairwise(bounds)]
 
 
 def give_back(store: Store, token: str, ids: list[str]) -> None:
