@@ -59,10 +59,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep all tests with Spark in one process, where files are dealt out."""
-    from tests.scheduling import OneSpark
+    """Deal out the longest files first."""
+    from tests.scheduling import LongestFirst
 
-    return OneSpark(config, log) if config.getvalue("dist") == "loadfile" else None
+    return LongestFirst(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -1,11 +1,36 @@
 """Which process runs which tests, where there are several."""
 
 from xdist.scheduler import LoadFileScheduling
+from xdist.workermanage import WorkerController
+
+SPARK = "tests/spark/"
+
+SECONDS = {
+    SPARK: 4.0,
+    "tests/crash/": 4.0,
+    "tests/mongo/": 2.0,
+    "tests/worker/": 1.5,
+    "tests/redis/": 1.0,
+    "tests/servers/": 1.0,
+}
+"""About how long a test takes, by folder."""
+
+USUAL = 0.1
 
 
-class OneSpark(LoadFileScheduling):  # type: ignore[misc]  # it has no types
-    """Each file goes to one process, and all tests with Spark to the same: they share a session, which takes 2 GB."""
+class LongestFirst(LoadFileScheduling):  # type: ignore[misc]  # it has no types
+    """Each file goes to one process, and all tests with Spark to the same: they share a session, which takes 2 GB.
+
+    What takes longest begins first, so that nobody is left with a long file when all others are done.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
-        together = "tests/spark/"
-        return together if nodeid.startswith(together) else str(super()._split_scope(nodeid))
+        return SPARK if nodeid.startswith(SPARK) else str(super()._split_scope(nodeid))
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        self.workqueue.move_to_end(max(self.workqueue, key=self._seconds), last=False)
+        super()._assign_work_unit(node)
+
+    def _seconds(self, scope: str) -> float:
+        each = next((seconds for folder, seconds in SECONDS.items() if scope.startswith(folder)), USUAL)
+        return each * len(self.workqueue[scope])

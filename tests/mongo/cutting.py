@@ -8,7 +8,7 @@ import pytest
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.testing.conformance.harness import NewStore, StoreClock
 from tests.mongo.acts import Act, World
-from tests.mongo.guillotine import Guillotine, Killed, Way, after, before, halfway, unanswered
+from tests.mongo.guillotine import Guillotine, Killed, Way, after, before, unanswered
 
 Begin = Callable[[World], Act]
 Check = Callable[[MongoStore, World], None]
@@ -21,25 +21,25 @@ class Cutting:
 
     def __init__(self, new_store: NewStore, clock: StoreClock, guillotine: Guillotine, check: Check) -> None:
         self._new_store, self._clock, self._guillotine, self._check = new_store, clock, guillotine, check
+        other = new_store()
+        assert isinstance(other, MongoStore)
+        self._other = other
 
-    def dies(self, begin: Begin, way: Way) -> None:
-        """Let the process die at each command; the act is not repeated."""
-        self._each(begin, lambda at, world, act: self._die(at, world, act, way))
+    def dies(self, begin: Begin) -> None:
+        """Let the process die before each command that writes, and in the middle of each that writes much."""
+        for at, way in self._deaths(begin):
+            self._die(begin, at, way, _nothing)
 
     def dies_and_is_repeated(self, begin: Begin) -> None:
-        """Let the process die in each command, and another one do the same again."""
-
-        def die(at: int, world: World, act: Act) -> None:
-            self._die(at, world, act, halfway)
-            act(self._new_store())
-
-        self._each(begin, die)
+        """Let the process die there, and another one do the same again."""
+        for at, way in self._deaths(begin):
+            self._die(begin, at, way, lambda act: act(self._other))
 
     def loses_an_answer(self, begin: Begin) -> None:
         """Lose the answer to each command: what the act returns is the same."""
         plain = self._world()
         expected = begin(plain)(plain.store)
-        self._check(self._store(), plain)
+        self._check(self._other, plain)
 
         def lose(at: int, world: World, act: Act) -> None:
             with self._guillotine.falls(at, unanswered):
@@ -49,21 +49,19 @@ class Cutting:
 
     def meets_another(self, begin: Begin) -> None:
         """Let another process do the same before each command."""
-        other = self._new_store()
 
         def meet(at: int, world: World, act: Act) -> None:
-            with self._guillotine.falls(at, after(lambda: act(other))):
+            with self._guillotine.falls(at, after(lambda: act(self._other))):
                 act(world.store)
 
         self._each(begin, meet)
 
     def meets_a_sweep(self, begin: Begin) -> None:
         """Let another process, to whom all of it looks stale, sweep before each command."""
-        other = self._new_store()
 
         def sweep() -> None:
             self._clock.advance(5)
-            other.sweep()
+            self._other.sweep()
 
         def meet(at: int, world: World, act: Act) -> None:
             with self._guillotine.falls(at, after(sweep)):
@@ -71,21 +69,31 @@ class Cutting:
 
         self._each(begin, meet)
 
-    def _die(self, at: int, world: World, act: Act, way: Way) -> None:
-        try:
-            with self._guillotine.falls(at, way):
-                act(world.store)
-        except Killed:
-            pass
+    def _deaths(self, begin: Begin) -> list[tuple[int, Way]]:
+        """Do it once undisturbed; return where to die in it."""
+        world = self._world()
+        act = begin(world)
+        with self._guillotine.falls(0, before):
+            act(world.store)
+        self._check(self._other, world)
+        assert self._guillotine.deaths, "there was nothing to cut"
+        return self._guillotine.deaths
+
+    def _die(self, begin: Begin, at: int, way: Way, afterwards: Callable[[Act], Any]) -> None:
+        world = self._world()
+        act = begin(world)
+        with pytest.raises(Killed), self._guillotine.falls(at, way):
+            act(world.store)
+        afterwards(act)
+        self._check(self._other, world)
 
     def _each(self, begin: Begin, cut: Callable[[int, World, Act], Any]) -> None:
         for at in range(1, MOST_COMMANDS):
             world = self._world()
             act = begin(world)
-            self._guillotine.commands = 0
             cut(at, world, act)
             commands = self._guillotine.commands
-            self._check(self._store(), world)
+            self._check(self._other, world)
             if commands < at:
                 assert commands, "there was nothing to cut"
                 return
@@ -94,15 +102,13 @@ class Cutting:
     def _world(self) -> World:
         return World(self._new_store(), self._clock)
 
-    def _store(self) -> MongoStore:
-        store = self._new_store()
-        assert isinstance(store, MongoStore)
-        return store
+
+def _nothing(_act: Act) -> None:
+    pass
 
 
 WAYS: dict[str, Callable[[Cutting, Begin], None]] = {
-    "before": lambda cutting, begin: cutting.dies(begin, before),
-    "halfway": lambda cutting, begin: cutting.dies(begin, halfway),
+    "dies": Cutting.dies,
     "repeated": Cutting.dies_and_is_repeated,
     "unanswered": Cutting.loses_an_answer,
     "another": Cutting.meets_another,

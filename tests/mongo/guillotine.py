@@ -9,8 +9,9 @@ import pytest
 from pymongo.collection import Collection
 from pymongo.errors import AutoReconnect
 
+READS = ("find", "find_one", "aggregate", "distinct", "count_documents")
 COMMANDS = (
-    *("find", "find_one", "aggregate", "distinct", "count_documents"),
+    *READS,
     *("insert_one", "insert_many", "update_one", "update_many", "bulk_write"),
     *("delete_one", "delete_many", "find_one_and_update"),
 )
@@ -31,17 +32,20 @@ def before(_name: str, _command: Command, *_args: Any, **_options: Any) -> Any:
 
 
 def halfway(name: str, command: Command, *args: Any, **options: Any) -> Any:
-    """Die when the server has done half of the batch; or all of a command that has no halves."""
+    """Die when the server has done half of the batch."""
+    collection, whole, *rest = args
     if name in BATCHES:
-        collection, batch = args
-        args = collection, batch[: len(batch) // 2]
-    elif name in BY_IDS and "$in" in args[1].get("_id", ()):
-        collection, wanted, *rest = args
-        ids = wanted["_id"]["$in"]
-        args = collection, {**wanted, "_id": {"$in": ids[: len(ids) // 2]}}, *rest
-    if name not in BATCHES or args[1]:
-        command(*args, **options)
+        command(collection, whole[: len(whole) // 2], *rest, **options)
+    else:
+        ids = whole["_id"]["$in"]
+        command(collection, {**whole, "_id": {"$in": ids[: len(ids) // 2]}}, *rest, **options)
     raise Killed
+
+
+def _has_halves(name: str, args: tuple[Any, ...]) -> bool:
+    if name in BATCHES:
+        return len(args[1]) > 1
+    return name in BY_IDS and len(dict(args[1].get("_id", ())).get("$in", ())) > 1
 
 
 def unanswered(_name: str, command: Command, *args: Any, **options: Any) -> Any:
@@ -65,6 +69,8 @@ class Guillotine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.commands = 0
+        self.deaths: list[tuple[int, Way]] = []
+        """Where a death in the last block would have left something behind that no other death does."""
         self._at: int | None = None
         self._way: Way = before
         self._thread = threading.get_ident()
@@ -74,7 +80,7 @@ class Guillotine:
     @contextmanager
     def falls(self, at: int, way: Way) -> Iterator[None]:
         """Let it fall on the command of that number in the block, counted from 1."""
-        self.commands, self._at, self._way = 0, at, way
+        self.commands, self.deaths, self._at, self._way = 0, [], at, way
         try:
             yield
         finally:
@@ -85,6 +91,10 @@ class Guillotine:
             if self._at is None or threading.get_ident() != self._thread:
                 return command(*args, **options)
             self.commands += 1
+            if name not in READS:
+                self.deaths.append((self.commands, before))
+            if _has_halves(name, args):
+                self.deaths.append((self.commands, halfway))
             at, self._at = self._at, None  # what a command calls in turn is part of it
             try:
                 return self._way(name, command, *args, **options) if self.commands == at else command(*args, **options)

@@ -8,11 +8,10 @@ from stanchion.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Claim, Counts, JobRow, JobState
 from stanchion.testing.conformance.harness import NewStore, StoreClock
-from tests.mongo.acts import ACTS, Act, World
+from tests.mongo.acts import ACTS, World
 from tests.mongo.aftermath import finish, jobs, take_back
-from tests.mongo.guillotine import Guillotine, Killed, Way, after, before, halfway, unanswered
-
-MOST_COMMANDS = 100
+from tests.mongo.cutting import MOST_COMMANDS, WAYS, Begin, Check, Cutting
+from tests.mongo.guillotine import Guillotine, after
 
 
 @pytest.fixture
@@ -20,69 +19,10 @@ def guillotine(monkeypatch: pytest.MonkeyPatch) -> Guillotine:
     return Guillotine(monkeypatch)
 
 
-@pytest.mark.parametrize("repeated", [False, True], ids=["", "repeated"])
-@pytest.mark.parametrize("way", [before, halfway])
+@pytest.mark.parametrize("way", ["dies", "repeated", "unanswered", "another"])
 @pytest.mark.parametrize("begin", ACTS)
-def test_a_death_at_any_command(
-    begin: Callable[[World], Act],
-    way: Way,
-    repeated: bool,
-    new_store: NewStore,
-    clock: StoreClock,
-    guillotine: Guillotine,
-) -> None:
-    for at in range(1, MOST_COMMANDS):
-        world = World(new_store(), clock)
-        act = begin(world)
-        try:
-            with guillotine.falls(at, way):
-                act(world.store)
-        except Killed:
-            survivor = new_store()
-            if repeated:
-                act(survivor)
-            check(survivor, world)
-            continue
-        check(new_store(), world)
-        assert at == guillotine.commands + 1 > 1, "the last command was not cut"
-        return
-    pytest.fail("it never ends")
-
-
-@pytest.mark.parametrize("begin", ACTS)
-def test_a_lost_answer_to_any_command(
-    begin: Callable[[World], Act], new_store: NewStore, clock: StoreClock, guillotine: Guillotine
-) -> None:
-    plain = World(new_store(), clock)
-    expected = begin(plain)(plain.store)
-    counts = plain.store.counts(plain.queue)
-    check(plain.store, plain)
-    for at in range(1, MOST_COMMANDS):
-        world = World(new_store(), clock)
-        act = begin(world)
-        with guillotine.falls(at, unanswered):
-            assert act(world.store) == expected, f"at command {at}"
-        assert world.store.counts(world.queue) == counts, f"at command {at}"
-        check(world.store, world)
-        if guillotine.commands < at:
-            return
-    pytest.fail("it never ends")
-
-
-@pytest.mark.parametrize("begin", ACTS)
-def test_another_process_that_does_the_same_at_any_command(
-    begin: Callable[[World], Act], new_store: NewStore, clock: StoreClock, guillotine: Guillotine
-) -> None:
-    other = new_store()
-    for at in range(1, MOST_COMMANDS):
-        world = World(new_store(), clock)
-        act = begin(world)
-        with guillotine.falls(at, after(lambda act=act: act(other))):  # type: ignore[misc]
-            act(world.store)
-        check(other, world)
-        if guillotine.commands < at:
-            return
-    pytest.fail("it never ends")
+def test_cut_at_any_command(begin: Begin, way: str, cutting: Callable[[Check], Cutting]) -> None:
+    WAYS[way](cutting(check), begin)
 
 
 @pytest.mark.parametrize("limits", [{"max_running": 2}, {"max_rate": 0.001}, {"max_running": 3, "max_rate": 20.0}])
