@@ -31,7 +31,14 @@ class Codec:
 
     def encode(self, value: Any, what: str = "payload") -> str:
         """Return the stored text of `value`; InvalidInput when JSON can't hold it or it is too large."""
-        text = self.plain(value, what)
+        return self._sealed(self.plain(value, what))
+
+    def encode_json(self, text: str, what: str = "payload") -> str:
+        """Return the stored text of a value whose JSON is `text`; InvalidInput when it is too large."""
+        self._check_size(_size(text), what)
+        return self._sealed(text)
+
+    def _sealed(self, text: str) -> str:
         return text if self._box is None else _SEALED + self._box.encrypt(text.encode()).decode()
 
     def plain(self, value: Any, what: str) -> str:
@@ -39,18 +46,21 @@ class Codec:
         try:
             _check_keys((value,), what)
             text = _encode(value)
-            size = len(text) if text.isascii() else len(text.encode())
+            size = _size(text)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(
                 f"the {what} can't be held by JSON ({error}); pass numbers, strings, booleans, None, lists and "
                 f"dicts with string keys, or an id to look the rest up by"
             ) from error
+        self._check_size(size, what)
+        return text
+
+    def _check_size(self, size: int, what: str) -> None:
         if size > self.max_payload:
             raise InvalidInput(
                 f"the {what} takes {size:,} bytes, more than the limit of {self.max_payload:,}; store it elsewhere "
                 f"and pass a reference, or raise max_payload"
             )
-        return text
 
     def decode(self, text: str | None) -> Any:
         """Return the value of a stored text."""
@@ -84,6 +94,11 @@ class Codec:
             raise StanchionError(
                 "the payload is encrypted under a key that this app does not have; add the old key to keys=[new, old]"
             ) from None
+
+
+def _size(text: str) -> int:
+    """Return how many bytes a text takes."""
+    return len(text) if text.isascii() else len(text.encode())
 
 
 def _check_keys(values: Iterable[Any], what: str) -> None:

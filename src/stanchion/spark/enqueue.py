@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -107,7 +108,7 @@ class JobMaker:
             "id": new_ids(batch.num_rows),
             "queue": queues,
             "task": tasks,
-            "payload": _payloads(columns, tasks, app.codec),
+            "payload": _payloads(columns, tasks, app.codec, _texts(batch)),
             **self._times(columns),
         }
         for name in _ONE_BY_ONE:
@@ -217,12 +218,32 @@ def _not_json(constant: str) -> Any:
 _decode = json.JSONDecoder(parse_constant=_not_json).decode
 
 
-def _payloads(columns: Mapping[str, list[Any]], tasks: Sequence[str | None], codec: Codec) -> list[str]:
+_compact = re.compile(r'(?:[^\s"\\]++|"[^"\\]*+")*+').fullmatch
+"""Matches JSON without spaces between its parts, and without escapes: what an encoder would write the same."""
+
+
+def _texts(batch: pa.RecordBatch) -> list[str | None] | None:
+    """Return the payloads as they are, where they are JSON already."""
+    if "payload" not in batch.schema.names or not pa.types.is_string(batch.column("payload").type):
+        return None
+    texts: list[str | None] = batch.column("payload").to_pylist()
+    return texts
+
+
+def _payloads(
+    columns: Mapping[str, list[Any]], tasks: Sequence[str | None], codec: Codec, texts: Sequence[str | None] | None
+) -> list[str]:
     if "payload" in columns:
-        for value, task in zip(columns["payload"], tasks, strict=True):
+        values = columns["payload"]
+        for value, task in zip(values, tasks, strict=True):
             if task is not None:
                 _check_call(value)
-        return [codec.encode(value, "column payload") for value in columns["payload"]]
+        return [
+            codec.encode(value, "column payload")
+            if text is None or not _compact(text)
+            else codec.encode_json(text, "column payload")
+            for value, text in zip(values, texts or repeat(None), strict=False)
+        ]
     if None in tasks:
         raise InvalidInput("a row with args or kwargs names no task; fill the column task, or give the option task")
     calls = zip(_or_nones(columns, "args", len(tasks)), _or_nones(columns, "kwargs", len(tasks)), strict=True)
