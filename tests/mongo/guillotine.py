@@ -69,8 +69,10 @@ class Guillotine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.commands = 0
-        self.deaths: list[tuple[int, Way]] = []
-        """Where a death in the last block would have left something behind that no other death does."""
+        self.writes: list[int] = []
+        """The commands of the last block that write. What fails at another finds what the write before it has left."""
+        self.divisible: list[int] = []
+        """Those of them that can be half done."""
         self._at: int | None = None
         self._way: Way = before
         self._thread = threading.get_ident()
@@ -80,7 +82,7 @@ class Guillotine:
     @contextmanager
     def falls(self, at: int, way: Way) -> Iterator[None]:
         """Let it fall on the command of that number in the block, counted from 1."""
-        self.commands, self.deaths, self._at, self._way = 0, [], at, way
+        self.commands, self.writes, self.divisible, self._at, self._way = 0, [], [], at, way
         try:
             yield
         finally:
@@ -92,9 +94,9 @@ class Guillotine:
                 return command(*args, **options)
             self.commands += 1
             if name not in READS:
-                self.deaths.append((self.commands, before))
+                self.writes.append(self.commands)
             if _has_halves(name, args):
-                self.deaths.append((self.commands, halfway))
+                self.divisible.append(self.commands)
             at, self._at = self._at, None  # what a command calls in turn is part of it
             try:
                 return self._way(name, command, *args, **options) if self.commands == at else command(*args, **options)
