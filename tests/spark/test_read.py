@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 import pytest
@@ -16,7 +16,7 @@ from stanchion.errors import InvalidInput
 from stanchion.spark.options import Place
 from stanchion.spark.reading import FilteringReader, JobsReader, Part, batches_of, condition_of
 from stanchion.spark.schema import COLUMNS, Field, arrow_schema, checked_columns
-from stanchion.stores.records import Condition, Scan
+from stanchion.stores.records import Claim, Condition, Scan
 from stanchion.times import micros
 from tests.spark.places import opened, read
 
@@ -246,6 +246,19 @@ class TestArrow:
         monkeypatch.setattr(type(sql_app.store), "gives_arrow", False)
         assert table() == by_arrow
         assert by_arrow.num_rows > 1
+
+    def test_so_do_those_of_jobs_in_hand(self, sql_app: Stanchion) -> None:
+        sql_app.queue("q").push_many([Push({"n": n}, headers={"n": n}) for n in range(7)])
+        sql_app.store.reserve(Claim("q", 6, "mine", worker="w"))
+        sql_app.store.reserve(Claim("q", 1, "other", worker="w"))
+        ids = sql_app.store.ids_in_hand("q", "mine")
+        for first, last in ((None, None), (ids[1], ids[3])):
+            found = sql_app.store.in_hand("q", "mine", first, last)
+            names = ["id", "state", "payload", "headers"]
+            batches = cast("Any", sql_app.store).in_hand_arrow("q", "mine", first, last, names)
+            assert [row for batch in batches for row in batch.to_pylist()] == [
+                {"id": row.id, "state": "running", "payload": row.payload, "headers": row.headers} for row in found
+            ]
 
     def test_values_can_hold_any_character(self, sql_app: Stanchion) -> None:
         name = 'it\'s 100% "so": \\ :name {x} ü'

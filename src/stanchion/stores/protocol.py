@@ -326,5 +326,10 @@ class ArrowStore(Protocol):
         jobs do not have is null.
         """
 
+    def in_hand_arrow(
+        self, queue: str, token: str, first: str | None, last: str | None, fields: Sequence[str]
+    ) -> Iterator[Any]:
+        """Give these fields of what `in_hand` gives, in the same way."""
+
 
 StoreFactory = Callable[[str], Store]

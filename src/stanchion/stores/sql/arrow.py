@@ -11,13 +11,16 @@ from contextlib import closing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, String, cast, literal_column, select
+from sqlalchemy import ColumnElement, Select, String, Table, cast, literal_column, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import Boolean, Double, Float, Integer
 
 from stanchion.stores.records import Scan
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.scanning import Scanning, met, shape_of, shown, table_of
+from stanchion.stores.sql.schema import jobs
+from stanchion.stores.sql.stage_statements import held_under_token, within_ids
+from stanchion.stores.sql.staging import in_hand_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,19 +51,32 @@ class Arrow(Scanning):
         State and priority are what the outside sees; numbers are of any width, times microseconds. A field that such
         jobs do not have is null.
         """
-        give = _WAYS[self.dialect.names[0]][1]
-        yield from give(self.database, self._wanted(scan, fields), self.given_to(scan))
+        wanted = _fields(table_of(scan.of), fields).where(met(self.dialect, scan.of, shape_of(scan)))
+        yield from self._batches(wanted, self.given_to(scan))
 
-    def _wanted(self, scan: Scan, fields: Sequence[str]) -> Select[Any]:
-        table = table_of(scan.of)
-        columns: list[ColumnElement[Any]] = []
-        for field in fields:
-            if field not in table.c:
-                columns.append(literal_column("NULL").label(field))
-                continue
-            column = shown(table).get(field, table.c[field])
-            columns.append((cast(column, String(36)) if field in ("id", "origin") else column).label(field))
-        return select(*columns).where(met(self.dialect, scan.of, shape_of(scan)))
+    def in_hand_arrow(
+        self, queue: str, token: str, first: str | None, last: str | None, fields: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
+        """Give these fields of what `in_hand` gives, in the order of the ids."""
+        wanted = _fields(jobs, fields).where(held_under_token(self.dialect), within_ids()).order_by(jobs.c.id)
+        now = {**self.database.given(), "now": self.database.read(self.clock)}
+        yield from self._batches(wanted, {**now, **in_hand_of(queue, token, first, last)})
+
+    def _batches(self, wanted: Select[Any], params: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+        give = _WAYS[self.dialect.names[0]][1]
+        yield from give(self.database, wanted, params)
+
+
+def _fields(table: Table, fields: Sequence[str]) -> Select[Any]:
+    """Return a selection of fields, as the outside sees them."""
+    columns: list[ColumnElement[Any]] = []
+    for field in fields:
+        if field not in table.c:
+            columns.append(literal_column("NULL").label(field))
+            continue
+        column = shown(table).get(field, table.c[field])
+        columns.append((cast(column, String(36)) if field in ("id", "origin") else column).label(field))
+    return select(*columns)
 
 
 def _from_postgres(database: Database, wanted: Select[Any], params: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:

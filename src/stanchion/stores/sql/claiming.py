@@ -121,7 +121,7 @@ class Claiming(Laning, Recovery, Gating):
         at: int | None = None
         while True:
             room = limit - len(rows)
-            due = self._due(run, claim.queue, max(room, _PICKED_AT_GATES) if kept_back else room)
+            due = self.due(run, claim.queue, max(room, _PICKED_AT_GATES) if kept_back else room)
             ids = [one for one in due if one not in kept_back]  # the moment for which it was put off may have come
             if not ids and not kept_back:
                 self.gated_queues.discard(claim.queue)
@@ -194,7 +194,7 @@ class Claiming(Laning, Recovery, Gating):
                 return Claimed(rows, claimed.retry_in)
         return Claimed(rows)
 
-    def _due(self, run: Runner, queue: str, limit: int) -> list[str]:
+    def due(self, run: Runner, queue: str, limit: int) -> list[str]:
         """Return the ids of the next due jobs, locked, in order."""
         ids: list[str] = []
         for priority in self._priorities(run, queue):

@@ -25,10 +25,25 @@ from sqlalchemy import (
 
 from stanchion.stores.records import QUEUED, JobState, NewJob
 from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.schema import LIVE_COLUMNS, history, jobs, stage
+from stanchion.stores.sql.schema import HISTORY_COLUMNS, LIVE_COLUMNS, history, jobs, stage
 from stanchion.stores.sql.statements import RUNNING, live_row, param
 
 STAGED_COLUMNS = tuple(column.name for column in stage.columns)
+
+
+def held_under_token(dialect: Dialect) -> ColumnElement[bool]:
+    """Return the condition that a job is in hand under `token`, of `queue`."""
+    return and_(
+        jobs.c.queue == param("queue", String),
+        jobs.c.state == RUNNING,
+        jobs.c.token == param("token", String),
+        or_(jobs.c.lease_until.is_(None), jobs.c.lease_until > dialect.now),
+    )
+
+
+def within_ids() -> ColumnElement[bool]:
+    """Return the condition that the id of a job is from `first` to `last`."""
+    return jobs.c.id.between(param("first", jobs.c.id.type), param("last", jobs.c.id.type))
 
 
 class StageStatements:
@@ -38,17 +53,22 @@ class StageStatements:
         first, last = param("first", jobs.c.id.type), param("last", jobs.c.id.type)
 
         # -- in hand
-        mine = and_(
-            jobs.c.queue == param("queue", String),
-            jobs.c.state == RUNNING,
-            jobs.c.token == param("token", String),
-            or_(jobs.c.lease_until.is_(None), jobs.c.lease_until > dialect.now),
-        )
+        mine = held_under_token(dialect)
         by_id = cast(jobs.c.id, String(36))
         self.count_in_hand = select(func.count()).select_from(jobs).where(mine)
         self.ids_in_hand = select(by_id).where(mine).order_by(jobs.c.id)
         self.ids_in_hand_locked = self.ids_in_hand.with_for_update()
-        self.in_hand = select(*live_row()).where(mine, jobs.c.id.between(first, last)).order_by(jobs.c.id)
+        # The end of others has consequences.
+        plain = and_(mine, jobs.c.order_key.is_(None), jobs.c.limits.is_(None), jobs.c.flow.is_(None))
+        done: dict[str, ColumnElement[Any]] = {
+            "state": literal_column(f"'{JobState.DONE.value}'"),
+            "finished_at": param("moment", BigInteger),
+            "result": null(),
+        }
+        as_done = select(*(done[name] if name in done else jobs.c[name] for name in HISTORY_COLUMNS)).where(plain)
+        self.keep_plain = insert(history).from_select(list(HISTORY_COLUMNS), as_done)
+        self.remove_plain = delete(jobs).where(plain)
+        self.in_hand = select(*live_row()).where(mine, within_ids()).order_by(jobs.c.id)
 
         # -- staged
         of_write = stage.c.write == param("of_write", String)

@@ -6,14 +6,17 @@ stored by ranges of ids, so that no single statement takes long however many the
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from sqlalchemy import text
+
 from stanchion.errors import LeasesLost, StagedJobsLost
 from stanchion.stores.publications import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, own_note, published_at
 from stanchion.stores.records import Claim, Commit, Finish, JobRow, NewJob, NoteChange, Publication
-from stanchion.stores.sql.claiming import Claiming
+from stanchion.stores.sql.claiming import Claiming, beside_the_lane, reservation
 from stanchion.stores.sql.connection import Params, Runner
 from stanchion.stores.sql.database import CALL_SECONDS, Database
 from stanchion.stores.sql.noting import Noting
@@ -22,6 +25,7 @@ from stanchion.stores.sql.settling import Settling
 from stanchion.stores.sql.stage_statements import StageStatements
 from stanchion.stores.transitions import due_at
 
+_MARK, _BACK = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
 _FIRST, _LAST = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _AT_ONCE = 20_000
 """So many staged jobs one statement stores at most."""
@@ -51,15 +55,39 @@ class Staging(Claiming, Settling, Operating, Noting):
     # -- in hand
 
     def reserve(self, claim: Claim) -> int:
-        self.claim(claim)
+        def work(run: Runner, again: bool) -> int:
+            return self._reserve_unseen(run, claim, again=again)
+
+        reserved = self.write(work, seconds_for(claim.limit), durable=False)  # as a claim
+        if not reserved:
+            self.claim(claim)
         return self._count_in_hand(claim.queue, claim.token)
+
+    def _reserve_unseen(self, run: Runner, claim: Claim, *, again: bool) -> int:
+        """Reserve the next due jobs without reading them; none where any of them needs more than that."""
+        self.recover_expired(run)
+        settings, _ = self.queue_row(run, claim.queue)
+        if again or claim.repeat:
+            given = {"queue": claim.queue, "token": claim.token}
+            if found := int(run.rows(self._stage.count_in_hand, given)[0][0]):
+                return found
+        if settings.throttled or claim.queue in self.gated_queues or beside_the_lane(claim):
+            return 0
+        ids = self.due(run, claim.queue, claim.limit)
+        run.change(_MARK)
+        reserved = run.change(self.statements.reserve_unseen, {"ids": json.dumps(ids), **reservation(claim, settings)})
+        if reserved != len(ids):
+            run.change(_BACK)
+            return 0
+        self.tally(run, [(claim.queue, "reserved")] * reserved)
+        return reserved
 
     def ids_in_hand(self, queue: str, token: str) -> list[str]:
         given = {"queue": queue, "token": token}
         return [row[0] for row in self.database.read(lambda run: run.rows(self._stage.ids_in_hand, given))]
 
     def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
-        given = {"queue": queue, "token": token, "first": first or _FIRST, "last": last or _LAST}
+        given = in_hand_of(queue, token, first, last)
         return [JobRow(*row) for row in self.database.read(lambda run: run.rows(self._stage.in_hand, given))]
 
     def _count_in_hand(self, queue: str, token: str) -> int:
@@ -184,14 +212,32 @@ class Staging(Claiming, Settling, Operating, Noting):
                 yield {**place, "first": first, "last": last}
 
     def finish_in(self, run: Runner, finish: Finish) -> None:
-        """Commit what is in hand under a token."""
+        """Commit what is in hand under a token: plain jobs as a set, those whose end has consequences one by one."""
         given = {"queue": finish.queue, "token": finish.token}
+        plain = self.finish_plain(run, finish)
         ids = [row[0] for row in run.rows(self._stage.ids_in_hand_locked, given)]
-        if len(ids) != finish.jobs:
-            raise LeasesLost(finish.queue, finish.jobs, len(ids))
+        if plain + len(ids) != finish.jobs:
+            raise LeasesLost(finish.queue, finish.jobs, plain + len(ids))
         for start in range(0, len(ids), _COMMITTED_AT_ONCE):
             some = ids[start : start + _COMMITTED_AT_ONCE]
             self.commit_in(run, [Commit(one, finish.token) for one in some])
+
+    def finish_plain(self, run: Runner, finish: Finish) -> int:
+        """Commit the plain jobs in hand under a token; return how many they were."""
+        given = {"queue": finish.queue, "token": finish.token, "moment": self.clock(run)}
+        settings, _ = self.queue_row(run, finish.queue)
+        kept = run.change(self._stage.keep_plain, given) if settings.history_ttl > 0 else None
+        done = run.change(self._stage.remove_plain, given)
+        if kept not in (None, done):  # the lease of some has just ended
+            raise LeasesLost(finish.queue, finish.jobs, done)
+        if done:
+            run.change_each(self.statements.tally, [{"queue": finish.queue, "what": "committed", "n": done}])
+        return done
+
+
+def in_hand_of(queue: str, token: str, first: str | None, last: str | None) -> dict[str, Any]:
+    """Return the parameters that say which jobs in hand are meant."""
+    return {"queue": queue, "token": token, "first": first or _FIRST, "last": last or _LAST}
 
 
 def seconds_for(jobs: int) -> float:

@@ -166,7 +166,7 @@ class Statements:
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
-        self.reserve = (
+        self.reserve_unseen = (
             update(jobs)
             .where(jobs.c.id.in_(ids), jobs.c.order_key.is_(None), jobs.c.limits.is_(None))
             .values(
@@ -180,8 +180,8 @@ class Statements:
                 started_at=now,
                 progress=null(),
             )
-            .returning(*live_row())
         )
+        self.reserve = self.reserve_unseen.returning(*live_row())
         self.running_count = (
             select(func.count()).select_from(jobs).where(jobs.c.queue == queue, jobs.c.state == RUNNING)
         )
