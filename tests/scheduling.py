@@ -4,9 +4,11 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 SPARK = "tests/spark/"
+KILLS = "tests/spark/ that kill"
 
 SECONDS = {
-    SPARK: 4.0,
+    KILLS: 40.0,
+    SPARK: 3.0,
     "tests/crash/": 4.0,
     "tests/mongo/": 2.0,
     "tests/worker/": 1.5,
@@ -19,13 +21,15 @@ USUAL = 0.1
 
 
 class LongestFirst(LoadFileScheduling):  # type: ignore[misc]  # it has no types
-    """Each file goes to one process, and all tests with Spark to the same: they share a session, which takes 2 GB.
+    """Each file goes to one process, and the tests with Spark to two: they share a session, which takes 2 GB.
 
     What takes longest begins first, so that nobody is left with a long file when all others are done.
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK if nodeid.startswith(SPARK) else str(super()._split_scope(nodeid))
+        if nodeid.startswith(SPARK):
+            return KILLS if "_kills.py" in nodeid else SPARK
+        return str(super()._split_scope(nodeid))
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         self.workqueue.move_to_end(max(self.workqueue, key=self._seconds), last=False)

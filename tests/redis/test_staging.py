@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 from unittest.mock import patch
 
@@ -27,6 +28,7 @@ from stanchion.stores.records import (
     Publication,
 )
 from stanchion.stores.redis.store import RedisStore
+from stanchion.streams import SinkBatch, StreamSource
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules
@@ -248,6 +250,21 @@ class TestPublishing:
         one.skew += STALE / SECOND + 1
         one.sweep()
         assert len(run_out(one)) == 7
+
+    def test_a_driver_completes_what_the_one_before_had_begun_ahead(self, one: RedisStore) -> None:
+        one.push(new_jobs(1, FROM))
+        source = StreamSource(one, "s", FROM)
+        source.latest(source.initial(), 1)
+        for attempt in ("a", "b"):
+            StreamSource(one, "s", FROM).initial()
+            pending = SinkBatch.pending(one, "s")
+            assert pending is not None
+            one.stage(pending[0].write, attempt, new_jobs(5))
+            with patch.object(one, "go_on") if attempt == "a" else nullcontext():
+                batch = pending[0].publish_ahead([(attempt, 5)])
+        assert len(run_out(one, INTO)) == 5
+        batch.drop_rest()
+        assert one.sizes(FROM).total == 0
 
     def test_what_has_begun_is_kept_longer_than_a_day(self, one: RedisStore) -> None:
         with patch.object(one, "go_on"):

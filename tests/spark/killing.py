@@ -1,6 +1,6 @@
-"""A data source whose Python processes die at a given step, once.
+"""Spark's Python processes, made to die at given steps: those of a data source, and those of a pipeline's stations.
 
-It is pickled by value, so that Spark's processes need not find this module.
+What is here is pickled by value, so that Spark's processes need not find this module.
 """
 
 import contextlib
@@ -9,7 +9,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import update_wrapper
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +28,46 @@ STEPS = {
     "latest": "stanchion.streams.source:StreamSource.latest",
     "claim": "stanchion.streams.source:StreamSource._reserve",
     "note": "stanchion.streams.source:swap",
+    "number": "stanchion.streams.source:StreamSource._write",
     "parts": "stanchion.streams.source:StreamSource.parts",
     "begin": "stanchion.spark.stream_source:begin",
-    "rows": "stanchion.spark.stream_source:rows",
+    "rows": "stanchion.spark.stream_source:batches",
     "take": "stanchion.spark.stream_sink:StreamWriter._take",
     "settle": "stanchion.streams.sink:SinkBatch.settle",
     "publish": "stanchion.streams.sink:SinkBatch.publish",
     "drop": "stanchion.streams.sink:SinkBatch.drop_rest",
     "acknowledge": "stanchion.streams.sink:acknowledge",
 }
+STATION_STEPS = {
+    "pending": "stanchion.streams.sink:SinkBatch.pending",
+    "part": "stanchion.spark.items:Hand.part",
+    "look": "stanchion.spark.items:Hand.rows",
+    "outcome": "stanchion.pipeline.station:Station.outcome",
+    "portion": "stanchion.spark.items:Hand.settle",
+    "stage": "stanchion.spark.frames:_Outputs._staged",
+    "made": "stanchion.spark.frames:JobMaker.jobs",
+    "move": "stanchion.spark.frames:_Outputs._move",
+}
+"""Steps of stations. A place may end with the station, such as `after portion at priced`."""
+
+
+def kill_at(folder: Path, *steps: str, **how: Any) -> None:
+    """Have the processes that look into `folder` die at these steps, one after the other.
+
+    `zombie`: so many seconds later they go on instead. `pids`: those who die with them.
+    """
+    (folder / "done").unlink(missing_ok=True)
+    _arm(folder, {"steps": steps, **how})
+
+
+def _arm(folder: Path, told: dict[str, Any]) -> None:
+    fresh = folder / f"at.{os.getpid()}"
+    fresh.write_text(json.dumps(told))
+    fresh.rename(folder / "at")
 
 
 def install(folder: Path) -> None:
-    """Let this process die at the step that the file `at` in `folder` names, such as `after publish`."""
+    """Let this process die at the steps that the file `at` in `folder` names, such as `after publish`."""
     import stanchion.streams.source as source
 
     # Spark keeps its processes for later queries, which have folders of their own.
@@ -47,7 +75,7 @@ def install(folder: Path) -> None:
     if known:
         return
     source.HALVED_FROM = source.BURIED_FROM = 1_000_000  # what dies here is no job's fault
-    for step, path in STEPS.items():
+    for step, path in {**STEPS, **STATION_STEPS}.items():
         module, _, names = path.partition(":")
         owner: Any = sys.modules.get(module) or __import__(module, fromlist=["_"])
         *above, name = names.split(".")
@@ -58,27 +86,32 @@ def install(folder: Path) -> None:
 
 def deadly(step: str, function: Any) -> Any:
     def call(*args: Any, **options: Any) -> Any:
-        die_if_told(f"before {step}")
+        station = getattr(args[0], "station", None)
+        at = f" at {getattr(station, 'station', station)}"
+        die_if_told(f"before {step}", at)
         answer = function(*args, **options)
-        die_if_told(f"after {step}")
+        die_if_told(f"after {step}", at)
         return answer
 
     return call
 
 
-def die_if_told(place: str) -> None:
+def die_if_told(place: str, at_station: str) -> None:
     folder: Path = sys._stanchion_kills  # type: ignore[attr-defined]
     at = folder / "at"
     try:
         told = json.loads(at.read_text())
     except FileNotFoundError:
         return
-    if told["step"] != place:
+    step, *later = told["steps"]
+    if step not in (place, place + at_station):
         return
     try:
         at.rename(folder / "done")
     except FileNotFoundError:  # another process of this query was quicker
         return
+    if later:
+        _arm(folder, {**told, "steps": later})
     for pid in told.get("pids", ()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -86,6 +119,38 @@ def die_if_told(place: str) -> None:
         time.sleep(told["zombie"])
     else:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class Doomed:
+    """A station's function; the processes that it is sent to die as `folder` tells them."""
+
+    def __init__(self, function: Callable[..., Any], folder: Path) -> None:
+        update_wrapper(self, function)
+        self.function, self.folder = function, folder
+
+    def __call__(self, *args: Any) -> Any:
+        return self.function(*args)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        install(self.folder)
+
+
+class DoomedSession:
+    """A session whose streams die as `folder` tells them."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._spark, name)
+
+    @property
+    def readStream(self) -> "DoomedSession":  # noqa: N802 - Spark's name
+        return self
+
+    def format(self, _source: str) -> Any:
+        return self._spark.readStream.format("killed").option("folder", str(self._folder))
 
 
 class KilledReader(StreamReader):
@@ -153,16 +218,24 @@ def run(spark: SparkSession, url: str, folder: Path, mode: str, batch: int = 20,
     query.awaitTermination()
 
 
-if __name__ == "__main__":  # a driver of its own, for those who kill all of it
+def drive(work: Callable[[SparkSession, str, Path], None]) -> None:
+    """Work in a driver of its own, all of which is killed; the program's arguments are a URL and the folder."""
     from stanchion.spark import session
-    from tests.spark import killing
     from tests.spark.conftest import FAST
 
-    told = Path(sys.argv[2], "at")
+    url, folder = sys.argv[1], Path(sys.argv[2])
     mine = session("local[2]", **FAST)
-    killing.register(mine)
-    if told.exists():
+    register(mine)
+    at = folder / "at"
+    if at.exists():
         java = int(mine.sparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
-        told.write_text(json.dumps({**json.loads(told.read_text()), "pids": [os.getpid(), java]}))
-    killing.run(mine, sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+        at.write_text(json.dumps({**json.loads(at.read_text()), "pids": [java, os.getpid()]}))
+    install(folder)
+    work(mine, url, folder)
     mine.stop()
+
+
+if __name__ == "__main__":
+    from tests.spark import killing
+
+    killing.drive(lambda spark, url, folder: killing.run(spark, url, folder, sys.argv[3]))

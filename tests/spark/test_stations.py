@@ -136,21 +136,26 @@ def test_items_that_do_not_fit_the_schema_are_dead(spark: "SparkSession", app: S
     assert sorted(job.result["n"] for job in etl.queue("raw").find(state="done")) == [1, 3]
 
 
-def test_an_item_that_breaks_the_function_is_dead_in_the_end(spark: "SparkSession", app: Stanchion) -> None:
+def test_items_that_break_the_function_are_dead_in_the_end(spark: "SparkSession", app: Stanchion) -> None:
+    """The new items beside them are made once, however often the batch is tried."""
     etl = app.pipeline("poison")
 
-    @etl.spark_station("raw", schema="n int", max_per_batch=4)
-    def raw(items: "DataFrame") -> "DataFrame":
+    @etl.spark_station("raw", to=["on", "counts"], schema="n int", max_per_batch=4)
+    def raw(items: "DataFrame") -> dict[str, "DataFrame"]:
         from pyspark.sql import functions as f
 
-        return items.withColumn("x", f.when(items.n == 2, f.raise_error(f.lit("two"))).otherwise(f.lit("fine")))
+        too_long = f.when(items.n == 1, f.repeat(f.lit("x"), 2**21)).otherwise("fine")
+        text = f.when(items.n == 2, f.raise_error(f.lit("two"))).otherwise(too_long)
+        return {"on": items.withColumn("x", text), "counts": items.groupBy().count()}
 
+    for end in ("on", "counts"):
+        etl.station(end)(lambda item: item)
     etl.push_many([{"n": n} for n in range(4)])
     stations.run(etl, spark=spark, available_now=True)
-    (dead,) = etl.dead_letters.find()
-    assert dead.payload == {"n": 2}
-    assert "PoisonJob" in dead.errors[-1]["error"]
-    assert sorted(job.result["n"] for job in etl.queue("raw").find(state="done")) == [0, 1, 3]
+    dead = {job.payload["n"]: job.errors[-1]["error"].partition(":")[0] for job in etl.dead_letters.find()}
+    assert dead == {1: "InvalidInput", 2: "PoisonJob"}
+    assert sum(job.result["count"] for job in etl.queue("counts").find(state="done")) == 3
+    assert sorted(job.result["n"] for job in etl.queue("on").find(state="done")) == [0, 3]
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,9 @@
     items ──parsed by the schema──► function ──► rows with a job_id: these items go on, each in one step
       └─ those that don't fit are dead             └► other rows: new items, staged, published once for the batch
 
-Rows without a `job_id` are published first, and once, whatever is repeated; then the items go on. Where there are only
-such rows, and the store can, they are published in the very step that commits the items.
+All rows are made before any is stored. Those without a `job_id` are published first, and once, whatever is repeated;
+then the items go on. Where there are only such rows, and the store can, they are published in the very step that
+commits the items.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from stanchion.pipeline.station import Frame, Station
 from stanchion.queue import batches, portions
 from stanchion.spark.enqueue import JobMaker
 from stanchion.spark.items import TAKEN, Hand, taken
-from stanchion.stores.records import Bury, JobRow, Publication
+from stanchion.stores.records import Bury, JobRow, Outcome
 from stanchion.streams import SinkBatch
 
 if TYPE_CHECKING:
@@ -113,10 +114,11 @@ class _Outputs:
         if self.new and not self.moved and batch.store.capabilities.atomic_batches:
             batch.publish(attempts, buried)
             return
-        if self.new:
-            batch.store.publish(Publication(batch.write, tuple(attempts)))
-        if self.moved:
-            self._move()
+        with self._moves() as moves:
+            if self.new:
+                batch = batch.publish_ahead(attempts)
+            if moves is not None:
+                self._move(moves)
         batch.drop_rest()
 
     def _staged(self, write: str, to: str, frame: DataFrame) -> list[tuple[str, int]]:
@@ -135,20 +137,14 @@ class _Outputs:
         told = frame.select(_json(frame).alias("payload")).mapInArrow(stage, _STAGED).collect()
         return [(row["attempt"], row["staged"]) for row in told if row["staged"]]
 
-    def _move(self) -> None:
-        """Send items on, or finish them, as the rows say that have their ids."""
+    @contextmanager
+    def _moves(self) -> Iterator[DataFrame | None]:
+        """Lend the rows that have the ids of items, all of them made and checked; None where there are none."""
         from pyspark.sql import functions as f
 
-        hand = self.hand
-
-        def move(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for some in found:
-                given = {row[ID]: row for row in some.to_pylist()}
-                rows = hand.rows(list(given))
-                outcomes = [hand.station.outcome(row, None, _value(hand.station, given[row.id])) for row in rows]
-                yield taken(some.num_rows, hand.settle(outcomes, rows))
-            hand.station.app.close()
-
+        if not self.moved:
+            yield None
+            return
         parts = [
             frame.select(f.col(ID), f.lit(to).alias("to"), _json(frame).alias("payload"))
             for to, frame in self.moved.items()
@@ -160,7 +156,20 @@ class _Outputs:
                     f"station {self.station.station!r} returned {twice[0]['count']} rows with the {ID} {twice[0][ID]}; "
                     f"an item goes on once: return one row for each, or drop the column {ID} to make new items of them"
                 )
-            rows.mapInArrow(move, TAKEN).collect()
+            yield rows
+
+    def _move(self, moves: DataFrame) -> None:
+        """Send items on, or finish them, as the rows say that have their ids."""
+        hand = self.hand
+
+        def move(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for some in found:
+                given = {row[ID]: row for row in some.to_pylist()}
+                rows = hand.rows(list(given))
+                yield taken(some.num_rows, hand.settle([_outcome(hand, row, given[row.id]) for row in rows], rows))
+            hand.station.app.close()
+
+        moves.mapInArrow(move, TAKEN).collect()
 
 
 def _by_target(station: Station, made: DataFrame | Mapping[str, DataFrame]) -> dict[str, DataFrame]:
@@ -188,6 +197,10 @@ def _json(frame: DataFrame) -> Column:
     return f.to_json(f.struct(*names), {"ignoreNullFields": "false"})
 
 
-def _value(station: Station, row: dict[str, Any]) -> Any:
-    value = station.app.codec.decode(row["payload"])
-    return Send(row["to"], value) if row["to"] else value
+def _outcome(hand: Hand, row: JobRow, given: dict[str, Any]) -> Outcome:
+    """Return what becomes of an item; it is dead when what was made of it can't be stored."""
+    value = hand.station.app.codec.decode(given["payload"])
+    try:
+        return hand.station.outcome(row, None, Send(given["to"], value) if given["to"] else value)
+    except InvalidInput as error:
+        return Bury(row.id, hand.token, f"InvalidInput: {error}")

@@ -38,16 +38,19 @@ class Hand:
         self, like: DataFrame, work: Callable[[list[JobRow]], Iterator[pa.RecordBatch]], schema: str
     ) -> DataFrame:
         """Return what `work` makes of the items, a part in each task; `like`: a frame of the session."""
-        station, token, parts = self.station, self.token, self.parts
+        hand, parts = self, len(self.parts)
 
         def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for some in numbers:
                 for number in some.column("id").to_pylist():
-                    yield from work(station.app.store.in_hand(station.queue, token, *parts[number]))
-            station.app.close()
+                    yield from work(hand.part(number))
+            hand.station.app.close()
 
-        session = like.sparkSession
-        return session.range(0, len(parts), 1, max(1, len(parts))).mapInArrow(read, schema)
+        return like.sparkSession.range(0, parts, 1, max(1, parts)).mapInArrow(read, schema)
+
+    def part(self, number: int) -> list[JobRow]:
+        """Return those of a part that are still in hand."""
+        return self.station.app.store.in_hand(self.station.queue, self.token, *self.parts[number])
 
     def rows(self, ids: Sequence[str]) -> list[JobRow]:
         """Return those of these items that are still in hand."""

@@ -24,7 +24,8 @@ from stanchion.errors import InvalidInput
 from stanchion.spark.errors import said_plainly
 from stanchion.spark.options import Place, checked_options, place_of
 from stanchion.spark.runs import this_run
-from stanchion.spark.schema import Field, batch_of_rows, checked_columns
+from stanchion.spark.schema import Field, batch_of_arrow, batch_of_rows, checked_columns
+from stanchion.stores.protocol import ArrowStore
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.heart import Heart
 from stanchion.streams.sink import begin, rows
@@ -155,9 +156,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with self.place.app() as app:
             if run is not None:
                 begin(app.store, part, run)
-            found = rows(app.store, part)
-            if found:
-                yield batch_of_rows(found, "jobs", self.names, app.store.now(), app.codec)
+            yield from batches(app, part, self.names)
+
+
+def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Give the jobs of a part that are in hand: as Arrow where the store can."""
+    store = app.store
+    if isinstance(store, ArrowStore) and store.gives_arrow and part.size:
+        for batch in store.in_hand_arrow(part.queue, part.token, part.first, part.last, names):
+            yield batch_of_arrow(batch, "jobs", app.codec)
+    elif found := rows(store, part):
+        yield batch_of_rows(found, "jobs", names, store.now(), app.codec)
 
 
 def _position(offset: Offset) -> Position:

@@ -12,7 +12,11 @@ from stanchion.streams.state import KIND, StreamState, give_back, known, load, s
 
 
 class StreamInfo(NamedTuple):
-    """A stream: its batches, and its driver. `last_beat`: on the store's clock, None for a driver of long ago."""
+    """A stream: its batches, and its driver.
+
+    `in_hand`: jobs that it has claimed, also those that it has not numbered yet. `last_beat`: on the store's clock,
+    None for a driver of long ago.
+    """
 
     name: str
     id: str
@@ -33,7 +37,7 @@ def streams(store: Store) -> list[StreamInfo]:
     for note in store.notes(KIND):
         state = StreamState.of(note)
         driver = workers.get(worker_id(note.name, state.epoch))
-        in_hand = len(store.ids_in_hand(state.queue, state.token)) if state.pending else 0
+        tokens = [state.next_token, *([state.token] if state.pending else ())]
         found.append(
             StreamInfo(
                 name=note.name,
@@ -43,7 +47,7 @@ def streams(store: Store) -> list[StreamInfo]:
                 acked=state.acked,
                 epoch=state.epoch,
                 replays=state.replays,
-                in_hand=in_hand,
+                in_hand=sum(len(store.ids_in_hand(state.queue, token)) for token in tokens),
                 last_beat=driver.last_seen_at if driver else None,
                 live=driver is not None and alive(driver, now),
             )

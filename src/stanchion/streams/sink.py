@@ -106,6 +106,22 @@ class SinkBatch:
         if not self.store.publish(publication):
             self._check_acknowledged()
 
+    def publish_ahead(self, attempts: Sequence[tuple[str, int]]) -> Self:
+        """Store what was staged while the jobs of the batch stay in hand, once for it; return the batch as it then is.
+
+        Raises StagedJobsLost; StreamTaken when another driver has come, or the batch was finished.
+        """
+        if self.state.published >= self.seq:
+            # Refused by the note; yet what a store without transactions had begun comes to its end.
+            self.store.publish(Publication(self.write, note=replace(self.state, version=0).change(self.name)))
+            return self
+        ahead = replace(self.state, published=self.seq)
+        if not self.store.publish(Publication(self.write, tuple(attempts), note=ahead.change(self.name))):
+            found = load(self.store, self.name)
+            if found is None or found.text != ahead.text:
+                raise StreamTaken(self.name)
+        return replace(self, state=replace(ahead, version=self.state.version + 1))
+
     def drop_rest(self) -> None:
         """Commit the jobs that are left in hand, as no outcome was given for them, and acknowledge the batch."""
         if not self.acknowledged and acknowledge(self.store, self.name, self.state) is None:

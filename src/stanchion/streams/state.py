@@ -55,7 +55,8 @@ class StreamState:
     """The note of a stream.
 
     `epoch`: counts its drivers; `driver` tells the last of them from all others. `holder`: the epoch that reserved the
-    last batch. `replays`: how often that was begun again since. `version`: of the note, not in it.
+    last batch. `replays`: how often that was begun again since. `published`: the last batch whose new jobs were stored
+    ahead of its end. `version`: of the note, not in it.
     """
 
     id: str
@@ -66,6 +67,7 @@ class StreamState:
     reserved: int = 0
     holder: int = 0
     replays: int = 0
+    published: int = 0
     run: Run | None = None
     version: int = 0
 

@@ -157,7 +157,12 @@ from stanchion.testing.conformance.slots_freed import (
     TestTheLine,
 )
 from stanchion.testing.conformance.staging import TestPublishing, TestStaged
-from stanchion.testing.conformance.stream_deaths import TestDeathAtEachStep, TestLostLeases, TestTwoDrivers
+from stanchion.testing.conformance.stream_deaths import (
+    TestDeathAtEachStep,
+    TestLostLeases,
+    TestPublishedAhead,
+    TestTwoDrivers,
+)
 from stanchion.testing.conformance.stream_driver import mode
 from stanchion.testing.conformance.streams import TestOperatingStreams, TestPoison, TestRefusedPositions, TestStreams
 from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks
@@ -255,6 +260,7 @@ __all__ = [
     "TestPoison",
     "TestPop",
     "TestProgress",
+    "TestPublishedAhead",
     "TestPublishing",
     "TestPublishingWithANote",
     "TestPublishingWithFinish",

@@ -11,7 +11,7 @@ from stanchion.errors import LeasesLost, StreamTaken
 from stanchion.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Bury, Find, JobState, NewJob
-from stanchion.streams import StreamSource, release, streams
+from stanchion.streams import SinkBatch, StreamSource, release, streams
 from stanchion.streams.sink import begin, rows
 from stanchion.streams.state import known
 from stanchion.testing.conformance.harness import StoreClock, claim, worker
@@ -29,6 +29,7 @@ from stanchion.testing.conformance.stream_driver import (
     fill,
     late_claim,
     nothing_left,
+    out,
     outputs,
     work_to_the_end,
 )
@@ -74,6 +75,7 @@ class TestDeathAtEachStep:
         with pytest.raises(Died):
             driver.source.latest(start, 2)
         assert len(store.ids_in_hand(SOURCE, state.next_token)) == 2
+        assert [(stream.reserved, stream.in_hand) for stream in streams(store)] == [(0, 2)]
         assert StreamSource(store, NAME, SOURCE).initial() == start
         assert (store.sizes(SOURCE).ready, store.sizes(SOURCE).running) == (3, 0)
 
@@ -220,6 +222,61 @@ class TestTwoDrivers:
         for _ in range(3):
             work_to_the_end(store, Log(), mode, clock)
         assert outputs(store) == list(range(12))
+        assert nothing_left(store)
+
+
+class TestPublishedAhead:
+    """New jobs of a batch are stored once, while its own jobs stay in hand."""
+
+    def _in_hand(self, store: Store) -> tuple[StreamSource, SinkBatch]:
+        source = StreamSource(store, NAME, SOURCE)
+        source.latest(source.initial(), 4)
+        return source, self._pending(store)
+
+    def _pending(self, store: Store) -> SinkBatch:
+        found = SinkBatch.pending(store, NAME)
+        assert found is not None
+        return found[0]
+
+    def _ahead(self, store: Store, batch: SinkBatch, attempt: str) -> SinkBatch:
+        store.stage(batch.write, attempt, [out('"new"')])
+        return batch.publish_ahead([(attempt, 1)])
+
+    def test_a_repeat_does_nothing(self, store: Store) -> None:
+        fill(store, 4)
+        _, batch = self._in_hand(store)
+        self._ahead(store, batch, "a")
+        StreamSource(store, NAME, SOURCE).initial()
+        again = self._ahead(store, self._pending(store), "b")
+        assert outputs(store) == ["new"]
+        assert store.sizes(SOURCE).running == 4
+        again.drop_rest()
+        assert nothing_left(store)
+        assert store.counts(SOURCE).committed == 4
+
+    def test_the_next_batch_has_its_own(self, store: Store) -> None:
+        fill(store, 8)
+        source, batch = self._in_hand(store)
+        self._ahead(store, batch, "a").drop_rest()
+        source.latest(source.initial(), 4)
+        self._ahead(store, self._pending(store), "a").drop_rest()
+        assert outputs(store) == ["new", "new"]
+        assert nothing_left(store)
+
+    def test_a_late_driver_is_refused(self, store: Store, clock: StoreClock) -> None:
+        """What it had in hand went back, and is in a batch of its successor."""
+        fill(store, 4)
+        _, late = self._in_hand(store)
+        clock.advance(40)
+        store.beat(worker("w"))
+        assert len(store.recover()) == 4
+        source = StreamSource(store, NAME, SOURCE)
+        self._pending(store).drop_rest()
+        source.latest(source.initial(), 4)
+        self._ahead(store, self._pending(store), "a").drop_rest()
+        with pytest.raises(StreamTaken):
+            self._ahead(store, late, "late")
+        assert outputs(store) == ["new"]
         assert nothing_left(store)
 
 

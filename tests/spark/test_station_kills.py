@@ -1,0 +1,76 @@
+"""The stations of a pipeline on Spark, whose processes are killed at any step: each item comes to its end once."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from stanchion import Stanchion
+from tests.spark import killed_stations, killing
+from tests.spark.killed_stations import found, pipeline, push, wanted
+from tests.spark.places import opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+ROOT = Path(__file__).parents[2]
+TRIES = 8
+
+STEPS = ["before number", "after parts", "before part at raw", "after portion at raw"]
+STEPS += ["after part at priced", "after made", "before outcome at priced"]
+# The first is in burying what does not fit, and the last in moving what does.
+STEPS += ["after portion at priced"] * 3
+# All that there is has been claimed, and not numbered.
+SOME = ["before number", "after portion at raw", "after made", "after portion at priced", "after portion at priced"]
+
+
+def run_until_all_died(app: Stanchion, folder: Path, run: Callable[[], None], numbers: int) -> None:
+    """Run until all steps were come by; then judge."""
+    etl = pipeline(app, folder)
+    for batch in range(TRIES):
+        push(etl, range(batch * numbers, (batch + 1) * numbers))
+        run()
+        if not (folder / "at").exists():
+            assert found(etl) == wanted(range((batch + 1) * numbers))
+            return
+    raise AssertionError(f"nobody came by {(folder / 'at').read_text()}")
+
+
+def test_python_processes_die_at_each_step(spark: "SparkSession", app: Stanchion, tmp_path: Path) -> None:
+    """Java and the driver live on, and start the queries again."""
+    killing.kill_at(tmp_path, *STEPS)
+    run_until_all_died(app, tmp_path, lambda: killed_stations.run(spark, app.url, tmp_path), 40)
+    assert (tmp_path / "done").exists()
+
+
+@pytest.mark.parametrize("url", ["pg_url", "redis_url", "mongo_url"])
+def test_on_servers(spark: "SparkSession", request: pytest.FixtureRequest, tmp_path: Path, url: str) -> None:
+    with opened(request.getfixturevalue(url)) as app:
+        killing.kill_at(tmp_path, *SOME)
+        run_until_all_died(app, tmp_path, lambda: killed_stations.run(spark, app.url, tmp_path), 20)
+
+
+def drive(app: Stanchion, folder: Path) -> bool:
+    """Run a driver of its own; return whether it came to its end."""
+    command = [sys.executable, "-m", "tests.spark.killed_stations", app.url, str(folder)]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=env, stderr=subprocess.DEVNULL, timeout=300, check=False)
+    return done.returncode == 0
+
+
+def test_all_of_a_driver_is_killed(spark: "SparkSession", pg_app: Stanchion, tmp_path: Path) -> None:
+    """Java and Python at once: in a task, before the items of a batch go on, and as it ends."""
+    etl, numbers = pipeline(pg_app, tmp_path), range(40)
+    push(etl, numbers)
+    for step in ("after portion at raw", "before move", "after acknowledge"):
+        killing.kill_at(tmp_path, step)
+        assert not drive(pg_app, tmp_path), step
+        assert not (tmp_path / "at").exists(), step
+    killed_stations.run(spark, pg_app.url, tmp_path)
+    assert found(etl) == wanted(numbers)
