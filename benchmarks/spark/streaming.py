@@ -92,7 +92,8 @@ def _query(
     reads: dict[str, Any] = {"url": url, "queue": RAW, "maxRecordsPerBatch": per_batch}
     writes = {"url": url, "stream": RAW, "mode": mode, "checkpointLocation": str(folder / "checkpoint")}
     writes |= {"to": CLEAN} if mode == "move" else {"queue": CLEAN}
-    rows = spark.readStream.format("stanchion").options(**reads).load().selectExpr(*columns)
+    jobs = spark.readStream.format("stanchion").options(**reads).schema("id string, payload string").load()
+    rows = jobs.selectExpr(*columns)
     return rows.writeStream.format("stanchion").options(**writes)
 
 
