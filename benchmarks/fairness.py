@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from multiprocessing import get_context
 from typing import cast
 
 from benchmarks.contenders import Place, load
 from benchmarks.contenders.base import batches
 from benchmarks.contenders.stanchion_app import StanchionContender
-from stanchion import Stanchion, Worker
+from stanchion import Queue, Stanchion, Task, Worker
 from stanchion.ids import new_ids
 from stanchion.lanes import stored_lane
 from stanchion.stores.protocol import Store
@@ -24,45 +24,60 @@ RUN_TIME = 0.001
 SETTLING = 2.0
 """Seconds before the light tenants' jobs count."""
 
+LONGEST = 60.0
+"""Seconds after which no more are waited for."""
+
 CLAIMS = 300
 
 
 def pick_ups(reference: str, place: Place, heavy: int, samples: int) -> list[float]:
-    """Return the seconds from the push to the start of jobs of LIGHT tenants, one a second each, beside a heavy one."""
+    """Return the seconds from the push to the start of jobs of LIGHT tenants, one a second each, beside a heavy one.
+
+    They are pushed by a process of its own, as they are where a busy worker isn't also the web application.
+    """
     app = Stanchion(_url(reference, place))
     app.setup()
-    mail = app.queue("mail", lanes=LANES, lanes_per_tenant=PER_TENANT)
     seen: list[float] = []
-
-    @app.task(queue=mail.name, name="run")
-    def run(pushed_at: float | None) -> None:
-        if pushed_at is not None:
-            seen.append(time.monotonic() - pushed_at)
-        time.sleep(RUN_TIME)
-
+    mail, run = _declared(app, seen)
     for numbers in batches(0, heavy):
         run.using(tenant="heavy").enqueue_many([(None,) for _ in numbers])
     worker = Worker(app, queues=[mail.name], threads=THREADS)
     worker.start()
+    wanted = samples + int(LIGHT * SETTLING)
+    tenants = get_context("spawn").Process(target=_push_lightly, args=(reference, place, wanted), daemon=True)
+    tenants.start()
     try:
-        for number in _ticks(1 / LIGHT, SETTLING):
-            if len(seen) >= samples + LIGHT * SETTLING:
-                break
-            run.using(tenant=f"light-{number % LIGHT}").enqueue(time.monotonic())
+        until = time.monotonic() + LONGEST
+        while len(seen) < wanted and time.monotonic() < until:
+            time.sleep(0.1)
     finally:
+        tenants.terminate()
+        tenants.join()
         worker.stop()
         app.close()
     return seen[int(LIGHT * SETTLING) :]
 
 
-def _ticks(interval: float, longest: float) -> Iterator[int]:
-    """Yield numbers at a steady pace, for at most a minute."""
+def _declared(app: Stanchion, seen: list[float]) -> tuple[Queue, Task[..., None]]:
+    mail = app.queue("mail", lanes=LANES, lanes_per_tenant=PER_TENANT)
+
+    @app.task(queue=mail.name, name="run")
+    def run(pushed_at: float | None) -> None:
+        if pushed_at is not None:
+            seen.append(time.monotonic() - pushed_at)  # one clock for all processes
+        time.sleep(RUN_TIME)
+
+    return mail, run
+
+
+def _push_lightly(reference: str, place: Place, count: int) -> None:
+    """Push jobs of one tenant after the other at a steady pace."""
+    app = Stanchion(_url(reference, place))
+    _, run = _declared(app, [])
     began = time.monotonic()
-    number = 0
-    while time.monotonic() - began < 60 + longest:
-        yield number
-        number += 1
-        time.sleep(max(0.0, began + number * interval - time.monotonic()))
+    for number in range(count):
+        time.sleep(max(0.0, began + number / LIGHT - time.monotonic()))
+        run.using(tenant=f"light-{number % LIGHT}").enqueue(time.monotonic())
 
 
 def filled(reference: str, place: Place, lanes: int, jobs: int) -> Store:

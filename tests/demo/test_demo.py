@@ -66,12 +66,6 @@ def test_agrees_with_pandas(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None
     assert_agrees(demo(), by_pandas(days=3))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_all_of_january_agrees_with_pandas(demo: Demo) -> None:
-    assert_agrees(demo(), by_pandas(days=31))
-
-
 @pytest.mark.usefixtures("few")
 def test_agrees_on_every_store(demo: Demo, store_url: str) -> None:
     assert_agrees(demo(store_url), by_pandas(days=1))
