@@ -22,7 +22,7 @@ demo: $(DEMO) ## Run the demonstration
 	@$(BIN)/stanchion demo
 
 test: $(DEV) servers ## Run every test, also the slow ones that kill servers
-	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( $$(nproc) + 1 )) $(BIN)/pytest -q -n auto --dist loadfile
+	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( 2 * $$(nproc) )) $(BIN)/pytest -q -n auto --dist loadfile
 
 check: lint types quick ## Lint, check types and run the quick tests
 

@@ -1,4 +1,7 @@
-"""Alone, without a replica set, the MongoDB store behaves the same, but for the transactions that it can't join."""
+"""Alone, without a replica set, the MongoDB store behaves the same, but for the transactions that it can't join.
+
+It sends the same commands there, so what shows how it deals with the server will do.
+"""
 
 from collections.abc import Iterator
 
@@ -6,16 +9,15 @@ import pytest
 
 from stanchion.testing.conformance import *  # noqa: F403
 from tests.conformance.test_mongo import store_factory
-from tests.conformance.variants import leave_out_the_model
+from tests.conformance.variants import leave_out_all_but
 from tests.servers.mongo import MongoServer, OwnMongoServer
 
-del TestJoining  # noqa: F821
-del TestFanOutInTransactions  # noqa: F821
-del TestFlowsInTransactions  # noqa: F821
-del TestFlowsOfACallersTransaction  # noqa: F821
-del TestRefusing  # noqa: F821 - that it refuses, tests/mongo/test_transactions.py shows
-
-leave_out_the_model(globals())
+leave_out_all_but(
+    globals(),
+    *("TestPush", "TestUniqueKeys", "TestReserve", "TestFencing", "TestAttempts", "TestRecovery", "TestCancel"),
+    *("TestSlots", "TestWaitingForASlot", "TestOrder", "TestOneWins", "TestGroup", "TestFanOut"),
+    *("TestPublishing", "TestWaiting"),
+)
 
 __all__ = ["store_factory"]
 

@@ -13,10 +13,19 @@ _OF_THE_MODEL = (
     *("TestRatesOfTheModel", "TestSemaphores", "TestPermitsAlongAnyPath"),
     *("TestChain", "TestContinuing", "TestTailCalls", "TestEventGroups"),
     *("TestAWrongClockOfTheClient", "TestThereAndBack"),
+    *("TestAgainstTheReference", "TestNoSpinning"),
+    *("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"),
 )
 
 
 def leave_out_the_model(module: dict[str, Any]) -> None:
     """Take these cases out of a module's names."""
     for name in _OF_THE_MODEL:
+        del module[name]
+
+
+def leave_out_all_but(module: dict[str, Any], *names: str) -> None:
+    """Take all other cases out of a module's names."""
+    assert module.keys() >= set(names)
+    for name in [name for name in module if name.startswith("Test") and name not in names]:
         del module[name]

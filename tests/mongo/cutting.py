@@ -1,6 +1,7 @@
 """Cuts an act at each of its commands in turn, and has the test clear up and look after each cut."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -28,52 +29,47 @@ class Cutting:
     def dies(self, begin: Begin) -> None:
         """Let the process die before each command that writes, and in the middle of each that writes much."""
         for at, way in self._deaths(begin):
-            self._die(begin, at, way, _nothing)
+            self._cut(begin, at, way)
 
     def dies_and_is_repeated(self, begin: Begin) -> None:
         """Let the process die there, and another one do the same again."""
         for at, way in self._deaths(begin):
-            self._die(begin, at, way, lambda act: act(self._other))
+            self._cut(begin, at, way, lambda act: act(self._other))
 
     def loses_an_answer(self, begin: Begin) -> None:
         """Lose the answer to each command that writes: what the act returns is the same."""
         expected = self._undisturbed(begin)
         for at in self._guillotine.writes:
-            world = self._world()
-            act = begin(world)
-            with self._guillotine.falls(at, unanswered):
-                assert act(world.store) == expected, f"at command {at}"
-            self._check(self._other, world)
+            assert self._cut(begin, at, unanswered) == expected, f"at command {at}"
 
     def meets_another(self, begin: Begin) -> None:
         """Let another process do the same before each command."""
-
-        def meet(at: int, world: World, act: Act) -> None:
-            with self._guillotine.falls(at, after(lambda: act(self._other))):
+        for at in range(1, MOST_COMMANDS):
+            world = self._world()
+            act = begin(world)
+            with self._guillotine.falls(at, after(lambda act=act: act(self._other))):  # type: ignore[misc]
                 act(world.store)
-
-        self._each(begin, meet)
+            commands = self._guillotine.commands
+            self._check(self._other, world)
+            if commands < at:
+                assert commands, "there was nothing to cut"
+                return
+        pytest.fail("it never ends")
 
     def meets_a_sweep(self, begin: Begin) -> None:
-        """Let another process, to whom all of it looks stale, sweep before each command."""
+        """Let another process, to whom all of it looks stale, sweep before each command that writes."""
 
         def sweep() -> None:
             self._clock.advance(5)
             self._other.sweep()
 
-        def meet(at: int, world: World, act: Act) -> None:
-            with self._guillotine.falls(at, after(sweep)):
-                act(world.store)
-
-        self._each(begin, meet)
+        self._undisturbed(begin)
+        for at in self._guillotine.writes:
+            self._cut(begin, at, after(sweep))
 
     def _undisturbed(self, begin: Begin) -> Any:
         """Do it once, so that the guillotine knows the commands; return what it returns."""
-        world = self._world()
-        act = begin(world)
-        with self._guillotine.falls(0, before):
-            done = act(world.store)
-        self._check(self._other, world)
+        done = self._cut(begin, 0, before)
         assert self._guillotine.writes, "there was nothing to cut"
         return done
 
@@ -82,32 +78,18 @@ class Cutting:
         cut = self._guillotine
         return [*((at, before) for at in cut.writes), *((at, halfway) for at in cut.divisible)]
 
-    def _die(self, begin: Begin, at: int, way: Way, afterwards: Callable[[Act], Any]) -> None:
+    def _cut(self, begin: Begin, at: int, way: Way, afterwards: Callable[[Act], Any] = lambda _act: None) -> Any:
         world = self._world()
-        act = begin(world)
-        with pytest.raises(Killed), self._guillotine.falls(at, way):
-            act(world.store)
+        act, done = begin(world), None
+        with suppress(Killed), self._guillotine.falls(at, way):
+            done = act(world.store)
+        assert self._guillotine.commands >= at, "it was over before"
         afterwards(act)
         self._check(self._other, world)
-
-    def _each(self, begin: Begin, cut: Callable[[int, World, Act], Any]) -> None:
-        for at in range(1, MOST_COMMANDS):
-            world = self._world()
-            act = begin(world)
-            cut(at, world, act)
-            commands = self._guillotine.commands
-            self._check(self._other, world)
-            if commands < at:
-                assert commands, "there was nothing to cut"
-                return
-        pytest.fail("it never ends")
+        return done
 
     def _world(self) -> World:
         return World(self._new_store(), self._clock)
-
-
-def _nothing(_act: Act) -> None:
-    pass
 
 
 WAYS: dict[str, Callable[[Cutting, Begin], None]] = {
