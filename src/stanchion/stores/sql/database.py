@@ -172,7 +172,7 @@ class Database:
             self._deadlines.within(self.dialect.fileno(driver), seconds) if self.dialect.remote else nullcontext(),
             closing(self.dialect.cursor(driver)) as cursor,
             nullcontext() if durable else self.dialect.undurable(cursor),
-            _transaction(cursor, self.dialect.begin) if transaction else nullcontext(),
+            _transaction(cursor, self.dialect) if transaction else nullcontext(),
         ):
             return work(CursorRunner(cursor, self.compiler, self.given()), again)
 
@@ -238,8 +238,8 @@ class WriteTurn:
 
 
 @contextmanager
-def _transaction(cursor: Any, begin: str) -> Iterator[None]:
-    cursor.execute(begin)
+def _transaction(cursor: Any, dialect: Dialect) -> Iterator[None]:
+    dialect.start(cursor)
     try:
         yield
     except BaseException:

@@ -76,6 +76,10 @@ class Dialect(ABC):
         """Keep other processes from changing the schema while the block, or else the transaction, lasts."""
         return nullcontext()  # a single writer has its lock
 
+    def start(self, cursor: Any) -> None:
+        """Begin a transaction."""
+        cursor.execute(self.begin)
+
     def undurable(self, cursor: Any) -> AbstractContextManager[None]:
         """Let a transaction in the block be committed without waiting for the disk, where that is cheaply had."""
         return nullcontext()

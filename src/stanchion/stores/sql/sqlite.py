@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +48,7 @@ CAPABILITIES = Capabilities(
 )
 
 _BUSY_SECONDS = 5.0
+_LOOK_SECONDS = (0.0002, 0.001)
 _UNUSABLE = frozenset(
     {
         *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY),
@@ -92,6 +95,23 @@ class SqliteDialect(Dialect):
         def settings(connection: sqlite3.Connection, _record: object) -> None:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(f"PRAGMA synchronous={self._synchronous}")
+
+    def start(self, cursor: sqlite3.Cursor) -> None:
+        # SQLite itself looks for the lock less and less often, up to ten times a second: beside a busy worker, which
+        # holds it most of the time, a process that looks so seldom would wait for very long.
+        deadline = time.monotonic() + _BUSY_SECONDS
+        cursor.execute("PRAGMA busy_timeout=0")
+        try:
+            while True:
+                try:
+                    cursor.execute(self.begin)
+                    return
+                except sqlite3.OperationalError as error:
+                    if self.fault(error) is not Fault.BUSY or time.monotonic() > deadline:
+                        raise
+                time.sleep(random.uniform(*_LOOK_SECONDS))  # noqa: S311 - spreading load
+        finally:
+            cursor.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
 
     @contextmanager
     def undurable(self, cursor: sqlite3.Cursor) -> Iterator[None]:
