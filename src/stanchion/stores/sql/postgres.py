@@ -31,7 +31,7 @@ from stanchion.stores.records import Capabilities
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
 from stanchion.stores.sql.joining import alchemy_connection
-from stanchion.stores.sql.postgres_batches import PostgresBatches
+from stanchion.stores.sql.postgres_parts import PostgresParts
 from stanchion.stores.sql.postgres_wakeup import NOTIFY, Notifications
 
 try:
@@ -226,7 +226,7 @@ def _conninfo(url: URL) -> str:
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def open_store(url: str) -> PostgresBatches:
+def open_store(url: str) -> PostgresParts:
     """Return the store in a PostgreSQL database: `postgresql://user:password@host:port/database`."""
     if psycopg is None:
         raise MissingExtra("postgres", "the PostgreSQL store")
@@ -235,4 +235,4 @@ def open_store(url: str) -> PostgresBatches:
         raise InvalidInput(f"use postgresql://..., not {parsed.drivername}://...; psycopg 3 is the driver")
     if not parsed.database:
         raise InvalidInput("the URL names no database; write postgresql://user:password@host:port/database")
-    return PostgresBatches(Database(parsed.set(drivername="postgresql+psycopg"), PostgresDialect(parsed)))
+    return PostgresParts(Database(parsed.set(drivername="postgresql+psycopg"), PostgresDialect(parsed)))

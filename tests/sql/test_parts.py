@@ -1,0 +1,28 @@
+"""Large tables of PostgreSQL are cut by a sample."""
+
+from contextlib import closing
+
+import pytest
+
+from stanchion import Stanchion
+from stanchion.stores.records import Condition, Scan
+from stanchion.stores.sql import postgres_parts
+from stanchion.stores.sql.postgres_batches import PostgresBatches
+
+
+def test_parts_of_a_large_table_are_of_about_equal_size(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(postgres_parts, "BLOCKS", 30)
+    monkeypatch.setattr(postgres_parts, "ENOUGH", 10)
+    with closing(Stanchion(pg_url)) as app:
+        app.setup()
+        for queue in ("a", "b"):
+            app.queue(queue).push_many([{"n": n, "text": "x" * 100} for n in range(4000)])
+        with monkeypatch.context() as exact:
+            exact.setattr(PostgresBatches, "split", lambda *_: pytest.fail("all jobs were looked at"))
+            found = [app.store.split(scan, 4) for scan in (Scan(), Scan("jobs", (Condition("queue", "=", "b"),)))]
+        for parts, total in zip(found, (8000, 4000), strict=True):
+            ids = [[row.id for page in app.store.scan(part) for row in page] for part in parts]
+            assert len(parts) == 4
+            assert len({one for part in ids for one in part}) == sum(map(len, ids)) == total
+            assert max(map(len, ids)) < total / 2
+        assert len(app.store.split(Scan("jobs", (Condition("queue", "=", "none"),)), 4)) == 1
