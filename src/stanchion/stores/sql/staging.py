@@ -55,16 +55,17 @@ class Staging(Claiming, Settling, Operating, Noting):
     # -- in hand
 
     def reserve(self, claim: Claim) -> int:
-        def work(run: Runner, again: bool) -> int:
+        def work(run: Runner, again: bool) -> int | None:
             return self._reserve_unseen(run, claim, again=again)
 
         reserved = self.write(work, seconds_for(claim.limit), durable=False)  # as a claim
-        if not reserved:
-            self.claim(claim)
+        if reserved is not None:
+            return reserved
+        self.claim(claim)
         return self._count_in_hand(claim.queue, claim.token)
 
-    def _reserve_unseen(self, run: Runner, claim: Claim, *, again: bool) -> int:
-        """Reserve the next due jobs without reading them; none where any of them needs more than that."""
+    def _reserve_unseen(self, run: Runner, claim: Claim, *, again: bool) -> int | None:
+        """Reserve the next due jobs without reading them; return how many, or None if that won't do for all of them."""
         self.recover_expired(run)
         settings, _ = self.queue_row(run, claim.queue)
         if again or claim.repeat:
@@ -72,13 +73,15 @@ class Staging(Claiming, Settling, Operating, Noting):
             if found := int(run.rows(self._stage.count_in_hand, given)[0][0]):
                 return found
         if settings.throttled or claim.queue in self.gated_queues or beside_the_lane(claim):
-            return 0
+            return None
         ids = self.due(run, claim.queue, claim.limit)
+        if not ids:
+            return 0
         run.change(_MARK)
         reserved = run.change(self.statements.reserve_unseen, {"ids": json.dumps(ids), **reservation(claim, settings)})
         if reserved != len(ids):
             run.change(_BACK)
-            return 0
+            return None
         self.tally(run, [(claim.queue, "reserved")] * reserved)
         return reserved
 
