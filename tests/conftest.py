@@ -32,7 +32,9 @@ class NewDatabase(Protocol):
 
 SLOW = (
     *("tests/mongo/", "tests/redis/", "tests/servers/"),
-    *("tests/cli/test_transfer.py", "tests/spark/", "tests/demo/test_demo.py"),
+    *("tests/cli/test_transfer.py", "tests/spark/", "tests/demo/", "tests/docs/"),
+    *("tests/archive/test_deaths.py", "tests/protocol/", "tests/worker/test_scheduler.py"),
+    *("tests/cli/test_copy.py", "tests/streams/test_data_source.py"),
 )
 """What takes long: left out of `make check`, as are all tests on servers."""
 
