@@ -12,9 +12,12 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import CursorResult, Executable, TextClause, bindparam
+from sqlalchemy import CursorResult, Executable, TextClause, bindparam, text
 from sqlalchemy.engine import Connection as AlchemyConnection
 from sqlalchemy.engine import Dialect
+
+MARK, BACK = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
+"""Mark a place in a transaction, and undo all that was done since."""
 
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]

@@ -58,7 +58,6 @@ def elements(name: str) -> SelectBase:
 
 TAKEN = text("SELECT `key`, queue FROM stanchion_jobs FORCE INDEX (stanchion_jobs_key) WHERE (`key`, queue) IN :keys")
 
-MARK, BACK = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
 
 # -- out
 

@@ -14,7 +14,7 @@ from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, N
 from stanchion.stores.sql import mariadb_statements as sql
 from stanchion.stores.sql.base import live_values
 from stanchion.stores.sql.claiming import beside_the_lane, reservation
-from stanchion.stores.sql.connection import Params, Runner
+from stanchion.stores.sql.connection import BACK, MARK, Params, Runner
 from stanchion.stores.sql.gating import Admission
 from stanchion.stores.sql.schema import FIELDS
 from stanchion.stores.sql.store import SqlStore
@@ -56,10 +56,10 @@ class MariaDBStore(SqlStore):
             return [row for row in rows if run.change(self.statements.insert_new, live_values(row)) == 1]
         # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
         ordered = sorted(rows, key=lambda row: (row.queue, row.key or "", row.id))
-        run.change(sql.MARK)
+        run.change(MARK)
         if run.change_each(self.statements.insert_new, [live_values(row) for row in ordered]) == len(rows):
             return list(rows)
-        run.change(sql.BACK)  # some were left out; one by one tells which
+        run.change(BACK)  # some were left out; one by one tells which
         return self._insert_free(run, ordered, singly=True)
 
     def met(self, run: Runner, job: NewJob, row: JobRow) -> Pushed:

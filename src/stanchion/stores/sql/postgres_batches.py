@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import text
 
 from stanchion.stores.records import Claim, Finish, NewJob
-from stanchion.stores.sql.connection import CursorRunner, Params, Runner
+from stanchion.stores.sql.connection import BACK, MARK, CursorRunner, Params, Runner
 from stanchion.stores.sql.postgres_statements import DEFAULTS, NOW, PICKED, PLAIN, RESERVED, PostgresStore, listed
 from stanchion.stores.sql.schema import HISTORY_COLUMNS
 from stanchion.stores.sql.staging import seconds_for, staged
@@ -47,8 +47,6 @@ _FINISH = text(f"""
     SELECT count(*) FROM gone
 """)
 
-
-_MARK, _BACK = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
 
 # A plan that was made while a table was empty would scan all of it for every row, now that it is full.
 _BY_INDEXES = text("SELECT set_config('enable_seqscan', 'off', true)")
@@ -107,13 +105,13 @@ class PostgresBatches(PostgresStore):
         if run.rows(self._stage.any_finished, given):
             return super().store_staged(run, given)
         # Rows that are all new go in at two thirds of the cost of such as might meet one that is there.
-        run.change(_MARK)
+        run.change(MARK)
         try:
             return run.change(self._stage.publish_new, given)
         except self.dialect.errors as error:
             if getattr(error, "sqlstate", None) != _UNIQUE_VIOLATION:
                 raise
-            run.change(_BACK)
+            run.change(BACK)
             return super().store_staged(run, given)
 
     def finish_plain(self, run: Runner, finish: Finish) -> int:

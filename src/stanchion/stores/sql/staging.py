@@ -11,13 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import text
-
 from stanchion.errors import LeasesLost, StagedJobsLost
 from stanchion.stores.publications import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, own_note, published_at
 from stanchion.stores.records import Claim, Commit, Finish, JobRow, NewJob, NoteChange, Publication
 from stanchion.stores.sql.claiming import Claiming, beside_the_lane, reservation
-from stanchion.stores.sql.connection import Params, Runner
+from stanchion.stores.sql.connection import BACK, MARK, Params, Runner
 from stanchion.stores.sql.database import CALL_SECONDS, Database
 from stanchion.stores.sql.noting import Noting
 from stanchion.stores.sql.operating import Operating
@@ -25,7 +23,6 @@ from stanchion.stores.sql.settling import Settling
 from stanchion.stores.sql.stage_statements import StageStatements
 from stanchion.stores.transitions import due_at
 
-_MARK, _BACK = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
 _FIRST, _LAST = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _AT_ONCE = 20_000
 """So many staged jobs one statement stores at most."""
@@ -77,10 +74,10 @@ class Staging(Claiming, Settling, Operating, Noting):
         ids = self.due(run, claim.queue, claim.limit)
         if not ids:
             return 0
-        run.change(_MARK)
+        run.change(MARK)
         reserved = run.change(self.statements.reserve_unseen, {"ids": json.dumps(ids), **reservation(claim, settings)})
         if reserved != len(ids):
-            run.change(_BACK)
+            run.change(BACK)
             return None
         self.tally(run, [(claim.queue, "reserved")] * reserved)
         return reserved
