@@ -11,12 +11,12 @@ from stanchion.stores.sql.postgres_batches import PostgresBatches
 
 
 def test_parts_of_a_large_table_are_of_about_equal_size(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(postgres_parts, "BLOCKS", 30)
-    monkeypatch.setattr(postgres_parts, "ENOUGH", 10)
+    monkeypatch.setattr(postgres_parts, "BLOCKS", 300)
+    monkeypatch.setattr(postgres_parts, "ENOUGH", 100)
     with closing(Stanchion(pg_url)) as app:
         app.setup()
         for queue in ("a", "b"):
-            app.queue(queue).push_many([{"n": n, "text": "x" * 100} for n in range(4000)])
+            app.queue(queue).push_many([{"n": n, "text": "x" * 1000} for n in range(4000)])
         with monkeypatch.context() as exact:
             exact.setattr(PostgresBatches, "split", lambda *_: pytest.fail("all jobs were looked at"))
             found = [app.store.split(scan, 4) for scan in (Scan(), Scan("jobs", (Condition("queue", "=", "b"),)))]

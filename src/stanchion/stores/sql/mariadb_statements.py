@@ -219,5 +219,13 @@ class MariaDBStatements(Statements):
         self.rewrite = stored.on_duplicate_key_update(
             {name: stored.inserted[name] for name in LIVE_COLUMNS if name != "id"}
         )
+        # An UPDATE with a subquery would read the subquery again for every job.
+        self.reserve_unseen = text(f"""
+            UPDATE {_by_ids("stanchion_jobs")}
+            SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
+                job.lease_until = CASE WHEN :worker_holds THEN NULL ELSE {_NOW} + :lease_micros END,
+                job.started_at = {_NOW}, job.progress = NULL
+            WHERE job.order_key IS NULL AND job.limits IS NULL
+        """)
         # Shared, as the insert that met the key has shared it: two that met it must not wait for each other.
         self.by_key = self.by_key.with_for_update(read=True)

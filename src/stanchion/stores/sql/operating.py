@@ -34,7 +34,9 @@ class Operating(Flowing):
 
     def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
         def work(run: Runner, _again: bool) -> QueueSettings:
-            run.change(self.statements.insert_queue, queue_values(queue))
+            # An insert first would share the row that it meets, and two that share it can't change it.
+            if self.queue_row(run, queue, lock=True)[1] is None:
+                run.change(self.statements.insert_queue, queue_values(queue))
             for name, value in changes.items():
                 run.change(self.statements.configure[name], {"queue": queue, "value": value})
             return self.queue_row(run, queue)[0]

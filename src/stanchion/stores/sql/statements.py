@@ -166,7 +166,7 @@ class Statements:
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
-        self.reserve_unseen = (
+        self.reserve_unseen: Executable = (
             update(jobs)
             .where(jobs.c.id.in_(ids), jobs.c.order_key.is_(None), jobs.c.limits.is_(None))
             .values(
