@@ -7,15 +7,20 @@ SPARK = "tests/spark/"
 KILLS = "tests/spark/ that kill"
 
 SECONDS = {
-    KILLS: 60.0,
-    SPARK: 3.0,
+    KILLS: 90.0,
+    SPARK: 5.0,
+    "tests/test_big_flows.py": 45.0,
     "tests/crash/": 14.0,
+    "tests/docs/": 3.5,
+    "tests/demo/": 3.5,
     "tests/mongo/": 3.0,
+    "tests/sql/": 2.5,
     "tests/redis/": 2.5,
+    "tests/protocol/": 2.5,
     "tests/worker/": 1.5,
     "tests/servers/": 1.0,
     "tests/conformance/test_m": 0.4,
-    "tests/conformance/test_postgres": 0.25,
+    "tests/conformance/test_postgres": 0.3,
 }
 """About how long a test takes on a busy machine, by how its name begins."""
 

@@ -15,7 +15,27 @@ MAX_PAYLOAD = 1024 * 1024
 _SEALED = "enc:"
 
 _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
-_scan: Callable[[str, int], tuple[Any, int]] = getattr(json.JSONDecoder(), "scan_once")  # noqa: B009 - no type stub has it
+
+
+def decoder(parse_constant: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
+    """Return what turns JSON into its value, and raises ValueError for other text.
+
+    It is quick for what an encoder wrote: one value without spaces around it. The rest is for the ordinary decoder.
+    """
+    ordinary = json.JSONDecoder(parse_constant=parse_constant)
+    scan: Callable[[str, int], tuple[Any, int]] = getattr(ordinary, "scan_once")  # noqa: B009 - no type stub has it
+
+    def decode(text: str) -> Any:
+        try:
+            value, end = scan(text, 0)
+        except StopIteration:
+            end = -1
+        return value if end == len(text) else ordinary.decode(text)
+
+    return decode
+
+
+_decode = decoder()
 
 
 class Codec:
@@ -66,13 +86,7 @@ class Codec:
         """Return the value of a stored text."""
         if text is None:
             return None
-        text = self.opened(text)
-        try:
-            value, end = _scan(text, 0)
-        except StopIteration:
-            end = -1
-        # What this codec wrote is one value without spaces around it; the rest is for the ordinary decoder.
-        return value if end == len(text) else json.loads(text)
+        return _decode(self.opened(text))
 
     @property
     def has_keys(self) -> bool:

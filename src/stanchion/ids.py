@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
 
 _lock = threading.Lock()
 _last = 0
 
 _RANDOM_BITS = 74  # 12 bits of rand_a and 62 bits of rand_b around the version and the variant
+_LAST_GROUP = (1 << 48) - 1
 
 
 def new_ids(count: int) -> list[str]:
@@ -26,7 +28,7 @@ def new_ids(count: int) -> list[str]:
     with _lock:
         first = max(fresh, _last + 1)
         _last = first + count - 1
-    return [_format(number) for number in range(first, first + count)]
+    return list(_texts(first, first + count))
 
 
 def _in_forked_child() -> None:
@@ -43,8 +45,12 @@ def new_id() -> str:
     return new_ids(1)[0]
 
 
-def _format(number: int) -> str:
-    moment, rest = number >> _RANDOM_BITS, number & ((1 << _RANDOM_BITS) - 1)
-    value = (moment << 80) | (7 << 76) | ((rest >> 62) << 64) | (2 << 62) | (rest & ((1 << 62) - 1))
-    text = f"{value:032x}"
-    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+def _texts(first: int, end: int) -> Iterator[str]:
+    """Yield the numbers from `first` to `end` as ids; those in a row share all but the last group."""
+    while first < end:
+        shared, low = first >> 48, first & _LAST_GROUP
+        stop = min(end, (shared + 1) << 48)
+        moment, a, b = shared >> 26, shared >> 14 & 0xFFF, shared & 0x3FFF
+        head = f"{moment >> 16:08x}-{moment & 0xFFFF:04x}-7{a:03x}-{0x8000 | b:04x}-"
+        yield from (f"{head}{number:012x}" for number in range(low, low + stop - first))
+        first = stop

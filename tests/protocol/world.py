@@ -33,14 +33,17 @@ class World:
     """Jobs that were handed out, and the token of each."""
     ended: dict[str, int] = field(default_factory=dict)
     """How often each job became final, and each node completed."""
+    _key: int | None = field(default=None, compare=False)
 
     def copy(self) -> World:
         """Return one that may be changed without changing this one."""
-        return World(self.now, *[value.copy() for value in self._parts()])
+        return World(self.now, *[value.copy() for value in self._parts()])  # type: ignore[arg-type]  # of as many kinds
 
-    def key(self) -> tuple[Any, ...]:
-        """Return what is equal for equal worlds, and hashable."""
-        return (self.now, *[frozenset(value.items()) for value in self._parts()])
+    def key(self) -> int:
+        """Return what tells worlds apart; ask when nothing changes this one any more."""
+        if self._key is None:
+            self._key = hash((self.now, *[frozenset(value.items()) for value in self._parts()]))
+        return self._key
 
     def live(self) -> list[JobRow]:
         """Return the jobs that are not final."""

@@ -134,8 +134,8 @@ class MariaDBServer:
         self._process.close()
 
     def url(self, database: str) -> str:
-        """Return the address of a database."""
-        return f"mysql://{self.user}:{self.password}@127.0.0.1:{self.port}/{database}"
+        """Return the address of a database. Else the driver prepares for TLS, which the server does not offer."""
+        return f"mysql://{self.user}:{self.password}@127.0.0.1:{self.port}/{database}?ssl_disabled=true"
 
     def create_database(self, name: str) -> str:
         """Create a database that `user` may do anything in, and return its address."""
@@ -148,7 +148,7 @@ class MariaDBServer:
 
     def connect_as_root(self) -> "pymysql.Connection[pymysql.cursors.Cursor]":
         """Return a connection that may do everything."""
-        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", autocommit=True)
+        return pymysql.connect(host="127.0.0.1", port=self.port, user="root", autocommit=True, ssl_disabled=True)
 
     def execute(self, *statements: str) -> None:
         """Run statements as root, each for itself."""

@@ -69,7 +69,7 @@ def test_its_schemes(store: Store, mariadb_url: str, scheme: str) -> None:
 
 @pytest.mark.usefixtures("store")
 def test_its_unix_socket(mariadb_server: MariaDBServer, mariadb_url: str) -> None:
-    database = mariadb_url.rpartition("/")[2]
+    database = make_url(mariadb_url).database
     user = f"{mariadb_server.user}:{mariadb_server.password}"
     with closing(open_store(f"mysql://{user}@localhost/{database}?unix_socket={mariadb_server.socket}")) as same:
         same.check()
@@ -166,7 +166,7 @@ def test_the_script_makes_the_same_schema(mariadb_url: str) -> None:
 
 
 def test_the_rights_that_it_needs(mariadb_server: MariaDBServer, mariadb_url: str) -> None:
-    database = mariadb_url.rpartition("/")[2]
+    database = make_url(mariadb_url).database
     mariadb_server.execute(
         "CREATE OR REPLACE USER 'maker'@'%' IDENTIFIED BY 'm'",
         "CREATE OR REPLACE USER 'user'@'%' IDENTIFIED BY 'u'",

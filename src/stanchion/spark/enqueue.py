@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from stanchion.app import Stanchion
-from stanchion.codec import Codec
+from stanchion.codec import Codec, decoder
 from stanchion.errors import InvalidInput
 from stanchion.ids import new_ids
 from stanchion.options import checked, checked_name
@@ -102,10 +101,11 @@ class JobMaker:
     def jobs(self, app: Stanchion, batch: pa.RecordBatch) -> list[NewJob]:
         """Return the jobs of a batch, with their lanes; InvalidInput names the column that is wrong."""
         columns = {name: _values(name, batch.column(n)) for n, name in enumerate(batch.schema.names) if name in _KNOWN}
-        queues = [self._queue(given) for given in _or_nones(columns, "queue", batch.num_rows)]
-        tasks = [self._task(given) for given in _or_nones(columns, "task", batch.num_rows)]
+        rows = batch.num_rows
+        queues = list(map(self._queue, columns["queue"])) if "queue" in columns else [self._queue(None)] * rows
+        tasks = list(map(self._task, columns["task"])) if "task" in columns else [self._task(None)] * rows
         fields: dict[str, Iterable[Any]] = {
-            "id": new_ids(batch.num_rows),
+            "id": new_ids(rows),
             "queue": queues,
             "task": tasks,
             "payload": _payloads(columns, tasks, app.codec, _texts(batch)),
@@ -215,7 +215,7 @@ def _not_json(constant: str) -> Any:
     raise ValueError(f"{constant} is none of its numbers")
 
 
-_decode = json.JSONDecoder(parse_constant=_not_json).decode
+_decode = decoder(parse_constant=_not_json)
 
 
 _compact = re.compile(r'(?:[^\s"\\]++|"[^"\\]*+")*+').fullmatch

@@ -11,7 +11,7 @@ from contextlib import closing
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, String, Table, cast, literal_column, select
+from sqlalchemy import ColumnElement, Select, Table, literal_column, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import Boolean, Double, Float, Integer
 
@@ -68,19 +68,20 @@ class Arrow(Scanning):
 
 
 def _fields(table: Table, fields: Sequence[str]) -> Select[Any]:
-    """Return a selection of fields, as the outside sees them."""
+    """Return a selection of fields, as the outside sees them; ids may be UUIDs or their text."""
     columns: list[ColumnElement[Any]] = []
     for field in fields:
         if field not in table.c:
             columns.append(literal_column("NULL").label(field))
             continue
-        column = shown(table).get(field, table.c[field])
-        columns.append((cast(column, String(36)) if field in ("id", "origin") else column).label(field))
+        columns.append(shown(table).get(field, table.c[field]).label(field))
     return select(*columns)
 
 
 def _from_postgres(database: Database, wanted: Select[Any], params: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
     from adbc_driver_postgresql import dbapi
+
+    from stanchion.stores.sql.arrow_ids import with_text_ids
 
     # Constants are written into the statement, where a percent sign is one.
     named = postgresql.dialect(paramstyle="named")  # type: ignore[no-untyped-call]
@@ -89,7 +90,8 @@ def _from_postgres(database: Database, wanted: Select[Any], params: Mapping[str,
     url = plain.render_as_string(hide_password=False)
     with closing(dbapi.connect(url)) as connection, connection.cursor() as cursor:
         cursor.execute(sql)
-        yield from cursor.fetch_record_batch()
+        for batch in cursor.fetch_record_batch():
+            yield with_text_ids(batch)
 
 
 def _from_sqlite(database: Database, wanted: Select[Any], params: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:

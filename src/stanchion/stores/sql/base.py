@@ -38,7 +38,7 @@ class SqlBase(ABC):
 
     def __init__(self, database: Database) -> None:
         self.database, self.dialect = database, database.dialect
-        self.statements = self.statements_of(database.dialect)
+        self.statements = self.dialect.once(self.statements_of)
 
     def write(self, work: Callable[[Runner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True) -> T:
         """Run `work` in one transaction; then wake those whom it has let go on. It is told when it is a repeat."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
+from weakref import WeakKeyDictionary
 
 from sqlalchemy import CursorResult, Executable, TextClause, bindparam, text
 from sqlalchemy.engine import Connection as AlchemyConnection
@@ -55,7 +56,7 @@ class Compiler:
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
-        self._cache: dict[Executable, Compiled] = {}
+        self._cache: WeakKeyDictionary[Executable, Compiled] = WeakKeyDictionary()
 
     def compiled(self, statement: Executable) -> Compiled:
         """Return the driver's form of a statement."""
@@ -136,6 +137,15 @@ class AlchemyRunner:
     def _fitting(self, statement: Executable, params: Params) -> dict[str, Any]:
         names = _compiler(self._connection.dialect).compiled(statement).names
         return {name: value for name, value in {**self._given, **params}.items() if name in names}
+
+
+_shared: dict[tuple[Any, ...], Compiler] = {}
+
+
+def compiler_for(dialect: Dialect) -> Compiler:
+    """Return the compiler of our engines for a driver and its server, whose version a dialect knows once connected."""
+    kind = (dialect.name, dialect.driver, dialect.server_version_info, getattr(dialect, "is_mariadb", None))
+    return _shared.get(kind) or _shared.setdefault(kind, Compiler(dialect))
 
 
 @lru_cache(maxsize=16)

@@ -17,7 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from stanchion.errors import CannotJoin, StanchionError, StoreUnavailable, TaskTimeout
 from stanchion.stores.forks import begins_anew
 from stanchion.stores.records import SECOND
-from stanchion.stores.sql.connection import Compiler, CursorRunner, Params
+from stanchion.stores.sql.connection import Compiler, CursorRunner, Params, compiler_for
 from stanchion.stores.sql.deadlines import Deadlines
 from stanchion.stores.sql.dialect import Dialect, Fault
 
@@ -53,10 +53,14 @@ class Database:
             with self._opening:
                 if self._engine is None:
                     engine = create_engine(self.url, isolation_level="AUTOCOMMIT", **self.dialect.engine_options())
-                    self.compiler = Compiler(engine.dialect)
                     self.dialect.prepare(engine)
                     self._engine = engine
         return self._engine
+
+    @property
+    def compiler(self) -> Compiler:
+        """What statements are compiled by; ask when connected."""
+        return compiler_for(self.engine.dialect)
 
     def given(self) -> dict[str, Any]:
         """Return the parameters that any statement may use."""

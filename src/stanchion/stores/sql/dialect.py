@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import BigInteger, ColumnElement, Executable, Select, SelectBase, Table, bindparam
 from sqlalchemy.engine import Connection, Engine
@@ -32,11 +32,15 @@ class Fault(Enum):
     """An error that a repeat won't mend."""
 
 
+T = TypeVar("T")
+
+_made: dict[tuple[type[Dialect], Callable[..., Any]], Any] = {}
+
 SKEW: ColumnElement[int] = bindparam("skew", type_=BigInteger)
 
 
 class Dialect(ABC):
-    """One SQL database."""
+    """One SQL database. Those of one kind write the same SQL, and are equal."""
 
     capabilities: Capabilities
     names: tuple[str, ...]
@@ -60,6 +64,20 @@ class Dialect(ABC):
     """What to do when the database can't be reached."""
     now: ColumnElement[int]
     """The database's clock, plus SKEW."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def once(self, make: Callable[[Dialect], T]) -> T:
+        """Return what `make` makes of a dialect of this kind, such as statements: the same for all stores."""
+        key = (type(self), make)
+        made: T | None = _made.get(key)
+        if made is None:
+            made = _made.setdefault(key, make(self))
+        return made
 
     @abstractmethod
     def engine_options(self) -> dict[str, Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import String, cast, select
+from sqlalchemy import Select, String, cast, select
 
 from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.schema import history
 
 
@@ -18,9 +20,7 @@ class Discarding(SqlBase):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        ids = database.dialect.values("ids", history.c.id.type)
-        identity = cast(history.c.id, String(36))
-        self._ends_locked = select(identity, history.c.finished_at).where(history.c.id.in_(ids)).with_for_update()
+        self._ends_locked = self.dialect.once(_ends_locked)
 
     def discard(self, ends: Sequence[tuple[str, int]]) -> int:
         wanted = set(ends)
@@ -31,3 +31,9 @@ class Discarding(SqlBase):
             return run.change(self.statements.forget, {"ids": json.dumps(found)}) if found else 0
 
         return self.database.write(work) if wanted else 0
+
+
+def _ends_locked(dialect: Dialect) -> Select[Any]:
+    ids = dialect.values("ids", history.c.id.type)
+    identity = cast(history.c.id, String(36))
+    return select(identity, history.c.finished_at).where(history.c.id.in_(ids)).with_for_update()

@@ -38,7 +38,7 @@ class Flowing(Gating, Pushing):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._flows = FlowStatements(self.dialect)
+        self._flows = self.dialect.once(FlowStatements)
 
     # -- flows
 

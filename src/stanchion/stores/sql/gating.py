@@ -91,7 +91,7 @@ class Gating(SqlBase):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._gates = GateStatements(self.dialect)
+        self._gates = self.dialect.once(GateStatements)
 
     # -- semaphores
 

@@ -50,7 +50,7 @@ class Laning(SqlBase):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self.lane_statements = self.lane_statements_of(database.dialect)
+        self.lane_statements = self.dialect.once(self.lane_statements_of)
 
     # -- turns
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, String, and_, delete, select, update
+from sqlalchemy import BigInteger, Executable, String, and_, delete, select, update
 
 from stanchion.stores.records import Note, NoteChange
 from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.schema import notes
 from stanchion.stores.sql.statements import param
 
@@ -28,9 +29,7 @@ class Noting(SqlBase):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._first_note = self.dialect.insert_ignoring(
-            notes, {column.name: param(f"first_{column.name}", column.type) for column in notes.columns}
-        )
+        self._first_note = self.dialect.once(_first_note)
 
     def notes(self, kind: str) -> list[Note]:
         found = self.database.read(lambda run: run.rows(_OF_KIND, {"note_kind": kind}))
@@ -62,3 +61,9 @@ class Noting(SqlBase):
         """Tell whether a note is as it was to be written: so a repeat after a lost answer knows its own work."""
         found = run.rows(_FOUND, {"note_kind": change.kind, "note_name": change.name})
         return list(found) == [(change.text, change.version + 1)]  # some drivers give a tuple of rows
+
+
+def _first_note(dialect: Dialect) -> Executable:
+    return dialect.insert_ignoring(
+        notes, {column.name: param(f"first_{column.name}", column.type) for column in notes.columns}
+    )

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from stanchion.stores.records import Claim, Finish, NewJob
 from stanchion.stores.sql.connection import BACK, MARK, CursorRunner, Params, Runner
-from stanchion.stores.sql.postgres_statements import DEFAULTS, NOW, PICKED, PLAIN, RESERVED, PostgresStore, listed
+from stanchion.stores.sql.postgres_statements import DEFAULTS, ONCE, PICKED, PLAIN, RESERVED, PostgresStore, listed
 from stanchion.stores.sql.schema import HISTORY_COLUMNS
 from stanchion.stores.sql.staging import seconds_for, staged
 
@@ -28,13 +28,13 @@ _RESERVE = text(f"""
     SELECT count(*) FROM claimed
 """)
 
-_DONE = listed(HISTORY_COLUMNS, state="'done'", finished_at=NOW, result="NULL")
+_DONE = listed(HISTORY_COLUMNS, state="'done'", finished_at=ONCE, result="NULL")
 
 _FINISH = text(f"""
     WITH gone AS (
         DELETE FROM stanchion_jobs AS job
         WHERE queue = :queue AND state = 'running' AND token = :token
-            AND (lease_until IS NULL OR lease_until > {NOW}) AND {PLAIN}
+            AND (lease_until IS NULL OR lease_until > {ONCE}) AND {PLAIN}
         RETURNING job.*
     ), kept AS (
         INSERT INTO stanchion_history ({listed(HISTORY_COLUMNS)})

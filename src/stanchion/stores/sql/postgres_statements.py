@@ -35,6 +35,8 @@ from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.transitions import created, due_at
 
 NOW = "(CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:skew AS BIGINT))"
+ONCE = f"(SELECT {NOW})"
+"""The same for many rows, for which the clock is read once. It says nothing to who plans the search for them."""
 
 
 _REQUIRED = object()
@@ -134,8 +136,8 @@ PICKED = f"""
 RESERVED = f"""
     state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
     lease_until = CASE WHEN CAST(:worker_holds AS boolean) THEN NULL
-        ELSE {NOW} + CAST(:lease_micros AS BIGINT) END,
-    started_at = {NOW}
+        ELSE {ONCE} + CAST(:lease_micros AS BIGINT) END,
+    started_at = {ONCE}
 """
 
 _WHOLE = listed(LIVE_COLUMNS, id="CAST(id AS text)", origin="CAST(origin AS text)")
@@ -188,7 +190,7 @@ _FINISH = f"""
     gone AS (
         DELETE FROM stanchion_jobs AS job USING given
         WHERE job.id = given.id AND {{which}}
-        RETURNING {_DONE}, {NOW} AS finished_at, given.result AS result, job.held
+        RETURNING {_DONE}, {ONCE} AS finished_at, given.result AS result, job.held
     ), kept AS (
         INSERT INTO stanchion_history ({listed(HISTORY_COLUMNS)})
         SELECT {listed(HISTORY_COLUMNS)} FROM gone

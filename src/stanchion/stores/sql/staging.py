@@ -47,7 +47,7 @@ class Staging(Claiming, Settling, Operating, Noting):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._stage = StageStatements(self.dialect)
+        self._stage = self.dialect.once(StageStatements)
 
     # -- in hand
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from sqlalchemy import String, cast, select
+from sqlalchemy import Executable, Select, String, cast, select
 
 from stanchion.stores.records import JobRow
 from stanchion.stores.sql.base import Step, is_id, kept, live_values, queue_values
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.gating import Gating, light
 from stanchion.stores.sql.schema import HISTORY_COLUMNS, history, jobs
 from stanchion.stores.sql.statements import param
@@ -21,11 +23,8 @@ class Transferring(Gating):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        ids = database.dialect.values("ids", jobs.c.id.type)
-        self._keep_new = database.dialect.insert_ignoring(
-            history, {name: param(name, history.c[name].type) for name in HISTORY_COLUMNS}
-        )
-        self._finished_locked = select(cast(history.c.id, String(36))).where(history.c.id.in_(ids)).with_for_update()
+        self._keep_new = self.dialect.once(_keep_new)
+        self._finished_locked = self.dialect.once(_finished_locked)
 
     def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
         if not rows:
@@ -71,3 +70,12 @@ class Transferring(Gating):
     def _ids(self, run: Runner, ids: Iterable[str]) -> set[str]:
         """Return those of the ids that are stored, live or finished."""
         return {row[0] for row in run.rows(self.statements.known, {"ids": json.dumps(list(ids))})}
+
+
+def _keep_new(dialect: Dialect) -> Executable:
+    return dialect.insert_ignoring(history, {name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
+
+
+def _finished_locked(dialect: Dialect) -> Select[Any]:
+    ids = dialect.values("ids", jobs.c.id.type)
+    return select(cast(history.c.id, String(36))).where(history.c.id.in_(ids)).with_for_update()
