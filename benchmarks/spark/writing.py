@@ -85,7 +85,7 @@ def stanchion(spark: SparkSession, place: Place, count: int) -> float:
     """By Spark and Stanchion, all or nothing."""
     with opened(place):
         began = perf_counter()
-        rows: DataFrame = spark.range(count).selectExpr(f"{_payload()} as payload")
+        rows: DataFrame = spark.range(count).selectExpr(f"to_json({_payload()}) as payload")
         rows.write.format("stanchion").mode("append").options(url=url_of(place), queue=QUEUE).save()
         return perf_counter() - began
 
