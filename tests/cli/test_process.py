@@ -83,7 +83,7 @@ def test_top_in_a_terminal(command: list[str], app: Stanchion, key: str) -> None
             seen += os.read(terminal, 65_536)
         except OSError:  # the terminal's other end is closed
             break
-        if not sent and b"done/s" in seen:
+        if not sent and b"mail" in seen:
             os.write(terminal, key.encode())
             sent = True
     _, status = os.waitpid(child, 0)

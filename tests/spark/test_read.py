@@ -13,10 +13,12 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, 
 
 from stanchion import Push, Stanchion
 from stanchion.errors import InvalidInput
+from stanchion.spark import stream_source
 from stanchion.spark.options import Place
 from stanchion.spark.reading import FilteringReader, JobsReader, Part, batches_of, condition_of
 from stanchion.spark.schema import COLUMNS, Field, arrow_schema, checked_columns
 from stanchion.stores.records import Claim, Condition, Scan
+from stanchion.streams import StreamSource
 from stanchion.times import micros
 from tests.spark.places import opened, read
 
@@ -259,6 +261,22 @@ class TestArrow:
             assert [row for batch in batches for row in batch.to_pylist()] == [
                 {"id": row.id, "state": "running", "payload": row.payload, "headers": row.headers} for row in found
             ]
+
+    @pytest.mark.parametrize("few", [0, stream_source.FEW])
+    def test_a_stream_reads_by_either(self, sql_app: Stanchion, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+        monkeypatch.setattr(stream_source, "FEW", few)
+        sql_app.queue("q").push_many([Push({"n": n}, priority=n) for n in range(7)])
+        source = StreamSource(sql_app.store, "s", "q")
+        start = source.initial()
+        parts = source.parts(start, source.latest(start, 5), 2)
+        names = ["id", "priority", "payload", "state"]
+        batches = [batch for part in parts for batch in stream_source.batches(sql_app, part, names)]
+        assert {batch.schema for batch in batches} == {arrow_schema("jobs", names)}
+        found = [row for batch in batches for row in batch.to_pylist()]
+        assert sorted((row["priority"], row["payload"], row["state"]) for row in found) == [
+            (n, f'{{"n":{n}}}', "running") for n in range(2, 7)
+        ]
+        assert [row["id"] for row in found] == sorted(job.id for job in sql_app.find(state="running"))
 
     def test_values_can_hold_any_character(self, sql_app: Stanchion) -> None:
         name = 'it\'s 100% "so": \\ :name {x} ü'

@@ -184,7 +184,7 @@ def test_async_sessions(app: Stanchion, url: str) -> None:
     queue = app.queue("orders")
 
     async def work() -> None:
-        engine = create_async_engine(make_url(url).set(drivername=driver))
+        engine = create_async_engine(make_url(url).set(drivername=driver, query={}))
         async with AsyncSession(engine) as session:
             await session.run_sync(lambda s: queue.push("lost", tx=s))
             await session.rollback()

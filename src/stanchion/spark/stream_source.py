@@ -39,6 +39,9 @@ Offset = dict[str, Any]
 IDLE = 0.25
 """Seconds that a driver with nothing to do waits for a sign of work before it asks again."""
 
+FEW = 1000
+"""Jobs of a batch that are read row by row: the way to Arrow may be a connection of its own."""
+
 
 @said_plainly
 def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
@@ -162,7 +165,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Give the jobs of a part that are in hand: as Arrow where the store can."""
     store = app.store
-    if isinstance(store, ArrowStore) and store.gives_arrow and part.size:
+    if isinstance(store, ArrowStore) and store.gives_arrow and part.size > FEW:
         for batch in store.in_hand_arrow(part.queue, part.token, part.first, part.last, names):
             yield batch_of_arrow(batch, "jobs", app.codec)
     elif found := rows(store, part):
