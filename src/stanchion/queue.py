@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from itertools import chain, islice
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
@@ -131,20 +132,24 @@ class Queue:
         if rows or wait <= 0:
             return rows
         listener = patiently(lambda _repeat: self.app.store.listen([self.name]), deadline)
+        overdue: int | None = None
         try:
             while not (rows := tried()) and (left := deadline - time.monotonic()) > 0:
-                listener.wait(min(left, patiently(lambda _repeat: self._nap(), deadline)))
+                due, later = patiently(lambda _repeat: self._next_due(), deadline)
+                if later > 0:
+                    listener.wait(min(left, self.app.poll, later))
+                elif due == overdue:  # the queue is paused or at its limit, or others were quicker
+                    listener.wait(min(left, self.app.poll))
+                overdue = due  # it may have become due since the try: the next one tells
             return rows
         finally:
             listener.close()
 
-    def _nap(self) -> float:
-        """Return the seconds to sleep without a sign: until the next job is due, at most one poll interval."""
+    def _next_due(self) -> tuple[int | None, float]:
+        """Return when the next job is due, and in how many seconds that is: none in infinitely many."""
         store = self.app.store
         due = store.next_due([self.name])
-        left = None if due is None else (due - store.now()) / SECOND
-        # Due already, and yet not handed out: the queue is paused or at its limit, or others were quicker.
-        return self.app.poll if left is None or left <= 0 else min(self.app.poll, left)
+        return due, inf if due is None else (due - store.now()) / SECOND
 
     # -- looking
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
+from unittest import mock
 
 import pytest
 
 from stanchion import Push, Queue, Stanchion
 from stanchion.stores.protocol import Listener, Store
-from stanchion.testing.conformance.harness import QUEUE, all_at_once, claim, in_threads, new_job, payloads
+from stanchion.testing.conformance.harness import QUEUE, StoreClock, all_at_once, claim, in_threads, new_job, payloads
 
 LONG = 20.0
 """Seconds that no wait of these cases takes, unless its wake-up was lost."""
@@ -177,6 +178,19 @@ class TestWaiting:
         assert 0.25 <= time.monotonic() - started < SOON
         assert job.pickup_delay is not None
         assert job.pickup_delay >= 0
+
+    def test_ends_though_a_job_is_due_between_two_looks(self, store: Store, clock: StoreClock) -> None:
+        app = Stanchion(store=store, poll=LONG)
+        app.queue(QUEUE).push(1, delay=60)
+        look = store.next_due
+
+        def late(queues: Sequence[str]) -> int | None:
+            clock.advance(61)
+            return look(queues)
+
+        with mock.patch.object(store, "next_due", late):
+            assert seconds(lambda: app.queue(QUEUE).reserve(wait=LONG)) < SOON
+        assert store.sizes(QUEUE).running == 1
 
     def test_ends_when_a_moved_job_arrives(self, q: Queue, other_app: Stanchion) -> None:
         other_app.queue("before").push(1)
