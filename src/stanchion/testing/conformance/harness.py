@@ -20,6 +20,8 @@ NewStore = Callable[[], Store]
 """Opens the database of the test once more, as another process would."""
 
 QUEUE = "orders"
+LONG_LEASE = 1e6
+"""In seconds: no case is so slow that it runs out of itself."""
 
 
 class StoreClock:
@@ -96,8 +98,9 @@ def new_job(payload: str = "{}", **fields: Any) -> NewJob:
 
 
 def claim(store: Store, limit: int = 1, **fields: Any) -> list[JobRow]:
-    """Reserve up to `limit` jobs under a token of their own."""
-    return store.claim(Claim(**{"queue": QUEUE, "limit": limit, "token": new_id(), **fields})).rows
+    """Reserve up to `limit` jobs under a token of their own, and for longer than any case takes."""
+    lease = None if "worker" in fields else LONG_LEASE
+    return store.claim(Claim(**{"queue": QUEUE, "limit": limit, "token": new_id(), "lease": lease, **fields})).rows
 
 
 def row_of(store: Store, job_id: str) -> JobRow:

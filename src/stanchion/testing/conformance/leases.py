@@ -380,7 +380,7 @@ class TestRepeatedOutcome:
 
     def test_of_another_reservation_is_refused(self, store: Store, clock: StoreClock) -> None:
         store.push([new_job()])
-        (late,) = claim(store)
+        (late,) = claim(store, lease=10.0)
         clock.advance(100)
         claim(store)
         assert store.settle([Commit(late.id, late.token or "")], repeat=True) == [None]

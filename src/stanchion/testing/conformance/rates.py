@@ -12,17 +12,17 @@ from stanchion.ids import new_id
 from stanchion.stores.gates import Limits, Rate, limits_in
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import SECOND, Claim, JobRow, JobState, NewJob, Rollback
-from stanchion.testing.conformance import harness
 from stanchion.testing.conformance.harness import (
     QUEUE,
     StoreClock,
     all_at_once,
+    claim,
     new_job,
     row_of,
     seconds_until,
     state,
 )
-from stanchion.testing.conformance.semaphores import SMTP, commit, limited, push, settle, took_at_last, usage
+from stanchion.testing.conformance.semaphores import SMTP, commit, limited, push, settle, took, took_at_last, usage
 from stanchion.testing.conformance.wakeup import LONG, Counting
 
 SLOW = Rate("welcome/acme", 0.01)
@@ -32,16 +32,6 @@ SLOW = Rate("welcome/acme", 0.01)
 def rated(rate: Rate = SLOW, **fields: Any) -> NewJob:
     """Return a job that shares a rate."""
     return limited(rate=rate, **fields)
-
-
-def claim(store: Store, limit: int = 1, **fields: Any) -> list[JobRow]:
-    """Reserve jobs for longer than any of the cases waits."""
-    return harness.claim(store, limit, lease=1e6, **fields)
-
-
-def took(store: Store, limit: int = 1, **fields: Any) -> list[str]:
-    """Reserve jobs and return their ids."""
-    return [row.id for row in claim(store, limit, **fields)]
 
 
 class TestKeyedRates:

@@ -21,6 +21,7 @@ from stanchion.stores.records import (
     SemaphoreRow,
 )
 from stanchion.testing.conformance.harness import (
+    LONG_LEASE,
     QUEUE,
     claim,
     new_job,
@@ -52,7 +53,7 @@ def took(store: Store, limit: int = 1, **fields: Any) -> list[str]:
 def took_at_last(store: Store, limit: int, calls: int = 10) -> list[str]:
     """Reserve jobs behind very many that are kept back; a store may break off, and say that it is to be asked again."""
     for _ in range(calls):
-        claimed = store.claim(Claim(QUEUE, limit, new_id()))
+        claimed = store.claim(Claim(QUEUE, limit, new_id(), lease=LONG_LEASE))
         if claimed.rows or claimed.retry_in != 0:
             return [row.id for row in claimed.rows]
     raise AssertionError(f"not one job in {calls} claims")

@@ -58,7 +58,7 @@ class TestStreams:
         source = StreamSource(store, NAME, SOURCE)
         source.latest(source.initial(), 2)
         assert store.sizes(SOURCE).running == 2
-        assert [row.payload for row in claim(store, 9, queue=SOURCE)] == ["2"]
+        assert [row.payload for row in claim(store, 9, queue=SOURCE, lease=30.0)] == ["2"]
         for _ in range(4):
             clock.advance(20)
             source.beat()
