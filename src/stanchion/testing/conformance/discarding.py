@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from stanchion import Queue
 from stanchion.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import JobRow, JobState, Redriven
-from stanchion.testing.conformance.harness import QUEUE, row_of, state
+from stanchion.stores.records import Bury, JobRow, JobState, Redriven
+from stanchion.testing.conformance.harness import QUEUE, claim, row_of, state
 
 MANY = 2_500
 ROUNDS = 10
@@ -17,11 +17,11 @@ ROUNDS = 10
 def bury(q: Queue, count: int = 1) -> list[JobRow]:
     """Push jobs that end as dead; return them as they are in history."""
     ids = [job.id for job in q.push_many(list(range(count)))]
-    while jobs := q.reserve(500):
-        for job in jobs:
-            job.bury("no money")
-    rows = q.app.store.fetch(ids)
-    return [rows[job_id] for job_id in ids]
+    store = q.app.store
+    while rows := claim(store, 500, queue=q.name):
+        store.settle([Bury(row.id, row.token or "", "no money") for row in rows])
+    found = store.fetch(ids)
+    return [found[job_id] for job_id in ids]
 
 
 def end(row: JobRow) -> tuple[str, int]:
