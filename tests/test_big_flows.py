@@ -14,7 +14,7 @@ MEMBERS = 100_000
 MOST = 16 * 1024 * 1024
 """Bytes that this process may need beside what it has at the start: those of a few batches, at 168 per member."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=["sqlite", "postgres", "redis"])

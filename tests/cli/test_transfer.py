@@ -159,7 +159,7 @@ class TestOneAtATime:
             assert finish_all(elsewhere) == []
             return found
 
-        transfer(meddled(here, "find", find), elsewhere, heartbeat=0.5).run()
+        transfer(meddled(here, "find", find), elsewhere, heartbeat=60).run()
         assert finish_all(elsewhere) == ALL
 
     def test_others_may_copy_other_queues(self, here: MemoryStore, elsewhere: MemoryStore) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import NamedTuple
 
-from tests.crash.journal import Event
+from tests.crash.journal import LOST, Event
 
 
 class Run(NamedTuple):
@@ -17,7 +17,9 @@ class Run(NamedTuple):
 
 
 def runs(events: Iterable[Event], jobs: Collection[str]) -> list[Run]:
-    """Return the runs of these jobs, in the order of their starts."""
+    """Return the runs of these jobs, in the order of their starts, but for those that were in vain: taken for dead."""
+    events = list(events)
+    lost = {(event.job, event.token) for event in events if event.detail == LOST}
     ends: dict[tuple[str, str], float] = {}
     last: dict[int, float] = {}
     for event in events:
@@ -27,7 +29,7 @@ def runs(events: Iterable[Event], jobs: Collection[str]) -> list[Run]:
     found = [
         Run(event.at, ends.get((event.job, event.token), last[event.pid]), event.job)
         for event in events
-        if event.what == "started" and event.job in jobs
+        if event.what == "started" and event.job in jobs and (event.job, event.token) not in lost
     ]
     return sorted(found)
 

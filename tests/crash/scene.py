@@ -27,6 +27,8 @@ REPOSITORY = Path(__file__).parents[2]
 STANCHION = [sys.executable, "-c", "from stanchion.ops.cli import main; main()"]
 WORKER = [*STANCHION, "worker", "tests.crash.jobs:app"]
 MOST_ROWS = 100_000
+PATIENCE = 180.0
+"""Seconds that nothing takes on the slowest machine, if it comes at all."""
 
 
 def until(reached: Callable[[], T], seconds: float, what: str) -> T:
@@ -82,9 +84,9 @@ class Scene:
     def kill(self, process: Process) -> None:
         """Kill a process and wait for its end."""
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
 
-    def end(self, *processes: Process, seconds: float = 20.0) -> None:
+    def end(self, *processes: Process, seconds: float = PATIENCE) -> None:
         """Send SIGTERM and wait; all processes must end well."""
         for process in processes:
             process.send_signal(signal.SIGTERM)
@@ -118,7 +120,7 @@ class Scene:
         def begun() -> list[Event]:
             return [event for event in self.events("started") if event.job == job]
 
-        return self.wait(begun, 60, "the job to begin")[0].at - began
+        return self.wait(begun, PATIENCE, "the job to begin")[0].at - began
 
     @property
     def sizes(self) -> Sizes:
@@ -130,14 +132,14 @@ class Scene:
         """How many jobs are committed."""
         return self.store.counts(QUEUE).committed
 
-    def drained(self, seconds: float) -> None:
+    def drained(self) -> None:
         """Wait until no job is live."""
-        self.wait(lambda: self.sizes.total == 0, seconds, "no live jobs")
+        self.wait(lambda: self.sizes.total == 0, PATIENCE, "no live jobs")
 
-    def advances(self, by: int, seconds: float, what: str) -> None:
+    def advances(self, by: int, what: str) -> None:
         """Wait until so many more jobs are committed."""
         before = self.committed
-        self.wait(lambda: self.committed >= before + by, seconds, f"{by} more commits {what}")
+        self.wait(lambda: self.committed >= before + by, PATIENCE, f"{by} more commits {what}")
 
     # -- what happened
 
@@ -147,14 +149,14 @@ class Scene:
             event for event in history(self._journals) if event.what in kinds and (of is None or event.pid == of.pid)
         ]
 
-    def seen(self, what: What, of: Process, count: int = 1, seconds: float = 30.0) -> list[Event]:
+    def seen(self, what: What, of: Process, count: int = 1) -> list[Event]:
         """Wait until a process has written down so many events of a kind; return them."""
 
         def written() -> list[Event]:
             events = self.events(what, of=of)
             return events if len(events) >= count else []
 
-        return self.wait(written, seconds, f"{count} times {what!r} of {of.pid}")
+        return self.wait(written, PATIENCE, f"{count} times {what!r} of {of.pid}")
 
     def row(self, job: str) -> JobRow:
         """Return a job as it is stored."""

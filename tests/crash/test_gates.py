@@ -13,9 +13,9 @@ from stanchion.stores.gates import Limits, limits_text, node_gate
 from stanchion.stores.records import Node, NodeState
 from tests.crash.producer import new_batch
 from tests.crash.runs import first_starts, most_at_once, runs
-from tests.crash.scene import Scene
+from tests.crash.scene import PATIENCE, Scene
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 FATES = ("after claim", "before settle", "after settle")
 
@@ -25,16 +25,16 @@ def killed_in_turns(scene: Scene, rounds: int = 2) -> None:
     for _ in range(rounds):
         doomed = [scene.worker(fate=f"{kind} {random.randint(2, 12)}") for kind in FATES]
         victim = scene.worker()
-        scene.wait(lambda: scene.events("started", of=victim) or idle(scene), 60, "its first job")  # noqa: B023
+        scene.wait(lambda: scene.events("started", of=victim) or idle(scene), PATIENCE, "its first job")  # noqa: B023
         time.sleep(random.uniform(0, 0.3))
         scene.kill(victim)
-        scene.wait(lambda: idle(scene) or all(one.poll() is not None for one in doomed), 60, "their deaths")  # noqa: B023
+        scene.wait(lambda: idle(scene) or all(one.poll() is not None for one in doomed), PATIENCE, "their deaths")  # noqa: B023
         for process in doomed:  # where others have left it no work, one never meets its fate
             scene.kill(process)
     scene.push(20)
     last = scene.worker()
     scene.seen("started", last)
-    scene.drained(90)
+    scene.drained()
     scene.end(last)
 
 

@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from tests.crash.producer import Pushing
-from tests.crash.scene import Process, Scene
+from tests.crash.scene import PATIENCE, Process, Scene
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 
 def test_workers_and_producers_are_killed_in_turn(sqlite_scene: Scene) -> None:
@@ -29,7 +29,7 @@ def test_workers_and_producers_are_killed_in_turn(sqlite_scene: Scene) -> None:
     starts: list[Callable[[], Process]] = [worker, worker, worker, producer, producer]
     living = [start() for start in starts]
     for number in range(10):
-        scene.advances(20, 30, f"before kill {number}")
+        scene.advances(20, f"before kill {number}")
         time.sleep(random.uniform(0, 0.2))
         place = number % len(living)
         scene.kill(living[place])
@@ -37,7 +37,7 @@ def test_workers_and_producers_are_killed_in_turn(sqlite_scene: Scene) -> None:
     for each in living[3:]:
         scene.seen("told push", each)
     scene.end(*living[3:])
-    scene.drained(60)
+    scene.drained()
     for each in living[:3]:
         scene.seen("started", each)
     scene.end(*living[:3])
@@ -46,8 +46,8 @@ def test_workers_and_producers_are_killed_in_turn(sqlite_scene: Scene) -> None:
 
 def test_a_writer_that_keeps_the_lock_for_seconds_breaks_nobody(sqlite_scene: Scene) -> None:
     scene = sqlite_scene
-    scene.push(300, 0.02)
-    workers = [scene.worker(heartbeat=2.0), scene.worker(heartbeat=2.0)]
+    scene.push(3000, 0.02)
+    workers = [scene.worker(heartbeat=5.0), scene.worker(heartbeat=5.0)]
     producer = scene.producer(Pushing(batches=20))
     for process in workers:
         scene.seen("started", process)
@@ -55,9 +55,9 @@ def test_a_writer_that_keeps_the_lock_for_seconds_breaks_nobody(sqlite_scene: Sc
         holder.execute("BEGIN IMMEDIATE")
         time.sleep(3)
         holder.execute("COMMIT")
-    scene.advances(50, 10, "after the lock was free")
-    assert producer.wait(30) == 0
-    scene.drained(30)
+    scene.advances(50, "after the lock was free")
+    assert producer.wait(PATIENCE) == 0
+    scene.drained()
     scene.end(*workers)
     scene.verify()
     assert {row.attempts for row in scene.trial().rows} == {1}

@@ -15,7 +15,7 @@ import pytest
 from stanchion import JobState, Pipeline, Stanchion
 from stanchion.stores.records import JobRow
 from stanchion.stores.registry import open_store
-from tests.crash.scene import Process, Scene
+from tests.crash.scene import PATIENCE, Process, Scene
 from tests.crash.stations import ends_of, parts_of, pipeline, rounds_of
 
 FATES = ("before claim", "after claim", "before settle", "after settle")
@@ -30,7 +30,7 @@ def runner(scene: Scene, *flags: str, fate: str = "") -> Process:
 
 def killed(test: Any) -> Any:
     """Mark a test that takes long."""
-    return pytest.mark.slow(pytest.mark.timeout(400)(test))
+    return pytest.mark.slow(test)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def verify(scene: Scene, etl: Pipeline, numbers: range) -> None:
 
 def meet_their_fates(scene: Scene, etl: Pipeline, doomed: list[Process]) -> None:
     """Wait until all have died, or have nothing left to die of."""
-    scene.wait(lambda: etl.status().empty or all(one.poll() is not None for one in doomed), 60, "their deaths")
+    scene.wait(lambda: etl.status().empty or all(one.poll() is not None for one in doomed), PATIENCE, "their deaths")
     for process in doomed:
         scene.kill(process)
 
@@ -112,7 +112,7 @@ def test_workers_killed_at_any_moment(scene: Scene, etl: Pipeline) -> None:
     for _ in range(3):
         victims = [runner(scene) for _ in range(2)]
         before = started(etl)
-        scene.wait(lambda: etl.status().empty or started(etl) > before, 60, "their first items")  # noqa: B023
+        scene.wait(lambda: etl.status().empty or started(etl) > before, PATIENCE, "their first items")  # noqa: B023
         time.sleep(random.uniform(0, 0.4))
         for victim in victims:
             scene.kill(victim)

@@ -8,9 +8,9 @@ import time
 import pytest
 
 from tests.crash.producer import Pushing
-from tests.crash.scene import Scene
+from tests.crash.scene import PATIENCE, Scene
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.slow
 
 WORKER_FATES = ("after claim", "before settle", "after settle")
 PRODUCER_FATES = ("before push", "after push")
@@ -27,9 +27,9 @@ def test_workers_killed_between_claim_run_and_commit(scene: Scene) -> None:
         scene.seen("started", victim)
         time.sleep(random.uniform(0, 0.3))
         scene.kill(victim)
-        assert [process.wait(30) for process in doomed] == [-9] * len(doomed)
+        assert [process.wait(PATIENCE) for process in doomed] == [-9] * len(doomed)
     last = [scene.worker(), scene.worker()]
-    scene.drained(60)
+    scene.drained()
     scene.end(*last)
     scene.verify()
     assert scene.trial().counts.expired > 0
@@ -40,12 +40,12 @@ def test_producers_killed_around_their_pushes(scene: Scene) -> None:
     for kind in PRODUCER_FATES * 2:
         doomed = scene.producer(Pushing(pause=0.01), fate=f"{kind} {random.randint(2, 20)}")
         victim = scene.producer(Pushing(pause=0.01, size=20))
-        assert doomed.wait(30) == -9
+        assert doomed.wait(PATIENCE) == -9
         scene.seen("told push", victim)
         time.sleep(random.uniform(0, 0.2))
         scene.kill(victim)
     time.sleep(LAST_WORDS)
-    scene.drained(60)
+    scene.drained()
     scene.end(worker)
     scene.verify()
     told = {event.job for event in scene.events("told push")}
@@ -61,11 +61,11 @@ def test_processes_killed_between_two_messages(scene: Scene) -> None:
     for most in (40, 400):
         doomed = [scene.worker(fate=f"before message {random.randint(10, most)}") for _ in range(3)]
         doomed += [scene.producer(Pushing(pause=0.01), fate=f"before message {random.randint(4, 40)}")]
-        assert [process.wait(60) for process in doomed] == [-9] * len(doomed)
+        assert [process.wait(PATIENCE) for process in doomed] == [-9] * len(doomed)
     scene.push(20)
     last = scene.worker()
     scene.seen("started", last)
-    scene.drained(60)
+    scene.drained()
     scene.end(last)
     scene.verify()
 
@@ -75,7 +75,7 @@ def test_a_job_that_kills_its_process_ends_dead(scene: Scene) -> None:
     fatal = scene.push_fatal()
     scene.push(50, 0.02)
     supervisor = scene.worker("--processes", "2")
-    scene.drained(60)
+    scene.drained()
     scene.end(supervisor)
     scene.verify(doomed=[fatal])
     deaths = [event for event in scene.events("started") if event.job == fatal]

@@ -8,9 +8,9 @@ import pytest
 
 from stanchion.errors import StoreUnavailable
 from tests.crash.journal import LOST
-from tests.crash.scene import Process, Scene, until
+from tests.crash.scene import PATIENCE, Process, Scene, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.slow
 
 
 def freeze(scene: Scene, process: Process) -> None:
@@ -25,11 +25,11 @@ def freeze(scene: Scene, process: Process) -> None:
             process.send_signal(signal.SIGCONT)
             return False
 
-    until(stopped, 30, "stopped without the lock")
+    until(stopped, PATIENCE, "stopped without the lock")
 
 
 def test_another_runs_its_jobs_and_it_goes_on_afterwards(scene: Scene) -> None:
-    scene.push(4, 1.5)
+    scene.push(4, 6.0)
     stalled = scene.worker()
     in_hand = {event.job for event in scene.seen("started", stalled, 4)}
     freeze(scene, stalled)
@@ -40,11 +40,11 @@ def test_another_runs_its_jobs_and_it_goes_on_afterwards(scene: Scene) -> None:
         return {event.job for event in scene.events("told commit", of=stalled) if event.detail == LOST}
 
     stalled.send_signal(signal.SIGCONT)  # while the other runs them
-    scene.wait(lambda: refused() == in_hand, 10, "late outcomes refused")
-    scene.drained(30)
+    scene.wait(lambda: refused() == in_hand, PATIENCE, "late outcomes refused")
+    scene.drained()
     scene.end(other)
     later = set(scene.push(40))
-    scene.drained(20)
+    scene.drained()
     assert later <= {event.job for event in scene.events("started", of=stalled)}
     scene.end(stalled)
     scene.verify()

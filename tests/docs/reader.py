@@ -15,6 +15,7 @@ from typing import Any
 from tests.docs.pages import ROOT, Block, Command, blocks, commands, value_of
 
 _SETS = re.compile(r"(?:export )?(?P<name>[A-Za-z_]+)=(?P<value>\S+|\$\((?P<command>.*)\))", re.DOTALL)
+_PROCESSES = re.compile(r"--processes (\d+)")
 _EXIT = re.compile(r"\s+# exit code (?P<code>\d+).*$")
 _CHANGING = [
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]{21}"), "ID"),
@@ -23,6 +24,9 @@ _CHANGING = [
     (re.compile(r"[\w.-]+:\d{2,}\b"), "HOST:PID"),
     (re.compile(r"\s+"), " "),
 ]
+
+PATIENCE = 120.0
+"""Seconds in which what is started comes up, and what is stopped ends, on the slowest machine."""
 
 
 class Reader:
@@ -37,7 +41,7 @@ class Reader:
             "COLUMNS": "120",
             "PYTHONPATH": str(ROOT / "src"),
         }
-        self._running: list[subprocess.Popen[str]] = []
+        self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
 
     def read(self, page: Path) -> None:
         """Run all blocks of the page; raise where one fails."""
@@ -60,11 +64,10 @@ class Reader:
 
     def close(self) -> None:
         """Stop what runs, as Ctrl-C does; it must end well."""
-        for process in self._running:
+        for process, _ in self._running:
             process.send_signal(signal.SIGINT)
-        for process in self._running:
-            output = process.communicate(timeout=30)[0]
-            assert process.returncode == 0, output
+        for process, printed in self._running:
+            assert process.wait(PATIENCE) == 0, printed.read_text()
 
     # -- Python
 
@@ -109,7 +112,7 @@ class Reader:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=600,
             check=False,
         )
         assert run.returncode == expected, f"$ {text}\n{run.stdout}{run.stderr}\nexit code {run.returncode}"
@@ -117,17 +120,20 @@ class Reader:
 
     def _start(self, text: str) -> None:
         """Start what runs on, as the reader does in another terminal, and give it time to come up."""
-        process = subprocess.Popen(
-            ["bash", "-c", f"exec {text}"],
-            cwd=self.folder,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        self._running.append(process)
-        time.sleep(2.0)
-        assert process.poll() is None, process.communicate()[0]
+        printed = self.folder / f"printed-{len(self._running)}"
+        with printed.open("w") as output:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {text}"], cwd=self.folder, env=self._environment, stdout=output, stderr=output
+            )
+        self._running.append((process, printed))
+        processes = _PROCESSES.search(text)
+        ready, times = (" runs ", int(processes[1]) if processes else 1) if "stanchion worker" in text else ("", 1)
+        deadline = time.monotonic() + PATIENCE
+        while not (found := printed.read_text()) or found.count(ready) < times:
+            assert process.poll() is None, found
+            assert time.monotonic() < deadline, found
+            time.sleep(0.05)
+        time.sleep(1.0)  # it has said that it begins
 
     def _compare(self, command: Command, output: str) -> None:
         """See that the lines shown are printed, in their order; `...` stands for any lines."""

@@ -33,7 +33,7 @@ def test_runs_until_all_stations_are_empty(etl):
 def test_until_empty_waits_for_retries_and_available_now_does_not(etl):
     tries: Counter[int] = Counter()
 
-    @etl.station("raw", to="end", retry=Retry.constant(0.5, jitter=0))
+    @etl.station("raw", to="end", retry=Retry.constant(5, jitter=0))
     def raw(item):
         tries[item] += 1
         if tries[item] < 2:

@@ -26,14 +26,12 @@ def test_nothing_goes_wrong(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", LARGE)
 def test_nothing_goes_wrong_among_many(name: str) -> None:
     explore(name)
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [name for name in ALL if name not in LARGE and ALL[name].crashes == 1])
 def test_nothing_goes_wrong_with_one_more_crash(name: str) -> None:
     explore(name, more_crashes=1)

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-pytestmark = pytest.mark.timeout(600)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "archive"

@@ -9,15 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from stanchion import Stanchion
 from tests.servers.process import free_port
 from tests.spark.spread import ITEMS
 from tests.spark.standalone import WORKERS, standalone
 from tests.spark.test_session import listening
-
-pytestmark = pytest.mark.timeout(300)
 
 EXPECTED = {"jobs": 570, "distinct": 570}
 
@@ -33,7 +29,7 @@ def told(module: str, arguments: list[str], environment: Mapping[str, str] | Non
         [sys.executable, "-m", module, *arguments],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=850,
         env={**os.environ, **(environment or {})},
         check=False,
     )

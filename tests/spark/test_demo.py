@@ -13,7 +13,7 @@ from stanchion.ops.demo import run
 from stanchion.streams import streams
 from tests.demo.flights import assert_agrees, by_pandas, let_leave
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.usefixtures("spark")]
+pytestmark = pytest.mark.usefixtures("spark")
 
 DAYS = 31
 

@@ -16,8 +16,6 @@ from tests.docs.reader import Reader
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
-
 NEEDS_SPARK = "needs Spark"
 
 

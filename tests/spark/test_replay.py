@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-pytestmark = pytest.mark.timeout(600)
-
-
 @pytest.fixture
 def app(tmp_path: Path) -> Stanchion:
     return Stanchion(f"sqlite:///{tmp_path}/jobs.db")

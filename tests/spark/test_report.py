@@ -24,8 +24,6 @@ from tests.archive.conftest import finished
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
-
 ERRORS = ("KeyError: 'k{n}'", "TimeoutError: no answer in {n} s", "ValueError: order 0x{n}f is gone")
 
 

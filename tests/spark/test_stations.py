@@ -13,8 +13,6 @@ from stanchion.spark import stations
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(600)
-
 FARES = {"a": 3, "b": 5}
 ITEMS = [{"n": n, "zone": "ab"[n % 2]} for n in range(40)]
 

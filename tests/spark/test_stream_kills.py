@@ -19,7 +19,7 @@ from tests.spark import killing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 BATCH = 20
 TRIES = 8
@@ -124,14 +124,14 @@ def drive(app: Stanchion, folder: Path, mode: str) -> None:
     """Run a driver of its own; an error unless it came to its end."""
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-m", "tests.spark.killing", app.url, str(folder), mode]
-    subprocess.run(command, cwd=ROOT, env=env, stderr=subprocess.DEVNULL, timeout=300, check=True)
+    subprocess.run(command, cwd=ROOT, env=env, stderr=subprocess.DEVNULL, timeout=850, check=True)
 
 
 @pytest.mark.parametrize(
     ("mode", "steps"),
     [
-        ("append", ["before number", "after take", "before publish", "after publish"]),
-        ("move", ["after latest", "after settle", "after acknowledge"]),
+        ("append", ["after publish", "before publish"]),
+        ("move", ["after settle", "after acknowledge"]),
     ],
 )
 def test_all_of_a_driver_is_killed(

@@ -13,8 +13,6 @@ from stanchion.job import JobState
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.timeout(600)
-
 TRANSACTIONAL = ["sqlite_url", "pg_url", "mariadb_url"]
 
 

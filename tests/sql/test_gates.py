@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from stanchion.ids import new_id, new_ids
+from stanchion.patience import patiently
 from stanchion.stores.flows import Standing
 from stanchion.stores.gates import Limits, limits_in, limits_text, node_gate, order_gate
 from stanchion.stores.protocol import Store
@@ -130,7 +132,6 @@ LITTLE = {"sqlite": 60_000, "postgresql": 6_000, "mariadb": 5_000}
 """As much as a hundred jobs may take, in the units of each database; a walk through all who wait takes more."""
 
 
-@pytest.mark.timeout(180)
 def test_a_line_at_a_shut_gate_costs_a_claim_nothing(store: SqlStore, work: Work) -> None:
     store.set_semaphore("slot", 10)
     push_all(store, jobs(PARKED, limits=SLOT))
@@ -152,7 +153,6 @@ def test_a_line_at_a_shut_gate_costs_a_claim_nothing(store: SqlStore, work: Work
     assert work.of(store.recover) < limit
 
 
-@pytest.mark.timeout(180)
 def test_a_line_behind_an_order_key_costs_its_next_nothing(store: SqlStore, work: Work) -> None:
     line = jobs(PARKED, order_key="k")
     push_all(store, line)
@@ -165,12 +165,14 @@ def test_a_line_behind_an_order_key_costs_its_next_nothing(store: SqlStore, work
     assert [row.id for row in taken] == [line[1].id]
 
 
-@pytest.mark.timeout(180)
 def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work: Work) -> None:
     root, after = new_ids(2)
     members = [job._replace(flow=Standing(root, root, place).text) for place, job in enumerate(jobs(PARKED))]
     then = jobs(1, flow=Standing(root, after, 0, root).text, waits_for=node_gate(root))
-    store.open_flow([Node(root, root, "list", size=PARKED), Node(after, root)], [*members, *then])
+    store.open_flow([Node(root, root, "list", size=0, closed=False), Node(after, root)], then)
+    for start in range(0, PARKED, 2000):
+        assert store.extend_flow(root, members[start : start + 2000])
+    store.close_node(root)
     limit = LITTLE[store.capabilities.name]
     for _ in range(2):
         rows = store.claim(Claim("q", 100, "t1", "w")).rows
@@ -196,7 +198,6 @@ def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -
 # -- races
 
 
-@pytest.mark.timeout(120)
 def test_overlapping_semaphores_are_never_over_taken_and_nobody_is_left_behind(url: str) -> None:
     names = [f"s{n}" for n in range(6)]
     capacity = {name: 1 + n % 3 for n, name in enumerate(names)}
@@ -219,9 +220,10 @@ def test_overlapping_semaphores_are_never_over_taken_and_nobody_is_left_behind(u
         )
 
         def run(n: int) -> None:
-            store, random, idle = stores[n], Random(n), 0
+            store, random, idle, deadline = stores[n], Random(n), 0, time.monotonic() + 600
             while len(done) < total and idle < 400:
-                rows = store.claim(Claim("q", random.randint(1, 5), new_id(), f"w{n}")).rows
+                wish = Claim("q", random.randint(1, 5), new_id(), f"w{n}")
+                rows = patiently(lambda again, wish=wish: store.claim(wish._replace(repeat=again)).rows, deadline)  # type: ignore[misc]
                 idle = 0 if rows else idle + 1
                 gates = Counter(gate for row in rows for gate in _semaphores(row))
                 with lock:
@@ -235,7 +237,7 @@ def test_overlapping_semaphores_are_never_over_taken_and_nobody_is_left_behind(u
                 ]
                 with lock:
                     running.subtract(gates)
-                states = store.settle(outcomes)
+                states = patiently(lambda again, words=outcomes: store.settle(words, repeat=again), deadline)  # type: ignore[misc]
                 assert None not in states
                 done.extend(one.id for one in outcomes if isinstance(one, Commit))
 

@@ -29,7 +29,7 @@ def test_a_worker_lives_through_an_outage(app, store, tmp_path, caplog):
     with working(app, heartbeat=0.2, health_file=file, health_port=0) as worker:
         assert task.enqueue().result(timeout=30) == 1
         until(lambda: file.exists() and file.read_text().startswith(f"ok {worker.id}"))
-        assert health(worker)[0] == 200
+        until(lambda: health(worker)[0] == 200)
         handle = task.using(delay=0.3).enqueue()
         store.broken = True
         until(lambda: not worker.healthy)

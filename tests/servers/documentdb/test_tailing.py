@@ -107,7 +107,8 @@ def test_another_client_wakes_a_waiting_cursor(signs: Documents, mongo_url: str)
     later.join()
 
 
-def test_several_cursors_see_every_document(signs: Documents) -> None:
+def test_several_cursors_see_every_document(client: MongoClient[Document]) -> None:
+    signs = client.get_default_database().create_collection("all", capped=True, size=100_000, max=100)
     signs.insert_one({"_id": 0})
     cursors = [follow(signs, milliseconds=1000) for _ in range(3)]
     seen = [[next(cursor)["_id"]] for cursor in cursors]
@@ -123,7 +124,7 @@ def test_several_cursors_see_every_document(signs: Documents) -> None:
         signs.insert_one({"_id": n})
         time.sleep(0.01)
     for cursor, thread in zip(cursors, threads, strict=True):
-        thread.join(30)
+        thread.join(300)
         cursor.close()
     assert seen == [list(range(40))] * 3
 

@@ -11,6 +11,7 @@ from stanchion.stores.wakeup import EventListener, Listeners
 
 _EAGER_SECONDS, _IDLE_SECONDS = 0.001, 0.004
 _EAGER_FOR = 0.25
+_READY_SECONDS = 1.0
 
 
 class FileWatch:
@@ -29,14 +30,18 @@ class FileWatch:
         """Watch for nobody."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._watching = threading.Event()
 
     def listen(self) -> EventListener:
         """Return a listener that every commit wakes."""
         with self._lock:
             listener = self._listeners.add(())
             if self._thread is None or not self._thread.is_alive():
+                self._watching.clear()
                 self._thread = threading.Thread(target=self._watch, name="stanchion-watch", daemon=True)
                 self._thread.start()
+        # Commits from here on wake the listener; the first look only learns where the counter stands.
+        self._watching.wait(_READY_SECONDS)
         return listener
 
     def wake(self) -> None:
@@ -62,6 +67,7 @@ class FileWatch:
                     changed_at = now
                     self.wake()
                 seen = version
+            self._watching.set()
             time.sleep(_EAGER_SECONDS if now - changed_at < _EAGER_FOR else _IDLE_SECONDS)
         if connection is not None:
             connection.close()

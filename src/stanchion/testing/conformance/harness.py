@@ -128,7 +128,7 @@ def seconds_until(store: Store, stored: int) -> float:
     return (stored - store.now()) / SECOND
 
 
-SLACK = 5.0
+SLACK = 20.0
 """Seconds that a slow machine may take between two steps of a case."""
 
 

@@ -99,12 +99,12 @@ class TestLanesAndLimits:
         assert taken == [0, 1, 2, 3, 0, 1]
 
     def test_the_lease_of_the_queue(self, laned: Queue, store: Store, clock: StoreClock) -> None:
-        laned.configure(lease=20)
+        laned.configure(lease=2000)
         fill(store, 1, 3)
         laned.reserve()
-        clock.advance(19)
+        clock.advance(1900)
         assert laned.reserve() == []
-        clock.advance(2)
+        clock.advance(200)
         assert [job.attempt for job in laned.reserve()] == [2]
 
 

@@ -7,7 +7,6 @@ import json
 from typing import Any, NamedTuple, cast
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -313,7 +312,6 @@ class Comparison(RuleBasedStateMachine):
 
 
 class TestAgainstTheReference:
-    @pytest.mark.timeout(600)
     def test_any_sequence_of_steps(self, new_store: NewStore, clock: StoreClock) -> None:
         shared = {"store": new_store(), "clock": clock}
         run_state_machine_as_test(

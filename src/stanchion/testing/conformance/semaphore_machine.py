@@ -14,7 +14,6 @@ from collections import Counter
 from typing import Any
 
 import hypothesis.strategies as st
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -201,7 +200,6 @@ class Permits(RuleBasedStateMachine):
 
 
 class TestPermitsAlongAnyPath:
-    @pytest.mark.timeout(300)
     def test_any_sequence_of_steps(self, new_store: NewStore, clock: StoreClock) -> None:
         shared: dict[str, Any] = {"store": new_store(), "clock": clock}
         run_state_machine_as_test(

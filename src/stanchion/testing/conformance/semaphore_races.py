@@ -90,7 +90,7 @@ def run_all(store: Store, stores: list[Store], ids: list[str], capacities: dict[
     ended = threading.Event()
     names = {job.id: job.limits for job in store.fetch(ids).values()}
     done: set[str] = set()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
 
     def holds(row: JobRow) -> list[str]:
         return [name for name in most if f'"{name}"' in (names[row.id] or "")]

@@ -11,7 +11,7 @@ from stanchion import Bury, Cancel, Job, JobState, Retry, RetryAfter, Snooze, St
 from stanchion.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from stanchion.events import EVENTS
 from stanchion.stores.protocol import Store
-from stanchion.testing.conformance.harness import QUEUE, StoreClock, row_of
+from stanchion.testing.conformance.harness import QUEUE, SLACK, StoreClock, row_of
 
 HALF_HOUR = 1800.0
 
@@ -96,7 +96,7 @@ class TestTasks:
         job = handle.job()
         assert (job.state, job.attempts, job.failures) == (state, attempts, failures)
         if state is JobState.SCHEDULED:
-            assert 0 <= (row_of(store, job.id).run_at - before) / 1e6 - HALF_HOUR <= 5
+            assert 0 <= (row_of(store, job.id).run_at - before) / 1e6 - HALF_HOUR <= SLACK
         else:
             assert outcome.reason in job.errors[-1]["error"]
 
@@ -127,7 +127,7 @@ class TestTasks:
             before = store.now()
             app.drain()
             assert handle.state is JobState.SCHEDULED
-            assert 0 <= (row_of(store, handle.id).run_at - before) / 1e6 - delay <= 5
+            assert 0 <= (row_of(store, handle.id).run_at - before) / 1e6 - delay <= SLACK
             clock.advance(delay + 1)
         app.drain()
         job = handle.job()

@@ -83,15 +83,15 @@ class TestHeartbeat:
 
 class TestRecovery:
     def test_after_exactly_three_missed_heartbeats(self, store: Store, clock: StoreClock) -> None:
-        store.beat(worker("w"))
+        store.beat(worker("w", heartbeat=1000.0))
         job = new_job()
         store.push([job])
         (late,) = claim(store, worker="w")
-        clock.advance(29)
+        clock.advance(2900)
         store.beat(worker("other"))
         assert store.recover() == []
         assert claim(store) == []
-        clock.advance(1.001)
+        clock.advance(100.001)
         (back,) = store.recover()
         assert (back.id, back.state, back.worker, back.attempts) == (job.id, "queued", None, 1)
         (again,) = claim(store)
@@ -138,11 +138,11 @@ class TestRecovery:
 
     def test_a_worker_that_beats_again_in_time_keeps_them(self, store: Store, clock: StoreClock) -> None:
         store.push([new_job()])
-        store.beat(worker("w"))
+        store.beat(worker("w", heartbeat=100.0))
         (row,) = claim(store, worker="w")
-        clock.advance(28)
-        store.beat(worker("w"))
-        clock.advance(5)
+        clock.advance(280)
+        store.beat(worker("w", heartbeat=100.0))
+        clock.advance(50)
         assert store.recover() == []
         assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
 
