@@ -286,7 +286,7 @@ class TestPublishing:
             assert one.publish(Publication(WRITE, (("a", 6),)))
         one.skew += 900
         one.sweep()
-        assert [row.id for row in one.claim(Claim(INTO, 9, "t")).rows] == [job.id for job in jobs]
+        assert [row.id for row in one.claim(Claim(INTO, 9, "t", lease=1e6)).rows] == [job.id for job in jobs]
         one.skew += 101
         assert [row.id for row in one.claim(Claim(INTO, 9, "t2")).rows] == [late.id]
 

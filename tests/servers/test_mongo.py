@@ -60,13 +60,17 @@ def test_repeated_writes_are_done_once_over_kills(own_mongo_server: OwnMongoServ
     jobs.insert_one({"_id": 1, "n": 0})
     stopped = threading.Event()
     done: list[int] = []
+    unknown: list[AutoReconnect] = []
 
     def increment() -> int:
         return jobs.update_one({"_id": 1}, {"$inc": {"n": 1}}).modified_count
 
     def count() -> None:
         while not stopped.is_set():
-            done.append(increment())
+            try:
+                done.append(increment())
+            except AutoReconnect as error:  # the driver repeats once only; on a slow machine two kills may meet it
+                unknown.append(error)
 
     counting = threading.Thread(target=count)
     counting.start()
@@ -79,4 +83,5 @@ def test_repeated_writes_are_done_once_over_kills(own_mongo_server: OwnMongoServ
     found = jobs.find_one()
     assert found is not None
     assert set(done) == {1}
-    assert found["n"] == len(done)
+    assert len(done) <= found["n"] <= len(done) + len(unknown)
+    assert len(unknown) < len(done)
