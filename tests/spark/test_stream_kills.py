@@ -138,7 +138,7 @@ def test_all_of_a_driver_is_killed(
     spark: "SparkSession", pg_app: Stanchion, tmp_path: Path, mode: str, steps: list[str]
 ) -> None:
     """Java and Python at once. With `zombie` the process that is in the step goes on with it some seconds later."""
-    fill(pg_app, 200)
+    fill(pg_app, 4 * BATCH)
     harmless_from = 0.0
     for n, step in enumerate(steps):
         killing.kill_at(tmp_path, step, zombie=ZOMBIE if n % 2 else 0)
@@ -148,7 +148,7 @@ def test_all_of_a_driver_is_killed(
     killing.register(spark)
     to_the_end(lambda: killing.run(spark, pg_app.url, tmp_path, mode))
     time.sleep(max(0.0, harmless_from - time.monotonic()))  # for the zombies to have done their worst
-    check(pg_app, 200)
+    check(pg_app, 4 * BATCH)
 
 
 @pytest.mark.parametrize(("mode", "seconds"), [("append", 20), ("move", 40)])
