@@ -56,8 +56,9 @@ CAPABILITIES = Capabilities(
 
 _CONNECT_SECONDS = 5
 _SCHEMA_LOCK = 0x5354414E  # any fixed number: the advisory lock of those who change the schema
-# The parameters of the hot statements don't change their plan, and planning takes longer than running them.
-_GENERIC_PLANS = "-c plan_cache_mode=force_generic_plan"
+# The parameters of the hot statements don't change their plan, and planning takes longer than running them. Where the
+# server takes a table for larger than it is, it would compile the claim of lanes each time, for a second.
+_SMALL_STATEMENTS = "-c plan_cache_mode=force_generic_plan -c jit=off"
 _BUSY = frozenset({"40001", "40P01", "55P03"})
 _IDLED = "25P03"
 _POOLED_AWAY = frozenset({"26000", "42P05"})  # a prepared statement that a pooler keeps on another connection
@@ -98,7 +99,7 @@ class PostgresDialect(Dialect):
     def _connect(self, _dialect: object, _record: object, args: list[Any], options: dict[str, Any]) -> Any:
         if self._tunes and "options" not in options:
             try:
-                tuned = f"{_GENERIC_PLANS} -c idle_in_transaction_session_timeout={IDLE_SECONDS}s"
+                tuned = f"{_SMALL_STATEMENTS} -c idle_in_transaction_session_timeout={IDLE_SECONDS}s"
                 return psycopg.connect(*args, **options, options=tuned)
             except psycopg.OperationalError as error:
                 if "unsupported startup parameter" not in str(error):  # as poolers say
