@@ -13,13 +13,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 
 from stanchion.stores.forks import begins_anew
-from stanchion.stores.wakeup import EventListener, Listeners
+from stanchion.stores.wakeup import READY_SECONDS, EventListener, Listeners
 
 log = logging.getLogger("stanchion.wakeup")
 
 _APART_SECONDS = 0.005
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-_READY_SECONDS = 1.0
 _IDLE_SECONDS = 60.0
 
 
@@ -98,7 +97,7 @@ class Broadcast(ABC):
                 self._heard.clear()
                 self._listening = _started(self._receive, "stanchion-listen")
         # What is pushed from here on gives a sign; where that can't be had soon, polling must do.
-        self._heard.wait(_READY_SECONDS)
+        self._heard.wait(READY_SECONDS)
         return listener
 
     def close(self) -> None:
@@ -109,7 +108,7 @@ class Broadcast(ABC):
             self._state.notify_all()
             sending = self._sending
         if sending is not None:
-            sending.join(_READY_SECONDS)
+            sending.join(READY_SECONDS)
 
     # -- the threads
 

@@ -8,6 +8,9 @@ from weakref import WeakKeyDictionary
 
 from stanchion.stores.forks import begins_anew
 
+READY_SECONDS = 1.0
+"""So long a call waits for the thread that wakes its listener; where that comes later, polling must do."""
+
 
 class EventListener:
     """Waits on an event. A sign stays until a wait takes it, so that none is lost between two waits."""

@@ -7,11 +7,10 @@ import threading
 import time
 
 from stanchion.stores.forks import begins_anew
-from stanchion.stores.wakeup import EventListener, Listeners
+from stanchion.stores.wakeup import READY_SECONDS, EventListener, Listeners
 
 _EAGER_SECONDS, _IDLE_SECONDS = 0.001, 0.004
 _EAGER_FOR = 0.25
-_READY_SECONDS = 1.0
 
 
 class FileWatch:
@@ -41,7 +40,7 @@ class FileWatch:
                 self._thread = threading.Thread(target=self._watch, name="stanchion-watch", daemon=True)
                 self._thread.start()
         # Commits from here on wake the listener; the first look only learns where the counter stands.
-        self._watching.wait(_READY_SECONDS)
+        self._watching.wait(READY_SECONDS)
         return listener
 
     def wake(self) -> None:

@@ -13,6 +13,7 @@ from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import UNLANED, Claim, JobRow, Rollback
 from stanchion.testing.conformance.harness import (
+    LONG_LEASE,
     StoreClock,
     new_job,
 )
@@ -52,7 +53,7 @@ class Both:
                 for store in stores:
                     store.push(jobs)
             case "claim" | "pop", limit, lanes:
-                wish = Claim(self._queue, limit, new_id(), lease=1e6, lanes=lanes)
+                wish = Claim(self._queue, limit, new_id(), lease=LONG_LEASE, lanes=lanes)
                 expected, got = ((store.claim(wish).rows if what == "claim" else store.pop(wish)) for store in stores)
                 assert [(row.id, row.lane) for row in got] == [(row.id, row.lane) for row in expected]
                 self._held += got if what == "claim" else []
