@@ -48,8 +48,11 @@ class MariaDBServer:
         self.user, self.password = user, password
         self._process = ServerProcess("mariadb", end_signal=signal.SIGKILL)
         self._data = self._process.directory / "data"
+        # A starting server deletes the temporary tables that it finds, which in a shared folder are those of others.
+        self._tmp = self._process.folder("tmp")
         self._settings = {
             "datadir": str(self._data),
+            "tmpdir": str(self._tmp),
             "bind-address": "127.0.0.1",
             "port": str(self.port),
             "socket": str(self.socket),
@@ -69,6 +72,7 @@ class MariaDBServer:
                     self._install,
                     "--no-defaults",
                     f"--datadir={self._data}",
+                    f"--tmpdir={self._tmp}",
                     "--auth-root-authentication-method=normal",
                     "--skip-test-db",
                     "--skip-name-resolve",

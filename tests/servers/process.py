@@ -115,6 +115,14 @@ class ServerProcess:
         if done.returncode:
             raise ServerFailed(f"{command[0]} failed: {done.stderr or done.stdout}")
 
+    def folder(self, name: str) -> Path:
+        """Make a folder in which the server can write."""
+        path = self.directory / name
+        path.mkdir(mode=0o700)
+        if self._owner:
+            os.chown(path, self._owner["user"], self._owner["group"])
+        return path
+
     def write(self, name: str, text: str) -> Path:
         """Write a file that the server can read."""
         path = self.directory / name

@@ -30,7 +30,7 @@ QUEUE = (
 )
 
 
-@pytest.fixture(params=[f"{name}, version {n}" for name in ("sqlite", "postgresql", "mariadb") for n in (1, 2)])
+@pytest.fixture(params=[f"{name}, version {n}" for name in ("sqlite", "postgresql", "mariadb") for n in (1, 2, 3)])
 def old_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of a database with tables of an older version."""
     urls = {"postgresql": "pg_url", "mariadb": "mariadb_url"}

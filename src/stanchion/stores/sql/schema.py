@@ -307,13 +307,17 @@ def _create_all(connection: Connection) -> None:
             index.create(connection, checkfirst=True)
 
 
-def _add_coordination(connection: Connection) -> None:
-    """Bring tables of version 1 up to date; the new ones, and all indexes, are made as in an empty database.
+def _add_what_is_missing(connection: Connection) -> None:
+    """Bring the tables of an older version up to date: missing tables, columns and indexes.
 
-    Workers of that version run on: whatever they leave out has a default.
+    Workers of that version run on: every column they leave out has a default.
     """
-    for table in (jobs, queues):
-        known = {column["name"] for column in inspect(connection).get_columns(table.name)}
+    found = inspect(connection)
+    there = set(found.get_table_names())
+    for table in metadata.sorted_tables:
+        if table.name not in there:
+            continue
+        known = {column["name"] for column in found.get_columns(table.name)}
         for column in table.columns:
             if column.name not in known:
                 definition = CreateColumn(column).compile(dialect=connection.dialect)
@@ -321,7 +325,12 @@ def _add_coordination(connection: Connection) -> None:
     _create_all(connection)
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create_all, _add_coordination, _create_all)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _create_all,
+    _add_what_is_missing,
+    _create_all,
+    _add_what_is_missing,
+)
 """Step n brings a schema of version n to n + 1; steps are only ever added."""
 
 VERSION = len(MIGRATIONS)
