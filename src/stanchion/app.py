@@ -25,7 +25,7 @@ from stanchion.ids import new_id, new_ids
 from stanchion.job import Job, JobHandle, JobState
 from stanchion.lanes import LaneChooser
 from stanchion.offloop import off_loop
-from stanchion.options import EnqueueOptions
+from stanchion.options import EnqueueOptions, named_queues
 from stanchion.pipeline import Pipeline, Station
 from stanchion.queue import Queue, jobs_of, redriven_or_raise
 from stanchion.retry import Retry
@@ -380,19 +380,17 @@ class Stanchion:
         Worker(self, queues=queues, threads=threads, **options).run()
 
     def drain(self, queues: Sequence[str] | None = None) -> int:
-        """Run all that is due, here and now, in this thread; return how many attempts that were."""
-        return drained(self, list(queues) if queues is not None else self.worked_queues())
+        """Run all that is due, here and now, in this thread; return how many attempts that were.
+
+        `queues`: their names; None for those of the registered tasks and stations. Jobs in other queues, such as those
+        of another program that shares the store, stay as they are.
+        """
+        return drained(self, named_queues(queues) if queues is not None else self.own_queues())
 
     def own_queues(self) -> list[str]:
         """Return the queues of the registered tasks, and of the stations that workers can run."""
         stations = {name for name, station in self.stations.items() if station.on_workers}
         return sorted(stations.union(task.queue for task in self.tasks.values()))
-
-    def worked_queues(self) -> list[str]:
-        """Return the own queues, and others that the store knows but for those that workers leave alone."""
-        left = {pipeline.dead_letters.name for pipeline in self.pipelines.values()}
-        left |= {name for name, station in self.stations.items() if not station.on_workers}
-        return sorted(({settings.name for settings in self.store.queues()} - left).union(self.own_queues()))
 
     def is_async(self, row: JobRow) -> bool:
         """Tell whether a job is run on an event loop."""

@@ -120,12 +120,17 @@ class MissingExtra(StanchionError, ImportError):
 
 
 class JobNotFound(StanchionError, LookupError):
-    """No job of that id is live or in history."""
+    """No job of that id is live or in history, or none in the queue that was asked.
 
-    def __init__(self, job_id: str) -> None:
+    `queue`, `found_in`: the queue that was asked, and the one that has the job.
+    """
+
+    def __init__(self, job_id: str, queue: str | None = None, found_in: str | None = None) -> None:
         super().__init__(
             f"no job {job_id} is live or in history; it may have been purged: raise the queue's history_ttl "
             f"to keep finished jobs longer"
+            if found_in is None
+            else f"job {job_id} is not in queue {queue!r}, but in {found_in!r}; act on it there"
         )
         self.job_id = job_id
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, get_args
 
@@ -105,6 +105,13 @@ def checked_name(value: Any, what: str) -> str:
     if not isinstance(value, str) or not value or len(value) > MAX_NAME or not value.isprintable():
         raise InvalidInput(f"{what} must be 1 to {MAX_NAME} printable characters, not {value!r}")
     return value
+
+
+def named_queues(value: Any) -> list[str]:
+    """Return a list of names of queues, each once."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        raise InvalidInput(f"queues is a list of names, such as ['mail'], not {value!r}")
+    return list(dict.fromkeys(checked_name(queue, "queue") for queue in value))
 
 
 def seconds_of(value: Any, what: str) -> float:

@@ -190,16 +190,24 @@ class Queue:
     # -- operating
 
     def cancel(self, job_id: str) -> JobState | None:
-        """Cancel a job, or ask it to stop if it runs; return its state after that, None if unknown."""
-        return self.app.cancel(job_id)
+        """Cancel a job, or ask it to stop if it runs; return its state after that, None if it is not in this queue."""
+        return self.app.cancel(job_id) if self.get(job_id) is not None else None
 
     def retry(self, job_id: str) -> Job:
-        """Make a dead, cancelled or scheduled job ready now, with all attempts before it."""
+        """Make a dead, cancelled or scheduled job ready now, with all attempts before it.
+
+        JobNotFound for one that is not in this queue.
+        """
+        job = self.app.get(job_id)
+        if job is not None and job.queue != self.name:
+            raise JobNotFound(job_id, queue=self.name, found_in=job.queue)
         return self.app.retry_job(job_id)
 
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
-        """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
-        return self.app.replay(job_ids)
+        """Enqueue copies of finished jobs of this queue; each names its origin. Ids of others are left out."""
+        ids = list(job_ids)
+        known = self.app.store.fetch(ids)
+        return self.app.replay([job_id for job_id in ids if job_id in known and known[job_id].queue == self.name])
 
     def purge_history(self, older_than: float | timedelta | None = None) -> int:
         """Delete history that ended longer ago than this (None: than the queue's history_ttl)."""

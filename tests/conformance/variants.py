@@ -14,6 +14,7 @@ _OF_THE_MODEL = (
     *("TestChain", "TestContinuing", "TestTailCalls", "TestEventGroups"),
     *("TestAWrongClockOfTheClient", "TestThereAndBack"),
     *("TestAgainstTheReference", "TestNoSpinning"),
+    *("TestDrain", "TestActingOnAnotherQueue"),
     *("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"),
 )
 

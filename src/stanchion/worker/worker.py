@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
-from stanchion.options import checked_name, seconds_of
+from stanchion.options import named_queues, seconds_of
 from stanchion.stores.records import Beat, WorkerRow
 from stanchion.worker.attempt import unharmed
 from stanchion.worker.claimer import Claimer
@@ -66,14 +66,12 @@ class Worker:
         until_finished: bool = False,
     ) -> None:
         self._threads = _whole(threads, "threads")
-        if isinstance(queues, str):
-            raise InvalidInput(f"queues is a list of names, such as [{queues!r}]")
         self.app = app
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         """Names this worker in the store and in its jobs."""
         self.on_stuck: Callable[[], None] | None = None
         """Called when an attempt had to be given up; its thread can't be stopped while this process lives."""
-        self._named = None if queues is None else [checked_name(queue, "queue") for queue in queues]
+        self._named = None if queues is None else named_queues(queues)
         self._every = _positive(heartbeat, "heartbeat")
         self._grace = seconds_of(grace, "grace")
         self._poll = _positive(app.poll if poll is None else poll, "poll")

@@ -22,6 +22,7 @@ _THEMES = (
     "adopted",
     "attempts",
     "bad_input",
+    "boundaries",
     "concurrency",
     "counting",
     "cron",
@@ -83,6 +84,7 @@ pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in _THEMES))
 from stanchion.testing.conformance.adopted import TestAdoptedJobs, TestAdoptedKeys
 from stanchion.testing.conformance.attempts import TestAttempts
 from stanchion.testing.conformance.bad_input import TestRefusedAtTheDoor
+from stanchion.testing.conformance.boundaries import TestActingOnAnotherQueue, TestDrain
 from stanchion.testing.conformance.concurrency import (
     TestEveryJobGoesToOne,
     TestLimits,
@@ -176,6 +178,7 @@ __all__ = [
     "TestANewRelease",
     "TestAStoppedFlow",
     "TestAWrongClockOfTheClient",
+    "TestActingOnAnotherQueue",
     "TestAdoptedJobs",
     "TestAdoptedKeys",
     "TestAdopting",
@@ -197,6 +200,7 @@ __all__ = [
     "TestDeclaring",
     "TestDelete",
     "TestDiscard",
+    "TestDrain",
     "TestDue",
     "TestEncryption",
     "TestEventGroups",

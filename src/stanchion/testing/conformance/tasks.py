@@ -139,7 +139,7 @@ class TestTasks:
     def test_an_unknown_task_is_not_lost(self, app: Stanchion, other_app: Stanchion) -> None:
         handle = other_app.using("gone.task", queue=QUEUE).enqueue(1)
         app.queue(QUEUE).configure()
-        app.drain()
+        app.drain([QUEUE])
         job = handle.job()
         assert job.state is JobState.DEAD
         assert "gone.task" in job.errors[-1]["error"]
