@@ -8,12 +8,13 @@ BIN := $(VENV)/bin
 DEMO := $(VENV)/.installed-demo
 DEV := $(VENV)/.installed-dev
 BENCH := $(VENV)/.installed-bench
+PARALLEL := PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( 2 * $$(nproc) ))
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint types quick bench servers clean
+.PHONY: help demo test nightly check lint types quick bench servers clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
@@ -21,8 +22,12 @@ help: ## Show this list
 demo: $(DEMO) ## Run the demonstration
 	@$(BIN)/stanchion demo
 
-test: $(DEV) servers ## Run every test, also the slow ones that kill servers
-	@PYTEST_XDIST_AUTO_NUM_WORKERS=$$(( 2 * $$(nproc) )) $(BIN)/pytest -q -n auto --dist loadfile
+test: $(DEV) servers ## Run the tests, also those that kill workers and servers
+	@$(PARALLEL) $(BIN)/pytest -q -n auto --dist loadfile -m 'not nightly'
+
+nightly: $(DEV) servers ## Run what takes longer: more deaths, all variants of the servers, the mutants
+	@$(PARALLEL) $(BIN)/pytest -q -n auto --dist loadfile -m nightly
+	@$(BIN)/python -m tests.mutants
 
 check: lint types quick ## Lint, check types and run the quick tests
 
@@ -35,7 +40,7 @@ types: $(DEV) ## Check types
 	@$(BIN)/mypy --no-error-summary
 
 quick: $(DEV)
-	@$(BIN)/pytest -q -n auto --dist worksteal -m 'not slow'
+	@$(BIN)/pytest -q -n auto --dist worksteal -m 'not slow and not nightly'
 
 bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
 	@$(BIN)/python -m benchmarks.run

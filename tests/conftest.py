@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from tests import tiers
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mongo import MongoServer, OwnMongoServer, shared_mongo_server
 from tests.servers.pgbouncer import PgBouncer
@@ -51,12 +52,13 @@ SERVERS = frozenset(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as slow what is there, and what names a server among its fixtures or its parameters."""
+    """Mark as slow what is there, and what names a server among its fixtures or its parameters; and as nightly."""
     for item in items:
         call = getattr(item, "callspec", None)
         named = {*getattr(item, "fixturenames", ()), *map(str, call.params.values() if call else ())}
-        if item.nodeid.startswith(SLOW) or not SERVERS.isdisjoint(named):
+        if item.nodeid.startswith(SLOW) or item.get_closest_marker("nightly") or not SERVERS.isdisjoint(named):
             item.add_marker("slow")
+    tiers.assign(items)
 
 
 @pytest.hookimpl(optionalhook=True)

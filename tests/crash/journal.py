@@ -22,6 +22,7 @@ What = Literal[
     "told refund",
     "asked bury",
     "told bury",
+    "recovered",
     "succeeded",
 ]
 
@@ -35,8 +36,8 @@ UNAVAILABLE = "unavailable"
 class Event(NamedTuple):
     """One line of a journal, about one job.
 
-    `at` is the time before an "asked" and after a "told", on the clock that all processes share. `detail` is
-    the payload of a push that was asked, and the answer to what was told. `batch` names the push.
+    `at` is the time before an "asked" or "recovered" and after a "told", on the clock that all processes share.
+    `detail` is the payload of a push that was asked, and the answer to what was told. `batch` names the push.
     """
 
     at: float

@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Bury, Claim, Claimed, Commit, JobState, NewJob, Outcome, Pushed, Rollback
+from stanchion.stores.records import (
+    Bury,
+    Claim,
+    Claimed,
+    Commit,
+    JobRow,
+    JobState,
+    NewJob,
+    Node,
+    Outcome,
+    Pushed,
+    Rollback,
+)
 from tests.crash.journal import LOST, UNAVAILABLE, Event, Journal, What
 
 
 class Recording:
-    """Passes every call on, with pushes, claims and outcomes written down before and after."""
+    """Passes every call on; writes down pushes, claims, outcomes and recoveries, before and after."""
 
     def __init__(self, store: Store, journal: Journal) -> None:
         self._store, self._journal = store, journal
@@ -23,15 +36,29 @@ class Recording:
         return getattr(self._store, name)
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        with self._pushing(jobs):
+            return self._store.push(jobs, tx)
+
+    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
+        with self._pushing(jobs):
+            self._store.open_flow(nodes, jobs, tx)
+
+    @contextmanager
+    def _pushing(self, jobs: Sequence[NewJob]) -> Iterator[None]:
         batch = jobs[0].id
         self._journal.write(_event("asked push", job.id, detail=job.payload, batch=batch) for job in jobs)
         try:
-            pushed = self._store.push(jobs, tx)
+            yield
         except StoreUnavailable:
             self._journal.write(_event("told push", job.id, detail=UNAVAILABLE, batch=batch) for job in jobs)
             raise
-        self._journal.write(_event("told push", one.id, detail="stored", batch=batch) for one in pushed)
-        return pushed
+        self._journal.write(_event("told push", job.id, detail="stored", batch=batch) for job in jobs)
+
+    def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
+        began = time.monotonic()
+        rows = self._store.recover(limit, as_of)
+        self._journal.write(_event("recovered", row.id)._replace(at=began) for row in rows)
+        return rows
 
     def claim(self, claim: Claim) -> Claimed:
         claimed = self._store.claim(claim)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from math import inf
 from typing import NamedTuple
 
 from tests.crash.journal import LOST, Event
 
 
 class Run(NamedTuple):
-    """One reservation, from its start until its outcome was asked for, or its process was last heard of."""
+    """One reservation, from its start until its outcome was asked for, it was taken back, or last heard of."""
 
     began: float
     ended: float
@@ -17,21 +18,32 @@ class Run(NamedTuple):
 
 
 def runs(events: Iterable[Event], jobs: Collection[str]) -> list[Run]:
-    """Return the runs of these jobs, in the order of their starts, but for those that were in vain: taken for dead."""
-    events = list(events)
+    """Return the runs of these jobs, in the order of their starts.
+
+    A run whose outcome was refused lasted, for the store, until a recovery took the reservation from it. Where the
+    process that recovered it died before it could write that down, the run is left out.
+    """
+    events = sorted(events)
     lost = {(event.job, event.token) for event in events if event.detail == LOST}
-    ends: dict[tuple[str, str], float] = {}
+    asked: dict[tuple[str, str], float] = {}
+    recovered: dict[str, list[float]] = {}
     last: dict[int, float] = {}
     for event in events:
-        last[event.pid] = max(event.at, last.get(event.pid, event.at))
+        last[event.pid] = event.at
         if event.what.startswith("asked") and event.token:
-            ends.setdefault((event.job, event.token), event.at)
-    found = [
-        Run(event.at, ends.get((event.job, event.token), last[event.pid]), event.job)
-        for event in events
-        if event.what == "started" and event.job in jobs and (event.job, event.token) not in lost
-    ]
-    return sorted(found)
+            asked.setdefault((event.job, event.token), event.at)
+        elif event.what == "recovered":
+            recovered.setdefault(event.job, []).append(event.at)
+
+    def end_of(start: Event) -> float | None:
+        taken = next((at for at in recovered.get(start.job, []) if at > start.at), None)
+        if (start.job, start.token) in lost:
+            return taken
+        return min(asked.get((start.job, start.token), last[start.pid]), taken or inf)
+
+    starts = [event for event in events if event.what == "started" and event.job in jobs]
+    ends = [(start, end_of(start)) for start in starts]
+    return [Run(start.at, end, start.job) for start, end in ends if end is not None]
 
 
 def most_at_once(found: Iterable[Run]) -> int:

@@ -12,7 +12,7 @@ from tests.crash.benches import Bench
 from tests.crash.producer import Pushing
 from tests.crash.scene import PATIENCE, until
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 POLL = 0.5
 LONGEST_POLL = POLL * 1.2

@@ -156,6 +156,7 @@ def kill_under_way(copy: subprocess.Popen[bytes], destination: Scene) -> None:
     copy.wait(PATIENCE)
 
 
+@pytest.mark.nightly_except("to postgresql")
 def test_killed_around_each_of_its_steps(two: Two, scenes: tuple[Scene, Scene]) -> None:
     source, destination = scenes
     fill(source.store, 4000)
@@ -171,6 +172,7 @@ def test_killed_around_each_of_its_steps(two: Two, scenes: tuple[Scene, Scene]) 
     assert_each_ran_once(set(jobs), source, destination)
 
 
+@pytest.mark.nightly
 def test_killed_at_any_moment_there_and_back(two: Two, scenes: tuple[Scene, Scene]) -> None:
     source, destination = scenes
     fill(source.store, 8000)
@@ -188,6 +190,7 @@ def test_killed_at_any_moment_there_and_back(two: Two, scenes: tuple[Scene, Scen
     assert_each_ran_once(set(jobs), source, destination)
 
 
+@pytest.mark.nightly
 def test_several_at_once_some_of_them_killed(two: Two, scenes: tuple[Scene, Scene]) -> None:
     source, destination = scenes
     fill(source.store, 6000)
@@ -207,6 +210,7 @@ def test_several_at_once_some_of_them_killed(two: Two, scenes: tuple[Scene, Scen
     assert_each_ran_once(set(jobs), source, destination)
 
 
+@pytest.mark.nightly_except("to sqlite")
 def test_while_workers_take_jobs_from_both(two: Two, scenes: tuple[Scene, Scene]) -> None:
     source, destination = scenes
     fill(source.store, 3000, 0.01)

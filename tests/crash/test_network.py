@@ -13,7 +13,7 @@ from tests.crash.journal import UNAVAILABLE
 from tests.crash.producer import Pushing
 from tests.servers.proxy import TcpProxy
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.nightly
 
 CALL = 10.0
 """Seconds after which a call to the store gives up."""

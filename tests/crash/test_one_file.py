@@ -17,6 +17,7 @@ from tests.crash.scene import PATIENCE, Process, Scene
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.nightly
 def test_workers_and_producers_are_killed_in_turn(sqlite_scene: Scene) -> None:
     scene = sqlite_scene
 

@@ -41,6 +41,7 @@ def test_everything_works_by_polling(pg_scene: Scene, pool: PgBouncer) -> None:
     scene.verify()
 
 
+@pytest.mark.nightly
 def test_work_goes_on_after_the_pool_restarts(pg_scene: Scene, pool: PgBouncer) -> None:
     scene = pg_scene
     url = pool.url(make_url(scene.url).database or "")

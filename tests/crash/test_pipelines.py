@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
 
 import pytest
 
@@ -26,11 +25,6 @@ def runner(scene: Scene, *flags: str, fate: str = "") -> Process:
     """Start a process that works on the pipeline."""
     given = ["--heartbeat", "0.5s", "--threads", "4", "--poll", "0.05", *flags]
     return scene.stanchion("pipeline", "run", "tests.crash.stations:etl", *given, fate=fate)
-
-
-def killed(test: Any) -> Any:
-    """Mark a test that takes long."""
-    return pytest.mark.slow(test)
 
 
 @pytest.fixture
@@ -96,7 +90,8 @@ def meet_their_fates(scene: Scene, etl: Pipeline, doomed: list[Process]) -> None
         scene.kill(process)
 
 
-@killed
+@pytest.mark.slow
+@pytest.mark.nightly_except("sqlite", "redis")
 def test_workers_killed_at_each_step(scene: Scene, etl: Pipeline) -> None:
     numbers = range(1, 201)
     etl.push_many([{"n": number} for number in numbers])
@@ -105,7 +100,7 @@ def test_workers_killed_at_each_step(scene: Scene, etl: Pipeline) -> None:
     verify(scene, etl, numbers)
 
 
-@killed
+@pytest.mark.nightly
 def test_workers_killed_at_any_moment(scene: Scene, etl: Pipeline) -> None:
     numbers = range(1, 301)
     etl.push_many([{"n": number} for number in numbers])
@@ -124,7 +119,7 @@ def started(etl: Pipeline) -> int:
     return sum(etl.app.store.counts(queue).reserved for queue in etl.queues[:2])
 
 
-@killed
+@pytest.mark.nightly
 @pytest.mark.parametrize("scene", ["mariadb", "redis", "mongodb"], indirect=True)  # their drivers are Python
 def test_workers_killed_between_two_messages(scene: Scene, etl: Pipeline) -> None:
     numbers = range(1, 201)

@@ -20,6 +20,7 @@ OUTAGE = 12.0
 LONGEST_CALL = 25.0
 
 
+@pytest.mark.nightly
 def test_work_resumes_after_every_restart(own_bench: Bench[Any]) -> None:
     scene = own_bench.scene
     workers = [scene.worker(), scene.worker()]
@@ -35,6 +36,7 @@ def test_work_resumes_after_every_restart(own_bench: Bench[Any]) -> None:
     scene.verify()
 
 
+@pytest.mark.nightly_except("postgresql")
 def test_running_jobs_outlive_an_outage_of_three_heartbeats(own_bench: Bench[Any]) -> None:
     scene = own_bench.scene
     scene.push(8, 6.0)
@@ -57,6 +59,7 @@ def unheard(scene: Scene, producer: Process) -> list[Event]:
     return [event for event in scene.events("told push", of=producer) if event.detail == UNAVAILABLE]
 
 
+@pytest.mark.nightly_except("redis")
 def test_pushes_during_an_outage_are_stored_once_or_refused(own_bench: Bench[Any]) -> None:
     scene = own_bench.scene
     repeating, refusing = (scene.producer(Pushing(repeats=repeats)) for repeats in (True, False))

@@ -7,18 +7,17 @@ import time
 
 import pytest
 
+from tests.crash.deaths import PRODUCER_FATES, WORKER_FATES
 from tests.crash.producer import Pushing
 from tests.crash.scene import PATIENCE, Scene
 
 pytestmark = pytest.mark.slow
 
-WORKER_FATES = ("after claim", "before settle", "after settle")
-PRODUCER_FATES = ("before push", "after push")
-
 LAST_WORDS = 2.0
 """Seconds in which a server carries out what a killed client had asked of it."""
 
 
+@pytest.mark.nightly
 def test_workers_killed_between_claim_run_and_commit(scene: Scene) -> None:
     scene.push(2000, 0.01)
     for _ in range(3):
@@ -35,6 +34,7 @@ def test_workers_killed_between_claim_run_and_commit(scene: Scene) -> None:
     assert scene.trial().counts.expired > 0
 
 
+@pytest.mark.nightly
 def test_producers_killed_around_their_pushes(scene: Scene) -> None:
     worker = scene.worker()
     for kind in PRODUCER_FATES * 2:
@@ -55,6 +55,7 @@ def test_producers_killed_around_their_pushes(scene: Scene) -> None:
     assert unheard - stored
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("scene", ["mariadb", "redis", "mongodb"], indirect=True)  # their drivers are Python
 def test_processes_killed_between_two_messages(scene: Scene) -> None:
     scene.push(400, 0.005)
@@ -70,6 +71,7 @@ def test_processes_killed_between_two_messages(scene: Scene) -> None:
     scene.verify()
 
 
+@pytest.mark.nightly_except("sqlite", "redis")
 def test_a_job_that_kills_its_process_ends_dead(scene: Scene) -> None:
     scene.push(50, 0.02)
     fatal = scene.push_fatal()

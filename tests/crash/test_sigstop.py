@@ -6,26 +6,11 @@ import signal
 
 import pytest
 
-from stanchion.errors import StoreUnavailable
+from tests.crash.deaths import freeze
 from tests.crash.journal import LOST
-from tests.crash.scene import PATIENCE, Process, Scene, until
+from tests.crash.scene import PATIENCE, Scene
 
-pytestmark = pytest.mark.slow
-
-
-def freeze(scene: Scene, process: Process) -> None:
-    """Stop a process at a moment when it does not hold the lock of a SQLite file, which nobody could take from it."""
-
-    def stopped() -> bool:
-        process.send_signal(signal.SIGSTOP)
-        try:
-            scene.store.leave("nobody")
-            return True
-        except StoreUnavailable:
-            process.send_signal(signal.SIGCONT)
-            return False
-
-    until(stopped, PATIENCE, "stopped without the lock")
+pytestmark = pytest.mark.nightly
 
 
 def test_another_runs_its_jobs_and_it_goes_on_afterwards(scene: Scene) -> None:

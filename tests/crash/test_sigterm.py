@@ -15,6 +15,7 @@ MARGIN = 30.0
 """Seconds beyond its grace in which a worker must be gone."""
 
 
+@pytest.mark.nightly_except("sqlite")
 def test_finishes_what_runs_and_gives_back_the_rest(scene: Scene) -> None:
     scene.push(400, 0.1)
     worker = scene.worker("--grace", "10s")
@@ -26,6 +27,7 @@ def test_finishes_what_runs_and_gives_back_the_rest(scene: Scene) -> None:
     scene.verify(drained=False)
 
 
+@pytest.mark.nightly_except("postgresql")
 @pytest.mark.parametrize(("grace", "signals"), [(1, 1), (60, 2)], ids=["grace over", "second signal"])
 def test_gives_back_unharmed_what_does_not_finish(scene: Scene, grace: int, signals: int) -> None:
     scene.push(8, 60.0)

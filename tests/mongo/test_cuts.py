@@ -19,6 +19,7 @@ def guillotine(monkeypatch: pytest.MonkeyPatch) -> Guillotine:
     return Guillotine(monkeypatch)
 
 
+@pytest.mark.one_in_each("begin", "way")
 @pytest.mark.parametrize("way", ["dies", "repeated", "unanswered", "another"])
 @pytest.mark.parametrize("begin", ACTS)
 def test_cut_at_any_command(begin: Begin, way: str, cutting: Callable[[Check], Cutting]) -> None:

@@ -170,6 +170,7 @@ ACTS: list[Begin] = [
 ]
 
 
+@pytest.mark.one_in_each("begin", "way")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("begin", ACTS)
 def test_cut_at_any_command(begin: Begin, way: str, cutting: Callable[[Check], Cutting]) -> None:

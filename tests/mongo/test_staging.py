@@ -193,6 +193,7 @@ ACTS: list[tuple[Begin, Check]] = [
 ]
 
 
+@pytest.mark.one_in_each("begin", "way")
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("begin", "check"), ACTS)
 def test_cut_at_any_command(

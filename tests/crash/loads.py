@@ -1,0 +1,98 @@
+"""What the workers of a scene have to do, each with what must hold of it in the end, whoever died meanwhile."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from stanchion.ids import new_id
+from stanchion.stores.flows import Standing
+from stanchion.stores.gates import Limits, limits_text, node_gate
+from stanchion.stores.records import Node, NodeState
+from tests.crash.journal import What
+from tests.crash.producer import new_batch
+from tests.crash.runs import Run, first_starts, most_at_once, runs
+from tests.crash.scene import Scene
+
+
+class Load(Protocol):
+    """Jobs that were pushed to a scene when it was made."""
+
+    def judge(self) -> None:
+        """Assert what must hold once no job is live."""
+
+
+def _runs(scene: Scene, jobs: set[str]) -> list[Run]:
+    kinds: tuple[What, ...] = (
+        "asked commit",
+        "asked refund",
+        "asked rollback",
+        "told claim",
+        "told commit",
+        "recovered",
+    )
+    return runs(scene.events("started", *kinds), jobs)
+
+
+class Semaphores:
+    """Jobs of two semaphores, and of both."""
+
+    def __init__(self, scene: Scene, each: int = 100) -> None:
+        self._scene = scene
+        for name, capacity in (("narrow", 2), ("wide", 4)):
+            scene.store.set_semaphore(name, capacity)
+        self._narrow = scene.push(each, 0.01, limits=limits_text(Limits(("narrow",))))
+        self._both = scene.push(each, 0.01, limits=limits_text(Limits(("wide", "narrow"))))
+        self._wide = scene.push(each, 0.01, limits=limits_text(Limits(("wide",))))
+
+    def judge(self) -> None:
+        """Never more at once than the capacity; no slot is held, no job waits for one."""
+        assert most_at_once(_runs(self._scene, {*self._narrow, *self._both})) <= 2
+        assert most_at_once(_runs(self._scene, {*self._wide, *self._both})) <= 4
+        assert [(one.held, one.waiting) for one in self._scene.store.semaphores()] == [(0, 0), (0, 0)]
+
+
+class OrderKeys:
+    """Jobs of some order keys."""
+
+    def __init__(self, scene: Scene, each: int = 40) -> None:
+        self._scene = scene
+        alike = ("ant", "Ant", "änt", "doe", "doe ", "cow")
+        self._keys = {key: scene.push(each, 0.005, order_key=key) for key in alike}
+
+    def judge(self) -> None:
+        """One of a key at a time, in the order of their enqueue."""
+        for key, jobs in self._keys.items():
+            found = _runs(self._scene, set(jobs))
+            assert most_at_once(found) == 1, key
+            assert first_starts(found) == jobs, key
+
+
+class Flow:
+    """A flow of members, and of jobs that come after all of them."""
+
+    def __init__(self, scene: Scene, members: int = 200, fanned: int = 40) -> None:
+        self._scene, self._size = scene, members
+        root = Node(new_id(), "", kind="list", size=members)
+        self._root = root = root._replace(root=root.id)
+        bond = Node(new_id(), root.id)
+        self._members = [
+            job._replace(flow=Standing(root.id, root.id, place).text)
+            for place, job in enumerate(new_batch(members, 0.005))
+        ]
+        self._after = [
+            job._replace(flow=Standing(root.id, bond.id if n == 0 else "").text, waits_for=node_gate(root.id))
+            for n, job in enumerate(new_batch(fanned, 0.005))
+        ]
+        scene.store.open_flow([root, bond], [*self._after, *self._members])
+
+    def judge(self) -> None:
+        """All members have ended once, in their places, and none of those after them has begun before."""
+        store = self._scene.store
+        nodes = {node.id: node for node in store.nodes(self._root.id)}
+        assert {node.state for node in nodes.values()} == {NodeState.DONE}
+        assert nodes[self._root.id].ended == self._size
+        assert [end.place for end in store.ends(self._root.id)] == list(range(self._size))
+        ids = {job.id for job in (*self._members, *self._after)}
+        assert {job for job, row in store.fetch(list(ids)).items() if row.state == "done"} == ids
+        started = first_starts(runs(self._scene.events("started", "asked commit"), ids))
+        assert set(started[: self._size]) == {job.id for job in self._members}
