@@ -16,7 +16,7 @@ from stanchion.errors import InvalidInput, UnknownTask
 from stanchion.events import Event, Listeners
 from stanchion.execution import drained
 from stanchion.finding import Search, query_of
-from stanchion.flow import Part, Signature
+from stanchion.flow import Part, Signature, checked_part
 from stanchion.flow_enqueue import store_flow
 from stanchion.flow_events import EventGroup
 from stanchion.flow_handle import FlowHandle
@@ -354,7 +354,7 @@ class Stanchion:
     def enqueue_flow(self, part: Part, tx: Any = None) -> FlowHandle:
         """Store a flow; with `tx`, in that transaction. The same as `part.enqueue(tx)`, also where it has no call."""
         plan = Planner(self, new_id(), fresh_ids())
-        plan.flow(part)
+        plan.flow(checked_part(part))
         store_flow(self, plan, tx)
         return FlowHandle(self, plan.root)
 

@@ -13,10 +13,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo
 
+from stanchion.checking import refuse_unknown
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ids import new_id
 from stanchion.job import JobHandle
-from stanchion.options import EnqueueOptions, checked, checked_name
+from stanchion.options import ENQUEUE_OPTIONS, EnqueueOptions, checked, checked_name
 from stanchion.plan import KIND, Plan
 from stanchion.stores.records import SECOND, NewJob, Note
 from stanchion.task import Task, arguments
@@ -93,6 +94,7 @@ def declared(
 
 
 def _job(app: Stanchion, task: Task[..., Any], call: tuple[Any, Any], options: Mapping[str, Any]) -> NewJob:
+    refuse_unknown(options, ENQUEUE_OPTIONS)
     rest = dict(options)
     for option in ("run_at", "tx"):
         if rest.pop(option, None) is not None:

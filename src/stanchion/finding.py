@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TypedDict
+from typing import Any, TypedDict
+from uuid import UUID
 
+from stanchion.checking import aware, checked_id, refuse_unknown, shown, whole
 from stanchion.errors import InvalidInput
+from stanchion.options import checked_name
 from stanchion.stores.records import Find, JobState
 from stanchion.times import micros
 
@@ -35,26 +38,57 @@ class Search(PageOptions, total=False):
 
 def query_of(search: Search) -> Find:
     """Return the checked search."""
-    state, limit = search.get("state"), search.get("limit", 100)
-    wanted = () if state is None else (state,) if isinstance(state, str) else tuple(state)
+    refuse_unknown(search, Search.__optional_keys__, "option of a search")
+    given = {name: _CHECKS[name](value) for name, value in search.items() if value is not None}
+    return Find(states=given.pop("state", ()), **given)
+
+
+def _states(state: Any) -> tuple[JobState, ...]:
+    wanted = (state,) if isinstance(state, str) else state
+    if isinstance(wanted, (bytes, Mapping)) or not isinstance(wanted, Iterable):
+        raise InvalidInput(f"state is one, or a list of them, such as 'dead', not {shown(state)}")
     try:
-        states = tuple(JobState(one) for one in wanted)
+        return tuple(JobState(one) for one in wanted)
     except ValueError as error:
         raise InvalidInput(f"{error}; the states are {', '.join(JobState)}") from None
-    if not 1 <= limit <= MAX_PAGE:
-        raise InvalidInput(f"limit must be from 1 to {MAX_PAGE:,}, not {limit!r}; page with after=<last id>")
-    since, until = search.get("since"), search.get("until")
-    for bound in (since, until):
-        if bound is not None and bound.tzinfo is None:
-            raise InvalidInput(f"{bound!r} has no time zone; pass an aware datetime")
-    return Find(
-        queue=search.get("queue"),
-        states=states,
-        task=search.get("task"),
-        tenant=search.get("tenant"),
-        since=None if since is None else micros(since),
-        until=None if until is None else micros(until),
-        text=search.get("text"),
-        limit=limit,
-        after=search.get("after"),
-    )
+
+
+def _limit(limit: Any) -> int:
+    try:
+        return whole(limit, "limit", 1, MAX_PAGE)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error}; page with after=<last id>") from None
+
+
+def _text(text: Any) -> str:
+    if not isinstance(text, str) or "\0" in text or (not text.isascii() and _has_surrogates(text)):
+        raise InvalidInput(f"text is what to look for in payloads and errors, without NUL, not {shown(text)}")
+    return text
+
+
+def _after(after: Any) -> str:
+    try:
+        return str(UUID(checked_id(after, "after")))
+    except ValueError:
+        raise InvalidInput(f"after is the id of the last job of the page before, not {shown(after)}") from None
+
+
+def _has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "queue": lambda value: checked_name(value, "queue"),
+    "state": _states,
+    "task": lambda value: checked_name(value, "task"),
+    "tenant": lambda value: checked_name(value, "tenant"),
+    "since": lambda value: micros(aware(value, "since")),
+    "until": lambda value: micros(aware(value, "until")),
+    "text": _text,
+    "limit": _limit,
+    "after": _after,
+}

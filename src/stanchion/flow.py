@@ -15,6 +15,7 @@ from itertools import chain as joined
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from stanchion.checking import shown
 from stanchion.errors import InvalidInput
 from stanchion.offloop import off_loop
 
@@ -194,5 +195,5 @@ def _members(given: tuple[Part | Iterable[Part], ...]) -> Iterable[Part]:
 def checked_part(part: Any) -> Part:
     """Return what is a part of a flow; InvalidInput otherwise."""
     if not isinstance(part, Part):
-        raise InvalidInput(f"a flow is made of calls, such as task.s(1), and of other flows, not of {part!r}")
+        raise InvalidInput(f"a flow is made of calls, such as task.s(1), and of other flows, not of {shown(part)}")
     return part

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID, uuid5
 
 from stanchion.errors import FlowNotFound, InvalidInput
-from stanchion.flow import Group, Part, Signature, chain
+from stanchion.flow import Group, Part, Signature, chain, checked_part
 from stanchion.flow_enqueue import extend, store_flow
 from stanchion.flow_handle import FlowHandle
 from stanchion.flow_plan import LARGE, Planner, fresh_ids
@@ -49,7 +49,8 @@ class EventGroup(FlowHandle):
 
     def add(self, *members: Part, tx: Any = None) -> None:
         """Add calls, or flows; with `tx`, in that transaction. FlowClosed once the group is closed."""
-        extend(self._app, Node(self._members_id, self.id), members, fresh_ids(), tx)
+        parts = [checked_part(member) for member in members]  # all of them, before the first is stored
+        extend(self._app, Node(self._members_id, self.id), parts, fresh_ids(), tx)
 
     def close(self) -> None:
         """Take no more members: the group is done when those that it has are."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, get_args
 
+from stanchion.checking import aware, refuse_unknown, shown, whole
 from stanchion.codec import Codec
 from stanchion.errors import InvalidInput
 from stanchion.stores.gates import Limits, Rate, limits_text
@@ -59,17 +59,16 @@ class EnqueueOptions(PushOptions, total=False):
     tx: Any
 
 
+ENQUEUE_OPTIONS = EnqueueOptions.__optional_keys__
+"""The names of all options of an enqueue."""
+
+
 def checked(
     options: Mapping[str, Any], codec: Codec, *, queue: str = "default", task: str | None = None
 ) -> dict[str, Any]:
     """Return the fields of a NewJob for PushOptions; InvalidInput says what to mend."""
-    fields: dict[str, Any] = {}
-    for name, value in options.items():
-        check = _CHECKS.get(name)
-        if check is None:
-            raise InvalidInput(f"unknown option {name!r}; there are {', '.join(sorted(_CHECKS))}")
-        if value is not None:
-            fields[name] = check(value)
+    refuse_unknown(options, _CHECKS)
+    fields = {name: _CHECKS[name](value) for name, value in options.items() if value is not None}
     if "run_at" in fields and "delay" in fields:
         raise InvalidInput("give run_at or delay, not both")
     if headers := fields.get("headers"):
@@ -103,54 +102,46 @@ def _rate(fields: dict[str, Any], queue: str, task: str | None, lifted: bool) ->
 def checked_name(value: Any, what: str) -> str:
     """Return a name or key as given, if a database can hold it."""
     if not isinstance(value, str) or not value or len(value) > MAX_NAME or not value.isprintable():
-        raise InvalidInput(f"{what} must be 1 to {MAX_NAME} printable characters, not {value!r}")
+        raise InvalidInput(f"{what} must be 1 to {MAX_NAME} printable characters, not {shown(value)}")
     return value
 
 
 def named_queues(value: Any) -> list[str]:
     """Return a list of names of queues, each once."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise InvalidInput(f"queues is a list of names, such as ['mail'], not {value!r}")
+        raise InvalidInput(f"queues is a list of names, such as ['mail'], not {shown(value)}")
     return list(dict.fromkeys(checked_name(queue, "queue") for queue in value))
 
 
 def seconds_of(value: Any, what: str) -> float:
     """Return seconds from a number or timedelta, refusing negative and endless ones."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
-        raise InvalidInput(f"{what} must be a number of seconds or a timedelta, not {value!r}")
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise InvalidInput(f"{what} must be a number of seconds or a timedelta, not {shown(value)}")
     if not 0 <= seconds <= _LONGEST_DELAY:
-        raise InvalidInput(f"{what} must be from 0 seconds to 100 years, not {value!r}")
+        raise InvalidInput(f"{what} must be from 0 seconds to 100 years, not {shown(value)}")
     return float(seconds)
 
 
 def _run_at(value: Any) -> int:
     if not isinstance(value, datetime):
-        raise InvalidInput(f"run_at must be an aware datetime, not {value!r}; for seconds from now use delay")
-    if value.tzinfo is None or value.utcoffset() is None:
-        raise InvalidInput(
-            f"run_at={value!r} has no time zone; pass an aware datetime, such as datetime.now(timezone.utc)"
-        )
-    return micros(value)
+        raise InvalidInput(f"run_at must be an aware datetime, not {shown(value)}; for seconds from now use delay")
+    return micros(aware(value, "run_at"))
 
 
 def checked_priority(value: Any) -> int:
     """Return a priority as given, if it is one."""
-    if isinstance(value, bool) or not isinstance(value, int) or not MIN_PRIORITY <= value <= MAX_PRIORITY:
-        raise InvalidInput(f"priority must be a whole number from {MIN_PRIORITY} to {MAX_PRIORITY}, not {value!r}")
-    return value
+    return whole(value, "priority", MIN_PRIORITY, MAX_PRIORITY)
 
 
 def _on_duplicate(value: Any) -> str:
     if value not in get_args(OnDuplicate):
-        raise InvalidInput(f"on_duplicate must be one of {', '.join(get_args(OnDuplicate))}, not {value!r}")
+        raise InvalidInput(f"on_duplicate must be one of {', '.join(get_args(OnDuplicate))}, not {shown(value)}")
     return str(value)
 
 
 def _max_attempts(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= 1_000_000:
-        raise InvalidInput(f"max_attempts must be a whole number from 1 to 1,000,000, not {value!r}")
-    return value
+    return whole(value, "max_attempts", 1, 1_000_000)
 
 
 def _timeout(value: Any) -> float:
@@ -162,14 +153,14 @@ def _timeout(value: Any) -> float:
 
 def _headers(value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
-        raise InvalidInput(f"headers must be a mapping of strings to JSON values, not {value!r}")
+        raise InvalidInput(f"headers must be a mapping of strings to JSON values, not {shown(value)}")
     return dict(value)
 
 
 def limits_names(value: Any) -> tuple[str, ...]:
     """Return the names of semaphores that `limits` gives, each once."""
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Collection):
-        raise InvalidInput(f"limits is a list of names of semaphores, such as ['smtp'], not {value!r}")
+        raise InvalidInput(f"limits is a list of names of semaphores, such as ['smtp'], not {shown(value)}")
     names = tuple(sorted({checked_name(name, "the name of a semaphore in limits") for name in value}))
     if len(names) > MAX_LIMITS:
         raise InvalidInput(f"limits names {len(names)} semaphores; {MAX_LIMITS} are the most that a job may need")
@@ -184,7 +175,7 @@ def _per_second(value: Any) -> float:
         per_second = float(value)
     if per_second is None or not SLOWEST <= per_second <= FASTEST:
         raise InvalidInput(
-            f"rate must be starts per second, or such as '20/s', '100/m', '5000/h' or '10/d', not {value!r}"
+            f"rate must be starts per second, or such as '20/s', '100/m', '5000/h' or '10/d', not {shown(value)}"
         )
     return per_second
 
@@ -198,7 +189,7 @@ _RATE = re.compile(r"(?P<count>\d+(\.\d+)?)\s*/\s*(?P<span>[smhd])")
 
 def _rate_by(value: Any) -> str:
     if value not in get_args(RateBy):
-        raise InvalidInput(f"rate_by must be one of {', '.join(get_args(RateBy))}, not {value!r}")
+        raise InvalidInput(f"rate_by must be one of {', '.join(get_args(RateBy))}, not {shown(value)}")
     return str(value)
 
 

@@ -11,6 +11,7 @@ from itertools import chain, islice
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
+from stanchion.checking import refuse_unknown
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.finding import PageOptions
 from stanchion.ids import new_ids
@@ -52,6 +53,7 @@ class Push:
     __slots__ = ("options", "payload")
 
     def __init__(self, payload: Any, **options: Unpack[PushOptions]) -> None:
+        refuse_unknown(options, PushOptions.__optional_keys__)
         self.payload, self.options = payload, options
 
 
@@ -181,6 +183,7 @@ class Queue:
         `since` and `until` bound the time of the enqueue; `text` is part of the payload or of an error;
         `after` is the last id of the page before.
         """
+        refuse_unknown(search, PageOptions.__optional_keys__, "option of a search")
         return self.app.find(queue=self.name, **search)
 
     def history(self, *, limit: int = 100, after: str | None = None) -> list[Job]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from stanchion.checking import refuse_unknown
 from stanchion.errors import InvalidInput
 from stanchion.lanes import MAX_LANES
 from stanchion.options import checked_name, seconds_of
@@ -17,13 +18,8 @@ LANES_PER_TENANT = 6
 
 def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the changes to store; InvalidInput says what to mend."""
-    changes = {}
-    for name, value in settings.items():
-        check = _CHECKS.get(name)
-        if check is None:
-            raise InvalidInput(f"unknown queue setting {name!r}; there are {', '.join(sorted(_CHECKS))}")
-        changes[name] = check(name, value)
-    return changes
+    refuse_unknown(settings, _CHECKS, "queue setting")
+    return {name: _CHECKS[name](name, value) for name, value in settings.items()}
 
 
 def store_settings(store: Store, queue: str, changes: Mapping[str, Any]) -> QueueSettings:

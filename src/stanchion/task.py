@@ -6,12 +6,13 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
+from stanchion.checking import refuse_unknown
 from stanchion.errors import InvalidInput
 from stanchion.flow import Signature
 from stanchion.ids import new_ids
 from stanchion.job import Job, JobHandle
 from stanchion.offloop import off_loop
-from stanchion.options import EnqueueOptions, checked, checked_name, seconds_of
+from stanchion.options import ENQUEUE_OPTIONS, EnqueueOptions, checked, checked_name, seconds_of
 from stanchion.queue import batches, store_batches
 from stanchion.retry import Retry
 from stanchion.stores.records import NewJob
@@ -34,6 +35,7 @@ class Enqueuer(Generic[P]):
 
     def __init__(self, app: Stanchion, task: str, options: EnqueueOptions) -> None:
         self.app, self.task_name = app, task
+        refuse_unknown(options, ENQUEUE_OPTIONS)
         rest = dict(options)
         self._queue = checked_name(rest.pop("queue", "default"), "queue")
         self._tx = rest.pop("tx", None)

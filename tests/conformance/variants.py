@@ -14,7 +14,7 @@ _OF_THE_MODEL = (
     *("TestChain", "TestContinuing", "TestTailCalls", "TestEventGroups"),
     *("TestAWrongClockOfTheClient", "TestThereAndBack"),
     *("TestAgainstTheReference", "TestNoSpinning"),
-    *("TestDrain", "TestActingOnAnotherQueue"),
+    *("TestDrain", "TestActingOnAnotherQueue", "TestUnknownOptions", "TestNoMembersOfAFlow"),
     *("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"),
 )
 

@@ -312,10 +312,16 @@ def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) 
     if row.cancel_requested:
         return Transition(_cancelled(row, "", now), "cancelled")
     if row.attempts >= row.max_attempts:
-        return _dead(row, queue, now)
+        told = row if outcome.error is not None else _with_error(row, _used_up(row), None, now)
+        return _dead(told, queue, now)
     # What goes back unharmed keeps its place in the line.
     run_at = row.run_at if outcome.refund and not outcome.delay else now + int(outcome.delay * SECOND)
     return Transition(_unreserved(row)._replace(run_at=run_at), "rolled_back")
+
+
+def _used_up(row: JobRow) -> str:
+    """Return why a job is dead whose last rollback names no error."""
+    return f"AttemptsUsedUp: rolled back without an error in the last of its {row.max_attempts} attempts"
 
 
 def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:

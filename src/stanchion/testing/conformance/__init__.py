@@ -76,6 +76,7 @@ _THEMES = (
     "tasks",
     "transactions",
     "transferring",
+    "unknown_options",
     "wakeup",
     "workers",
 )
@@ -170,6 +171,7 @@ from stanchion.testing.conformance.streams import TestOperatingStreams, TestPois
 from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks
 from stanchion.testing.conformance.transactions import TestJoining, TestRefusing
 from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
+from stanchion.testing.conformance.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
 from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
 from stanchion.testing.conformance.workers import TestHeartbeat, TestRecovery
 
@@ -249,6 +251,7 @@ __all__ = [
     "TestMissedTicks",
     "TestMove",
     "TestNextDue",
+    "TestNoMembersOfAFlow",
     "TestNoSpinning",
     "TestNotes",
     "TestOneAtATime",
@@ -312,6 +315,7 @@ __all__ = [
     "TestTurns",
     "TestTwoDrivers",
     "TestUniqueKeys",
+    "TestUnknownOptions",
     "TestWaiting",
     "TestWaitingForASlot",
     "TestWaitingForATurn",

@@ -24,6 +24,16 @@ class TestDeadLetters:
         assert dead is not None
         assert (dead.queue, dead.state, dead.headers) == (QUEUE, JobState.DEAD, {"trace": "t"})
 
+    def test_rollbacks_without_an_error_say_why(self, q: Queue) -> None:
+        pushed = q.push({}, max_attempts=2)
+        q.reserve()[0].rollback(delay=0, error="first")
+        q.reserve()[0].rollback(delay=0)
+        dead = q.get(pushed.id)
+        assert dead is not None
+        assert (dead.state, dead.attempts, dead.failures) == (JobState.DEAD, 2, 1)
+        assert [entry["attempt"] for entry in dead.errors] == [1, 2]
+        assert "without an error" in dead.errors[-1]["error"]
+
     @pytest.mark.parametrize("how", ["bury", "last failure", "lease lost"])
     def test_is_moved_with_its_story(self, q: Queue, letters: Queue, store: Store, clock: StoreClock, how: str) -> None:
         pushed = q.push({"id": 1}, headers={"trace": "t"}, max_attempts=2, priority=3)
@@ -80,10 +90,13 @@ class TestDeadLetters:
         assert dead.state is JobState.DEAD
         assert [entry["error"] for entry in dead.errors] == ["once", "twice"]
 
-    def test_without_an_error_there_is_none_to_show(self, q: Queue, letters: Queue) -> None:
-        q.push({}, max_attempts=1)
+    def test_rollbacks_without_an_error_say_why_too(self, q: Queue, letters: Queue) -> None:
+        q.push({}, max_attempts=2)
         q.reserve()[0].rollback(delay=0)
-        assert letters.reserve()[0].headers["x-dead-error"] == ""
+        q.reserve()[0].rollback(delay=0)
+        (letter,) = letters.reserve()
+        assert "2 attempts" in letter.headers["x-dead-error"]
+        assert [entry["attempt"] for entry in letter.errors] == [2]
 
     def test_retry_takes_it_back_to_where_it_died(self, q: Queue, letters: Queue) -> None:
         pushed = q.push({"id": 1}, headers={"trace": "t"}, max_attempts=1)

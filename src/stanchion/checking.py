@@ -1,0 +1,65 @@
+"""Checks of single arguments, each refused in one sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any
+
+from stanchion.errors import InvalidInput
+
+
+def refuse_unknown(given: Iterable[Any], known: Collection[str], what: str = "option") -> None:
+    """Refuse names that are none of the known ones: a misspelt option must not be taken for one left out."""
+    for name in given:
+        if name not in known:
+            near = get_close_matches(str(name), known, 1)
+            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            raise InvalidInput(f"unknown {what} {shown(name)}{meant}; there are {', '.join(sorted(known))}")
+
+
+def checked_id(value: Any, what: str = "the id of a job") -> str:
+    """Return an id as given, if it is text; one that is unknown is no error."""
+    if not isinstance(value, str):
+        raise InvalidInput(f"{what} is a string, such as job.id, not {shown(value)}")
+    return value
+
+
+def checked_ids(values: Any, what: str = "ids of jobs") -> list[str]:
+    """Return a list of ids."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{what} are a list of strings, such as [job.id], not {shown(values)}")
+    return [checked_id(value) for value in values]
+
+
+def whole(value: Any, what: str, least: int = 1, most: int | None = None) -> int:
+    """Return a whole number within its bounds."""
+    within = isinstance(value, int) and value >= least and (most is None or value <= most)
+    if isinstance(value, bool) or not within:
+        bounds = f"from {least} up" if most is None else f"from {least} to {most:,}"
+        raise InvalidInput(f"{what} must be a whole number {bounds}, not {shown(value)}")
+    return int(value)
+
+
+def aware(value: Any, what: str) -> datetime:
+    """Return a datetime that has a time zone."""
+    if not isinstance(value, datetime):
+        raise InvalidInput(f"{what} must be an aware datetime, not {shown(value)}")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise InvalidInput(
+            f"{what}={value!r} has no time zone; pass an aware datetime, such as datetime.now(timezone.utc)"
+        )
+    return value
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error shows it, whatever it is and however long."""
+    try:
+        text = repr(value)
+    except Exception:  # a faulty __repr__ must not hide what is wrong
+        text = f"an object of {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+_SHOWN = 200
