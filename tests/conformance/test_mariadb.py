@@ -5,6 +5,7 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
 from stanchion.testing.conformance import *  # noqa: F403
 from stanchion.testing.conformance.harness import NewStore
@@ -32,3 +33,10 @@ def store_factory(database: str, mariadb_server: MariaDBServer) -> Iterator[NewS
     mariadb_server.execute(*(f"DELETE FROM conformance.stanchion_{name}" for name in TABLES))
     with ExitStack() as stack:
         yield lambda: stack.enter_context(closing(open_store(database)))
+
+
+@pytest.fixture
+def elsewhere(mariadb_url: str) -> Iterator[Store]:
+    with closing(open_store(mariadb_url)) as store:
+        store.setup()
+        yield store

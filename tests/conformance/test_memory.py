@@ -7,7 +7,7 @@ from stanchion.stores.records import SECOND, Rollback
 from stanchion.testing.conformance import *  # noqa: F403
 from stanchion.testing.conformance.harness import NewStore, StoreClock, claim, new_job, worker
 
-del TestJoining  # noqa: F821
+del TestJoining, TestAnotherDatabase  # noqa: F821
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from stanchion.testing.conformance.harness import NewStore
 from tests.servers.mongo import MongoServer
 
 del TestRefusing  # noqa: F821
+del TestAnotherDatabase  # noqa: F821 - it takes another server: see tests/mongo/test_transactions.py
 
 pytestmark = pytest.mark.slow
 

@@ -6,6 +6,7 @@ from contextlib import ExitStack, closing
 import psycopg
 import pytest
 
+from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
 from stanchion.testing.conformance import *  # noqa: F403
 from stanchion.testing.conformance.harness import NewStore
@@ -32,3 +33,10 @@ def store_factory(database: str) -> Iterator[NewStore]:
         connection.execute("TRUNCATE " + ", ".join(f"stanchion_{name}" for name in TABLES))
     with ExitStack() as stack:
         yield lambda: stack.enter_context(closing(open_store(database)))
+
+
+@pytest.fixture
+def elsewhere(pg_url: str) -> Iterator[Store]:
+    with closing(open_store(pg_url)) as store:
+        store.setup()
+        yield store

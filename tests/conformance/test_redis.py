@@ -9,7 +9,7 @@ from stanchion.stores.registry import open_store
 from stanchion.testing.conformance import *  # noqa: F403
 from stanchion.testing.conformance.harness import NewStore
 
-del TestJoining  # noqa: F821
+del TestJoining, TestAnotherDatabase  # noqa: F821
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
 from stanchion.testing.conformance import *  # noqa: F403
 from stanchion.testing.conformance.harness import NewStore
@@ -28,3 +29,10 @@ def store_factory(database: Path, tmp_path: Path) -> Iterator[NewStore]:
     copy = shutil.copy(database, tmp_path)
     with ExitStack() as stack:
         yield lambda: stack.enter_context(closing(open_store(f"sqlite:///{copy}?synchronous=off")))
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> Iterator[Store]:
+    with closing(open_store(f"sqlite:///{tmp_path / 'elsewhere.db'}?synchronous=off")) as store:
+        store.setup()
+        yield store

@@ -76,15 +76,24 @@ def test_a_session_without_a_transaction_is_refused(store: Store, client: MongoC
 
 
 def test_one_on_another_server_is_refused(store: Store, own_mongo_server: OwnMongoServer, database: str) -> None:
-    name = database.rpartition("/")[2]
+    url = own_mongo_server.url(database.rpartition("/")[2])
     client: MongoClient[dict[str, Any]]
-    with (
-        MongoClient(own_mongo_server.url(name)) as client,
-        client.start_session() as session,
-        session.start_transaction(),
-        pytest.raises(CannotJoin, match="another server"),
-    ):
-        store.push([new_job()], tx=session)
+    with closing(open_store(url)) as elsewhere, MongoClient(url) as client:
+
+        def refused() -> None:
+            with (
+                client.start_session() as session,
+                session.start_transaction(),
+                pytest.raises(CannotJoin, match="another server"),
+            ):
+                store.push([new_job()], tx=session)
+
+        refused()  # there is nothing of ours
+        elsewhere.setup()
+        with client.start_session() as session, session.start_transaction():
+            elsewhere.push([new_job()], tx=session)
+        assert elsewhere.sizes(QUEUE).total == 1
+        refused()  # this client reaches a store, and not this one
     assert store.sizes(QUEUE).total == 0
 
 

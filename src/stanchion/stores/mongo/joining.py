@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
-from weakref import WeakSet
 
 import pymongo
 from pymongo import MongoClient
@@ -21,9 +20,6 @@ from stanchion.stores.mongo.schema import MARK
 from stanchion.stores.mongo.server import CALL_SECONDS, Server
 
 T = TypeVar("T")
-
-_SAME: WeakSet[MongoClient[Any]] = WeakSet()
-"""Clients of callers that were seen to reach the store."""
 
 
 class Joined:
@@ -78,12 +74,12 @@ def transaction(server: Server) -> Iterator[ClientSession]:
 
 def _same(server: Server, client: MongoClient[Any]) -> bool:
     """Tell whether a caller's client reaches the database of the store: it finds the same mark there."""
-    if client is server.place.database.client or client in _SAME:
+    if client is server.place.database.client or client in server.joined:
         return True
     ours = server.call(lambda on, _again: on.meta.find_one({"_id": MARK}, {"store": 1}))
     with pymongo.timeout(CALL_SECONDS):
         theirs = server.place_in(client).meta.find_one({"_id": MARK}, {"store": 1})
     if ours is None or ours != theirs:
         return False
-    _SAME.add(client)
+    server.joined.add(client)
     return True

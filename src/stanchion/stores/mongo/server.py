@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
@@ -67,6 +68,8 @@ class Server:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.skew = 0.0
+        self.joined: WeakSet[MongoClient[Any]] = WeakSet()
+        """Clients of callers that were found to reach this store."""
         self._options = _options(address.url)
         self._place: Place | None = None
         begins_anew(self)

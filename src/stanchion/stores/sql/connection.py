@@ -29,6 +29,11 @@ class Runner(Protocol):
 
     woken: set[str]
     """The queues whose listeners are to be woken once it is committed."""
+    clock: int | None
+    """The database's clock, where it was read a moment ago together with something else; good for one use."""
+    guarded: bool
+    """In a caller's transaction of which it is not known yet that it is in the store's own database: each statement
+    that changes something must ask for itself, by the parameter `identity`."""
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         """Run a statement; return its rows."""
@@ -84,6 +89,8 @@ class CursorRunner:
     def __init__(self, cursor: Any, compiler: Compiler, given: Params) -> None:
         self.cursor, self._compiler, self._given = cursor, compiler, given
         self.woken: set[str] = set()
+        self.clock: int | None = None
+        self.guarded = False
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         self.execute(statement, params)
@@ -117,6 +124,8 @@ class AlchemyRunner:
     def __init__(self, connection: AlchemyConnection, given: Params) -> None:
         self._connection, self._given = connection, given
         self.woken: set[str] = set()
+        self.clock: int | None = None
+        self.guarded = False
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         return [tuple(row) for row in self._execute(statement, params or {})]

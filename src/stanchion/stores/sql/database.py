@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
+from weakref import WeakSet
 
 from sqlalchemy import Executable, create_engine
 from sqlalchemy.engine import URL, Connection, Engine
@@ -33,6 +34,10 @@ class Database:
     def __init__(self, url: URL, dialect: Dialect) -> None:
         self.url, self.dialect = url, dialect
         self.skew = 0.0
+        self.identity: str | None = None
+        """What tells this database from others, once it was read."""
+        self.joined: WeakSet[Any] = WeakSet()
+        """Connections of callers that were found to be in this database."""
         self._engine: Engine | None = None
         begins_anew(self)
         self._deadlines = Deadlines()
@@ -64,7 +69,7 @@ class Database:
 
     def given(self) -> dict[str, Any]:
         """Return the parameters that any statement may use."""
-        return {"skew": int(self.skew * SECOND)}
+        return {"skew": int(self.skew * SECOND), "identity": self.identity}
 
     def read(self, work: Callable[[CursorRunner], T], seconds: float = CALL_SECONDS) -> T:
         """Run statements that change nothing, each for itself, in `seconds` at most."""

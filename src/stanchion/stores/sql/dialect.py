@@ -15,6 +15,7 @@ from sqlalchemy.types import TypeEngine
 
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
+from stanchion.stores.sql.connection import Runner
 
 IDLE_SECONDS = 15
 """After so long between two statements, more than a call may take, the server ends a transaction whose client has
@@ -64,6 +65,12 @@ class Dialect(ABC):
     """What to do when the database can't be reached."""
     now: ColumnElement[int]
     """The database's clock, plus SKEW."""
+    new_identity: str
+    """Makes a text that no other database has."""
+    identity: str
+    """What a row of stanchion_meta is known by, and no copy of it in another place of the same server."""
+    strange: frozenset[Any]
+    """The codes of errors that say that there is no such table or column, or no database at all."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -125,6 +132,18 @@ class Dialect(ABC):
     @abstractmethod
     def owns(self, connection: Any) -> bool:
         """Tell whether this is an open DBAPI connection of this database's driver."""
+
+    def has_tables(self, run: Runner) -> bool:
+        """Tell whether our tables are there, where a statement about missing ones would break the transaction."""
+        return True
+
+    def is_same_place(self, run: Runner) -> bool:
+        """Tell whether this is where the store is, in whatever way there is beside its identity."""
+        return True
+
+    def is_strange(self, error: BaseException) -> bool:
+        """Tell whether a statement failed for our tables are not there, whatever the driver."""
+        return not self.strange.isdisjoint({getattr(error, "sqlstate", None), *error.args[:1]})
 
     def must_be_open(self, driver: Any) -> None:  # noqa: B027 - most tell by themselves
         """Raise CannotJoin for a connection of a caller that has no transaction and would not begin one."""

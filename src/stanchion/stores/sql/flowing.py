@@ -21,7 +21,7 @@ from stanchion.stores.sql.connection import Params, Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.flow_statements import FlowStatements
 from stanchion.stores.sql.gating import Gating
-from stanchion.stores.sql.joining import join
+from stanchion.stores.sql.joining import joined
 from stanchion.stores.sql.pushing import Pushing
 from stanchion.stores.transitions import cancel
 
@@ -102,18 +102,18 @@ class Flowing(Gating, Pushing):
         wanted = {"node": node, "after": after, "most": limit}
         return [End(*row) for row in self.database.read(lambda run: run.rows(self._flows.ends, wanted))]
 
-    def enter(self, jobs: Sequence[NewJob], tx: Any, work: Callable[[Runner, bool], T]) -> T:
-        """Do what stores jobs, in a transaction of its own or in the caller's."""
+    def enter(self, jobs: Sequence[NewJob], tx: Any, work: Callable[[Runner, bool], T], *, guarded: bool = False) -> T:
+        """Do what stores jobs, in a transaction of its own or in the caller's; `guarded`: see `joined`."""
         queues = {job.queue for job in jobs}
         if tx is None:
             self.make_queues(queues)
             return self.write(work)
-        run = join(self.database, tx)
-        # With one writer for the whole database, the caller's transaction has its lock.
-        self.make_queues(queues, run if self.dialect.single_writer else None)
-        done = work(run, False)
-        if run.woken:
-            self.dialect.announce_in(tx, run.woken)
+        with joined(self.database, tx, guarded=guarded) as run:
+            # With one writer for the whole database, the caller's transaction has its lock.
+            self.make_queues(queues, run if self.dialect.single_writer else None)
+            done = work(run, False)
+            if run.woken:
+                self.dialect.announce_in(tx, run.woken)
         return done
 
     def open_in(self, run: Runner, nodes: Sequence[Node], jobs: Sequence[NewJob], *, again: bool = False) -> None:

@@ -72,6 +72,9 @@ class MariaDBDialect(Dialect):
         "max_allowed_packet is above the largest payload"
     )
     now = literal_column(CLOCK, BigInteger) + SKEW
+    new_identity = "UUID()"
+    identity = "CONCAT(identity, ' ', LOWER(DATABASE()))"
+    strange = frozenset({1046, 1054, 1146})
 
     def __init__(self) -> None:
         self._listeners = Listeners()

@@ -19,6 +19,7 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import URL, Connection, Engine, make_url
@@ -28,9 +29,11 @@ from sqlalchemy.types import TypeEngine
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
+from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
 from stanchion.stores.sql.joining import alchemy_connection
+from stanchion.stores.sql.postgres_identity import IDENTITY
 from stanchion.stores.sql.postgres_parts import PostgresParts
 from stanchion.stores.sql.postgres_wakeup import NOTIFY, Notifications
 
@@ -62,6 +65,11 @@ _SMALL_STATEMENTS = "-c plan_cache_mode=force_generic_plan -c jit=off"
 _BUSY = frozenset({"40001", "40P01", "55P03"})
 _IDLED = "25P03"
 _POOLED_AWAY = frozenset({"26000", "42P05"})  # a prepared statement that a pooler keeps on another connection
+_TABLES = text("""
+    SELECT EXISTS (
+        SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('stanchion_meta') AND attname = 'identity'
+    )
+""")
 _HOPELESS = frozenset({"28P01", "28000", "3D000", "42501"})
 
 
@@ -75,6 +83,10 @@ class PostgresDialect(Dialect):
     way_out = "check host, port, user, password and database name in the URL, and that the server runs"
     # Stable within a statement, so that an index serves `run_at <= now`; moving within a transaction.
     now = literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + SKEW
+
+    new_identity = "CAST(gen_random_uuid() AS text)"
+    identity = IDENTITY
+    strange = frozenset({"42P01", "42703", "3F000"})
 
     def __init__(self, url: URL) -> None:
         self._signals = Notifications(lambda: _connect(url))
@@ -145,11 +157,14 @@ class PostgresDialect(Dialect):
         if getattr(error, "sqlstate", None) in _HOPELESS:
             return False
         # A refused connection carries no SQLSTATE, only the server's words.
-        text = str(error)
-        return not any(word in text for word in ("authentication failed", "does not exist", "could not translate host"))
+        said = str(error)
+        return not any(word in said for word in ("authentication failed", "does not exist", "could not translate host"))
 
     def owns(self, connection: Any) -> bool:
         return isinstance(connection, psycopg.Connection)
+
+    def has_tables(self, run: Runner) -> bool:
+        return bool(run.rows(_TABLES)[0][0])
 
     def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
         elements = func.jsonb_array_elements_text(cast(bindparam(name, type_=String), JSONB))

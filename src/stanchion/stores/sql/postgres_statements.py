@@ -27,7 +27,9 @@ from stanchion.stores.sql.base import in_order
 from stanchion.stores.sql.claiming import beside_the_lane, reservation
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.joining import must_be_here
 from stanchion.stores.sql.postgres_gates import claim_at_gates, commit_at_gates
+from stanchion.stores.sql.postgres_identity import HERE
 from stanchion.stores.sql.postgres_lanes import Taken, claim_in_turn, taken
 from stanchion.stores.sql.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS
 from stanchion.stores.sql.settling import is_plain
@@ -78,13 +80,13 @@ _NEW = listed(
     waits_since=f"CASE WHEN waits_for IS NOT NULL THEN {NOW} END",
 )
 
-_PUSH = text(f"""
+_PUSHED = f"""
     WITH given AS (
         SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
             id uuid, queue text, payload text, task text, priority int2, run_at bigint, delay float8,
             headers text, tenant text, key text, order_key text, limits text, flow text, origin uuid,
             max_attempts int, timeout float8, lane int, waits_for text
-        )
+        ) {{where}}
     ), stored AS (
         INSERT INTO stanchion_jobs ({listed(LIVE_COLUMNS)})
         SELECT {_NEW}
@@ -97,7 +99,8 @@ _PUSH = text(f"""
         SELECT queue, 'pushed', count(*) FROM stored GROUP BY queue
     )
     SELECT (SELECT count(*) FROM stored), {NOW}
-""")
+"""
+_PUSH, _PUSH_JOINED = (text(_PUSHED.format(where=where)) for where in ("", f"WHERE {HERE}"))
 
 PICKED = f"""
     WITH RECURSIVE heads (priority) AS (
@@ -179,9 +182,10 @@ _GIVEN = """
     given AS (
         SELECT * FROM jsonb_to_recordset(CAST(:commits AS jsonb)) AS given (
             id uuid, token text, result text, payload text
-        )
+        ) {where}
     )
 """
+_GIVEN, _GIVEN_JOINED = (_GIVEN.format(where=where) for where in ("", f"WHERE {HERE}"))
 
 _IN_TIME = f"job.token = given.token AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
 _HELD = f"job.id = ANY (ARRAY(SELECT id FROM given)) AND job.state = 'running' AND {_IN_TIME}"
@@ -203,7 +207,7 @@ _FINISH = f"""
 """
 
 PLAIN = "job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL"  # the end of others has consequences
-_COMMIT = text(f"WITH {_GIVEN}, {_FINISH.format(which=_HELD)}")
+_COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=_HELD)}") for given in (_GIVEN, _GIVEN_JOINED))
 _COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{_HELD} AND {PLAIN}')}")
 _COMMIT_AT_GATES = commit_at_gates(_GIVEN, _IN_TIME, _FINISH)
 
@@ -217,6 +221,8 @@ _ADD_ENDS = text("""
 
 class PostgresStore(SqlStore):
     """The SQL store with push, claim and commit in one statement each, committed by itself."""
+
+    guards = True
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -244,9 +250,14 @@ class PostgresStore(SqlStore):
         if again or any(job.key is not None for job in jobs):
             # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
             ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
-        ((stored, now),) = run.rows(_PUSH, {"jobs": json.dumps([_given(job) for job in ordered])})
+        ((stored, now),) = run.rows(
+            _PUSH_JOINED if run.guarded else _PUSH, {"jobs": json.dumps([_given(job) for job in ordered])}
+        )
         if again:
             self._undo_finished(run, jobs)
+        if run.guarded and not stored:
+            must_be_here(self.database, run)
+            return self._push_in(run, jobs)
         if stored == len(jobs) and not again:
             return [Pushed(job.id, due_at(job, now), now) for job in jobs]
         results = self.known(run, jobs)
@@ -367,7 +378,10 @@ class PostgresStore(SqlStore):
         return _states(commits, done)
 
     def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
-        done = self._committed(run, _COMMIT, commits)
+        done = self._committed(run, _COMMIT_JOINED if run.guarded else _COMMIT, commits)
+        if run.guarded and not done:
+            must_be_here(self.database, run)
+            done = self._committed(run, _COMMIT, commits)
         states = _states(commits, done)
         tied = sum(1 for row in done.values() if any(row[2:5]))
         if tied:

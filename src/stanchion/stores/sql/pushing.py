@@ -11,12 +11,15 @@ from stanchion.stores.records import JobRow, NewJob, Pushed
 from stanchion.stores.sql.base import SqlBase, Step, live_values, queue_values
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.joining import join
+from stanchion.stores.sql.joining import joined
 from stanchion.stores.transitions import created, replaced
 
 
 class Pushing(SqlBase):
     """Stores new jobs, in a transaction of its own or in the caller's."""
+
+    guards = False
+    """The statements that push and commit refuse by themselves to work in another database than the store's."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
@@ -38,11 +41,11 @@ class Pushing(SqlBase):
             return []
         queues = {job.queue for job in jobs}
         if tx is not None:
-            run = join(self.database, tx)
-            # With one writer for the whole database, the caller's transaction has its lock.
-            self.make_queues(queues, run if self.dialect.single_writer else None)
-            pushed = self._push_in(run, jobs)
-            self.dialect.announce_in(tx, queues | run.woken)
+            with joined(self.database, tx, guarded=self.guards and not any(job.lane for job in jobs)) as run:
+                # With one writer for the whole database, the caller's transaction has its lock.
+                self.make_queues(queues, run if self.dialect.single_writer else None)
+                pushed = self._push_in(run, jobs)
+                self.dialect.announce_in(tx, queues | run.woken)
             return pushed
         self.make_queues(queues)
         pushed = self.write(lambda run, again: self._push_in(run, jobs, again=again))
@@ -52,7 +55,7 @@ class Pushing(SqlBase):
     def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
         """Insert those that are new; then see to those whose key is taken."""
         self.make_laned(run, {job.queue for job in jobs if job.lane})
-        now = int(run.rows(self.statements.now)[0][0])
+        now = self.clock(run)
         results = self.known(run, jobs)
         rows = [created(job, now) for job in jobs if job.id not in results]
         inserted = self._insert(run, list({row.id: row for row in rows}.values()), singly=again)

@@ -11,7 +11,7 @@
     stanchion_ends      how the members of a node have ended
     stanchion_notes     small texts under a name, changed by compare-and-set: schedules
     stanchion_stage     jobs that are laid aside until their write is published
-    stanchion_meta      the version of the schema
+    stanchion_meta      the version of the schema, and the identity by which a store knows its database
 
 Times are microseconds since 1970 UTC, by the database's clock.
 """
@@ -68,7 +68,11 @@ def _table(name: str, *columns: Column[Any], **options: Any) -> Table:
     )
 
 
-meta = _table("stanchion_meta", Column("version", Integer, primary_key=True, autoincrement=False))
+meta = _table(
+    "stanchion_meta",
+    Column("version", Integer, primary_key=True, autoincrement=False),
+    Column("identity", String(40)),
+)
 
 
 def _job_columns() -> list[Column[Any]]:

@@ -29,7 +29,7 @@ class Settling(Flowing):
         def work(run: Runner, again: bool) -> list[JobState | None]:
             return self.settle_in(run, outcomes, again=again or repeat)
 
-        return self.enter(jobs, tx, work)
+        return self.enter(jobs, tx, work, guarded=self.guards and all(map(is_plain, outcomes)))
 
     def extend(self, extensions: Sequence[Extension]) -> list[bool]:
         def work(run: Runner, _again: bool) -> list[bool]:

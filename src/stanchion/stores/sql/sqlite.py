@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from sqlalchemy import (
     func,
     literal_column,
     select,
+    text,
 )
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import URL, Engine, make_url
@@ -29,6 +31,7 @@ from sqlalchemy.types import TypeEngine
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
+from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import SKEW, Dialect, Fault
 from stanchion.stores.sql.sqlite_store import SqliteStore
@@ -55,6 +58,7 @@ _UNUSABLE = frozenset(
         *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
     }
 )
+_FILES = text("SELECT file FROM pragma_database_list")
 _SYNCHRONOUS = ("full", "normal", "off", "extra")
 
 
@@ -74,6 +78,9 @@ class SqliteDialect(Dialect):
     now = (
         literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000", BigInteger) + SKEW
     )
+
+    new_identity = "lower(hex(randomblob(16)))"
+    identity = "identity"
 
     def __init__(self, path: str, synchronous: str) -> None:
         self._path, self._synchronous = path, synchronous
@@ -142,6 +149,16 @@ class SqliteDialect(Dialect):
 
     def owns(self, connection: Any) -> bool:
         return isinstance(connection, sqlite3.Connection)
+
+    def is_strange(self, error: BaseException) -> bool:
+        return isinstance(error, sqlite3.OperationalError) and str(error).startswith("no such ")
+
+    def is_same_place(self, run: Runner) -> bool:
+        """Tell whether one of the connection's files is the store's own: a copy of a file has its identity."""
+        with suppress(OSError):
+            own = os.stat(self._path)
+            return any(file and os.path.samestat(own, os.stat(file)) for (file,) in run.rows(_FILES))
+        return False
 
     def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
         return select(func.json_each(bindparam(name, type_=String)).table_valued("value").c.value)

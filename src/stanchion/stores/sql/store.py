@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sqlalchemy import create_mock_engine, insert, inspect, select, update
+from sqlalchemy import String, create_mock_engine, insert, inspect, literal_column, select, update
 from sqlalchemy.engine import Connection
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
@@ -54,6 +54,8 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
                 connection.execute(insert(meta).values(version=VERSION))
             elif found < VERSION:
                 connection.execute(update(meta).values(version=VERSION))
+            made = literal_column(self.dialect.new_identity, String)
+            connection.execute(update(meta).where(meta.c.identity.is_(None)).values(identity=made))
 
     def setup_script(self) -> str:
         found = self._found()
@@ -64,7 +66,7 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
         with self.database.connection() as connection:
             lines = steps_as_text(connection, MIGRATIONS[found:])
         if found < VERSION:
-            lines.append(f"UPDATE {meta.name} SET version = {VERSION}")
+            lines.append(f"UPDATE {meta.name} SET version = {VERSION}, identity = {self.dialect.new_identity}")
         return _script(lines)
 
     def _found(self) -> int | None:
@@ -85,7 +87,7 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
             lambda statement, *_args, **_options: lines.append(str(statement.compile(dialect=dialect))),
         )
         metadata.create_all(engine, checkfirst=False)
-        lines.append(f"INSERT INTO {meta.name} (version) VALUES ({VERSION})")
+        lines.append(f"INSERT INTO {meta.name} (version, identity) VALUES ({VERSION}, {self.dialect.new_identity})")
         return _script(lines)
 
     def check(self) -> None:

@@ -4,7 +4,7 @@ A test module that imports all of this, takes out what is not for its store, and
 
     from stanchion.testing.conformance import *
 
-    del TestRefusing  # of a store that joins transactions; of one that doesn't, TestJoining
+    del TestRefusing  # of a store that joins transactions; of one that doesn't, TestJoining and TestAnotherDatabase
     del TestPushSignal  # of a store without push_wakeup
 
     @pytest.fixture
@@ -169,7 +169,7 @@ from stanchion.testing.conformance.stream_deaths import (
 from stanchion.testing.conformance.stream_driver import mode
 from stanchion.testing.conformance.streams import TestOperatingStreams, TestPoison, TestRefusedPositions, TestStreams
 from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks
-from stanchion.testing.conformance.transactions import TestJoining, TestRefusing
+from stanchion.testing.conformance.transactions import TestAnotherDatabase, TestJoining, TestRefusing
 from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
 from stanchion.testing.conformance.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
 from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
@@ -186,6 +186,7 @@ __all__ = [
     "TestAdopting",
     "TestAgainstTheReference",
     "TestAnOpenNode",
+    "TestAnotherDatabase",
     "TestAttempts",
     "TestBatches",
     "TestBuryAndAbandon",

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
 
-from stanchion import JobState, Push, Queue, Stanchion
+from stanchion import JobState, Push, Queue, Stanchion, chain
 from stanchion.errors import CannotJoin, DuplicateKey, LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Counts
-from stanchion.testing.conformance.harness import QUEUE, StoreClock, row_of
+from stanchion.testing.conformance.harness import LONG_LEASE, QUEUE, StoreClock, new_job, row_of
 
 
 class Failed(Exception):
@@ -126,6 +126,60 @@ class TestJoining:
                 job.commit(tx=tx)
         assert q.size().total == 1
         assert row_of(store, job.id) == before
+
+
+class TestAnotherDatabase:
+    """For stores of which another one may be elsewhere: the fixture `elsewhere` gives it, set up and empty.
+
+    The caller's transaction is on that other database, so that the store could not commit as one with it.
+    """
+
+    def test_is_refused_by_every_verb(self, app: Stanchion, q: Queue, elsewhere: Store, clock: StoreClock) -> None:
+        @app.task(name="work", queue=QUEUE)
+        def work() -> None: ...
+
+        clock.governs(elsewhere)
+        events = app.event_group("events")
+        q.push_many([1, 2])
+        committed, moved = q.reserve(2, lease=LONG_LEASE)
+        refused: list[Callable[[Any], Any]] = [
+            lambda tx: q.push(3, tx=tx),
+            lambda tx: q.push(3, key="k", tx=tx),
+            lambda tx: q.push_many([3, 4], tx=tx),
+            lambda tx: work.using(tx=tx).enqueue(),
+            lambda tx: chain(work.s(), work.s()).enqueue(tx),
+            lambda tx: events.add(work.s(), tx=tx),
+            lambda tx: committed.commit("done", tx=tx),
+            lambda tx: moved.move("next", tx=tx),
+        ]
+        for verb in refused:
+            for _ in range(2):  # at the second look as well
+                with elsewhere.transaction() as tx, pytest.raises(CannotJoin, match="another database"):
+                    verb(tx)
+        assert (q.size().total, q.size().running) == (2, 2)
+        assert app.queue("next").size().total == 0
+        for queue in (QUEUE, "next"):
+            assert elsewhere.sizes(queue).total == 0
+        committed.commit("done")
+        moved.move("next")
+
+    def test_has_its_transaction_unharmed(self, q: Queue, elsewhere: Store) -> None:
+        with elsewhere.transaction() as tx:
+            for _ in range(2):
+                elsewhere.push([new_job()], tx)
+                with pytest.raises(CannotJoin):
+                    q.push(1, tx=tx)
+        assert elsewhere.sizes(QUEUE).total == 2
+        assert q.size().total == 0
+
+    def test_leaves_those_of_the_right_one_alone(self, app: Stanchion, q: Queue, elsewhere: Store) -> None:
+        with app.transaction() as tx:
+            q.push(1, tx=tx)
+        with elsewhere.transaction() as other, pytest.raises(CannotJoin):
+            q.push(2, tx=other)
+        with app.transaction() as tx:
+            q.push(3, tx=tx)
+        assert q.size().total == 2
 
 
 class TestRefusing:
