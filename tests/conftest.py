@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,10 @@ from tests.servers.process import ServerMissing
 from tests.servers.proxy import TcpProxy
 from tests.servers.redis import RedisServer
 from tests.servers.redis_cluster import RedisCluster
+
+# The tests start hundreds of processes; where compiled modules may not be kept, each compiles all that it imports.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A shell that runs the tests in its background has them ignore Ctrl-C, and all processes that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -16,6 +16,10 @@ del TestRefusing  # noqa: F821
 
 
 TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers", "gates", "nodes", "ends", "notes", "stage")
+EMPTY = "\n".join(
+    f"IF EXISTS (SELECT FROM stanchion_{name}) THEN TRUNCATE stanchion_{name}; END IF;" for name in TABLES
+)
+"""Makes new files for those tables only that are in use, which is what takes long."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +34,7 @@ def database(new_pg_database: NewDatabase) -> str:
 @pytest.fixture
 def store_factory(database: str) -> Iterator[NewStore]:
     with psycopg.connect(database, autocommit=True) as connection:
-        connection.execute("TRUNCATE " + ", ".join(f"stanchion_{name}" for name in TABLES))
+        connection.execute(f"DO $$ BEGIN {EMPTY} END $$")
     with ExitStack() as stack:
         yield lambda: stack.enter_context(closing(open_store(database)))
 

@@ -1,0 +1,58 @@
+"""Which cases of the suite run on which store every day; the others do at night."""
+
+from __future__ import annotations
+
+import pytest
+
+MODEL = frozenset(
+    (
+        *("TestRefusedAtTheDoor", "TestFlowsAtTheDoor", "TestEncryption", "TestEvents", "TestTasks", "TestDeclaring"),
+        *("TestTicks", "TestMissedTicks", "TestTheClock", "TestDeath", "TestWhatIsStored", "TestOperatingSchedules"),
+        *("TestANewRelease", "TestLaneOfATenant", "TestLaneSettings", "TestResizing", "TestRatesOfTheModel"),
+        *("TestChain", "TestTailCalls", "TestEventGroups", "TestGraph", "TestAWrongClockOfTheClient"),
+        *("TestThereAndBack", "TestNoSpinning", "TestFailuresOfStations", "TestForks", "TestLoops", "TestStations"),
+        *("TestWhatGoesAlong", "TestCancelAFlow", "TestFailure"),
+    )
+)
+"""What these try is the model; the verbs that it calls are tried by other cases. So memory and SQLite will do."""
+
+STREAMS = frozenset(("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"))
+"""The protocol of streams, over a few verbs: one database that joins transactions, and one that doesn't, will do."""
+
+HEAVY = frozenset(("TestAgainstTheReference", "TestPermitsAlongAnyPath", "TestLanesAgainstTheReference"))
+"""Random sequences of steps."""
+
+EACH_SCRIPT = frozenset(
+    (
+        *("TestPush", "TestUniqueKeys", "TestReserve", "TestInHand", "TestFencing", "TestCommit", "TestRollback"),
+        *("TestMove", "TestBuryAndAbandon", "TestRecovery", "TestHeartbeat", "TestCancel", "TestRetry", "TestReplay"),
+        *("TestPop", "TestPurge", "TestDelete", "TestDiscard", "TestAdopting", "TestTaking", "TestNotes", "TestFind"),
+        *("TestScan", "TestSizes", "TestNextDue", "TestSlots", "TestKeyedRates", "TestMaxRunning", "TestTurns"),
+        *("TestLaneDepths", "TestGroup", "TestAFailedMember", "TestAnOpenNode", "TestFanOut", "TestPublishing"),
+        *("TestOneWins", "TestPushSignal", "TestWaitingForASlot"),
+    )
+)
+"""Each script of the Redis store, and what crosses its slots."""
+
+SERVERS = frozenset(("test_postgres", "test_mariadb", "test_mongo", "test_redis"))
+VARIANTS = frozenset(("test_redis_cluster", "test_redis_others"))
+
+
+def is_nightly(module: str, case: str) -> bool:
+    """Tell whether a class of cases is left to the night on the store of a module."""
+    if module in VARIANTS:
+        return case not in EACH_SCRIPT
+    if module == "test_mongo" and case in HEAVY:
+        return True
+    if module in ("test_mariadb", "test_mongo") and case in STREAMS:
+        return True
+    return module in SERVERS and case in MODEL
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what is nightly."""
+    for item in items:
+        module, case = getattr(item, "module", None), getattr(item, "cls", None)
+        if module and case and is_nightly(module.__name__.rpartition(".")[2], case.__name__):
+            item.add_marker("nightly")
