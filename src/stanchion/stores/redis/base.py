@@ -68,8 +68,19 @@ class RedisBase(Publishing):
     def list_queue(self, queue: str, *, anew: bool = False) -> None:
         """Make sure that the queue is among those that recovery and upkeep look at."""
         if anew or queue not in self._listed:
-            self.server.command("SADD", self.own_key("queues"), queue)
+            listed = self.own_key("queues")
+            # A full server refuses SADD, also of what is there.
+            if not self.server.command("SISMEMBER", listed, queue):
+                self.server.command("SADD", listed, queue)
             self._listed.add(queue)
+
+    def enlist(self, name: str, *members: str, at: int | None = None, known: bool = False) -> Call:
+        """Return a call that notes names in a sorted set, at a moment (None: now), be the server full.
+
+        `known`: only those that are there already.
+        """
+        moment = "" if at is None else at
+        return self.server.script("enlist", self.own_key(name), moment, "1" if known else "", *members)
 
     def announce(self, jobs: Iterable[JobRow | NewJob]) -> None:
         """Note, before they are stored, where jobs are to be looked for that wait, or are part of a flow."""

@@ -163,12 +163,12 @@ class Flowing(Nodes):
 
         answer = run("")
         if answer[0] == b"note":
-            self.server.command("ZADD", self.own_key("ending"), self.now(), node)
+            self.server.all([self.enlist("ending", node)])
             answer = run("1")
         return node_in(node, answer[1]) if answer[0] == b"ended" else None
 
     def followed(self, node: Node) -> None:
-        self.server.command("HSET", self.flow_key(node.id) + "node", "followed", "1")
+        self.server.all([self.server.script("followed", self.flow_key(node.id))])
         if node.id == node.root:
             self._forget_after(node)
         self.server.command("UNLINK", self.gate_key(node_gate(node.id)) + "queues")
@@ -227,7 +227,7 @@ class Flowing(Nodes):
             self.cancel(part)
 
     def _forget_after(self, root: Node) -> None:
-        self.server.command("ZADD", self.own_key("flows"), "XX", root.finished_at or self.now(), root.id)
+        self.server.all([self.enlist("flows", root.id, at=root.finished_at, known=True)])
 
     def forget_flows(self) -> None:
         """Forget flows that ended a week ago."""

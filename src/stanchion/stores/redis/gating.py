@@ -26,9 +26,7 @@ class Gating(RedisBase):
         # Noted first: a slot that is held, whoever died meanwhile, is of a gate that `holds` looks at.
         if not wanted:
             return []
-        now = self.now()
-        noted = [part for gate in {hold.gate for hold in wanted} for part in (now, gate)]
-        note = Call(("ZADD", self.own_key("gates"), *noted))
+        note = self.enlist("gates", *{hold.gate for hold in wanted})
         takes = [self.server.script("hold", self.gate_key(hold.gate), _holder(hold)) for hold in wanted]
         if self.server.address.cluster:
             self.server.all([note])

@@ -62,6 +62,7 @@ class Fault(Enum):
 _BUSY = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
 _BUSY_WORDS = ("READONLY", "MISCONF", "NOREPLICAS", "BUSY ", "UNBLOCKED", "MOVED", "ASK ")
 _HOPELESS = (AuthenticationError, AuthorizationError, NoPermissionError)
+_FORBIDDEN_WORDS = ("NOPERM", "can't run this command", "can't access at least one of the keys")
 _HOPELESS_WORDS = ("not known", "nodename nor servname", "No address associated")
 
 
@@ -142,6 +143,19 @@ class Server:
         """Run a command of one key, again if need be; a repeat must do no harm."""
         return self.call(lambda _again: self.client.execute_command(*parts))
 
+    def if_permitted(self, *parts: Any) -> Any:
+        """Run such a command; None where this user has no right to it, or to the key."""
+        return self._if_permitted(lambda: self.client.execute_command(*parts))
+
+    def _if_permitted(self, work: Callable[[], T]) -> T | None:
+        def asked(_again: bool) -> T | None:
+            try:
+                return work()
+            except NoPermissionError:
+                return None
+
+        return self.call(asked)
+
     def time(self) -> tuple[int, int]:
         """Return the clock: seconds and microseconds. Of any node, in a cluster."""
         where = {"target_nodes": RedisCluster.RANDOM} if self.address.cluster else {}
@@ -149,12 +163,12 @@ class Server:
         return int(seconds), int(micros)
 
     def infos(self, section: str) -> list[dict[str, Any]]:
-        """Return what each master says of itself."""
-        client = self.client
-        if self.address.cluster:
-            found = self.call(lambda _again: client.info(section, target_nodes=RedisCluster.PRIMARIES))
-            return list(found.values()) if all(isinstance(one, dict) for one in found.values()) else [found]
-        return [self.call(lambda _again: client.info(section))]
+        """Return what each master says of itself; nothing where this user may not ask."""
+        where = {"target_nodes": RedisCluster.PRIMARIES} if self.address.cluster else {}
+        found = self._if_permitted(lambda: self.client.info(section, **where))
+        if found is None:
+            return []
+        return list(found.values()) if all(isinstance(one, dict) for one in found.values()) else [found]
 
     def pool_of(self, key: str) -> ConnectionPool:
         """Return the connections to the node that has the key."""
@@ -215,13 +229,20 @@ def _is_read_only(error: RedisError) -> bool:
     return isinstance(error, ReadOnlyError) or _said(error).startswith("READONLY")
 
 
+def _is_forbidden(error: RedisError) -> bool:
+    # A script does not tell the client by the kind of the error.
+    return isinstance(error, NoPermissionError) or any(word in _said(error) for word in _FORBIDDEN_WORDS)
+
+
 def _is_full(error: RedisError) -> bool:
     return isinstance(error, OutOfMemoryError) or "OOM" in _said(error)[:60]
 
 
 def _fault(error: RedisError) -> Fault:
     text = _said(error)
-    if isinstance(error, _HOPELESS) or _is_full(error) or any(word in text for word in _HOPELESS_WORDS):
+    if isinstance(error, _HOPELESS) or any(word in text for word in _HOPELESS_WORDS):
+        return Fault.HOPELESS
+    if _is_full(error) or _is_forbidden(error):
         return Fault.HOPELESS
     if isinstance(error, _BUSY) or (isinstance(error, ResponseError) and text.startswith(_BUSY_WORDS)):
         return Fault.BUSY
@@ -235,6 +256,8 @@ def _way_out(error: RedisError) -> str:
         return "give the server more memory (maxmemory), or keep less history (history_ttl), then try again"
     if _is_read_only(error):
         return "this server is a replica: give the address of the master, or wait until one is elected"
+    if _is_forbidden(error):
+        return "give this user of the server the commands and keys that the page on Redis names (ACL SETUSER)"
     if "MISCONF" in _said(error):
         return "the server can't write to its disk: see its log, make room, then try again"
     return "check host, port, user, password and database number in the URL, and that the server runs"

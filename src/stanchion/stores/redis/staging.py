@@ -121,6 +121,8 @@ class Staging(RedisBase):
 
     def _begun(self, kind: str, write: str) -> Begun | None:
         text = self.server.command("HGET", self._begun_key(kind) + "begun", write)
+        if text is None:  # a process of an earlier release may have begun it, under a key without the prefix
+            text = self.server.if_permitted("HGET", self._earlier_key(kind), write)
         if text is None:
             return None
         write, attempts, *rest = json.loads(text)
@@ -128,10 +130,14 @@ class Staging(RedisBase):
 
     def strike_off_begun(self, begun: Begun) -> None:
         self.server.command("HDEL", self._begun_key(begun.kind) + "begun", begun.write)
+        self.server.if_permitted("HDEL", self._earlier_key(begun.kind), begun.write)
         self.server.command("ZREM", self.own_key("publishing"), _listed(begun.kind, begun.write))
 
     def _begun_key(self, kind: str) -> str:
-        return f"{{{self.notes_key(kind)}}}:"
+        return f"{self.own_key('publications')}:{{{self.notes_key(kind)}}}:"
+
+    def _earlier_key(self, kind: str) -> str:
+        return f"{{{self.notes_key(kind)}}}:begun"
 
     # -- upkeep
 

@@ -71,17 +71,23 @@ class RedisStore(Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discardi
 
     def setup(self) -> None:
         """Note the version of the keys; there is nothing else to make."""
+        self.server.command("SET", self._version_key, VERSION, "NX")
         self.check()
 
     def setup_script(self) -> str:
         """Return the command that `setup` runs."""
-        return f"SET {self.own_key('version')} {VERSION} NX\n"
+        return f"SET {self._version_key} {VERSION} NX\n"
+
+    @property
+    def _version_key(self) -> str:
+        return self.own_key("version")
 
     def check(self) -> None:
-        """Raise StoreUnavailable or SchemaMismatch unless the store can be used; note the version of the first use."""
-        key = self.own_key("version")
-        self.server.command("SET", key, VERSION, "NX")
-        found = int(self.server.command("GET", key) or VERSION)
+        """Raise StoreUnavailable or SchemaMismatch unless the store can be used.
+
+        Writes nothing: a full server refuses that, and has to open to be emptied.
+        """
+        found = int(self.server.command("GET", self._version_key) or VERSION)
         if found > VERSION:
             raise SchemaMismatch(
                 f"the keys are of version {found}, newer than this release's {VERSION}; "
@@ -242,10 +248,11 @@ class RedisStore(Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discardi
     def maintain(self) -> None:
         """Purge what history no longer keeps, bring jobs to where they are going, forget idle dead workers."""
         names = self.queue_names()
-        self.sweep()  # what is done late is known by marks: they must not be forgotten before
-        for queue in names:
+        for queue in names:  # first: the rest may need memory, and the server have none
             while self.purge(queue, limit=_PURGED) == _PURGED:
                 pass
+        self.sweep()  # what is done late is known by marks: they must not be forgotten before
+        for queue in names:
             self.deliver(queue)
         self.forget_flows()
         self.forget_stages()

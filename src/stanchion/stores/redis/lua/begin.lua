@@ -1,9 +1,9 @@
--- Writes a note of a kind if its version is still the one seen, and notes that a publication has begun. KEYS[1] is the key
--- of the notes of the kind, in braces, and thus the prefix of a key in its slot: of `begun`, a hash of write ->
--- publication. ARGV: skew, write, publication, and of the note: name, the version seen (0: not there), text.
+-- Writes a note of a kind if its version is still the one seen, and notes that a publication has begun. KEYS[1] is
+-- the prefix of `begun`, a hash of write -> publication; in its braces is the key of the notes of the kind, so that both
+-- are in one slot. ARGV: skew, write, publication, and of the note: name, the version seen (0: not there), text.
 -- Returns 1 when that is done; otherwise 0, and the publication of the write that has begun before, '' for none.
 
-local notes = string.sub(P, 2, -3)
+local notes = string.match(P, '{(.*)}:$')
 local begun = redis.call('HGET', P .. 'begun', ARGV[2]) or ''
 local known = redis.call('HGET', notes, ARGV[4]) or ''
 local version = known == '' and '0' or string.match(known, '^[^\31]*')

@@ -37,8 +37,9 @@ if again == '1' then
     end
 end
 
-local paused, max_rate, max_running, own_lease, tokens, filled_at, laned = unpack(redis.call(
-    'HMGET', P .. 'settings', 'paused', 'max_rate', 'max_running', 'lease', 'rate_tokens', 'rate_at', 'laned'
+local paused, max_rate, max_running, own_lease, tokens, filled_at, laned, history_ttl = unpack(redis.call(
+    'HMGET', P .. 'settings', 'paused', 'max_rate', 'max_running', 'lease', 'rate_tokens', 'rate_at', 'laned',
+    'history_ttl'
 ))
 if paused == '1' then
     return { 'jobs', '', '' }
@@ -154,7 +155,12 @@ local function take_in_turn(first, last)
 end
 
 if limit > 0 then
-    begin()
+    -- A full server hands out what leaves nothing behind, so that it can be emptied.
+    if counted == '' or tonumber(history_ttl or 1) == 0 then
+        begin_always()
+    else
+        begin()
+    end
     if first_lane ~= '' then
         take_in_turn(string.format('%05d', first_lane), string.format('%05d', last_lane))
     elseif laned == '1' then

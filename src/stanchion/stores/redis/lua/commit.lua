@@ -7,7 +7,7 @@ for number = 3, #ARGV, 3 do
     ids[#ids + 1] = ARGV[number]
 end
 local states = several('HMGET', P .. 'live', ids)
-local done, past, ended, seen = {}, {}, {}, {}
+local done, past, ended, seen, brought = {}, {}, {}, {}, 0
 for index, id in ipairs(ids) do
     local token, result = ARGV[3 * index + 1], ARGV[3 * index + 2]
     local job = states[index] and fields(states[index])
@@ -18,6 +18,7 @@ for index, id in ipairs(ids) do
             answers[index] = 1
             job[REV], job[STATE], job[LEASE], job[STOP], job[FINISHED] = job[REV] + 1, 'done', '', '', whole(now)
             job[RESULT] = result
+            brought = brought + #result
             done[#done + 1] = id
             past[2 * #done - 1], past[2 * #done] = id, table.concat(job, US)
             ended[2 * #done - 1], ended[2 * #done] = whole(now), id
@@ -28,11 +29,12 @@ if #done == 0 then
     return answers
 end
 
-begin()
 if keeps_history() then
+    begin_change(brought, #done)
     each('HSET', P .. 'past', past, 2)
     each('ZADD', P .. 'ended', ended, 2)
 else
+    begin_always()
     each('HDEL', P .. 'body', done, 1)
     each('ZREM', P .. 'ids', done, 1)
 end

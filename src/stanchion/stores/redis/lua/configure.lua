@@ -1,6 +1,6 @@
 -- Changes settings and returns all of them. ARGV: skew, then names and values in turn; '' is none.
 
-begin()
+begin_always()
 if #ARGV > 1 then
     redis.call('HSET', P .. 'settings', unpack(ARGV, 2))
 end

@@ -43,6 +43,7 @@ end
 if was == 'running' and state ~= 'running' and not may_end then
     return { 'note' }
 end
+begin_always()
 each('ZADD', P .. 'ends', coming, 2)
 each('ZREM', P .. 'ends', gone, 1)
 if #coming > 0 or closes or state ~= was then

@@ -6,6 +6,7 @@
 --
 -- ARGV: skew, job and permit as one text. Returns 1 when it is held, otherwise 0.
 
+begin_always()
 local holders = P .. 'holders'
 if redis.call('SISMEMBER', holders, ARGV[2]) == 1 then
     return 1

@@ -22,8 +22,9 @@
 -- Other scripts work on the keys of a gate, {gate}:, of a part of a flow, {node}:, of a write, {write}:, or of the notes
 -- of a kind, or on one key; they say which.
 --
--- A server out of memory refuses the first command of a script that may need more, and from there on none is
--- refused that needs none: each script that writes calls `begin` first, so that it is refused whole.
+-- A server out of memory refuses a command that may need more, unless its script has written before. So each script that
+-- brings something calls `begin` first: it is refused whole, or not at all. One that ends jobs, or takes them out, calls
+-- `begin_always`: UNLINK needs no memory and counts as a write, so that nothing after it is refused.
 
 local P = KEYS[1]
 local US, RS = '\31', '\30'
@@ -36,6 +37,19 @@ end
 
 local function begin()
     redis.call('HSET', P .. 'settings', 'written_at', whole(now))
+end
+
+local function begin_always()
+    redis.call('UNLINK', P .. 'moving')
+end
+
+-- Begins a change of some jobs, which is refused for want of memory only where it brings more than a kilobyte for each.
+local function begin_change(brought, jobs)
+    if brought > 1000 * jobs then
+        begin()
+    else
+        begin_always()
+    end
 end
 
 -- The fields of a job's state, in order.

@@ -24,6 +24,7 @@ if starts < 0 then
     tokens = tokens - starts
 end
 
+redis.call('HDEL', P, '') -- needs no memory: what follows is not refused
 redis.call('HSET', P, 'tokens', string.format('%.17g', tokens), 'filled_at', whole(now), 'promised', whole(promised))
 -- A bucket that is not there is full, and has promised nothing: so it may go once it is.
 local idle = math.max((capacity - tokens) / rate, (promised - now) / 1000000 + 1 / rate)

@@ -7,7 +7,11 @@
 -- Returns for each: 1 done, 0 it has changed, 2 its key is taken.
 
 local WIDTH = 9
-local answers, begun = {}, false
+local answers, begun, brought = {}, false, 0
+for first = 2, #ARGV, WIDTH do
+    local _, before, after, body, _, _, _, _, duty = unpack(ARGV, first, first + WIDTH - 1)
+    brought = brought + #after + #body + #duty - #before
+end
 for first = 2, #ARGV, WIDTH do
     local id, before, after, body, counted, target, beyond, mark, duty = unpack(ARGV, first, first + WIDTH - 1)
     local old, new = fields(before), fields(after)
@@ -20,7 +24,7 @@ for first = 2, #ARGV, WIDTH do
     else
         answers[#answers + 1] = 1
         if not begun then
-            begin()
+            begin_change(brought, (#ARGV - 1) / WIDTH)
             begun = true
         end
         if target ~= '' and body == '' then

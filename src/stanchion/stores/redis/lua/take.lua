@@ -2,6 +2,7 @@
 -- that was seen, and what its end entails: '' or a mark, and its text. Returns for each 1 where it was deleted,
 -- otherwise 0.
 
+begin_always()
 local answers = {}
 for first = 2, #ARGV, 4 do
     local id, seen, mark, duty = unpack(ARGV, first, first + 3)

@@ -1,0 +1,128 @@
+"""A server whose memory is full can be emptied: by workers, by hand, and by the upkeep."""
+
+from __future__ import annotations
+
+import pytest
+from redis.exceptions import OutOfMemoryError
+
+from stanchion.errors import StoreUnavailable
+from stanchion.ids import new_id, new_ids
+from stanchion.stores.gates import Limits, limits_text
+from stanchion.stores.records import Claim, Commit, Find, JobState, NewJob, Node, Rollback, WorkerRow
+from stanchion.stores.redis.store import RedisStore
+from tests.redis.conftest import QUEUE, Open, new_jobs
+from tests.redis.keys import broken_rules
+from tests.servers.redis import RedisServer
+
+WORKER = WorkerRow("w1", "host", 1, (QUEUE,), 8, 10.0, "running", 0, 0)
+
+
+@pytest.fixture
+def bare(store: RedisStore) -> RedisStore:
+    """A store whose queue keeps no history."""
+    store.configure(QUEUE, {"history_ttl": 0.0})
+    return store
+
+
+def fill(server: RedisServer) -> None:
+    """Have every command refused that may need memory."""
+    server.configure(maxmemory="1000000", maxmemory_policy="noeviction")
+    with server.client() as admin, pytest.raises(OutOfMemoryError):
+        admin.set("anything", "1")
+
+
+def test_it_opens(any_server: RedisServer, opened: Open, bare: RedisStore) -> None:
+    bare.push(new_jobs(1))
+    fill(any_server)
+    other = opened(any_server.url())
+    other.check()
+    assert other.sizes(QUEUE).ready == 1
+    with pytest.raises(StoreUnavailable, match="maxmemory"):
+        other.push(new_jobs(1))
+
+
+def test_workers_run_it_empty(any_server: RedisServer, opened: Open, bare: RedisStore) -> None:
+    bare.push(new_jobs(5))
+    fill(any_server)
+    other = opened(any_server.url())
+    assert other.beat(WORKER).live == 1
+    rows = other.claim(Claim(QUEUE, 9, "t", worker="w1")).rows
+    assert other.settle([Rollback(rows[0].id, "t", 0.0), *(Commit(row.id, "t") for row in rows[1:])]) == [
+        JobState.READY,
+        *4 * [JobState.DONE],
+    ]
+    assert [row.id for row in other.pop(Claim(QUEUE, 9, ""))] == [rows[0].id]
+    assert bare.sizes(QUEUE).total == 0
+    assert broken_rules(bare, QUEUE) == []
+
+
+def test_jobs_with_history_are_popped_cancelled_and_purged(
+    any_server: RedisServer, opened: Open, store: RedisStore
+) -> None:
+    jobs = store.push([*new_jobs(4), *(job._replace(key=job.id) for job in new_jobs(2))])
+    (running,) = store.claim(Claim(QUEUE, 1, "t", worker="w1")).rows
+    fill(any_server)
+    other = opened(any_server.url())
+    with pytest.raises(StoreUnavailable, match="maxmemory"):
+        other.claim(Claim(QUEUE, 1, "u"))
+    assert [row.id for row in other.pop(Claim(QUEUE, 1, ""))] == [jobs[1].id]
+    assert other.settle([Commit(running.id, "t", '"done"')]) == [JobState.DONE]
+    assert other.cancel([job.id for job in jobs[2:]]) == 4 * [JobState.CANCELLED]
+    assert other.purge(QUEUE, 0.0) == 6
+    assert broken_rules(store, QUEUE) == []
+
+
+def test_it_is_paused_and_its_history_shortened(any_server: RedisServer, opened: Open, store: RedisStore) -> None:
+    store.push(new_jobs(3))
+    fill(any_server)
+    other = opened(any_server.url())
+    assert other.configure(QUEUE, {"paused": True, "history_ttl": 0.0}).paused
+    assert other.pop(Claim(QUEUE, 3, "")) == []
+    other.configure(QUEUE, {"paused": False})
+    rows = other.claim(Claim(QUEUE, 3, "t")).rows
+    assert other.settle([Commit(row.id, "t") for row in rows]) == 3 * [JobState.DONE]
+
+
+def test_limited_jobs_and_those_of_flows_end(any_server: RedisServer, opened: Open, bare: RedisStore) -> None:
+    bare.set_semaphore("smtp", 1)
+    (root,) = new_ids(1)
+    limited = limits_text(Limits(("smtp",)))
+    bare.push([NewJob(new_id(), QUEUE, "{}", limits=limited, order_key="k") for _ in range(3)])
+    bare.open_flow([Node(root, root, "list")], [NewJob(new_id(), QUEUE, "{}", flow=f"{root}:{root}:0:")])
+    fill(any_server)
+    other = opened(any_server.url())
+    done = 0
+    while rows := other.claim(Claim(QUEUE, 9, "t", worker="w1")).rows:
+        assert set(other.settle([Commit(row.id, "t") for row in rows])) == {JobState.DONE}
+        done += len(rows)
+    assert done == 4
+    assert [node.state for node in bare.nodes(root)] == ["done"]
+    assert broken_rules(bare, QUEUE) == []
+
+
+def test_the_upkeep_purges_first(any_server: RedisServer, opened: Open, store: RedisStore) -> None:
+    store.configure(QUEUE, {"history_ttl": 60.0})
+    store.push(new_jobs(4))
+    assert len(store.pop(Claim(QUEUE, 3, ""))) == 3
+    (row,) = store.claim(Claim(QUEUE, 1, "t")).rows
+    fill(any_server)
+    other = opened(any_server.url())
+    with pytest.raises(StoreUnavailable, match="maxmemory"):
+        other.settle([Commit(row.id, "t", jobs=tuple(new_jobs(1)))])
+    other.skew = 61.0
+    with pytest.raises(StoreUnavailable, match="maxmemory"):
+        other.maintain()  # what the commit entails has no room yet
+    assert other.find(Find(queue=QUEUE)) == []
+    any_server.configure(maxmemory="0")
+    other.maintain()
+    assert other.sizes(QUEUE).ready == 1
+
+
+def test_a_long_result_is_refused_and_nothing_is_half_done(any_server: RedisServer, store: RedisStore) -> None:
+    store.push(new_jobs(2))
+    rows = store.claim(Claim(QUEUE, 2, "t")).rows
+    fill(any_server)
+    with pytest.raises(StoreUnavailable, match="maxmemory"):
+        store.settle([Commit(row.id, "t", '"' + 3000 * "x" + '"') for row in rows])
+    assert store.sizes(QUEUE).running == 2
+    assert broken_rules(store, QUEUE) == []
