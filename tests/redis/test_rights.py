@@ -1,0 +1,169 @@
+"""A user with the rights that the page on Redis names, and no others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from stanchion import Push, Stanchion, chain, group
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.records import Claim, Condition, Find, NoteChange, Publication, Scan
+from stanchion.stores.redis.server import Server
+from stanchion.stores.redis.store import RedisStore
+from tests.redis.conftest import QUEUE, Open, new_jobs
+from tests.redis.test_cluster import QUEUES, use_all
+from tests.servers.redis import RedisServer
+from tests.servers.redis_cluster import RedisCluster
+
+ROOT = Path(__file__).parents[2]
+STORE = ROOT / "src/stanchion/stores/redis"
+RIGHTS = re.search(r"^ACL SETUSER app on >secret (.*?)^```", (ROOT / "docs/stores/redis.md").read_text(), re.S | re.M)
+IN_CLUSTERS = "+cluster|slots +command +asking"
+BY_THE_CLIENT = {"client|setname", "select", "time"}
+ALL = Scan(where=(Condition("queue", "=", QUEUE),))
+NOT_NEEDED = {"info", "client", "client|setinfo"}
+EARLIER_KEY = ":begun"
+"""Ends a key without the prefix under which an earlier release has begun publications."""
+
+
+def rights() -> list[str]:
+    assert RIGHTS is not None
+    return RIGHTS[1].split()
+
+
+def grant(admin: Redis, *more: str) -> None:
+    admin.execute_command("ACL", "SETUSER", "app", "reset", "on", ">secret", *rights(), *more)
+    admin.execute_command("ACL", "LOG", "RESET")
+
+
+def denied(admin: Redis) -> set[str]:
+    """Return the commands and keys that were denied but for those that need not be granted."""
+    found: list[dict[str, Any]] = admin.acl_log()
+    objects = {entry["object"] for entry in found if entry["username"] == "app"}
+    return {one for one in objects if one.lower() not in NOT_NEEDED and not one.endswith(EARLIER_KEY)}
+
+
+def use(app: Stanchion) -> None:
+    """Do what programs and workers do."""
+    app.semaphore("few", 2)
+
+    @app.task(queue="work", limits=["few"], rate="1000/s")
+    def double(n: int) -> int:
+        return 2 * n
+
+    @app.cron("* * * * *", missed="once")
+    @app.task(queue="work")
+    def total(numbers: Sequence[int] = ()) -> int:
+        return sum(numbers)
+
+    handle = group(double.s(n) for n in range(5)).then(total.s()).enqueue()
+    events = app.event_group("order-17")
+    events.add(double.s(1))
+    events.close()
+    double.using(order_key="one", delay=0.1).enqueue(3)
+    double.enqueue(1).cancel()
+    app.queue("laned", lanes=4).push_many([Push(n, tenant=f"t{n}", key=f"k{n}") for n in range(5)])
+    app.run(until_finished=True)
+    assert handle.result(timeout=10) == 20
+    chain(double.s(1), double.s()).enqueue().cancel()
+
+
+def use_store(store: RedisStore) -> None:
+    """Call what Spark, the archive, copies and the upkeep call."""
+    assert store.reserve(Claim("laned", 5, "mine")) == 5
+    assert len(store.in_hand("laned", "mine")) == 5
+    note = NoteChange("stream", "s", "t", 0)
+    for write in ("published", "forgotten"):
+        store.stage(write, "attempt", new_jobs(1))
+    assert store.publish(Publication("published", (("attempt", 1),), note))
+    assert store.set_note("stream", "s", None, 1)
+
+    listener = store.listen([QUEUE])
+    (pushed, *_) = store.push(new_jobs(3))
+    assert store.lane_depths(QUEUE, [0]) == {0: 4}
+    assert len(store.split(ALL, 2)) == 2
+    assert store.next_due([QUEUE]) is not None
+    assert len(store.pop(Claim(QUEUE, 1, ""))) == 1
+    store.cancel([pushed.id])
+    rows = [row for page in store.scan(ALL) for row in page]
+    assert store.take([row.id for row in rows])
+    assert all(store.adopt(rows))
+    ends = [(row.id, row.finished_at or 0) for row in store.find(Find(queue=QUEUE)) if row.finished_at]
+    assert store.discard(ends) == len(ends) > 0
+    assert listener.wait(10.0)
+    listener.close()
+    store.skew = 9 * 86_400.0
+    store.recover()
+    store.maintain()
+    store.drop_queue(QUEUE)
+
+
+def test_the_page_names_what_is_sent_and_no_more() -> None:
+    sent = set(BY_THE_CLIENT)
+    for part in (STORE / "lua").glob("*.lua"):
+        sent |= {name.lower() for name in re.findall(r"(?:call|each|several)\(\s*'([A-Z]+)'", part.read_text())}
+    for part in STORE.glob("*.py"):
+        sent |= {name.lower() for name in re.findall(r"\(\s*\"([A-Z]{3,})\"", part.read_text())}
+    named = {right[1:] for right in rights() if right.startswith("+")}
+    assert sent - {"noperm", "readonly"} == named
+
+
+def test_a_program_and_its_workers(any_server: RedisServer, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = set[str]()
+    script = Server.script
+    monkeypatch.setattr(Server, "script", lambda server, name, *rest: run.add(name) or script(server, name, *rest))
+    with any_server.client() as admin:
+        grant(admin)
+        store = opened(any_server.url().replace("redis://", "redis://app:secret@"))
+        store.setup()
+        use(Stanchion(store=store))
+        use_all(store, "some", "other")
+        use_store(store)
+        assert {part.stem for part in (STORE / "lua").glob("*.lua")} - {"prelude", "arrive", "left"} == run
+        assert denied(admin) == set()
+        assert {key for key in admin.scan_iter() if not key.startswith("stanchion:")} == set()
+
+
+def test_a_right_that_is_missing_is_told_of(own_redis_server: RedisServer, opened: Open) -> None:
+    with own_redis_server.client() as admin:
+        as_app = own_redis_server.url().replace("redis://", "redis://app:secret@")
+        for missing in ("-hmget", "-evalsha"):
+            grant(admin, missing)
+            with pytest.raises(StoreUnavailable, match=r"the page on Redis names \(ACL SETUSER\)") as caught:
+                opened(as_app).push(new_jobs(1))
+            assert caught.value.lasting
+        grant(admin)
+        opened(as_app).push(new_jobs(1))
+        with pytest.raises(StoreUnavailable, match=r"ACL SETUSER"):
+            opened(f"{as_app}?prefix=other").push(new_jobs(1))
+
+
+def test_all_but_what_is_dangerous_is_enough(own_redis_server: RedisServer, opened: Open) -> None:
+    with own_redis_server.client() as admin:
+        admin.execute_command("ACL", "SETUSER", "app", "on", ">secret", "~stanchion:*", "+@all", "-@dangerous")
+    store = opened(own_redis_server.url().replace("redis://", "redis://app:secret@"))
+    store.setup()
+    store.check()
+    store.push(new_jobs(1))
+    assert store.sizes(QUEUE).ready == 1
+
+
+def test_in_a_cluster(redis_cluster: RedisCluster, opened: Open) -> None:
+    admins = [node.client() for node in redis_cluster.nodes]
+    try:
+        for admin in admins:
+            grant(admin, *IN_CLUSTERS.split())
+        store = opened(redis_cluster.url().replace("://", "://app:secret@"))
+        for queue, other in zip(QUEUES, QUEUES[1:] + QUEUES[:1], strict=True):
+            use_all(store, queue, other)
+        assert [denied(admin) for admin in admins] == 3 * [set()]
+    finally:
+        for admin in admins:
+            admin.acl_deluser("app")
+            admin.close()
+        redis_cluster.flush()
