@@ -13,7 +13,7 @@ from redis import Redis
 from stanchion import Push, Stanchion, chain, group
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records import Claim, Condition, Find, NoteChange, Publication, Scan
-from stanchion.stores.redis.server import Server
+from stanchion.stores.redis.server import Call, Server
 from stanchion.stores.redis.store import RedisStore
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.test_cluster import QUEUES, use_all
@@ -116,7 +116,12 @@ def test_the_page_names_what_is_sent_and_no_more() -> None:
 def test_a_program_and_its_workers(any_server: RedisServer, opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     run = set[str]()
     script = Server.script
-    monkeypatch.setattr(Server, "script", lambda server, name, *rest: run.add(name) or script(server, name, *rest))
+
+    def noted(server: Server, name: str, *rest: Any) -> Call:
+        run.add(name)
+        return script(server, name, *rest)
+
+    monkeypatch.setattr(Server, "script", noted)
     with any_server.client() as admin:
         grant(admin)
         store = opened(any_server.url().replace("redis://", "redis://app:secret@"))
