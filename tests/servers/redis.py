@@ -58,6 +58,8 @@ class RedisServer:
     those of redis.conf, by name; without them it keeps an append-only file, synced every second.
     """
 
+    program_options: tuple[str, ...] = ()
+
     def __init__(
         self,
         *,
@@ -106,7 +108,8 @@ class RedisServer:
         """Start the server and wait until it answers: with all its data, or at once with LOADING errors."""
         lines = (f'{name} "{value}"\n' for name, value in self._settings.items())
         configuration = self._process.write("redis.conf", "".join(lines))
-        self._process.start([self._program, configuration], ready=lambda: self._answers(loaded))
+        command: list[str | Path] = [self._program, configuration, *self.program_options]
+        self._process.start(command, ready=lambda: self._answers(loaded))
 
     def stop(self) -> None:
         """Stop the server; it syncs what it keeps."""

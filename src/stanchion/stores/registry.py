@@ -56,6 +56,10 @@ def shown_url(url: str) -> str:
         from stanchion.stores.mongo.address import hidden
 
         return hidden(url)
+    if "+sentinel" in url.partition("://")[0]:
+        from stanchion.stores.redis import address
+
+        return address.hidden(url)
     from sqlalchemy.engine import make_url  # takes longer to import than all the rest of the model
     from sqlalchemy.exc import ArgumentError
 

@@ -25,7 +25,7 @@ CAPABILITIES = Capabilities(
 
 
 def open_store(url: str) -> RedisStore:
-    """Return the store on a server, `redis://user:password@host:port/database`, or `redis+cluster://host:port`."""
+    """Return the store on a server, a cluster or the master that sentinels name; `address.py` reads the URL."""
     if find_spec("redis.asyncio") is None:
         raise MissingExtra("redis", "the Redis store")
     from stanchion.stores.redis.address import address_of

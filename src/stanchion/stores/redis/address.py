@@ -3,52 +3,102 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 from stanchion.errors import InvalidInput
 
 _SCHEMES = {"redis": "redis", "rediss": "rediss", "valkey": "redis", "valkeys": "rediss"}
 _EXAMPLE = "redis://user:password@host:6379/0"
+_WITH_SENTINELS = "redis+sentinel://user:password@host1,host2/service?db=0"
+_SENTINEL_PORT = 26379
+
+
+class Watch(NamedTuple):
+    """The sentinels that know where the master of a service is, and how to log in to them."""
+
+    service: str
+    sentinels: tuple[tuple[str, int], ...]
+    username: str | None = None
+    password: str | None = None
 
 
 class Address(NamedTuple):
-    """Where the server is; `prefix` begins the name of every key."""
+    """Where the server is; `prefix` begins the name of every key.
+
+    With a `watch`, the host in `url` is that of a sentinel, and the sentinels say where the server is.
+    """
 
     url: str
     shown: str
     prefix: str
     cluster: bool
     password: str | None
+    watch: Watch | None = None
 
     def without_password(self, text: str) -> str:
-        """Return the text with the password hidden."""
-        return text.replace(self.password, "***") if self.password else text
+        """Return the text with the passwords hidden."""
+        for password in (self.password, self.watch and self.watch.password):
+            text = text.replace(password, "***") if password else text
+        return text
 
 
 def address_of(url: str) -> Address:
     """Read `redis://user:password@host:port/database?prefix=stanchion`.
 
-    `rediss` is TLS; `redis+cluster` and `rediss+cluster` name any node of a cluster; valkey may stand for redis.
+    `rediss` is TLS; `redis+cluster` and `rediss+cluster` name any node of a cluster, `redis+sentinel` and
+    `rediss+sentinel` the sentinels and then the service; valkey may stand for redis.
     """
     parts = urlsplit(url)
     scheme, _, kind = parts.scheme.partition("+")
-    if scheme not in _SCHEMES or kind not in ("", "cluster"):
-        raise InvalidInput(f"use redis://, rediss://, redis+cluster:// or rediss+cluster://, such as {_EXAMPLE}")
+    if scheme not in _SCHEMES or kind not in ("", "cluster", "sentinel"):
+        raise InvalidInput(
+            f"use redis://, redis+cluster:// or redis+sentinel://, or with rediss for TLS, such as {_EXAMPLE}"
+        )
     options = dict(parse_qsl(parts.query))
     prefix = options.pop("prefix", "stanchion")
     if not prefix or not prefix.isprintable() or set(prefix) & set("{}"):
         raise InvalidInput("prefix must be printable and without braces, such as ?prefix=stanchion")
-    if not parts.hostname:
+    login, _, hosts = parts.netloc.rpartition("@")
+    watch = _watch(parts, hosts, options) if kind == "sentinel" else None
+    database = parts.path.strip("/") if watch is None else options.pop("db", "0")
+    if watch is None and not parts.hostname:
         raise InvalidInput(f"the URL names no host; write {_EXAMPLE}")
-    database = parts.path.strip("/")
     if database and not database.isdigit():
         raise InvalidInput(f"the database of a Redis URL is a number, not {database!r}; write {_EXAMPLE}")
-    if kind and database not in ("", "0"):
+    if kind == "cluster" and database not in ("", "0"):
         raise InvalidInput("a cluster has no numbered databases; leave the number out, and give ?prefix= instead")
-    password = unquote(parts.password) if parts.password else None
-    at = parts.netloc.rpartition("@")[2]
-    user = f"{parts.username or ''}:***@" if password else ""
-    path = "" if kind else f"/{database or 0}"
-    plain = (_SCHEMES[scheme], parts.netloc, path, urlencode(options), "")
-    shown = (parts.scheme, user + at, parts.path, "", "")
-    return Address(urlunsplit(plain), urlunsplit(shown), prefix, bool(kind), password)
+    password = unquote(login.partition(":")[2]) or None
+    user = f"{login.partition(':')[0]}:***@" if password else ""
+    path = "" if kind == "cluster" else f"/{database or 0}"
+    server = parts.netloc if watch is None else f"{login}@{hosts.partition(',')[0]}"
+    plain = (_SCHEMES[scheme], server, path, urlencode(options), "")
+    shown = (parts.scheme, user + hosts, parts.path, "", "")
+    return Address(urlunsplit(plain), urlunsplit(shown), prefix, kind == "cluster", password, watch)
+
+
+def hidden(url: str) -> str:
+    """Return a URL as it may be shown: without its passwords."""
+    try:
+        return address_of(url).shown
+    except InvalidInput:
+        return f"{url.partition('://')[0]}://..."
+
+
+def _watch(parts: SplitResult, hosts: str, options: dict[str, str]) -> Watch:
+    """Return what the URL says of sentinels, and take their options out."""
+    service = unquote(parts.path.strip("/"))
+    sentinels = tuple(_sentinel(host) for host in hosts.split(",") if host)
+    if not sentinels or not service or "/" in service:
+        raise InvalidInput(f"name the sentinels and the service that they watch: {_WITH_SENTINELS}")
+    return Watch(service, sentinels, options.pop("sentinel_username", None), options.pop("sentinel_password", None))
+
+
+def _sentinel(host: str) -> tuple[str, int]:
+    named = urlsplit(f"//{host}")
+    try:
+        port = named.port
+    except ValueError:
+        port = 0
+    if not named.hostname or port == 0:
+        raise InvalidInput(f"{host!r} is no host of a sentinel; write {_WITH_SENTINELS}, or host:{_SENTINEL_PORT}")
+    return named.hostname, port or _SENTINEL_PORT

@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from typing import Any, NamedTuple, TypeVar
 
-from redis import ConnectionPool, Redis
-from redis.backoff import NoBackoff
+from redis import ConnectionPool
 from redis.cluster import RedisCluster
 from redis.exceptions import (
     AuthenticationError,
@@ -31,19 +30,17 @@ from redis.exceptions import (
     TimeoutError,
     TryAgainError,
 )
-from redis.retry import Retry
 
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records import SECOND
 from stanchion.stores.redis.address import Address
+from stanchion.stores.redis.clients import client_of
 from stanchion.stores.redis.scripts import Script, script
 
 T = TypeVar("T")
 
 CALL_SECONDS = 10.0
 """No call takes longer than about this, its retries included."""
-
-_OPTIONS: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0, "client_name": "stanchion"}
 
 
 class Fault(Enum):
@@ -96,8 +93,7 @@ class Server:
     def client(self) -> Any:
         """The redis-py client, made on first use: a Redis or a RedisCluster."""
         if self._client is None:
-            kind, retries = (RedisCluster, 3) if self.address.cluster else (Redis, 0)
-            self._client = kind.from_url(self.address.url, retry=Retry(NoBackoff(), retries), **_OPTIONS)
+            self._client = client_of(self.address)
         return self._client
 
     def close(self) -> None:
