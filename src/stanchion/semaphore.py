@@ -6,6 +6,7 @@ declared in code ──first use──► stored, known to every process      en
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from stanchion.stores.protocol import Store
 
 MAX_CAPACITY = 1_000_000
+
+SEEN_FOR = 10.0
+"""Seconds for which a semaphore that was seen in the store is taken to be there: a store can lose it, by a failover to
+a server that was behind, or a restored copy."""
 
 
 class Semaphore:
@@ -79,6 +84,7 @@ class DeclaredSemaphores:
     def __init__(self) -> None:
         self._declared: dict[str, int] = {}
         self._stored_in: Store | None = None
+        self._seen_at = 0.0
         self._missing: set[str] = set()
         self._known: set[str] = set()
 
@@ -89,9 +95,13 @@ class DeclaredSemaphores:
             self._missing.add(name)
 
     def store(self, store: Store) -> Store:
-        """Store what was declared and is not stored yet, and return the store."""
+        """Store what was declared and is not stored yet, or was lost, and return the store."""
         if store is not self._stored_in:  # another one, as in a test
             self._stored_in, self._missing, self._known = store, set(self._declared), set()
+            self._seen_at = time.monotonic()
+        elif self._known and time.monotonic() - self._seen_at >= SEEN_FOR:
+            self._see(store)
+            self._missing |= self._declared.keys() - self._known
         for name in sorted(self._missing):
             store.set_semaphore(name, self._declared[name])
             self._known.add(name)
@@ -99,15 +109,20 @@ class DeclaredSemaphores:
         return store
 
     def check(self, jobs: Iterable[NewJob], store: Store) -> None:
-        """Refuse jobs that need a semaphore which nobody has declared. Those once seen are never asked for again."""
+        """Refuse jobs that need a semaphore which nobody has declared. Those seen lately are not asked for again."""
         needed = {name for limits in {job.limits for job in jobs} if limits for name in limits_in(limits).semaphores}
         if not needed:
             return
         self.store(store)
         if not needed <= self._known:
-            self._known |= {row.name for row in store.semaphores()}
+            self._see(store)
             if strangers := needed - self._known:
                 raise unknown(sorted(strangers))
+
+    def _see(self, store: Store) -> None:
+        seen_at = time.monotonic()
+        self._known = {row.name for row in store.semaphores()}
+        self._seen_at = seen_at
 
 
 def checked_capacity(capacity: Any) -> int:

@@ -24,6 +24,8 @@ MAINTAIN_EVERY = 10.0
 class Reaper:
     """One thread that recovers and sweeps every `every` seconds, and maintains about every ten.
 
+    It stores declared semaphores again that the store has lost.
+
     All workers do, at their own pace: what one has done costs the others next to nothing. Nothing is taken
     back unless `steady()`: after an outage of the store the others, too, need time to show that they live.
     A recovery that an outage holds up judges as of a moment before it: the clock is read, then comes the question.
@@ -49,7 +51,7 @@ class Reaper:
                 as_of = self._app.store.now()
                 if self._steady():
                     self._recover(as_of)
-                self._app.store.sweep()
+                self._app.store_semaphores().sweep()
                 if time.monotonic() - maintained_at >= MAINTAIN_EVERY:
                     maintained_at = time.monotonic()
                     self._app.store.maintain()
