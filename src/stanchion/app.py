@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 from zoneinfo import ZoneInfo
 
@@ -37,6 +38,7 @@ from stanchion.stores.registry import absolute_url, open_store, shown_url
 from stanchion.stores.transitions import state_of
 from stanchion.task import COLLECT, Enqueuer, Task, arguments, task_options
 from stanchion.ticker import Ticker
+from stanchion.unknown_work import A_DAY, UnknownWork
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -51,7 +53,8 @@ class Stanchion:
     `url`: where jobs live, such as `sqlite:///jobs.db`, `postgresql://user@host/db` or `memory://`; left out,
     STANCHION_URL. Nothing connects before the first use. `keys`: Fernet keys, newest first, to encrypt
     payloads and results. `max_payload`: the largest payload in bytes. `poll`: seconds between polls of all
-    workers together, the wake-up of last resort.
+    workers together, the wake-up of last resort. `bury_unknown_after`: seconds that a job whose task no worker
+    knows is put off before it is dead.
     """
 
     def __init__(
@@ -62,6 +65,7 @@ class Stanchion:
         keys: Sequence[str | bytes] = (),
         max_payload: int = MAX_PAYLOAD,
         poll: float = DEFAULT_POLL,
+        bury_unknown_after: float | timedelta = A_DAY,
     ) -> None:
         self._url = url
         self._store = store
@@ -72,6 +76,7 @@ class Stanchion:
         self.retry = Retry()
         self.poll = poll
         self.events = Listeners()
+        self.unknown_work = UnknownWork(bury_unknown_after)
         self.lanes = LaneChooser(self)
         self.tasks: dict[str, Task[..., Any]] = {}
         self.crons: dict[str, Declared] = {}
@@ -83,7 +88,7 @@ class Stanchion:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Go to other processes, such as those of Spark, without connections, threads and what only workers need."""
-        kept = ("codec", "retry", "events", "tasks", "pipelines", "stations", "poll", "_declared")
+        kept = ("codec", "retry", "events", "unknown_work", "tasks", "pipelines", "stations", "poll", "_declared")
         return Stanchion, (absolute_url(self.url),), {name: self.__dict__[name] for name in kept}
 
     # -- the store

@@ -22,6 +22,7 @@ from stanchion.stores import records
 from stanchion.stores.flows import handler_of, standing
 from stanchion.stores.records import Claim, JobRow, JobState
 from stanchion.task import Task, called_with
+from stanchion.unknown_work import Unknown
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
@@ -37,7 +38,8 @@ class Unrunnable(StanchionError):
 class Execution:
     """One attempt: the job in hand, its task and arguments; of an item in a pipeline, its station and the item.
 
-    Raises Unrunnable when they don't fit, and StoreUnavailable where what a job gets in a flow can't be read now.
+    Raises Unknown where this code lacks the task or station, Unrunnable when the arguments don't fit, and
+    StoreUnavailable where what a job gets in a flow can't be read now.
     """
 
     __slots__ = ("args", "item", "job", "kwargs", "task")
@@ -53,9 +55,7 @@ class Execution:
                 self.args, self.kwargs, self.item = [payload], {}, payload
             if row.flow is not None and (after := after_of(row)).node:
                 self.args.insert(0, Values(app, standing(row.flow).root).behind(after))
-        except UnknownTask as error:
-            raise Unrunnable(str(error)) from None
-        except (StoreUnavailable, Unrunnable):
+        except (StoreUnavailable, Unrunnable, Unknown):
             raise
         except (ValueError, RecursionError, StanchionError) as error:
             raise Unrunnable(f"job {row.id} can't be read: {error}") from None
@@ -83,16 +83,21 @@ class Execution:
             raise
 
 
+_IMPORT_TASK = "import the module that defines it, or keep the old name with @app.task(name=...)"
+
+
 def _runs(app: Stanchion, row: JobRow) -> Task[..., Any] | Station:
     """Return what a job calls: a task by its name or, for a bare payload, the station whose queue it is in."""
     if row.task is not None:
-        return app.task_named(row.task)
+        try:
+            return app.task_named(row.task)
+        except UnknownTask:
+            raise Unknown(row.task, f"no task {row.task!r} is registered here", _IMPORT_TASK) from None
     station = app.stations.get(row.queue)
     if station is None:
-        raise Unrunnable(
-            f"job {row.id} is a bare payload, which no task can run; enqueue calls of a task here, or take the "
-            f"queue's payloads with app.queue({row.queue!r}).reserve()"
-        )
+        message = f"no station works on the bare payloads of queue {row.queue!r} here"
+        advice = f"import the pipeline that has it, or take the payloads with app.queue({row.queue!r}).reserve()"
+        raise Unknown(row.queue, message, advice)
     if refusal := station.refused(row):
         raise Unrunnable(refusal)
     return station
@@ -166,6 +171,14 @@ def unrunnable(row: JobRow, error: Unrunnable) -> records.Outcome:
     return records.Bury(row.id, row.token, described(error)[0])
 
 
+def not_begun(app: Stanchion, row: JobRow, error: Unrunnable | Unknown) -> Attempted:
+    """Return the end of a job that could not be begun: it is dead or, where its work is unknown, put off."""
+    outcome = unrunnable(row, error) if isinstance(error, Unrunnable) else app.unknown_work.outcome(row, error)
+    if isinstance(outcome, records.Rollback):
+        return Attempted(None, outcome)
+    return Attempted(Reservation(app, row), outcome, error)
+
+
 def report(
     app: Stanchion,
     job: Reservation,
@@ -215,9 +228,12 @@ def _dead_lettered(job: Reservation, outcome: records.Outcome | None, state: Job
 
 
 class Attempted(NamedTuple):
-    """What came of an attempt: its job and what to settle; None where the task has settled its job itself."""
+    """What came of an attempt: its job, and what to settle; None where the task has settled its job itself.
 
-    job: Reservation
+    The job is None where there is nothing to report: it was put off.
+    """
+
+    job: Reservation | None
     outcome: records.Outcome | None
     error: BaseException | None = None
 
@@ -226,8 +242,8 @@ def attempted(app: Stanchion, row: JobRow) -> Attempted:
     """Run one claimed job in this thread; nothing is settled yet."""
     try:
         execution = Execution(app, row)
-    except Unrunnable as reason:
-        return Attempted(Reservation(app, row), unrunnable(row, reason), reason)
+    except (Unrunnable, Unknown) as reason:
+        return not_begun(app, row, reason)
     job = execution.job
     app.events.fire("start", job)
     try:
@@ -239,16 +255,19 @@ def attempted(app: Stanchion, row: JobRow) -> Attempted:
         return Attempted(job, outcome_of_error(execution, raised), raised)
 
 
-def run_here(app: Stanchion, row: JobRow) -> None:
-    """Run one claimed job in this thread and settle it."""
+def run_here(app: Stanchion, row: JobRow) -> bool:
+    """Run one claimed job in this thread and settle it; return False where it was put off."""
     job, outcome, error = attempted(app, row)
     state = (
-        job.settled_as
-        if outcome is None
-        else app.store.settle(app.lanes.place([outcome], lambda: {job.id: job.tenant}))[0]
+        app.store.settle(app.lanes.place([outcome], lambda: {row.id: row.tenant}))[0]
+        if outcome is not None
+        else job.settled_as
+        if job is not None
+        else None
     )
-    if state is not None:
+    if state is not None and job is not None:
         report(app, job, outcome, state, error)
+    return job is not None
 
 
 def drained(app: Stanchion, queues: Sequence[str]) -> int:
@@ -261,7 +280,6 @@ def drained(app: Stanchion, queues: Sequence[str]) -> int:
     while True:
         claims = [app.store.claim(Claim(name, 1, new_token())) for name in queues]
         for row in (row for claimed in claims for row in claimed.rows):
-            run_here(app, row)
-            ran += 1
+            ran += run_here(app, row)
         if not any(claimed.rows or claimed.retry_in == 0 for claimed in claims):
             return ran

@@ -148,7 +148,10 @@ class Job:
 
     @property
     def errors(self) -> list[dict[str, Any]]:
-        """The last errors: `attempt`, `at` (seconds since 1970), `error`, `traceback`."""
+        """The last errors: `attempt`, `at` (seconds since 1970), `error`, `traceback`.
+
+        While the job is put off, as no worker that took it knows its task, also `times` and `since` in the last one.
+        """
         return self._app.codec.decode(self._row.errors) or []
 
     @property

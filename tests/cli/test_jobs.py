@@ -56,7 +56,7 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
     (job,) = run("jobs", "--json").json
     assert job.keys() == KEYS
     assert job["cancelled"] is False
-    assert job["errors"][0].keys() == {"attempt", "at", "error", "traceback"}
+    assert job["errors"][0].keys() == {"attempt", "at", "put_off", "since", "error", "traceback"}
     for time in ("run_at", "enqueued_at", "started_at", "finished_at"):
         assert datetime.fromisoformat(job[time]).utcoffset() is not None
         assert job[time].endswith("Z")
@@ -98,6 +98,20 @@ def test_show_tells_the_whole_story(run: Run, app: Stanchion) -> None:
         "ValueError: no money",
     ):
         assert words in answer.out
+
+
+def test_show_of_a_job_whose_task_no_worker_knows(run: Run, app: Stanchion) -> None:
+    job = app.enqueue("new.task", queue="mail")
+    for _ in range(2):
+        app.drain(["mail"])
+        app.retry_job(job.id)
+    answer = run("show", job.id)
+    assert "put off 2 times since" in answer.out
+    assert "no task 'new.task' is registered here" in answer.out
+    assert "failed 2" not in answer.out
+    (error,) = run("show", job.id, "--json").json["errors"]
+    assert (error["put_off"], error["attempt"]) == (2, 0)
+    assert datetime.fromisoformat(error["since"]) <= datetime.fromisoformat(error["at"])
 
 
 def test_show_json(run: Run, app: Stanchion) -> None:

@@ -15,6 +15,7 @@ _OF_THE_MODEL = (
     *("TestAWrongClockOfTheClient", "TestThereAndBack"),
     *("TestAgainstTheReference", "TestNoSpinning"),
     *("TestDrain", "TestActingOnAnotherQueue", "TestUnknownOptions", "TestNoMembersOfAFlow"),
+    "TestUnknownWork",
     *("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"),
 )
 

@@ -7,6 +7,7 @@ import pytest
 
 from stanchion import Bury, Cancel, Job, JobState, Reservation, Retry, RetryAfter, Snooze, Stanchion, Worker
 from stanchion.errors import InvalidInput
+from stanchion.unknown_work import UnknownWork
 from tests.worker.conftest import Faulty, ended, failed, until, working
 
 
@@ -123,19 +124,42 @@ def test_what_this_code_cannot_run_is_dead(app):
     async def later(a: int) -> None: ...
 
     with working(app):
-        jobs = [
-            app.enqueue("no.such.task"),
-            task.enqueue(),
-            later.enqueue(1, 2),
-            app.queue("default").push({"not": "a call"}),
-        ]
+        jobs = [task.enqueue(), later.enqueue(1, 2)]
         dead = [ended(app, job.id) for job in jobs]
     assert {job.state for job in dead} == {JobState.DEAD}
     errors = [job.errors[-1]["error"] for job in dead]
-    assert "no.such.task" in errors[0]
-    assert "no longer fit" in errors[1]
-    assert "no longer fit" in errors[2]
-    assert "bare payload" in errors[3]
+    assert all("no longer fit" in error for error in errors)
+
+
+def test_what_this_code_does_not_know_is_put_off(app, caplog):
+    @app.task
+    def task() -> None: ...
+
+    with working(app):
+        jobs = [app.enqueue("no.such.task"), app.queue("default").push({"not": "a call"}), app.enqueue("no.such.task")]
+        until(lambda: all(app.get(job.id).errors for job in jobs))
+        ended(app, task.enqueue().id)
+    found = [app.get(job.id) for job in jobs]
+    assert {(job.state, job.attempts, job.failures) for job in found} == {(JobState.SCHEDULED, 0, 0)}
+    assert ["no.such.task" in job.errors[-1]["error"] for job in found] == [True, False, True]
+    assert "bare payload" in found[1].errors[-1]["error"]
+    assert len([record for record in caplog.records if "put off" in record.getMessage()]) == 2
+
+
+def test_what_no_code_knows_for_too_long_is_dead(app):
+    app.unknown_work = UnknownWork(0)
+    dead = []
+    app.on("dead")(lambda job, error: dead.append((job.id, str(error))))
+
+    @app.task
+    def task() -> None: ...
+
+    with working(app):
+        job = ended(app, app.enqueue("no.such.task").id)
+        until(lambda: dead)
+    assert (job.state, job.attempts) == (JobState.DEAD, 1)
+    assert "no.such.task" in job.errors[-1]["error"]
+    assert [job_id for job_id, _ in dead] == [job.id]
 
 
 def test_whatever_a_task_raises_is_a_failure(app):
@@ -231,6 +255,9 @@ def test_events(app):
     def last() -> None:
         raise ValueError
 
+    @app.task(name="misfit")
+    def misfit() -> None: ...
+
     @app.task(name="letter", queue="strict", max_attempts=1)
     def letter() -> None:
         raise ValueError
@@ -239,8 +266,8 @@ def test_events(app):
     with working(app):
         for task in (good, bad, last, letter):
             task.enqueue()
-        app.enqueue("unknown")
-        until(lambda: len(heard) >= 12)
+        app.enqueue("misfit", "an argument too much")
+        until(lambda: len(heard) >= 13)
     by_task: dict[str, list[str]] = {}
     for name, event in heard:
         by_task.setdefault(name, []).append(event)
@@ -249,7 +276,7 @@ def test_events(app):
         "bad": ["start", "failure", "retry"],
         "last": ["start", "failure", "dead"],
         "letter": ["start", "failure", "dead"],
-        "unknown": ["failure", "dead"],
+        "misfit": ["start", "failure", "dead"],
     }
 
 

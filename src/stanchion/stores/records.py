@@ -163,7 +163,8 @@ class Rollback(NamedTuple):
     """Give a running job back, due in `delay` seconds.
 
     With an `error` the failure is counted and kept. `refund` takes back the attempt that the delivery
-    counted. Attempts used up, the job is dead; cancelled meanwhile, it is cancelled.
+    counted; with an `error` the job is put off, which is no failure, and the error tells why. Attempts used up, the
+    job is dead; cancelled meanwhile, it is cancelled.
     """
 
     id: str

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, TypeGuard
 
+from stanchion.stores.error_entries import dumps, entries_of, not_put_off, put_off, with_error
 from stanchion.stores.gates import (
     HOLDER_BOOST,
     Verdict,
@@ -42,7 +43,6 @@ from stanchion.stores.records import (
     Rollback,
 )
 
-KEPT_ERRORS = 10
 LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
 _DEAD_FROM = "x-dead-from"
 
@@ -262,7 +262,7 @@ def lease_lost(row: JobRow, queue: QueueSettings, now: int) -> Transition:
     """Take a job back from a holder that is gone: due at once, the attempt stays counted."""
     if row.cancel_requested:
         return Transition(_cancelled(row, "", now), "cancelled")
-    failed = _with_error(row, LEASE_LOST, None, now)
+    failed = with_error(row, LEASE_LOST, None, now)
     if row.attempts >= row.max_attempts:
         return _dead(failed, queue, now)
     return Transition(_unreserved(failed), "expired")
@@ -308,11 +308,14 @@ def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) 
     if outcome.refund:
         row = row._replace(attempts=row.attempts - 1)
     if outcome.error is not None:
-        row = _failed(row, outcome.error, outcome.traceback, now)
+        failed = not outcome.refund
+        row = _failed(row, outcome.error, outcome.traceback, now) if failed else put_off(row, outcome.error, now)
+    elif outcome.delay or not outcome.refund:
+        row = not_put_off(row)  # what goes back at once, unharmed, may not have begun
     if row.cancel_requested:
         return Transition(_cancelled(row, "", now), "cancelled")
     if row.attempts >= row.max_attempts:
-        told = row if outcome.error is not None else _with_error(row, _used_up(row), None, now)
+        told = row if outcome.error is not None else with_error(row, _used_up(row), None, now)
         return _dead(told, queue, now)
     # What goes back unharmed keeps its place in the line.
     run_at = row.run_at if outcome.refund and not outcome.delay else now + int(outcome.delay * SECOND)
@@ -327,7 +330,7 @@ def _used_up(row: JobRow) -> str:
 def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
     if queue.dead_letter is None or queue.dead_letter == row.queue:
         return Transition(_finished(row, JobState.DEAD, now), "buried")
-    errors = json.loads(row.errors) if row.errors else []
+    errors = entries_of(row)
     headers = {
         **(json.loads(row.headers) if row.headers else {}),
         _DEAD_FROM: row.queue,
@@ -368,7 +371,7 @@ _HOLDS_NOTHING: dict[str, Any] = {"held": 0, "permit": None, "waits_for": None, 
 
 def _cancelled(row: JobRow, reason: str, now: int) -> JobRow:
     if reason:
-        row = _with_error(row, f"Cancel: {reason}", None, now)
+        row = with_error(row, f"Cancel: {reason}", None, now)
     return _finished(row, JobState.CANCELLED, now)
 
 
@@ -399,17 +402,4 @@ def _restarted(row: JobRow, run_at: int) -> JobRow:
 
 
 def _failed(row: JobRow, error: str, traceback: str | None, now: int) -> JobRow:
-    return _with_error(row, error, traceback, now)._replace(failures=row.failures + 1)
-
-
-def _with_error(row: JobRow, error: str, traceback: str | None, now: int) -> JobRow:
-    entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error}
-    if traceback:
-        entry["traceback"] = traceback
-    errors = json.loads(row.errors) if row.errors else []
-    return row._replace(errors=dumps([*errors, entry][-KEPT_ERRORS:]))
-
-
-def dumps(value: Any) -> str:
-    """Encode what the store itself writes: errors and headers."""
-    return json.dumps(value, separators=(",", ":"))
+    return with_error(row, error, traceback, now)._replace(failures=row.failures + 1)

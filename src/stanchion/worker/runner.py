@@ -15,9 +15,9 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from stanchion.errors import StoreUnavailable
-from stanchion.execution import Unrunnable, unrunnable
-from stanchion.reservation import Reservation
+from stanchion.execution import Unrunnable, not_begun
 from stanchion.stores.records import Abandon, JobRow
+from stanchion.unknown_work import Unknown
 from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, raised, returned, timed_out, unharmed
 from stanchion.worker.loop import AsyncLoop
 from stanchion.worker.timeouts import Timeouts
@@ -152,8 +152,9 @@ class Runners:
         """Return the attempt at a job, or None when it has ended before it began."""
         try:
             attempt = Attempt(self._app, row)
-        except Unrunnable as reason:
-            self._finish((unrunnable(row, reason), Reservation(self._app, row), reason))
+        except (Unrunnable, Unknown) as reason:
+            job, outcome, error = not_begun(self._app, row, reason)
+            self._finish((outcome, job, error))
             return None
         except StoreUnavailable as error:
             log.warning("job %s goes back, as what it gets in its flow can't be read: %s", row.id, error)

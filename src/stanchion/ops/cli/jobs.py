@@ -123,6 +123,8 @@ def job_json(job: Job) -> dict[str, Any]:
             {
                 "attempt": error.get("attempt"),
                 "at": iso(_moment_of(error)),
+                "put_off": error.get("times"),
+                "since": iso(_moment_of(error, "since")),
                 "error": error.get("error"),
                 "traceback": error.get("traceback"),
             }
@@ -183,7 +185,10 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
             text.append(f"{name}\n", "bright_black").append(_indented(_pretty(value)))
     for error in job.errors:
         at = _moment_of(error)
-        text.append(f"attempt {error.get('attempt')} failed ", "red").append(f"{when(at)}\n", "bright_black")
+        what = f"attempt {error.get('attempt')} failed "
+        if "times" in error:
+            what = f"put off {_times(error['times'])} since {_moment_of(error, 'since'):%Y-%m-%d %H:%M:%S} UTC, last "
+        text.append(what, "red").append(f"{when(at)}\n", "bright_black")
         text.append(_indented(error.get("traceback") or error.get("error") or "no message"))
     text.rstrip()
     return text
@@ -230,8 +235,12 @@ def _readable(job: Job, name: str) -> tuple[Any, str | None]:
         return None, f"{error} (on the command line: --app module:app)"
 
 
-def _moment_of(error: dict[str, Any]) -> datetime | None:
-    at = error.get("at")
+def _times(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
+
+
+def _moment_of(error: dict[str, Any], which: str = "at") -> datetime | None:
+    at = error.get(which)
     return None if at is None else moment(round(at * 1_000_000))
 
 

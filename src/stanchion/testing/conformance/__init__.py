@@ -77,6 +77,7 @@ _THEMES = (
     "transactions",
     "transferring",
     "unknown_options",
+    "unknown_work",
     "wakeup",
     "workers",
 )
@@ -172,6 +173,7 @@ from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTas
 from stanchion.testing.conformance.transactions import TestAnotherDatabase, TestJoining, TestRefusing
 from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
 from stanchion.testing.conformance.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
+from stanchion.testing.conformance.unknown_work import TestPutOff, TestUnknownWork
 from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
 from stanchion.testing.conformance.workers import TestHeartbeat, TestRecovery
 
@@ -275,6 +277,7 @@ __all__ = [
     "TestPurge",
     "TestPush",
     "TestPushSignal",
+    "TestPutOff",
     "TestRacesForSlots",
     "TestRangesOfLanes",
     "TestRatesAndOtherLimits",
@@ -317,6 +320,7 @@ __all__ = [
     "TestTwoDrivers",
     "TestUniqueKeys",
     "TestUnknownOptions",
+    "TestUnknownWork",
     "TestWaiting",
     "TestWaitingForASlot",
     "TestWaitingForATurn",

@@ -141,7 +141,7 @@ class TestTasks:
         app.queue(QUEUE).configure()
         app.drain([QUEUE])
         job = handle.job()
-        assert job.state is JobState.DEAD
+        assert job.state is JobState.SCHEDULED
         assert "gone.task" in job.errors[-1]["error"]
         ran: list[int] = []
         app.task(queue=QUEUE, name="gone.task")(ran.append)
@@ -159,12 +159,8 @@ class TestTasks:
             other_app.using("changed", queue=QUEUE).enqueue(two=2),
             other_app.using("changed", queue=QUEUE).enqueue(),
         ]
-        bare = app.queue(QUEUE).push({"no": "call"})
         app.drain()
         assert {handle.state for handle in handles} == {JobState.DEAD}
-        job = app.get(bare.id)
-        assert job is not None
-        assert job.state is JobState.DEAD
         assert all(handle.job().errors for handle in handles)
 
     def test_a_result_that_json_cannot_hold_ends_dead(self, app: Stanchion) -> None:
