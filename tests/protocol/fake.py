@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 from stanchion.stores import flows, transitions
 from stanchion.stores.duties import Hold
 from stanchion.stores.following import Following
-from stanchion.stores.gates import Rate, semaphore_gate, semaphore_of
+from stanchion.stores.gates import Asking, Rate, semaphore_gate, semaphore_of
 from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
 from stanchion.stores.records import (
     QUEUED,
@@ -141,9 +141,9 @@ class Fake(Following):
         self.step(f"resize {name} {capacity}", resize)
         self.wake(semaphore_gate(name))
 
-    def spend(self, rates: Sequence[Rate]) -> list[int | None]:
+    def spend(self, asking: Sequence[Asking]) -> list[int | None]:
         """Take a start from one rate after the other; without one, the job may ask in a minute."""
-        return [self.step(f"spend {rate.name}", partial(self._spend, rate)) for rate in rates]
+        return [self.step(f"spend {rate.name}", partial(self._spend, rate)) for rate, _ in asking]
 
     # -- duties: all are given at any time, as their own process may be slower than STALE
 

@@ -10,10 +10,10 @@ import pytest
 from stanchion.ids import new_id
 from stanchion.stores.duties import Hold
 from stanchion.stores.following import STALE
-from stanchion.stores.gates import Limits, Rate, gates_of, limits_text, order_gate, semaphore_gate
+from stanchion.stores.gates import Asking, Limits, Rate, gates_of, limits_text, order_gate, semaphore_gate
 from stanchion.stores.records import SECOND, Claim, Commit, JobRow, JobState, Move, NewJob, Outcome, Rollback
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.throttle import Bucket
+from stanchion.stores.throttle import Bucket, Promise
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules
@@ -174,7 +174,7 @@ class TestKeys:
         assert list(one.server.client.scan_iter(f"{one.own_key('gate')}:*")) == []
 
     def test_of_a_rate_go_when_its_bucket_is_full(self, one: RedisStore) -> None:
-        one.spend([Rate(f"r{number}", 0.02) for number in range(50)] + [Rate("slow", 0.001)])
+        one.spend([Asking(Rate(f"r{number}", 0.02)) for number in range(50)] + [Asking(Rate("slow", 0.001))])
         ttls = [one.server.client.pttl(key) for key in one.server.client.scan_iter(f"{one.own_key('rate')}:r*")]
         assert len(ttls) == 50
         assert all(40_000 < ttl <= 51_000 for ttl in ttls)
@@ -191,19 +191,15 @@ def test_a_rate_is_the_bucket_of_all_stores(one: RedisStore) -> None:
     bucket = Bucket(rate.per_second, 0.0, 0)
     step, refused = 0.0, 0
     clock = int(one.server.client.time()[0]) * SECOND
-    for starts in (1, 4, 1, 2, 5, 1, 1, 3):
+    for starts in (1, 4, 1, 2, 5, 1, 1, 3, 9, 2, 1, 1, 6):
         one.skew = (clock - one.now()) / SECOND + one.skew + step
-        answers = one.spend([rate] * starts)
+        promises = [(None, Promise(clock, again=True), Promise(clock, again=False))[n * n % 3] for n in range(starts)]
+        answers = one.spend([Asking(rate, promise) for promise in promises])
         at = stored_moment(one, rate)
-        for answer in answers:
-            bucket = bucket.at(at)
-            if bucket.whole:
-                bucket = bucket.spent(1)
-                assert answer is None
-            else:
-                bucket = bucket.promising(at)
-                assert answer == bucket.promised
-                refused += 1
+        for answer, promise in zip(answers, promises, strict=True):
+            bucket, due = bucket.asked(at, promise)
+            assert answer == due
+            refused += due is not None
         step += 0.05
     assert refused
 

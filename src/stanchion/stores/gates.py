@@ -18,7 +18,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from stanchion.stores.records import JobRow, JobState
-from stanchion.stores.throttle import Bucket
+from stanchion.stores.throttle import Bucket, Promise
 
 HOLDER_BOOST = 1000
 """Added to the priority of a queued job that holds a semaphore: it goes before those that hold none."""
@@ -29,6 +29,13 @@ class Rate(NamedTuple):
 
     name: str
     per_second: float
+
+
+class Asking(NamedTuple):
+    """A job that asks its rate for a start."""
+
+    rate: Rate
+    promise: Promise | None = None
 
 
 class Limits(NamedTuple):
@@ -102,6 +109,17 @@ def held_gates(row: JobRow | None) -> tuple[str, ...]:
 def held_between(row: JobRow) -> int:
     """Return how many gates a job goes on holding between two attempts: that of its order key, once it has it."""
     return 1 if row.held and row.order_key is not None else 0
+
+
+def promise_of(row: JobRow) -> Promise | None:
+    """Return the time that its rate has promised to a job; None if there is none, or it was rescheduled since."""
+    ahead = None if row.waits_since is None else row.run_at - row.waits_since
+    return Promise(row.run_at, again=ahead == 1) if ahead in (0, 1) else None
+
+
+def promised(row: JobRow, run_at: int) -> JobRow:
+    """Return a job that its rate defers until then."""
+    return row._replace(run_at=run_at, waits_since=run_at - (promise_of(row) is not None))
 
 
 class Permits(NamedTuple):
@@ -188,9 +206,9 @@ def _admit(row: JobRow, slots: Slots, now: int) -> Verdict:
     gates, held, rate = gates_of(row), row.held, limits_in(row.limits).rate
     if rate is not None:
         bucket = slots.buckets[rate.name] = slots.buckets[rate.name].at(now)
-        if not bucket.whole:
-            bucket = slots.buckets[rate.name] = bucket.promising(now)
-            return Verdict(row, held_between(row), run_at=bucket.promised)
+        if not bucket.admits(promise_of(row)):
+            slots.buckets[rate.name], due = bucket.promising(promise_of(row))
+            return Verdict(row, held_between(row), run_at=due)
     while held < len(gates):
         if not slots.take(gates[held], row.id):
             return Verdict(row, held, gate=gates[held])

@@ -22,7 +22,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from stanchion.stores import transitions
 from stanchion.stores.duties import Hold, hold_of, holds_of, in_hand
-from stanchion.stores.gates import Rate, Verdict, gated, gates_of, held_between, limits_in, permits_of, semaphore_of
+from stanchion.stores.gates import (
+    Asking,
+    Rate,
+    Verdict,
+    gated,
+    gates_of,
+    held_between,
+    limits_in,
+    permits_of,
+    promise_of,
+    semaphore_of,
+)
 from stanchion.stores.optimistic import Change, Optimistic, Seen, Swap
 from stanchion.stores.records import Claim, Claimed, JobRow
 
@@ -70,8 +81,8 @@ class Permits(Optimistic):
         """Return up to `limit` of the jobs that wait at a gate."""
 
     @abstractmethod
-    def spend(self, rates: Sequence[Rate]) -> list[int | None]:
-        """Take a start from the bucket of each rate: None, or when to ask again; see `Bucket.promising`."""
+    def spend(self, asking: Sequence[Asking]) -> list[int | None]:
+        """Take a start from the bucket of each rate: None, or when to ask again; see `Bucket.asked`."""
 
     @abstractmethod
     def holds(self) -> Iterable[Hold]:
@@ -128,9 +139,12 @@ class Permits(Optimistic):
             missing = most - len(admitted)
             part, left = left[:missing], left[missing:]
             postponed = self._spend_starts(part)
-            # Where a bucket is empty, it is so for all who come later.
-            empty = {limits_in(verdict.row.limits).rate for verdict in postponed.values()}
-            postponed |= self._spend_starts([row for row in left if limits_in(row.limits).rate in empty])
+            # Where one was sent away, so are those who come later, unless they were promised more.
+            empty: dict[Rate | None, int] = {}
+            for verdict in postponed.values():
+                empty[_rate(verdict.row)] = max(_promised(verdict.row), empty.get(_rate(verdict.row), 0))
+            asked = [row for row in left if _promised(row) <= empty.get(limits_in(row.limits).rate, -1)]
+            postponed |= self._spend_starts(asked)
             admitted += [row for row in part if row.id not in postponed]
             left = [row for row in left if row.id not in postponed]
             verdicts |= postponed
@@ -144,7 +158,7 @@ class Permits(Optimistic):
     def _spend_starts(self, rows: Sequence[JobRow]) -> dict[str, Verdict]:
         """Take the starts of those that have a rate; return what becomes of those for which there is none."""
         rated = [row for row in rows if limits_in(row.limits).rate is not None]
-        dues = self.spend([_rate(row) for row in rated]) if rated else []
+        dues = self.spend([Asking(_rate(row), promise_of(row)) for row in rated]) if rated else []
         return {
             row.id: Verdict(row, held_between(row), run_at=due)
             for row, due in zip(rated, dues, strict=True)
@@ -292,6 +306,12 @@ def _next_gates(wanted: Sequence[tuple[JobRow, Sequence[str]]]) -> list[tuple[Jo
             taken.append((row, gates[0]))
             coming.update(gates[1:])
     return taken
+
+
+def _promised(row: JobRow) -> int:
+    """Return how often a job was promised a start: 2 for more than once."""
+    promise = promise_of(row)
+    return 0 if promise is None else 1 + promise.again
 
 
 def _rate(row: JobRow) -> Rate:

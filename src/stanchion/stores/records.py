@@ -80,7 +80,8 @@ class JobRow(NamedTuple):
     """A whole job as stored, live or finished.
 
     `held`: how many of its gates it holds, in their order; `permit`: the token under which it took them, or two, see
-    `permits_of`; `waits_for`, `waits_since`: the gate that it is parked at, and since when.
+    `permits_of`; `waits_for`, `waits_since`: the gate that it is parked at, and since when; of a job that its rate has
+    deferred, `waits_since` tells of `gates.promise_of`.
     """
 
     id: str

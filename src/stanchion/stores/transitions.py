@@ -23,6 +23,7 @@ from stanchion.stores.gates import (
     held_gates,
     is_node_gate,
     permits_of,
+    promised,
     semaphore_of,
 )
 from stanchion.stores.records import (
@@ -163,7 +164,7 @@ def kept_back(row: JobRow, verdict: Verdict, permit: str, now: int) -> JobRow:
         priority=own_priority(row.priority),
     )
     if verdict.run_at is not None:
-        return kept._replace(run_at=verdict.run_at)
+        return promised(kept, verdict.run_at)
     return kept._replace(state=JobState.WAITING.value, waits_for=verdict.gate, waits_since=now)
 
 

@@ -2,7 +2,7 @@
 
     semaphore    {_id: s:name, capacity, free, holders: [...]}   without `capacity`: unknown, so it has one slot
     order key    {_id: o5:queue:key, holders: [...]}             there while somebody holds it
-    rate         {_id: t:name, tokens, filled_at, promised}      there while it is not full
+    rate         {_id: t:name, tokens, filled_at, promised, ...} there while it is not full
 
 A holder is a text, the job and its permit. A slot is taken by one update, which asks that one is `free` and that the
 permit holds none yet; that of an order key by the insertion of its document. So all may be repeated. Several slots of a
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import NamedTuple
 
 from bson import ObjectId
@@ -20,7 +21,7 @@ from pymongo import DeleteOne, InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from stanchion.stores.duties import Hold
-from stanchion.stores.gates import Rate, semaphore_gate, semaphore_of
+from stanchion.stores.gates import Asking, semaphore_gate, semaphore_of
 from stanchion.stores.mongo.base import MongoBase, seen_in
 from stanchion.stores.mongo.documents import Document
 from stanchion.stores.mongo.faults import duplicates
@@ -34,6 +35,7 @@ _HELD: Document = {"$gte": "o", "$lt": "t"}
 """The ids of gates that are held; those of rates come behind them."""
 _RATES: Document = {"$gte": "t:", "$lt": "t;"}
 _UNKNOWN = 1
+_BUCKET = ("tokens", "filled_at", "promised", "promised_again")
 
 
 class Gating(MongoBase):
@@ -163,14 +165,14 @@ class Gating(MongoBase):
 
     # -- rates
 
-    def spend(self, rates: Sequence[Rate]) -> list[int | None]:
+    def spend(self, asking: Sequence[Asking]) -> list[int | None]:
         answers: dict[int, int | None] = {}
-        for name in dict.fromkeys(rate.name for rate in rates):
-            places = [place for place, rate in enumerate(rates) if rate.name == name]
-            answers |= zip(places, self._spend(name, [rates[place].per_second for place in places]), strict=True)
-        return [answers[place] for place in range(len(rates))]
+        for name in dict.fromkeys(one.rate.name for one in asking):
+            places = [place for place, one in enumerate(asking) if one.rate.name == name]
+            answers |= zip(places, self._spend(name, [asking[place] for place in places]), strict=True)
+        return [answers[place] for place in range(len(asking))]
 
-    def _spend(self, name: str, per_second: Sequence[float]) -> list[int | None]:
+    def _spend(self, name: str, asking: Sequence[Asking]) -> list[int | None]:
         mark, answers = ObjectId(), list[int | None]()
 
         def work(on: Place, again: bool) -> list[int | None]:
@@ -181,7 +183,7 @@ class Gating(MongoBase):
                 if again and known is not None and known["mark"] == mark:
                     return answers
                 now = self.now() if known is None else self.server.at(known["now"])
-                answers, bucket = _spent(known, per_second, now)
+                answers, bucket = _spent(known, asking, now)
                 fields = {**_stored(bucket), "mark": mark}
                 if known is None:
                     with suppress(DuplicateKeyError):  # another came first
@@ -265,24 +267,19 @@ def _make(on: Place, semaphores: set[str]) -> None:
             on.gates.update_one({"_id": gate}, {"$setOnInsert": {"free": _UNKNOWN, "holders": []}}, upsert=True)
 
 
-def _spent(known: Document | None, per_second: Sequence[float], now: int) -> tuple[list[int | None], Bucket]:
+def _spent(known: Document | None, asking: Sequence[Asking], now: int) -> tuple[list[int | None], Bucket]:
     """Take a start for each of these; return what to answer, and the bucket after it."""
     bucket = Bucket(1.0, 0.0, 0)
     if known is not None:
-        bucket = Bucket(1.0, known["tokens"], known["filled_at"], known["promised"])
+        bucket = replace(bucket, **{name: known[name] for name in _BUCKET if name in known})
     answers: list[int | None] = []
-    for rate in per_second:
-        bucket = Bucket(rate, bucket.tokens, bucket.filled_at, bucket.promised).at(now)
-        if bucket.whole:
-            bucket = bucket.spent(1)
-            answers.append(None)
-        else:
-            bucket = bucket.promising(now)
-            answers.append(bucket.promised)
+    for rate, promise in asking:
+        bucket, due = replace(bucket, rate=rate.per_second).asked(now, promise)
+        answers.append(due)
     return answers, bucket
 
 
 def _stored(bucket: Bucket) -> Document:
     full_at = bucket.filled_at + int((bucket.capacity - bucket.tokens) / bucket.rate * SECOND)
-    fields = {"tokens": bucket.tokens, "filled_at": bucket.filled_at, "promised": bucket.promised}
-    return {**fields, "full_at": full_at}
+    fields = {name: getattr(bucket, name) for name in _BUCKET}
+    return {**fields, "full_at": max(full_at, bucket.promised_again)}

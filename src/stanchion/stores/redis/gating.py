@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from stanchion.stores.duties import Hold
-from stanchion.stores.gates import Rate, is_node_gate, semaphore_gate, semaphore_of
+from stanchion.stores.gates import Asking, Rate, is_node_gate, semaphore_gate, semaphore_of
 from stanchion.stores.optimistic import Duty, Seen
 from stanchion.stores.records import SECOND, SemaphoreRow
 from stanchion.stores.redis.base import RedisBase, duties_in, portions
 from stanchion.stores.redis.rows import FIELD, seen_in
 from stanchion.stores.redis.server import Call
+from stanchion.stores.throttle import Promise
 
 _AT_ONCE = 500
 _LISTED = 60 * SECOND
@@ -133,16 +134,17 @@ class Gating(RedisBase):
 
     # -- rates
 
-    def spend(self, rates: Sequence[Rate]) -> list[int | None]:
-        starts: dict[Rate, int] = {}
-        for rate in rates:
-            starts[rate] = starts.get(rate, 0) + 1
-        answers = self.server.all([self._spend(rate, number) for rate, number in starts.items()])
-        dues = {rate: iter(answer) for rate, answer in zip(starts, answers, strict=True)}
-        return [int(due) if (due := next(dues[rate])) else None for rate in rates]
+    def spend(self, asking: Sequence[Asking]) -> list[int | None]:
+        promises: dict[Rate, list[Promise | None]] = {}
+        for one in asking:
+            promises.setdefault(one.rate, []).append(one.promise)
+        answers = self.server.all([self._spend(rate, its) for rate, its in promises.items()])
+        dues = {rate: iter(answer) for rate, answer in zip(promises, answers, strict=True)}
+        return [int(due) if (due := next(dues[rate])) else None for rate, _ in asking]
 
-    def _spend(self, rate: Rate, starts: int) -> Call:
-        return self.server.script("spend", self.own_key(f"rate:{rate.name}"), rate.per_second, starts)
+    def _spend(self, rate: Rate, promises: Sequence[Promise | None]) -> Call:
+        each = ["" if one is None else "again" if one.again else one.at for one in promises]
+        return self.server.script("spend", self.own_key(f"rate:{rate.name}"), rate.per_second, *each)
 
     # -- duties
 

@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 _FOLDER = files("stanchion.stores.redis") / "lua"
+_AT_A_RATE = ("claim", "spend")
 
 
 class Script(NamedTuple):
@@ -19,6 +20,7 @@ class Script(NamedTuple):
 
 @cache
 def script(name: str) -> Script:
-    """Return a script of the folder `lua`, after the words that all of them share."""
-    text = "\n".join((_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in ("prelude", name))
+    """Return a script of the folder `lua`, after what it shares with others."""
+    shared = ("prelude", "bucket") if name in _AT_A_RATE else ("prelude",)
+    text = "\n".join((_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in (*shared, name))
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

@@ -24,14 +24,16 @@ class GateStatements:
 
         # -- the gates themselves
         self.lock = text(f"""
-            SELECT name, capacity, used, waited, tokens, filled_at, promised FROM stanchion_gates {key}
+            SELECT name, capacity, used, waited, tokens, filled_at, promised, promised_again FROM stanchion_gates {key}
             WHERE {names} ORDER BY name {dialect.locking}
         """)
         self.make = text(f"INSERT INTO stanchion_gates (name, used) VALUES (:name, 0) {dialect.unless_there}")
         self.use = text(f"UPDATE stanchion_gates {key} SET used = used + :more WHERE {names}")
         self.mark = text(f"UPDATE stanchion_gates {key} SET waited = :waited WHERE {names}")
         self.fill = text("""
-            UPDATE stanchion_gates SET tokens = :tokens, filled_at = :filled_at, promised = :promised WHERE name = :name
+            UPDATE stanchion_gates
+            SET tokens = :tokens, filled_at = :filled_at, promised = :promised, promised_again = :promised_again
+            WHERE name = :name
         """)
         self.resize = text("UPDATE stanchion_gates SET capacity = :capacity WHERE name = :name")
         self.drop = text(f"DELETE FROM stanchion_gates WHERE {names}")
@@ -64,7 +66,8 @@ class GateStatements:
 
         # -- the jobs
         self.asking = text(f"""
-            SELECT {an_id}, queue, state, priority, run_at, order_key, limits, flow, held, permit
+            SELECT {an_id}, queue, state, priority, run_at, order_key, limits, flow, held, permit,
+                waits_since
             FROM stanchion_jobs {key} WHERE {ids}
         """)
         own_priority = f"CASE WHEN priority > {HOLDER_BOOST // 2} THEN priority - {HOLDER_BOOST} ELSE priority END"
@@ -82,7 +85,8 @@ class GateStatements:
             WHERE {ids}
         """)
         self.postpone = text("""
-            UPDATE stanchion_jobs SET run_at = :run_at, priority = :priority, held = :held, permit = :permit
+            UPDATE stanchion_jobs SET run_at = :run_at, priority = :priority, held = :held, permit = :permit,
+                waits_since = :waits_since
             WHERE id = :id
         """)
         self.grant = text(f"""

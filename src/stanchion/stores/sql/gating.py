@@ -59,6 +59,7 @@ class Gate(NamedTuple):
     tokens: float | None
     filled_at: int | None
     promised: int | None
+    promised_again: int | None
 
     @property
     def free(self) -> int:
@@ -67,7 +68,8 @@ class Gate(NamedTuple):
 
     def bucket(self, rate: float) -> Bucket:
         """Return the state of a rate; a new one is full."""
-        return Bucket(rate, self.tokens or 0.0, self.filled_at or 0, self.promised or 0)
+        promised = self.promised or 0, self.promised_again or 0
+        return Bucket(rate, self.tokens or 0.0, self.filled_at or 0, *promised)
 
 
 class Admission(NamedTuple):
@@ -323,8 +325,15 @@ _ANY = JobRow("", "", 0, JobState.RUNNING.value, 0, 0, 0, "")
 
 def _asking(row: Row) -> JobRow:
     """Return what is to be known of a queued job that asks at gates."""
-    id_, queue, state, priority, run_at, order_key, limits, flow, held, permit = row
-    known = {"order_key": order_key, "limits": limits, "flow": flow, "held": held, "permit": permit}
+    id_, queue, state, priority, run_at, order_key, limits, flow, held, permit, since = row
+    known = {
+        "order_key": order_key,
+        "limits": limits,
+        "flow": flow,
+        "held": held,
+        "permit": permit,
+        "waits_since": since,
+    }
     return JobRow(str(id_), queue, 0, state, priority, run_at, 0, "", **known)
 
 
@@ -333,5 +342,5 @@ def _rate_gate(name: str) -> str:
 
 
 def _filled(name: str, bucket: Bucket) -> Params:
-    state = {"tokens": bucket.tokens, "filled_at": bucket.filled_at, "promised": bucket.promised}
+    state = {name: getattr(bucket, name) for name in ("tokens", "filled_at", "promised", "promised_again")}
     return {"name": _rate_gate(name), **state}

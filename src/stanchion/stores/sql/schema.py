@@ -225,6 +225,7 @@ gates = _table(
     Column("tokens", Real),
     Column("filled_at", BigInteger),
     Column("promised", BigInteger),
+    Column("promised_again", BigInteger),
     postgresql_with={"fillfactor": 50},  # a row is changed over and over, and finds room in its page like this
     sqlite_with_rowid=False,
 )

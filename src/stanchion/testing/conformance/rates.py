@@ -99,6 +99,66 @@ class TestKeyedRates:
             assert 100 <= started <= 102 + meanwhile  # a store's clock may go by the millisecond
             clock.advance(1)
 
+    def test_starts_that_come_late_cost_nothing(self, store: Store, clock: StoreClock) -> None:
+        for number in range(3):
+            rates = [Rate(f"{per_second}/s {number}", per_second) for per_second in (2.0, 5.0, 10.0)]
+            ids = {rate: push(store, *(rated(rate) for _ in range(7))) for rate in rates}
+            started, in_time = self.started(store, clock)
+            for rate in rates:
+                at, interval = [started[job] for job in ids[rate]], round(SECOND / rate.per_second)
+                assert max(at) - min(at) >= 6 * interval, "never above the rate"
+                if in_time:
+                    assert at == sorted(at), "in their order"
+                    assert at[-1] - at[0] <= 6 * interval + 45_000, "late, but not later each time"
+            if in_time:
+                break  # else the machine was so slow that starts came later than is made up for
+
+    def started(self, store: Store, clock: StoreClock) -> tuple[dict[str, int], bool]:
+        """Work off the queue, always up to 5 ms late; return when each job was started, and whether none was later."""
+        started: dict[str, int] = {}
+        latest = 0
+        for visit in range(1000):
+            due = store.next_due([QUEUE])
+            if due is None:
+                break
+            clock.advance(max(0.0, seconds_until(store, due)) + visit % 6 / 1000)
+            started |= {row.id: row.started_at or 0 for row in claim(store, 4)}
+            latest = max(latest, store.now() - due) if visit else 0
+        return started, latest < 45_000
+
+    def test_after_a_standstill_they_keep_their_order(self, store: Store, clock: StoreClock) -> None:
+        ids = push(store, *(rated() for _ in range(6)))
+        served = took(store, 6)
+        clock.advance(250)  # two were promised times that are over: one of them starts, the other is not passed
+        for _ in range(12):
+            served += took(store, 6)
+            due = store.next_due([QUEUE])
+            if due is None:
+                break
+            clock.advance(max(0.0, seconds_until(store, due)) + 0.001)
+        assert served == ids
+
+    def test_a_job_that_comes_back_in_time_is_not_passed(self, store: Store, clock: StoreClock) -> None:
+        ids = push(store, *(rated() for _ in range(3)))
+        served = took(store, 3)
+        due = store.next_due([QUEUE])
+        assert due is not None
+        clock.advance(seconds_until(store, due) - 1)
+        ids += push(store, rated())  # is due before them
+        clock.advance(1.001)
+        for _ in range(3):
+            served += took(store, 4)
+            clock.advance(100)
+        assert served == ids
+
+    def test_a_start_that_nobody_takes_is_for_the_next(self, store: Store, clock: StoreClock) -> None:
+        ids = push(store, *(rated() for _ in range(3)))
+        assert took(store, 3) == ids[:1]
+        store.cancel([ids[1]])
+        clock.advance(106)
+        late = push(store, rated())
+        assert took(store, 3) == late
+
     def test_every_start_counts(self, store: Store, clock: StoreClock) -> None:
         (job,) = push(store, rated())
         (row,) = claim(store)

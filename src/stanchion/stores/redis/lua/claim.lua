@@ -48,13 +48,11 @@ if max_running and max_running ~= '' then
     limit = math.min(limit, tonumber(max_running) - redis.call('SCARD', P .. 'running'))
 end
 
--- The bucket of throttle.py: a tenth of a second's worth, at least one; a millionth is forgiven.
 local rate, wait = nil, ''
 if max_rate and max_rate ~= '' then
     rate = tonumber(max_rate)
-    local passed = math.max(0, now - tonumber(filled_at or 0)) / 1000000
-    tokens = math.min(math.max(1, rate * 0.1), tonumber(tokens or 0) + passed * rate)
-    limit = math.min(limit, math.floor(tokens + 0.000001))
+    tokens = refilled(rate, tokens, filled_at, false)
+    limit = math.min(limit, starts_in(tokens))
 end
 
 -- Jobs that hold a semaphore stand before all others in the line; what they gain there ends with it.
@@ -212,8 +210,8 @@ if rate then
     if #ids > 0 then
         redis.call('HSET', P .. 'settings', 'rate_tokens', string.format('%.17g', tokens), 'rate_at', whole(now))
     end
-    if tokens + 0.000001 < 1 then
-        wait = string.format('%.9f', math.max(0, (1 - tokens) / rate))
+    if starts_in(tokens) < 1 then
+        wait = string.format('%.9f', next_in(rate, tokens))
     end
 end
 return answer('jobs', ids, states, wait)

@@ -1,32 +1,53 @@
--- Takes starts from the bucket of a rate, or gives them back: that of throttle.py. KEYS[1] is its hash. ARGV: skew,
--- starts per second, how many to take, or less than none to give back.
+-- Takes starts from the bucket of a rate. KEYS[1] is its hash. ARGV: skew, starts per second, and for each job that asks
+-- the time that it was promised, 'again' if that was for the second time or more, or ''.
 --
--- Returns for each that was to be taken '' or, where there was none, when to ask for it again.
+-- Returns for each '' or, where there was none, when to ask for it again.
 
-local rate, starts = tonumber(ARGV[2]), tonumber(ARGV[3])
-local tokens, filled_at, promised = unpack(redis.call('HMGET', P, 'tokens', 'filled_at', 'promised'))
-local passed = math.max(0, now - tonumber(filled_at or 0)) / 1000000
-local capacity = math.max(1, rate * 0.1)
-tokens, promised = math.min(capacity, tonumber(tokens or 0) + passed * rate), tonumber(promised or 0)
+local rate = tonumber(ARGV[2])
+local tokens, filled_at, promised, promised_again = unpack(redis.call(
+    'HMGET', P, 'tokens', 'filled_at', 'promised', 'promised_again'
+))
+promised, promised_again = tonumber(promised or 0), tonumber(promised_again or 0)
+local interval = math.ceil(1000000 / rate)
+
+local function awaited()
+    return math.max(promised, promised_again) > now
+end
 
 local answers = {}
-for number = 1, starts do
-    if math.floor(tokens + 0.000001) >= 1 then
-        tokens = tokens - 1
-        answers[number] = ''
-    else
-        local soon = now + math.floor(math.max(0, (1 - tokens) / rate) * 1000000)
-        promised = math.max(soon, promised + math.floor(1000000 / rate))
-        answers[number] = whole(promised)
+for number = 3, #ARGV do
+    local promise, first = ARGV[number], true
+    tokens, filled_at = refilled(rate, tokens, filled_at, awaited()), now
+    if promise == '' then
+        first = not awaited() or tokens >= tolerated(rate)
+    elseif promise ~= 'again' then
+        first = tonumber(promise) > promised_again
     end
-end
-if starts < 0 then
-    tokens = tokens - starts
+    if first and starts_in(tokens) >= 1 then
+        tokens = tokens - 1
+        answers[number - 2] = ''
+    else
+        local soon, due = now + math.ceil(next_in(rate, tokens) * 1000000), nil
+        if promise == 'again' and next_in(rate, tokens) < math.min(0.05, 0.5 / rate) then
+            due = soon
+        elseif promise ~= '' then
+            promised_again = math.max(soon, promised_again + interval)
+            due = promised_again
+        else
+            promised = math.max(soon, (promised > now and promised or math.max(promised, promised_again)) + interval)
+            due = promised
+        end
+        answers[number - 2] = whole(due)
+    end
 end
 
 redis.call('HDEL', P, '') -- needs no memory: what follows is not refused
-redis.call('HSET', P, 'tokens', string.format('%.17g', tokens), 'filled_at', whole(now), 'promised', whole(promised))
+redis.call(
+    'HSET', P, 'tokens', string.format('%.17g', tokens), 'filled_at', whole(now), 'promised', whole(promised),
+    'promised_again', whole(promised_again)
+)
 -- A bucket that is not there is full, and has promised nothing: so it may go once it is.
-local idle = math.max((capacity - tokens) / rate, (promised - now) / 1000000 + 1 / rate)
+local last = math.max(promised, promised_again)
+local idle = math.max((saved_up(rate) - tokens) / rate, (last - now) / 1000000 + 1 / rate)
 redis.call('PEXPIRE', P, math.ceil(math.min(idle, 1e9) * 1000) + 1000)
 return answers
