@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 from zoneinfo import ZoneInfo
 
@@ -15,7 +16,7 @@ from stanchion.codec import MAX_PAYLOAD, Codec
 from stanchion.cron import Declared, Missed, Schedule, declared, on_task, schedule_named, schedules
 from stanchion.errors import InvalidInput, UnknownTask
 from stanchion.events import Event, Listeners
-from stanchion.execution import drained
+from stanchion.execution import drained, lost_lease_delay
 from stanchion.finding import Search, query_of
 from stanchion.flow import Part, Signature, checked_part
 from stanchion.flow_enqueue import store_flow
@@ -68,7 +69,7 @@ class Stanchion:
         bury_unknown_after: float | timedelta = A_DAY,
     ) -> None:
         self._url = url
-        self._store = store
+        self._store = None if store is None else self._with_delays(store)
         self._opening = threading.Lock()
         self._declared: dict[str, dict[str, Any]] = {}
         self._semaphores = DeclaredSemaphores()
@@ -109,8 +110,13 @@ class Stanchion:
                 if self._store is None:
                     store = open_store(self.url)
                     store.check()
-                    self._store = store
+                    self._store = self._with_delays(store)
         return self._store
+
+    def _with_delays(self, store: Store) -> Store:
+        """Have jobs wait after lost leases as the retry policies of their tasks say."""
+        store.lost_lease_delay = partial(lost_lease_delay, self)
+        return store
 
     def setup(self) -> None:
         """Make the tables, or bring them up to date; safe to repeat. SQLite does so by itself on first use."""
@@ -415,7 +421,7 @@ class Stanchion:
     @contextmanager
     def on_store(self, store: Store) -> Iterator[None]:
         """Work on another store for the length of the block."""
-        before, self._store = self._store, store
+        before, self._store = self._store, self._with_delays(store)
         ticker, self._ticker = self._ticker, Ticker(self)
         self.tick()  # schedules begin when they are first seen
         try:

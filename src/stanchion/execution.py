@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stanchion.errors import InvalidInput, StanchionError, StoreUnavailable, UnknownTask
+from stanchion.errors import InvalidInput, LeaseLost, StanchionError, StoreUnavailable, UnknownTask
 from stanchion.flow import Part
 from stanchion.flow_plan import after_of, continued
 from stanchion.flow_values import Values
@@ -155,14 +155,25 @@ def outcome_of_error(execution: Execution, error: BaseException) -> records.Outc
 
 def _delay(job: Reservation, error: BaseException) -> float:
     """Return the seconds that the retry policy says; a custom one that fails is replaced by the default."""
+    return _delay_by(job.retry_delay, job.task, job.failures + 1, error)
+
+
+def lost_lease_delay(app: Stanchion, row: JobRow, number: int) -> float:
+    """Return the seconds of the first, second, ... wait of a job after lost leases: its retry policy's delays."""
+    work = app.stations.get(row.queue) if row.task is None else app.tasks.get(row.task)
+    retry, error = app.retry if work is None else work.retry, LeaseLost(row.id)
+    return _delay_by(lambda error: retry.delay(number, error), row.task, number, error)
+
+
+def _delay_by(policy: Callable[[BaseException], float], task: str | None, failures: int, error: BaseException) -> float:
     try:
-        seconds = job.retry_delay(error)
+        seconds = policy(error)
         if math.isfinite(seconds):
             return max(0.0, seconds)
-        log.error("the retry policy of %s returned %r; the default is used", job.task, seconds)
+        log.error("the retry policy of %s returned %r; the default is used", task, seconds)
     except Exception:
-        log.exception("the retry policy of %s failed; the default is used", job.task)
-    return Retry().delay(job.failures + 1, error)
+        log.exception("the retry policy of %s failed; the default is used", task)
+    return Retry().delay(failures, error)
 
 
 def unrunnable(row: JobRow, error: Unrunnable) -> records.Outcome:

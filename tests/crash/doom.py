@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable
 from typing import Any, cast
 
+from stanchion.stores.losses import LostLeaseDelay
 from stanchion.stores.protocol import Store
 
 MESSAGE = "before message "
@@ -24,6 +25,14 @@ class Doomed:
         self._store = store
         self._moment, self._verb, number = fate.split()
         self._left = int(number)
+
+    @property
+    def lost_lease_delay(self) -> LostLeaseDelay:
+        return self._store.lost_lease_delay
+
+    @lost_lease_delay.setter
+    def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
+        self._store.lost_lease_delay = delay
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._store, name)

@@ -7,7 +7,7 @@ import signal
 import time
 from pathlib import Path
 
-from stanchion import Job, Stanchion
+from stanchion import Job, Retry, Stanchion
 from stanchion.reservation import Reservation
 from stanchion.stores.registry import open_store
 from stanchion.worker import heartbeat
@@ -30,7 +30,7 @@ def work(job: Job, seconds: float) -> None:
     time.sleep(seconds)
 
 
-@app.task(name="fatal", queue=QUEUE, max_attempts=3)
+@app.task(name="fatal", queue=QUEUE, max_attempts=3, retry=Retry.constant(0.2))
 def fatal(job: Job) -> None:
     _started(job)
     os.kill(os.getpid(), signal.SIGKILL)

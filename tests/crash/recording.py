@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 from stanchion.errors import StoreUnavailable
+from stanchion.stores.losses import LostLeaseDelay
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import (
     Bury,
@@ -31,6 +32,14 @@ class Recording:
 
     def __init__(self, store: Store, journal: Journal) -> None:
         self._store, self._journal = store, journal
+
+    @property
+    def lost_lease_delay(self) -> LostLeaseDelay:
+        return self._store.lost_lease_delay
+
+    @lost_lease_delay.setter
+    def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
+        self._store.lost_lease_delay = delay
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

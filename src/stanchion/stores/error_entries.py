@@ -29,12 +29,12 @@ def entries_of(row: JobRow) -> list[dict[str, Any]]:
     return entries
 
 
-def with_error(row: JobRow, error: str, traceback: str | None, now: int) -> JobRow:
-    """Return the job with one more entry."""
-    entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error}
+def with_error(row: JobRow, error: str, traceback: str | None, now: int, **noted: Any) -> JobRow:
+    """Return the job with one more entry, in which something else may be noted."""
+    entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error, **noted}
     if traceback:
         entry["traceback"] = traceback
-    return _keeping(row, [*entries_of(row), entry])
+    return with_entries(row, [*entries_of(row), entry])
 
 
 def put_off(row: JobRow, error: str, now: int) -> JobRow:
@@ -42,7 +42,7 @@ def put_off(row: JobRow, error: str, now: int) -> JobRow:
     before = put_off_so_far(row)
     since = now / SECOND if before.since is None else before.since
     last = {"attempt": row.attempts, "at": now / SECOND, "error": error, "times": before.times + 1, "since": since}
-    return _keeping(row, [*entries_of(not_put_off(row)), last])
+    return with_entries(row, [*entries_of(not_put_off(row)), last])
 
 
 def put_off_so_far(row: JobRow) -> PutOff:
@@ -53,10 +53,7 @@ def put_off_so_far(row: JobRow) -> PutOff:
 
 def not_put_off(row: JobRow) -> JobRow:
     """Return the job without the entry of being put off: some code knows its work."""
-    if put_off_so_far(row).times == 0:
-        return row
-    entries = entries_of(row)[:-1]
-    return _keeping(row, entries)
+    return with_entries(row, entries_of(row)[:-1]) if put_off_so_far(row).times else row
 
 
 def dumps(value: Any) -> str:
@@ -64,5 +61,6 @@ def dumps(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _keeping(row: JobRow, entries: list[dict[str, Any]]) -> JobRow:
+def with_entries(row: JobRow, entries: list[dict[str, Any]]) -> JobRow:
+    """Return the job with the last of these entries."""
     return row._replace(errors=dumps(entries[-KEPT_ERRORS:]) if entries else None)

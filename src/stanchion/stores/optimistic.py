@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from stanchion.stores import transitions
 from stanchion.stores.liveness import is_lost
+from stanchion.stores.losses import LostLeaseDelay, default_delay, had_begun
 from stanchion.stores.records import (
     Commit,
     Continue,
@@ -107,6 +108,8 @@ Decide = Callable[[int, JobRow | None, Context], Decision[Answer]]
 
 class Optimistic(ABC):
     """The verbs that change jobs which are there already."""
+
+    lost_lease_delay: LostLeaseDelay = staticmethod(default_delay)
 
     @abstractmethod
     def look(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
@@ -206,7 +209,9 @@ class Optimistic(ABC):
         def decide(_index: int, row: JobRow | None, context: Context) -> Decision[JobRow | None]:
             if row is None or not is_lost(row, workers, context.now if as_of is None else as_of):
                 return Decision(None)
-            step = transitions.lease_lost(row, context.settings[row.queue], context.now)
+            begun = had_begun(row, workers.get(row.worker or ""))
+            settings = context.settings[row.queue]
+            step = transitions.lease_lost(row, settings, context.now, begun=begun, delay=self.lost_lease_delay)
             return Decision(step.row, step.row, step.counted)
 
         return [row for row in self.decide_each(ids, decide) if row is not None]

@@ -34,6 +34,7 @@ from stanchion.stores.gates import (
     promise_of,
     semaphore_of,
 )
+from stanchion.stores.losses import apart
 from stanchion.stores.optimistic import Change, Optimistic, Seen, Swap
 from stanchion.stores.records import Claim, Claimed, JobRow
 
@@ -96,6 +97,13 @@ class Permits(Optimistic):
 
     def claim(self, claim: Claim) -> Claimed:
         """Reserve due jobs that have their gates; park or postpone those that have not."""
+        claimed, others = apart(self.claim_together(claim), claim.token)
+        if others:
+            self.settle_each(others)
+        return claimed
+
+    def claim_together(self, claim: Claim) -> Claimed:
+        """Reserve jobs as `claim` does, but those that are to run alone together with others."""
         return self.hand_out(claim, self.reserve_due, "-reserved", beyond=True)
 
     def hand_out(

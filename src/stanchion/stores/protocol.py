@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
+from stanchion.stores.losses import LostLeaseDelay
 from stanchion.stores.records import (
     Beat,
     Capabilities,
@@ -60,6 +61,8 @@ class Store(Protocol):
     capabilities: Capabilities
     skew: float
     """Seconds added to the store's clock. For tests, which can't wait for a lease to run out."""
+    lost_lease_delay: LostLeaseDelay
+    """For how long a job waits from its second lost lease on; the app puts the retry policies of its tasks here."""
 
     # -- life of the store itself
 
@@ -104,7 +107,10 @@ class Store(Protocol):
     # -- jobs out
 
     def claim(self, claim: Claim) -> Claimed:
-        """Reserve due jobs: running, under the claim's token, this attempt counted."""
+        """Reserve due jobs: running, under the claim's token, this attempt counted.
+
+        One that has lost its lease twice or more is handed out alone.
+        """
 
     def pop(self, claim: Claim) -> list[JobRow]:
         """Hand out due jobs for good: they are done."""
@@ -128,6 +134,8 @@ class Store(Protocol):
         A worker is dead when it missed three of its own heartbeats. A job whose worker has no row is
         left alone unless some live worker has a row, and the job started longer ago than those three
         heartbeats: an empty list of workers frees nothing.
+
+        What a dead worker is not known to have begun gets its attempt back; see `losses`.
 
         `as_of` is the moment, on the store's clock, at which a lease must have run out or a worker been dead
         (None: now). A call that was held up by an outage, in which nobody could beat, then frees no more than

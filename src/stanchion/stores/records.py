@@ -422,7 +422,10 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """One live worker, as it describes itself; `heartbeat` in seconds."""
+    """One live worker, as it describes itself; `heartbeat` in seconds.
+
+    `began`: the jobs that run, as `losses.start_of` has them; None from a release that does not say.
+    """
 
     id: str
     host: str
@@ -434,6 +437,7 @@ class WorkerRow:
     started_at: int = 0
     last_seen_at: int = 0
     running: int = 0
+    began: tuple[str, ...] | None = None
 
 
 class Beat(NamedTuple):

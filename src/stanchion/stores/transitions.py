@@ -26,6 +26,7 @@ from stanchion.stores.gates import (
     promised,
     semaphore_of,
 )
+from stanchion.stores.losses import ALONE_FROM, LostLeaseDelay, charged, default_delay, forgiven, is_alone, is_fatal
 from stanchion.stores.records import (
     QUEUED,
     SECOND,
@@ -45,6 +46,7 @@ from stanchion.stores.records import (
 )
 
 LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
+NEVER_BEGAN = "LeaseLost: the worker died before it had said that this job began; the attempt is not counted"
 _DEAD_FROM = "x-dead-from"
 
 
@@ -259,14 +261,23 @@ def fanned_out(commit: Commit) -> list[NewJob]:
     return [job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job for job in commit.jobs]
 
 
-def lease_lost(row: JobRow, queue: QueueSettings, now: int) -> Transition:
-    """Take a job back from a holder that is gone: due at once, the attempt stays counted."""
+def lease_lost(
+    row: JobRow, queue: QueueSettings, now: int, *, begun: bool = True, delay: LostLeaseDelay = default_delay
+) -> Transition:
+    """Take a job back from a holder that is gone; one that is not known to have begun gets its attempt back.
+
+    It is due at once, or, when it is to run alone from now on, after the delay.
+    """
     if row.cancel_requested:
         return Transition(_cancelled(row, "", now), "cancelled")
-    failed = with_error(row, LEASE_LOST, None, now)
-    if row.attempts >= row.max_attempts:
+    losses = charged(row, begun=begun)
+    failed = with_error(row, LEASE_LOST if begun else NEVER_BEGAN, None, now, **losses.noted)
+    if is_fatal(row, losses, begun=begun):
         return _dead(failed, queue, now)
-    return Transition(_unreserved(failed), "expired")
+    back = _unreserved(failed if begun else failed._replace(attempts=row.attempts - 1))
+    if is_alone(back):
+        back = back._replace(run_at=now + int(max(0.0, delay(row, losses.charged - ALONE_FROM + 1)) * SECOND))
+    return Transition(back, "expired")
 
 
 def cancel(row: JobRow, now: int) -> Transition | None:
@@ -287,7 +298,7 @@ def retried(row: JobRow, now: int) -> JobRow:
     in_line = row.state == JobState.WAITING or (row.state == QUEUED and row.run_at <= now)
     if in_line and (home is None or is_node_gate(row.waits_for)):
         return row
-    again = _restarted(row, now)._replace(errors=row.errors)
+    again = _restarted(row, now)._replace(errors=forgiven(row).errors)
     if home is None:
         return again._replace(held=row.held, permit=row.permit)
     kept = {name: value for name, value in headers.items() if not name.startswith("x-dead-")}
@@ -312,7 +323,7 @@ def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) 
         failed = not outcome.refund
         row = _failed(row, outcome.error, outcome.traceback, now) if failed else put_off(row, outcome.error, now)
     elif outcome.delay or not outcome.refund:
-        row = not_put_off(row)  # what goes back at once, unharmed, may not have begun
+        row = forgiven(not_put_off(row))  # what goes back at once, unharmed, may not have begun
     if row.cancel_requested:
         return Transition(_cancelled(row, "", now), "cancelled")
     if row.attempts >= row.max_attempts:
@@ -340,7 +351,7 @@ def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
         "x-dead-error": errors[-1]["error"] if errors else "",
     }
     letter = _restarted(row, now)._replace(
-        queue=queue.dead_letter, lane=UNLANED, key=None, headers=dumps(headers), errors=row.errors
+        queue=queue.dead_letter, lane=UNLANED, key=None, headers=dumps(headers), errors=forgiven(row).errors
     )
     return Transition(letter, "buried")
 

@@ -129,6 +129,7 @@ class StreamSource:
                     queues=(self._queue,),
                     threads=0,
                     heartbeat=self._heartbeat,
+                    began=(),  # which job of a batch a driver died of, if any, its replays tell
                 )
             )
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from stanchion.patience import Backoff
 from stanchion.queue import new_token
+from stanchion.stores.losses import AT_ONCE, is_alone
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import SECOND, Claim, Claimed, JobRow
+from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import unharmed
 from stanchion.worker.delays import PickupDelays
 from stanchion.worker.finisher import Finisher
@@ -54,9 +57,12 @@ class Claimer:
         health: Health,
         emptied: Callable[[], None] | None,
         *,
+        alone: Alone,
         all_jobs: bool = False,
     ) -> None:
         self._app, self._worker, self._queues = app, worker, list(queues)
+        self.alone = alone
+        self._lone: deque[JobRow] = deque()
         self._threads, self._poll = threads, poll
         self._runners, self._finisher, self._health = runners, finisher, health
         self._emptied, self._all_jobs = emptied, all_jobs
@@ -100,6 +106,11 @@ class Claimer:
         """Claimed jobs that have not ended."""
         return self._claimed - self._finisher.received
 
+    @property
+    def outstanding(self) -> int:
+        """Claimed jobs whose end is not stored."""
+        return self._claimed - self._finisher.stored
+
     def stop(self, seconds: float) -> None:
         """Claim no more; wait up to `seconds` for the call that is under way."""
         self._stopping.set()
@@ -128,20 +139,24 @@ class Claimer:
                 log.debug("claiming failed", exc_info=True)
                 self._close_listener()
                 self._stopping.wait(pause)
+        self._give_back(list(self._lone))
         self._close_listener()
 
     def _round(self) -> None:
         """Claim from every queue as much as there is room for, then wait if there was less."""
         self._take_unheard()
+        if self._lone:
+            self._run_alone(self._lone.popleft())
+            return
         wanted = self._wanted()
         if not wanted:
             self._wait_for_room()
             return
-        outstanding = self._claimed - self._finisher.stored
+        outstanding = self.outstanding
         with self._health.watch("claim"):
             listener = self._listening()
             found, retry_in = self._claim(wanted)
-            if found == wanted:
+            if found == wanted or self._lone:
                 return
             if found:
                 time.sleep(0)  # let a runner begin before this thread goes on to look for more
@@ -169,13 +184,16 @@ class Claimer:
                 self._hand_over(claimed.rows)
             if claimed.retry_in is not None:
                 retry_in = claimed.retry_in if retry_in is None else min(retry_in, claimed.retry_in)
-            if found == wanted:
+            if found == wanted or self._lone:
                 break
         self._queues.append(self._queues.pop(0))  # another one is first in the next round
         return found, retry_in
 
     def _claimed_from(self, queue: str, limit: int) -> Claimed:
-        claim = Claim(queue, limit, new_token(), worker=self._worker)
+        token = new_token()
+        if not self._ahead:  # a thread is free for each of them
+            token += AT_ONCE
+        claim = Claim(queue, limit, token, worker=self._worker)
         try:
             return self._app.store.claim(claim)
         except Exception:
@@ -197,8 +215,19 @@ class Claimer:
         self.delays.add(rows[0].queue, rows)
         if self._stopping.is_set():
             self._give_back(rows)
+        elif is_alone(rows[0]):
+            self._lone += rows
         else:
             self._runners.add(rows, self.in_hand)
+
+    def _run_alone(self, row: JobRow) -> None:
+        """Run a job that is to run alone; give it back where it can't begin."""
+        begun = False
+        try:
+            begun = self.alone.run(row, self._stopping)
+        finally:
+            if not begun:
+                self._give_back([row])
 
     def _give_back(self, rows: Sequence[JobRow]) -> None:
         self._returned += len(rows)

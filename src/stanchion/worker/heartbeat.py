@@ -51,6 +51,7 @@ class Heartbeat:
         self._row, self._longest, self._answered = row, longest, answered
         self._stopping = threading.Event()
         self._leaving = False
+        self._beating = threading.Lock()
         self._beat_at = -math.inf
         self._steady_from = 0.0
         self._thread = threading.Thread(target=self._run, name="stanchion-heartbeat", daemon=True)
@@ -82,7 +83,7 @@ class Heartbeat:
             now = time.monotonic()
             if now >= due or self._longest() >= QUICK:
                 try:
-                    self._beat()
+                    self.beat()
                 except Exception as error:
                     due, pause = now, backoff.failed()
                     log.warning("the heartbeat failed, next try in %.1f s: %s: %s", pause, type(error).__name__, error)
@@ -93,8 +94,9 @@ class Heartbeat:
         if self._leaving:
             self._leave()
 
-    def _beat(self) -> None:
-        with self._health.watch("beat"):
+    def beat(self) -> None:
+        """Beat now, in the caller's thread: what the row says by now is known to the store when this returns."""
+        with self._beating, self._health.watch("beat"):  # a row that was described earlier must not come later
             beat = self._app.store.beat(self._row())
         now = time.monotonic()
         if now - self._beat_at >= LATE * self._every:

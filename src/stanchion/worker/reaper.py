@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from stanchion.errors import LeaseLost
 from stanchion.job import JobState
+from stanchion.stores.losses import lost_leases
 from stanchion.stores.records import JobRow
 
 if TYPE_CHECKING:
@@ -67,5 +68,5 @@ class Reaper:
 
 
 def _ended_dead(row: JobRow) -> bool:
-    """Tell a job that died, or became a dead letter, which has no attempts yet, from one that waits again."""
-    return row.state == JobState.DEAD or (row.finished_at is None and row.attempts == 0)
+    """Tell a job that died, or became a dead letter, which no lost lease is held against, from one that waits again."""
+    return row.state == JobState.DEAD or (row.finished_at is None and not lost_leases(row))

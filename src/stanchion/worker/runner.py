@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from stanchion.errors import StoreUnavailable
 from stanchion.execution import Unrunnable, not_begun
+from stanchion.stores.losses import start_of
 from stanchion.stores.records import Abandon, JobRow
 from stanchion.unknown_work import Unknown
 from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, raised, returned, timed_out, unharmed
@@ -113,6 +114,10 @@ class Runners:
             self._buffer.put(None)
         if self._loop is not None:
             self._loop.stop()
+
+    def began(self) -> tuple[str, ...]:
+        """Return what runs, as the worker's row lists it."""
+        return tuple(start_of(attempt.job.id, attempt.job.token) for attempt in self.running.copy().values())
 
     def longest(self) -> float:
         """Return the seconds since the oldest of the running attempts began; 0 when nothing runs."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.options import named_queues, seconds_of
 from stanchion.stores.records import Beat, WorkerRow
+from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import unharmed
 from stanchion.worker.claimer import Claimer
 from stanchion.worker.finisher import Finisher
@@ -105,6 +106,7 @@ class Worker:
                 *(self._runners, self._finisher, self._health),
                 self.finish if self._until_empty else None,
                 all_jobs=self._until_finished,
+                alone=Alone(self._runners, lambda: self._claimer.outstanding, lambda: self._heartbeat.beat()),
             )
             self._heartbeat = Heartbeat(
                 *(self.app, self._every, self._health, self._row, self._runners.longest, self._answered)
@@ -213,6 +215,7 @@ class Worker:
             threads=self._threads,
             heartbeat=self._every,
             state=self._state,
+            began=self._runners.began() + self._claimer.alone.starting if self._started else None,
         )
 
     def _status(self) -> Status:

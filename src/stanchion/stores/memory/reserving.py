@@ -10,6 +10,7 @@ from typing import Any
 from stanchion.stores import transitions
 from stanchion.stores.gates import gated
 from stanchion.stores.liveness import alive, is_lost
+from stanchion.stores.losses import apart, had_begun
 from stanchion.stores.memory.coordinating import Coordinating
 from stanchion.stores.memory.rows import refuse_to_join
 from stanchion.stores.records import (
@@ -39,7 +40,11 @@ class Reserving(Coordinating):
     def claim(self, claim: Claim) -> Claimed:
         """Reserve due jobs: running, under the claim's token, this attempt counted."""
         with self._lock:
-            return self._claim(claim)
+            claimed, others = apart(self._claim(claim), claim.token)
+            now = self.now()
+            for one in others:
+                self._settle(one, now, repeat=False)
+            return claimed
 
     def _claim(self, claim: Claim) -> Claimed:
         if claim.repeat and (held := self._under_token(claim)):
@@ -144,7 +149,9 @@ class Reserving(Coordinating):
             return [self._take_back(row, now) for row in self._lost(now if as_of is None else as_of)[:limit]]
 
     def _take_back(self, row: JobRow, now: int) -> JobRow:
-        return self._apply(row, transitions.lease_lost(row, self._settings(row.queue), now))
+        begun = had_begun(row, self._workers.get(row.worker or ""))
+        settings = self._settings(row.queue)
+        return self._apply(row, transitions.lease_lost(row, settings, now, begun=begun, delay=self.lost_lease_delay))
 
     def _lost(self, now: int) -> list[JobRow]:
         return [row for row in self._running() if is_lost(row, self._workers, now)]

@@ -9,6 +9,7 @@ from typing import Never
 
 from stanchion.errors import CannotJoin
 from stanchion.stores import transitions
+from stanchion.stores.losses import LostLeaseDelay, default_delay
 from stanchion.stores.memory.line import Line
 from stanchion.stores.records import QUEUED, SECOND, JobRow, QueueSettings
 from stanchion.stores.transitions import Transition
@@ -24,6 +25,7 @@ class Rows:
 
     def __init__(self, *, frozen: bool = False) -> None:
         self.skew = 0.0
+        self.lost_lease_delay: LostLeaseDelay = default_delay
         self._frozen = frozen
         self._started_at = time.time_ns() // 1000
         self._started = time.monotonic_ns()

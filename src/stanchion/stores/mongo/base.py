@@ -164,7 +164,13 @@ def settings_in(document: Mapping[str, Any]) -> QueueSettings:
 def worker_of(document: Document) -> WorkerRow:
     """Return the worker of a document."""
     fields = {name: document[name] for name in WORKER_FIELDS}
-    return WorkerRow(id=document["_id"], queues=tuple(document["queues"]), **fields)
+    began = document.get("began")
+    return WorkerRow(
+        id=document["_id"],
+        queues=tuple(document["queues"]),
+        began=None if began is None else tuple(began),
+        **fields,
+    )
 
 
 def _swap_of(job_id: str, done: set[str], taken: set[str]) -> Swap:

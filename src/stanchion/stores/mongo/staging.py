@@ -31,7 +31,7 @@ class Staging(Noting):
     # -- in hand
 
     def claim_in_hand(self, claim: Claim) -> Claimed:
-        return self.claim(claim)
+        return self.claim_together(claim)
 
     def ids_in_hand(self, queue: str, token: str) -> list[str]:
         return [one["_id"] for one in self._in_hand(queue, token, {}, {"_id": 1})]

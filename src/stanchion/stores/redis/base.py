@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -221,7 +222,12 @@ class RedisBase(Publishing):
 
     def known_workers(self) -> dict[str, WorkerRow]:
         found = self.server.command("HVALS", self.own_key("workers"))
-        return {worker.id: worker for worker in map(worker_in, found)}
+        began = self.server.command("HGETALL", self.own_key("began"))
+        workers = {worker.id: worker for worker in map(worker_in, found)}
+        for name, listed in began.items():
+            if (worker := workers.get(name.decode())) is not None:
+                workers[worker.id] = replace(worker, began=tuple(json.loads(listed)))
+        return workers
 
     def holders(self) -> list[tuple[str, str, int | None]]:
         """Return the running jobs of all queues: id, worker or '', end of the lease."""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from stanchion.stores.losses import LostLeaseDelay, default_delay
 from stanchion.stores.records import JobRow, QueueSettings
 from stanchion.stores.sql.connection import Row, Runner
 from stanchion.stores.sql.database import CALL_SECONDS, Database
@@ -38,6 +39,7 @@ class SqlBase(ABC):
 
     def __init__(self, database: Database) -> None:
         self.database, self.dialect = database, database.dialect
+        self.lost_lease_delay: LostLeaseDelay = default_delay
         self.statements = self.dialect.once(self.statements_of)
 
     def write(self, work: Callable[[Runner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True) -> T:
@@ -146,6 +148,11 @@ def settings_of(row: Row) -> QueueSettings:
     """Return the settings in a row of stanchion_queues."""
     given = dict(zip(_SETTINGS, row, strict=False))
     return QueueSettings(**{**given, "paused": bool(given["paused"]), "laned": bool(given["laned"])})
+
+
+def began_in(stored: str | None) -> tuple[str, ...] | None:
+    """Return what a worker said to have begun."""
+    return None if stored is None else tuple(json.loads(stored))
 
 
 def in_order(rows: Iterable[Row]) -> list[JobRow]:

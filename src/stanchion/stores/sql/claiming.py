@@ -36,7 +36,9 @@ class Claiming(Laning, Recovery, Gating):
         self.gated_queues: set[str] = set()
         """Queues whose last claim met jobs that have to ask at gates."""
 
-    def claim(self, claim: Claim) -> Claimed:
+    def claim_together(self, claim: Claim) -> Claimed:
+        """Reserve jobs as `claim` does, but those that are to run alone together with others."""
+
         def work(claim: Claim) -> Claimed:
             # One that a power cut undoes leaves the job ready, and its token refuses whoever had it.
             return self.write(lambda run, again: self._claim_in(run, claim, again=again), durable=False)

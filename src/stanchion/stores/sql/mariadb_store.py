@@ -70,13 +70,13 @@ class MariaDBStore(SqlStore):
 
     # -- out
 
-    def claim(self, claim: Claim) -> Claimed:
+    def claim_together(self, claim: Claim) -> Claimed:
         if claim.repeat or beside_the_lane(claim):
-            return super().claim(claim)
+            return super().claim_together(claim)
         # Most looks of an idle worker find nothing: they need no transaction.
         hindered, lease, head = self.database.read(lambda run: self._look(run, claim.queue))
         if hindered:
-            return super().claim(claim)
+            return super().claim_together(claim)
         if head is None:
             return Claimed([])
         settings = QueueSettings(claim.queue) if lease is None else QueueSettings(claim.queue, lease=lease)
@@ -89,7 +89,7 @@ class MariaDBStore(SqlStore):
             return found.claimed(claim.limit)
 
         found = self.write(work)
-        return found if found.retry_in is None else self.filled(claim, found, super().claim)
+        return found if found.retry_in is None else self.filled(claim, found, super().claim_together)
 
     def hold(
         self, run: Runner, claim: Claim, settings: QueueSettings, limit: int, head: Head | None = None

@@ -17,7 +17,7 @@ from stanchion.stores.records import (
     Redriven,
     WorkerRow,
 )
-from stanchion.stores.sql.base import Step, is_id, live_values, queue_values, settings_of
+from stanchion.stores.sql.base import Step, began_in, is_id, live_values, queue_values, settings_of
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.flowing import Flowing
 from stanchion.stores.sql.gating import light
@@ -61,10 +61,12 @@ class Operating(Flowing):
 
     def beat(self, worker: WorkerRow) -> Beat:
         def work(run: Runner, _again: bool) -> Beat:
+            began = None if worker.began is None else json.dumps(worker.began)
             seen = {
                 "worker": worker.id,
                 "worker_state": worker.state,
                 "worker_queues": json.dumps(worker.queues),
+                "worker_began": began,
             }
             if run.change(self.statements.beat, seen) == 0:
                 run.change(
@@ -77,6 +79,7 @@ class Operating(Flowing):
                         "threads": worker.threads,
                         "heartbeat": worker.heartbeat,
                         "state": worker.state,
+                        "began": began,
                     },
                 )
             live = run.rows(self.statements.live_workers)[0][0]
@@ -89,10 +92,7 @@ class Operating(Flowing):
 
     def workers(self) -> list[WorkerRow]:
         rows = self.database.read(lambda run: run.rows(self.statements.workers))
-        return [
-            WorkerRow(id_, host, pid, tuple(json.loads(names)), threads, heartbeat, state, started, seen, running)
-            for id_, host, pid, names, threads, heartbeat, state, started, seen, running in rows
-        ]
+        return [_worker_in(*row) for row in rows]
 
     # -- jobs
 
@@ -191,3 +191,13 @@ class Operating(Flowing):
 
 def _distinct(ids: Sequence[str]) -> list[str]:
     return [one for one in dict.fromkeys(ids) if is_id(one)]
+
+
+def _worker_in(
+    name: str, host: str, pid: int, queues: str, threads: int, heartbeat: float, state: str, started: int, seen: int,
+    began: str | None, running: int,
+) -> WorkerRow:  # fmt: skip
+    return WorkerRow(
+        *(name, host, pid, tuple(json.loads(queues)), threads, heartbeat, state, started, seen, running),
+        began=began_in(began),
+    )

@@ -275,18 +275,18 @@ class PostgresStore(SqlStore):
         twice = [row for row in finished if run.change(self.statements.remove, {"job": row[0]})]
         self.tally(run, [(row[1], "pushed") for row in twice], sign=-1)
 
-    def claim(self, claim: Claim) -> Claimed:
+    def claim_together(self, claim: Claim) -> Claimed:
         if claim.queue in self._laned_queues and claim.lanes is None:
             rows = self._claim_in_turn(claim)
             return self._claim_carefully(claim) if rows is None else Claimed(rows)
         if claim.queue in self._throttled_queues or beside_the_lane(claim):
             return self._claim_carefully(claim)
         if self._contended.get(claim.queue, 0.0) > time.monotonic():
-            return super().claim(claim)
+            return super().claim_together(claim)
         rows = self.database.statement(lambda run, again: self._claim_at_once(run, claim, again))
         if rows is None:  # not all of the next ones may run
             self._contended[claim.queue] = time.monotonic() + _CAREFUL_SECONDS
-            return super().claim(claim)
+            return super().claim_together(claim)
         if rows:
             return Claimed(rows)
         throttled, expired = self.database.read(lambda run: run.rows(_HINDRANCE, {"queue": claim.queue})[0])
@@ -353,7 +353,7 @@ class PostgresStore(SqlStore):
             self._laned_queues.add(claim.queue)
         else:
             self._laned_queues.discard(claim.queue)
-        return super().claim(claim)
+        return super().claim_together(claim)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         if tx is not None or repeat or not all(map(is_plain, outcomes)):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from stanchion.stores.records import SECOND, JobRow
-from stanchion.stores.sql.base import SqlBase
+from stanchion.stores.losses import had_begun
+from stanchion.stores.records import SECOND, JobRow, WorkerRow
+from stanchion.stores.sql.base import SqlBase, began_in
 from stanchion.stores.sql.connection import Row, Runner
 from stanchion.stores.sql.statements import MISSED_HEARTBEATS
 from stanchion.stores.transitions import lease_lost
@@ -38,11 +39,26 @@ class Recovery(SqlBase):
             freed += self._free(run, run.rows(self.statements.orphans, lost | at))
         return freed
 
+    def _holders(self, run: Runner) -> dict[str, WorkerRow]:
+        """Return all workers by what they said to have begun."""
+        return {
+            name: WorkerRow(name, "", 0, (), 0, 0.0, began=began_in(began))
+            for name, began in run.rows(self.statements.begun)
+        }
+
     def _free(self, run: Runner, rows: list[Row]) -> list[JobRow]:
         if not rows:
             return []
         before = [JobRow(*row) for row in rows]
         now, settings = self.clock(run), self.settings_in(run, {row.queue for row in before})
-        after = [lease_lost(row, settings[row.queue], now) for row in before]
+        workers = self._holders(run) if any(row.worker for row in before) else {}
+        after = [
+            lease_lost(
+                *(row, settings[row.queue], now),
+                begun=had_begun(row, workers.get(row.worker or "")),
+                delay=self.lost_lease_delay,
+            )
+            for row in before
+        ]
         self.store(run, before, after)
         return [step.row for step in after]

@@ -214,6 +214,7 @@ workers = _table(
     Column("state", String(10), nullable=False),
     Column("started_at", BigInteger, nullable=False),
     Column("last_seen_at", BigInteger, nullable=False),
+    Column("began", Long),
 )
 
 gates = _table(

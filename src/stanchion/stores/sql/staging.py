@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stanchion.errors import LeasesLost, StagedJobsLost
+from stanchion.stores.losses import apart
 from stanchion.stores.publications import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, own_note, published_at
-from stanchion.stores.records import Claim, Commit, Finish, JobRow, NewJob, NoteChange, Publication
+from stanchion.stores.records import Claim, Claimed, Commit, Finish, JobRow, NewJob, NoteChange, Publication
 from stanchion.stores.sql.claiming import Claiming, beside_the_lane, reservation
 from stanchion.stores.sql.connection import BACK, MARK, Params, Runner
 from stanchion.stores.sql.database import CALL_SECONDS, Database
@@ -51,6 +52,12 @@ class Staging(Claiming, Settling, Operating, Noting):
 
     # -- in hand
 
+    def claim(self, claim: Claim) -> Claimed:
+        claimed, others = apart(self.claim_together(claim), claim.token)
+        if others:
+            self.settle(others)
+        return claimed
+
     def reserve(self, claim: Claim) -> int:
         def work(run: Runner, again: bool) -> int | None:
             return self._reserve_unseen(run, claim, again=again)
@@ -58,7 +65,7 @@ class Staging(Claiming, Settling, Operating, Noting):
         reserved = self.write(work, seconds_for(claim.limit), durable=False)  # as a claim
         if reserved is not None:
             return reserved
-        self.claim(claim)
+        self.claim_together(claim)
         return self._count_in_hand(claim.queue, claim.token)
 
     def _reserve_unseen(self, run: Runner, claim: Claim, *, again: bool) -> int | None:

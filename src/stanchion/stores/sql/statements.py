@@ -250,6 +250,7 @@ class Statements:
             .with_for_update(skip_locked=True)
         )
         self.of_dead_workers = lost.where(jobs.c.worker.in_(select(workers.c.id).where(was_overdue)))
+        self.begun = select(workers.c.id, workers.c.began)
         self.longest_heartbeat = select(func.max(workers.c.heartbeat)).where(~was_overdue)
         self.orphans = lost.where(
             jobs.c.worker.not_in(select(workers.c.id)), jobs.c.started_at <= as_of - param("orphan_micros", BigInteger)
@@ -261,7 +262,12 @@ class Statements:
         self.beat = (
             update(workers)
             .where(workers.c.id == param("worker", String))
-            .values(last_seen_at=now, state=param("worker_state", String), queues=param("worker_queues", Text))
+            .values(
+                last_seen_at=now,
+                state=param("worker_state", String),
+                queues=param("worker_queues", Text),
+                began=param("worker_began", Text),
+            )
         )
         self.join = dialect.insert_ignoring(
             workers,

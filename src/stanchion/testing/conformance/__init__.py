@@ -48,6 +48,7 @@ _THEMES = (
     "lanes_model",
     "lanes_of_tenants",
     "leases",
+    "lost_leases",
     "model",
     "notes",
     "operating",
@@ -134,6 +135,7 @@ from stanchion.testing.conformance.leases import (
     TestRepeatedClaim,
     TestRepeatedOutcome,
 )
+from stanchion.testing.conformance.lost_leases import TestAlone, TestCharges, TestDelayOfTheTask
 from stanchion.testing.conformance.model import TestAgainstTheReference
 from stanchion.testing.conformance.notes import TestNotes
 from stanchion.testing.conformance.operating import TestCancel, TestReplay, TestRetry
@@ -187,6 +189,7 @@ __all__ = [
     "TestAdoptedKeys",
     "TestAdopting",
     "TestAgainstTheReference",
+    "TestAlone",
     "TestAnOpenNode",
     "TestAnotherDatabase",
     "TestAttempts",
@@ -195,6 +198,7 @@ __all__ = [
     "TestCancel",
     "TestCancelAFlow",
     "TestChain",
+    "TestCharges",
     "TestCommit",
     "TestConditions",
     "TestContinuing",
@@ -203,6 +207,7 @@ __all__ = [
     "TestDeath",
     "TestDeathAtEachStep",
     "TestDeclaring",
+    "TestDelayOfTheTask",
     "TestDelete",
     "TestDiscard",
     "TestDrain",
