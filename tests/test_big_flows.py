@@ -17,7 +17,7 @@ MOST = 16 * 1024 * 1024
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(params=["sqlite", "postgres", "redis"])
+@pytest.fixture(params=["sqlite", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("postgres", "redis"))])
 def url(request: pytest.FixtureRequest, tmp_path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path}/jobs.db"

@@ -34,15 +34,18 @@ EACH_SCRIPT = frozenset(
 )
 """Each script of the Redis store, and what crosses its slots."""
 
+MANY = ("thousands", "_many", "cancels_all_that_would_follow", "a_large_one")
+"""Parts of the names of cases with very many jobs, which the MongoDB of the tests is slow with."""
+
 SERVERS = frozenset(("test_postgres", "test_mariadb", "test_mongo", "test_redis"))
 VARIANTS = frozenset(("test_redis_cluster", "test_redis_others"))
 
 
-def is_nightly(module: str, case: str) -> bool:
-    """Tell whether a class of cases is left to the night on the store of a module."""
+def is_nightly(module: str, case: str, name: str) -> bool:
+    """Tell whether a case of this name, in this class, is left to the night on the store of a module."""
     if module in VARIANTS:
-        return case not in EACH_SCRIPT
-    if module == "test_mongo" and case in HEAVY:
+        return case not in EACH_SCRIPT or "thousands" in name
+    if module.startswith("test_mongo") and (case in HEAVY or any(part in name for part in MANY)):
         return True
     if module in ("test_mariadb", "test_mongo") and case in STREAMS:
         return True
@@ -54,5 +57,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what is nightly."""
     for item in items:
         module, case = getattr(item, "module", None), getattr(item, "cls", None)
-        if module and case and is_nightly(module.__name__.rpartition(".")[2], case.__name__):
+        if module and case and is_nightly(module.__name__.rpartition(".")[2], case.__name__, item.name):
             item.add_marker("nightly")

@@ -33,5 +33,7 @@ class Mutant:
 def mutants() -> list[Mutant]:
     """Return all mutants, by the names of their files."""
     return [
-        Mutant(**one) for path in sorted(FOLDER.glob("*.toml")) for one in tomllib.loads(path.read_text())["mutant"]
+        Mutant(**{**one, "name": f"{path.stem}: {one['name']}"})
+        for path in sorted(FOLDER.glob("*.toml"))
+        for one in tomllib.loads(path.read_text())["mutant"]
     ]

@@ -25,13 +25,13 @@ def test_nothing_goes_wrong(name: str) -> None:
     explore(name)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", LARGE)
 def test_nothing_goes_wrong_among_many(name: str) -> None:
     explore(name)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", [name for name in ALL if name not in LARGE and ALL[name].crashes == 1])
 def test_nothing_goes_wrong_with_one_more_crash(name: str) -> None:
     explore(name, more_crashes=1)
