@@ -73,6 +73,8 @@ _THEMES = (
     "staging",
     "stream_deaths",
     "stream_driver",
+    "stream_failures",
+    "stream_states",
     "streams",
     "tasks",
     "transactions",
@@ -170,7 +172,9 @@ from stanchion.testing.conformance.stream_deaths import (
     TestTwoDrivers,
 )
 from stanchion.testing.conformance.stream_driver import mode
-from stanchion.testing.conformance.streams import TestOperatingStreams, TestPoison, TestRefusedPositions, TestStreams
+from stanchion.testing.conformance.stream_failures import TestInnocentJobs, TestPoison, TestStoppedStreams
+from stanchion.testing.conformance.stream_states import TestQueriesWithState, sink
+from stanchion.testing.conformance.streams import TestOperatingStreams, TestRefusedPositions, TestStreams
 from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks
 from stanchion.testing.conformance.transactions import TestAnotherDatabase, TestJoining, TestRefusing
 from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
@@ -237,6 +241,7 @@ __all__ = [
     "TestHistory",
     "TestInASecondLife",
     "TestInHand",
+    "TestInnocentJobs",
     "TestInsideALane",
     "TestJoining",
     "TestKeyedRates",
@@ -283,6 +288,7 @@ __all__ = [
     "TestPush",
     "TestPushSignal",
     "TestPutOff",
+    "TestQueriesWithState",
     "TestRacesForSlots",
     "TestRangesOfLanes",
     "TestRatesAndOtherLimits",
@@ -310,6 +316,7 @@ __all__ = [
     "TestSplit",
     "TestStaged",
     "TestStations",
+    "TestStoppedStreams",
     "TestStreams",
     "TestTailCalls",
     "TestTaking",
@@ -346,6 +353,7 @@ __all__ = [
     "parent",
     "q",
     "sealed",
+    "sink",
     "small_steps",
     "store",
     "stores",
