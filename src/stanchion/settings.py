@@ -77,7 +77,7 @@ def _queue_or_none(name: str, value: Any) -> str | None:
     return None if value is None else checked_name(value, name)
 
 
-def _lease(name: str, value: Any) -> float:
+def _span(name: str, value: Any) -> float:
     seconds = seconds_of(value, name)
     if seconds == 0:
         raise InvalidInput(f"{name} must be more than 0 seconds")
@@ -92,5 +92,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "lanes_per_tenant": _lanes,
     "history_ttl": lambda name, value: seconds_of(value, name),
     "dead_letter": _queue_or_none,
-    "lease": _lease,
+    "lease": _span,
+    "expires": lambda name, value: None if value is None else _span(name, value),
+    "expires_with_jobs": _flag,
 }

@@ -343,6 +343,9 @@ class QueueSettings:
     lease: float = 30.0
     laned: bool = False
     """True once it had more than one lane: its jobs may be in any."""
+    expires: float | None = None
+    """It is removed when nobody has pushed, reserved or finished in it for so long."""
+    expires_with_jobs: bool = False
 
     @property
     def throttled(self) -> bool:

@@ -21,7 +21,8 @@ from stanchion.stores.transitions import Transition
 T = TypeVar("T")
 
 _SETTINGS = tuple(setting.name for setting in dataclasses.fields(QueueSettings))
-"""The first columns of a queue; the others are the state of its rate limit and of its lanes."""
+"""The first columns of a queue; the others are the state of its rate limit and of its lanes, and when it was used."""
+_FLAGS = ("paused", "laned", "expires_with_jobs")
 
 
 class Step(NamedTuple):
@@ -69,6 +70,10 @@ class SqlBase(ABC):
     def settings_in(self, run: Runner, queues: Iterable[str]) -> dict[str, QueueSettings]:
         """Return the settings of these queues; defaults for one that has no row yet."""
         return {queue: self.queue_row(run, queue)[0] for queue in set(queues)}
+
+    def now(self) -> int:
+        """Return the store's clock."""
+        return int(self.database.read(lambda run: run.rows(self.statements.now))[0][0])
 
     def queue_row(self, run: Runner, queue: str, *, lock: bool = False) -> tuple[QueueSettings, Row | None]:
         """Return a queue's settings and its whole row."""
@@ -147,7 +152,7 @@ def live_values(row: JobRow) -> dict[str, object]:
 def settings_of(row: Row) -> QueueSettings:
     """Return the settings in a row of stanchion_queues."""
     given = dict(zip(_SETTINGS, row, strict=False))
-    return QueueSettings(**{**given, "paused": bool(given["paused"]), "laned": bool(given["laned"])})
+    return QueueSettings(**{**given, **{name: bool(given[name]) for name in _FLAGS}})
 
 
 def began_in(stored: str | None) -> tuple[str, ...] | None:

@@ -91,9 +91,6 @@ class Looking(SqlBase):
             totals[what] += int(count)
         return Counts(**totals)
 
-    def now(self) -> int:
-        return int(self.database.read(lambda run: run.rows(self.statements.now))[0][0])
-
 
 @cache
 def _search(table: Table, dialect: Dialect, given: frozenset[str], states: frozenset[JobState]) -> Select[Any]:

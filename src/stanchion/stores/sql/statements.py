@@ -127,7 +127,8 @@ class Statements:
                 (queues, queues.c.name),
             )
         ]
-        self.drop.append(delete(notes).where(notes.c.kind.startswith(RANGES), notes.c.name == queue))
+        self.forget_ranges = delete(notes).where(notes.c.kind.startswith(RANGES), notes.c.name == queue)
+        self.drop.append(self.forget_ranges)
         self.insert_queue = dialect.insert_ignoring(
             queues, {column.name: param(column.name, column.type) for column in queues.columns}
         )

@@ -33,6 +33,7 @@ _THEMES = (
     "dead_letters",
     "discarding",
     "encryption",
+    "expiring",
     "fan_out",
     "flow_ends",
     "flow_failures",
@@ -106,6 +107,12 @@ from stanchion.testing.conformance.cron_operating import TestANewRelease, TestOp
 from stanchion.testing.conformance.dead_letters import TestDeadLetters, letters
 from stanchion.testing.conformance.discarding import TestDiscard
 from stanchion.testing.conformance.encryption import TestEncryption, key, sealed
+from stanchion.testing.conformance.expiring import (
+    TestExpiryAtTheDoor,
+    TestQueuesThatExpire,
+    TestQueuesThatExpireWithJobs,
+    passing,
+)
 from stanchion.testing.conformance.fan_out import TestFanOut, TestFanOutInTransactions, TestHeadersOfAMove, parent
 from stanchion.testing.conformance.flow_ends import TestAFailedMember, TestAStoppedFlow, TestContinuing
 from stanchion.testing.conformance.flow_failures import TestCancelAFlow, TestFailure
@@ -222,6 +229,7 @@ __all__ = [
     "TestEveryHolderLetsGo",
     "TestEveryJobGoesToOne",
     "TestEverySlotIsFreed",
+    "TestExpiryAtTheDoor",
     "TestFailure",
     "TestFailuresOfStations",
     "TestFairness",
@@ -289,6 +297,8 @@ __all__ = [
     "TestPushSignal",
     "TestPutOff",
     "TestQueriesWithState",
+    "TestQueuesThatExpire",
+    "TestQueuesThatExpireWithJobs",
     "TestRacesForSlots",
     "TestRangesOfLanes",
     "TestRatesAndOtherLimits",
@@ -351,6 +361,7 @@ __all__ = [
     "other_q",
     "other_store",
     "parent",
+    "passing",
     "q",
     "sealed",
     "sink",
