@@ -45,18 +45,38 @@ class SqlBase(ABC):
 
     def write(self, work: Callable[[Runner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True) -> T:
         """Run `work` in one transaction; then wake those whom it has let go on. It is told when it is a repeat."""
+        done, passed_over = self.write_once(work, seconds, durable=durable)
+        if passed_over:
+            self.look_again(passed_over)
+        return done
+
+    def write_once(
+        self, work: Callable[[Runner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True
+    ) -> tuple[T, set[str]]:
+        """Do what `write` does but a further look at the gates where it passed waiters over; return these as well."""
         woken: set[str] = set()
+        passed_over: set[str] = set()
 
         def noted(run: Runner, again: bool) -> T:
             done = work(run, again)
-            woken.clear()
-            woken.update(run.woken)
+            self.pass_on_slots(run)
+            for noted, now in ((woken, run.woken), (passed_over, run.passed_over)):
+                noted.clear()
+                noted.update(now)
             return done
 
         done = self.database.write(noted, seconds, durable=durable)
         if woken:
             self.dialect.announce(woken)
-        return done
+        return done, passed_over
+
+    @abstractmethod
+    def pass_on_slots(self, run: Runner) -> None:
+        """Give back the slots that were set free, and grant them to the next: the last step of each transaction."""
+
+    @abstractmethod
+    def look_again(self, gates: set[str]) -> None:
+        """Grant free slots of these gates to waiters that others had locked."""
 
     @abstractmethod
     def follow(self, run: Runner, steps: Sequence[Step]) -> None:

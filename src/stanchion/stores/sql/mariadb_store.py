@@ -15,7 +15,7 @@ from stanchion.stores.sql import mariadb_statements as sql
 from stanchion.stores.sql.base import live_values
 from stanchion.stores.sql.claiming import beside_the_lane, reservation
 from stanchion.stores.sql.connection import BACK, MARK, Params, Runner
-from stanchion.stores.sql.gating import Admission
+from stanchion.stores.sql.gating import Admission, Search
 from stanchion.stores.sql.schema import FIELDS
 from stanchion.stores.sql.store import SqlStore
 
@@ -81,21 +81,32 @@ class MariaDBStore(SqlStore):
             return Claimed([])
         settings = QueueSettings(claim.queue) if lease is None else QueueSettings(claim.queue, lease=lease)
 
-        def work(run: Runner, again: bool) -> Claimed:
+        search = Search()
+
+        def work(run: Runner, again: bool) -> Admission:
             if again and (held := self.held(run, claim)):
-                return Claimed(held)
-            found = self.hold(run, claim, settings, claim.limit, head)
+                return Admission(held)
+            found = self.hold(run, claim, search, settings, claim.limit, head)
             self.tally(run, [(claim.queue, "reserved")] * len(found.rows))
-            return found.claimed(claim.limit)
+            return found
 
         found = self.write(work)
-        return found if found.retry_in is None else self.filled(claim, found, super().claim_together)
+        if not found.more:
+            return Claimed(found.rows)
+        rest = self.search(claim._replace(limit=claim.limit - len(found.rows)), search)
+        return rest._replace(rows=found.rows + rest.rows)
 
     def hold(
-        self, run: Runner, claim: Claim, settings: QueueSettings, limit: int, head: Head | None = None
+        self,
+        run: Runner,
+        claim: Claim,
+        search: Search,
+        settings: QueueSettings,
+        limit: int,
+        head: Head | None = None,
     ) -> Admission:
         if claim.queue in self.gated_queues:
-            return super().hold(run, claim, settings, limit)
+            return super().hold(run, claim, search, settings, limit)
         rows: list[JobRow] = []
         reserved = reservation(claim, settings)
         head = head or self._head(run, claim.queue)
@@ -104,8 +115,8 @@ class MariaDBStore(SqlStore):
             picked = _whole(run.rows(sql.PICK, {**at, **reserved, "most": limit - len(rows)}))
             if any(map(gated, picked)):
                 self.gated_queues.add(claim.queue)
-                more = super().hold(run, claim, settings, limit - len(rows))
-                return Admission(rows + more.rows, more.kept_back)
+                rest = super().hold(run, claim, search, settings, limit - len(rows))
+                return rest._replace(rows=rows + rest.rows)
             rows += _reserved(run, picked)
             if len(rows) >= limit:
                 break

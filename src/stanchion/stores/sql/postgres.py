@@ -80,6 +80,7 @@ class PostgresDialect(Dialect):
     names = ("postgresql",)
     single_writer, remote, makes_schema = False, True, False
     begin = "BEGIN"
+    or_lock = "ON CONFLICT (name) DO UPDATE SET used = 0 WHERE false"
     way_out = "check host, port, user, password and database name in the URL, and that the server runs"
     # Stable within a statement, so that an index serves `run_at <= now`; moving within a transaction.
     now = literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + SKEW

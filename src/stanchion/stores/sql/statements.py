@@ -115,6 +115,7 @@ class Statements:
                 jobs.c.queue == queue,
                 or_(jobs.c.flow.is_not(None), jobs.c.order_key.is_not(None), jobs.c.limits.is_not(None)),
             )
+            .order_by(jobs.c.id)
             .with_for_update()
         )
         self.drop = [
@@ -209,12 +210,16 @@ class Statements:
         self.held: Executable = (
             select(*held_row(), jobs.c.token)
             .where(jobs.c.id.in_(ids), jobs.c.state == RUNNING, in_time)
+            .order_by(jobs.c.id)  # one order for all who lock several jobs
             .with_for_update()
         )
         self.live = select(*live_row()).where(jobs.c.id.in_(ids))
-        self.live_locked: Executable = self.live.with_for_update()
+        self.live_locked: Executable = self.live.order_by(jobs.c.id).with_for_update()
         self.queued_locked: Executable = (
-            select(*held_row()).where(jobs.c.id.in_(ids), jobs.c.state != RUNNING).with_for_update()
+            select(*held_row())
+            .where(jobs.c.id.in_(ids), jobs.c.state != RUNNING)
+            .order_by(jobs.c.id)
+            .with_for_update()
         )
         self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
         self.remove: Executable = delete(jobs).where(jobs.c.id == param("job", jobs.c.id.type))
