@@ -1,6 +1,6 @@
 """A process that contends for limited jobs: ``python -m tests.sql.contending URL KIND SEED --turns N | --seconds S``.
 
-It pushes, claims, settles, cancels, recovers and resizes, as several of its kind do at once, and prints what came of it.
+It pushes, claims, settles, cancels, recovers and resizes, as several of its kind do at once, and prints what it did.
 """
 
 from __future__ import annotations

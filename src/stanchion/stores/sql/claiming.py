@@ -159,9 +159,7 @@ class Claiming(Laning, Recovery, Gating):
         elif len(ids) <= room and (rows := self.reserve_with_slots(run, claim, settings, ids)):
             taken = {row.id: row for row in rows}
             return Admission([taken[one] for one in ids], asked=True)
-        found = self.admit_in(
-            run, claim, search, settings, [one for one in ids if one not in plain], room - len(plain)
-        )
+        found = self.admit_in(run, claim, search, settings, [one for one in ids if one not in plain], room - len(plain))
         if found.asked:
             self.gated_queues.add(claim.queue)
         else:

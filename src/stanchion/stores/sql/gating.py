@@ -11,8 +11,8 @@ No two transactions wait for each other in a circle, as each locks
     4. jobs that wait at these gates, past what others have locked
 
 So a claim that has parked jobs goes on in another transaction, and the slots that steps set free are passed on at the
-very end. A waiting job that another transaction has locked, to cancel it perhaps, is passed over in step 4; where a slot
-stays free for that, its gate is looked at once more afterwards. Calls in a transaction of the caller's lock as they come.
+very end. A waiting job that another transaction has locked, to cancel it perhaps, is passed over in step 4; where a
+slot stays free for that, its gate is looked at once more afterwards. Calls in a caller's transaction lock as they come.
 """
 
 from __future__ import annotations

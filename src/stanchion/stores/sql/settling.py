@@ -33,9 +33,7 @@ class Settling(Flowing):
         return self.enter(jobs, tx, work, guarded=self.guards and all(map(is_plain, outcomes)))
 
     def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        given = [
-            {"job": one.id, "token": one.token, "lease_micros": int(one.seconds * SECOND)} for one in extensions
-        ]
+        given = [{"job": one.id, "token": one.token, "lease_micros": int(one.seconds * SECOND)} for one in extensions]
         return self._change_each_held(self.statements.extend, given)
 
     def progress(self, reports: Sequence[Progress]) -> list[bool]:

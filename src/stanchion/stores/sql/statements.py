@@ -216,10 +216,7 @@ class Statements:
         self.live = select(*live_row()).where(jobs.c.id.in_(ids))
         self.live_locked: Executable = self.live.order_by(jobs.c.id).with_for_update()
         self.queued_locked: Executable = (
-            select(*held_row())
-            .where(jobs.c.id.in_(ids), jobs.c.state != RUNNING)
-            .order_by(jobs.c.id)
-            .with_for_update()
+            select(*held_row()).where(jobs.c.id.in_(ids), jobs.c.state != RUNNING).order_by(jobs.c.id).with_for_update()
         )
         self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
         self.remove: Executable = delete(jobs).where(jobs.c.id == param("job", jobs.c.id.type))
