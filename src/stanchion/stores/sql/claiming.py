@@ -16,14 +16,11 @@ from stanchion.stores.records import SECOND, UNLANED, Claim, Claimed, JobRow, Qu
 from stanchion.stores.sql.base import in_order
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.gating import AT_ONCE, Admission, Gating, Search
+from stanchion.stores.sql.gating import Admission, Gating, Search
 from stanchion.stores.sql.laning import Laning
 from stanchion.stores.sql.recovery import Recovery
 from stanchion.stores.throttle import Bucket
 from stanchion.stores.transitions import Transition, holds, popped
-
-_PICKED_AT_GATES = 100
-"""So many jobs are looked at together, at least, once one had to be parked: few of them may be allowed to run."""
 
 Work = Callable[[Claim, Search], Admission | None]
 """One transaction of a claim. None: it has freed leases that had run out, and looked for nothing yet."""
@@ -70,7 +67,6 @@ class Claiming(Laning, Recovery, Gating):
             if time.monotonic() - began >= search.seconds:
                 return Claimed(list(rows.values()), 0.0)
             wish = claim._replace(limit=claim.limit - len(rows), repeat=False)
-            search.picks = min(AT_ONCE, max(_PICKED_AT_GATES, 2 * search.picks))
 
     def _claim_in(
         self, run: Runner, claim: Claim, search: Search, *, again: bool = False, counted: str | None = "reserved"
@@ -138,7 +134,7 @@ class Claiming(Laning, Recovery, Gating):
     def hold(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
         """Mark the next due jobs as reserved; return them, whole, as they are now, in order."""
         picks = max(limit, search.picks)
-        ids = self.due(run, claim.queue, picks)
+        ids = self.due_at_gates(run, claim.queue, picks)
         if not ids:
             self.gated_queues.discard(claim.queue)
         found = self.hold_these(run, claim, search, settings, ids, limit)
@@ -225,14 +221,18 @@ class Claiming(Laning, Recovery, Gating):
     def due(self, run: Runner, queue: str, limit: int) -> list[str]:
         """Return the ids of the next due jobs, locked, in order."""
         ids: list[str] = []
-        for priority in self._priorities(run, queue):
+        for priority in self.priorities(run, queue):
             picked = run.rows(self.statements.pick, {"queue": queue, "at_priority": priority, "most": limit - len(ids)})
             ids.extend(str(row[0]) for row in picked)
             if len(ids) >= limit:
                 break
         return ids
 
-    def _priorities(self, run: Runner, queue: str) -> Iterator[int]:
+    def due_at_gates(self, run: Runner, queue: str, limit: int) -> list[str]:
+        """Return the same for jobs that may have to ask at gates."""
+        return self.due(run, queue, limit)
+
+    def priorities(self, run: Runner, queue: str) -> Iterator[int]:
         """Yield the priorities in use, highest first."""
         found: list[Row] = run.rows(self.statements.top_priority, {"queue": queue})
         while found:

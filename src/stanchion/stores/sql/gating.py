@@ -54,6 +54,9 @@ from stanchion.stores.throttle import Bucket
 AT_ONCE = 1000
 """So many jobs one transaction parks at most, however many wait at a gate without a slot."""
 
+_PICKED_AT_GATES = 100
+"""So many jobs are looked at together, at least, once one had to be parked: few of them may be allowed to run."""
+
 _SECONDS = 2.0
 """So long one claim goes on looking past jobs that have to wait at gates; at most half of its lease."""
 
@@ -191,6 +194,8 @@ class Gating(SqlBase):
                 admitted.append(verdict)
             else:
                 kept.append(Step(row, transitions.kept_back(row, verdict, claim.token, search.at)))
+        if kept:
+            search.picks = min(AT_ONCE, max(_PICKED_AT_GATES, 2 * search.picks))
         self._use(run, slots.taken)
         run.change_each(self._gates.fill, [_filled(name, bucket) for name, bucket in slots.buckets.items()])
         self._keep_back(run, kept)

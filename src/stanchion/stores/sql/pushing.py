@@ -44,7 +44,9 @@ class Pushing(SqlBase):
             with joined(self.database, tx, guarded=self.guards and not any(job.lane for job in jobs)) as run:
                 # With one writer for the whole database, the caller's transaction has its lock.
                 self.make_queues(queues, run if self.dialect.single_writer else None)
-                    self.dialect.announce_in(tx, queues | run.woken)
+                pushed = self._push_in(run, jobs)
+                self.pass_on_slots(run)
+                self.dialect.announce_in(tx, queues | run.woken)
             return pushed
         self.make_queues(queues)
         pushed = self.write(lambda run, again: self._push_in(run, jobs, again=again))
