@@ -23,7 +23,7 @@ _OF_THE_MODEL = (
     *("TestAWrongClockOfTheClient", "TestThereAndBack"),
     *("TestAgainstTheReference", "TestNoSpinning"),
     *("TestDrain", "TestActingOnAnotherQueue", "TestUnknownOptions", "TestNoMembersOfAFlow"),
-    *("TestUnknownWork", "TestExpiryAtTheDoor"),
+    *("TestUnknownWork", "TestCirclesOfDeadLetters"),
     *("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"),
 )
 

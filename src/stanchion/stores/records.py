@@ -390,6 +390,8 @@ class Find:
     text: str | None = None
     flow: str | None = None
     """The id of a flow."""
+    stored: bool = False
+    """The states are those in the queues, where a dead letter is queued; else it is dead, as the outside sees it."""
     limit: int = 100
     after: str | None = None
     """Only jobs with an id below this one: the next page."""

@@ -160,7 +160,7 @@ class MemoryStore(Staging, Scanning, Discarding):
         with self._lock:
             now = self.now()
             live = self._line_or_empty(queue).live
-            states = Counter(transitions.state_of(row, now).value for row in live.values())
+            states = Counter(transitions.stored_state_of(row, now).value for row in live.values())
             return Sizes(total=len(live), **states)
 
     def counts(self, queue: str) -> Counts:

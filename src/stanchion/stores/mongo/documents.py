@@ -26,8 +26,9 @@ from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
 from stanchion.stores.gates import gated
+from stanchion.stores.letters import is_marked
 from stanchion.stores.optimistic import Change
-from stanchion.stores.records import SECOND, JobRow, JobState
+from stanchion.stores.records import QUEUED, SECOND, JobRow, JobState
 
 Document = dict[str, Any]
 
@@ -35,6 +36,8 @@ KEPT: Document = {"gone": {"$exists": False}}
 """The filter for jobs that can be seen."""
 FINISHED: Document = {"finished_at": {"$exists": True}, **KEPT}
 """The filter for jobs in history."""
+LETTER: Document = {"letter": True, "live": True, "state": {"$in": [QUEUED, JobState.WAITING.value]}}
+"""The filter for dead letters that nobody has in hand."""
 COUNTED: Document = {"events.queue": {"$exists": False}}
 """The filter for jobs whose events are folded."""
 FREE: Document = {"duties.mark": {"$exists": False}}
@@ -57,6 +60,7 @@ def document_of(row: JobRow) -> Document:
     live = row.finished_at is None
     fields["live"] = live
     fields["unique"] = row.key if live else None
+    fields["letter"] = is_marked(row) or None
     fields["held_by"] = row.worker if row.state == JobState.RUNNING else None
     return {name: value for name, value in fields.items() if value is not None and value is not False}
 

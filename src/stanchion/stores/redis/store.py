@@ -160,6 +160,8 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Noting, Sc
 
     def _find_in(self, queue: str, query: Find) -> list[JobRow]:
         states = {QUEUED if state in _QUEUED else state.value for state in query.states}
+        if JobState.DEAD in query.states and not query.stored:
+            states.add(_LETTERS)
         after, found = query.after or "", list[JobRow]()
         while len(found) < query.limit:
             clock, text, reached = self.script("find", queue, after, _LOOKED_AT, *states)
@@ -305,4 +307,6 @@ def _id(row: JobRow) -> str:
     return row.id
 
 
+_LETTERS = "letter"
+"""Asks find.lua for dead letters too."""
 _QUEUED = (JobState.SCHEDULED, JobState.READY)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from stanchion.stores.letters import is_letter
 from stanchion.stores.losses import LostLeaseDelay, default_delay
 from stanchion.stores.records import JobRow, QueueSettings
 from stanchion.stores.sql.connection import Row, Runner
@@ -130,10 +131,16 @@ class SqlBase(ABC):
         self.remove(run, [row.id for row in ended])
         elsewhere = {step.row.queue for step in after if not step.final} - {row.queue for row in before}
         run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in sorted(elsewhere)])
+        self.mark_letters(run, live)
         moved = zip(before, (step.row for step in after), strict=True)
         self.make_laned(run, {row.queue for was, row in moved if row.lane and (row.queue, row.lane) != was[1:3]})
         self.rewrite(run, live)
         self.tally(run, [(row.queue, step.counted) for row, step in zip(before, after, strict=True)])
+
+    def mark_letters(self, run: Runner, rows: Iterable[JobRow]) -> None:
+        """Note of the queues that get dead letters that they have some, for those who look for dead jobs."""
+        for queue in sorted({row.queue for row in rows if is_letter(row)}):
+            run.change(self.statements.mark_letters, {"queue": queue})
 
     def make_laned(self, run: Runner, queues: Iterable[str]) -> None:
         """See that claims look into the lanes of these queues: jobs come there, whatever the settings say by now."""
@@ -188,7 +195,8 @@ def in_order(rows: Iterable[Row]) -> list[JobRow]:
 def queue_values(queue: str) -> dict[str, object]:
     """Return the parameters that store a new queue: the default settings, an empty bucket of its rate."""
     settings = QueueSettings(queue)
-    return {column.name: getattr(settings, column.name, 0) for column in queues.columns}
+    at_first = {**{column.name: 0 for column in queues.columns}, "letters": False}
+    return {name: getattr(settings, name, value) for name, value in at_first.items()}
 
 
 def is_id(text: str) -> bool:

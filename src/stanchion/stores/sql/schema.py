@@ -187,6 +187,7 @@ queues = _table(
     Column("expires", Real),
     Column("expires_with_jobs", Boolean, nullable=False, server_default=false()),
     Column("last_lane", Integer, nullable=False, server_default="0"),
+    Column("letters", Boolean, nullable=False, server_default=false()),
     Column("rate_tokens", Real, nullable=False),
     Column("rate_at", BigInteger, nullable=False),
     Column("active_events", BigInteger, nullable=False, server_default="0"),

@@ -28,10 +28,12 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     union_all,
     update,
 )
 
+from stanchion.stores.letters import MARK
 from stanchion.stores.records import JobState
 from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.schema import (
@@ -72,6 +74,13 @@ def live_row() -> list[ColumnElement[Any]]:
 def held_row() -> list[ColumnElement[Any]]:
     """Return the columns of a live job that tell what it holds, and where it stands in a flow."""
     return [_text_id(jobs.c[name]) for name in HELD_COLUMNS]
+
+
+def is_letter() -> ColumnElement[bool]:
+    """Return the condition that a live job is a dead letter which nobody has in hand; see `stores.letters`."""
+    own_id = literal(f"%{MARK}") + cast(jobs.c.id, String(36)) + literal('"%')
+    in_queue = or_(jobs.c.state == QUEUED, jobs.c.state == literal_column("'waiting'"))
+    return and_(in_queue, func.coalesce(jobs.c.headers, "").like(own_id))
 
 
 def finished_row() -> list[ColumnElement[Any]]:
@@ -137,6 +146,9 @@ class Statements:
             column.name: update(queues).where(queues.c.name == queue).values({column: param("value", column.type)})
             for column in queues.columns
         }
+        self.mark_letters = (
+            update(queues).where(queues.c.name == queue, queues.c.letters == false()).values(letters=true())
+        )
         self.spend = (
             update(queues)
             .where(queues.c.name == queue)

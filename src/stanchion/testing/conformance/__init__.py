@@ -104,7 +104,12 @@ from stanchion.testing.conformance.cron_clock import TestMissedTicks, TestTheClo
 from stanchion.testing.conformance.cron_deaths import TestDeath
 from stanchion.testing.conformance.cron_declaring import TestDeclaring, TestWhatIsStored
 from stanchion.testing.conformance.cron_operating import TestANewRelease, TestOperatingSchedules
-from stanchion.testing.conformance.dead_letters import TestDeadLetters, letters
+from stanchion.testing.conformance.dead_letters import (
+    TestCirclesOfDeadLetters,
+    TestDeadLetters,
+    TestDeadToThoseWhoLook,
+    letters,
+)
 from stanchion.testing.conformance.discarding import TestDiscard
 from stanchion.testing.conformance.encryption import TestEncryption, key, sealed
 from stanchion.testing.conformance.expiring import (
@@ -210,11 +215,13 @@ __all__ = [
     "TestCancelAFlow",
     "TestChain",
     "TestCharges",
+    "TestCirclesOfDeadLetters",
     "TestCommit",
     "TestConditions",
     "TestContinuing",
     "TestCounts",
     "TestDeadLetters",
+    "TestDeadToThoseWhoLook",
     "TestDeath",
     "TestDeathAtEachStep",
     "TestDeclaring",

@@ -140,11 +140,19 @@ local function drop(id, job)
     end
 end
 
+-- Tells whether the headers in a body may say that the job is a dead letter; see stores/letters.py.
+local function has_letter(body, id)
+    return string.find(body, '"x-dead-id":"' .. id .. '"', 1, true) ~= nil
+end
+
 -- Puts a job into a queue, with all that points to it.
 local function put(prefix, id, text, job, body)
     redis.call('ZADD', prefix .. 'ids', 0, id)
     if body ~= '' then
         redis.call('HSET', prefix .. 'body', id, body)
+        if has_letter(body, id) then
+            redis.call('HSET', prefix .. 'settings', 'letters', '1') -- here are some to be found among the dead
+        end
     end
     if job[FINISHED] ~= '' then
         redis.call('HSET', prefix .. 'past', id, text)
