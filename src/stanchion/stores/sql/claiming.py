@@ -19,11 +19,15 @@ from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.gating import Admission, Gating, Search
 from stanchion.stores.sql.laning import Laning
 from stanchion.stores.sql.recovery import Recovery
+from stanchion.stores.sql.schema import queues
 from stanchion.stores.throttle import Bucket
 from stanchion.stores.transitions import Transition, holds, popped
 
 Work = Callable[[Claim, Search], Admission | None]
 """One transaction of a claim. None: it has freed leases that had run out, and looked for nothing yet."""
+
+_TOKENS, _FILLED_AT = (queues.columns.keys().index(name) for name in ("rate_tokens", "rate_at"))
+"""Where the row of a queue has the state of its rate."""
 
 
 class Claiming(Laning, Recovery, Gating):
@@ -96,7 +100,7 @@ class Claiming(Laning, Recovery, Gating):
         if settings.max_rate is None:
             return self._reserve(run, claim, search, settings, limit, counted, row)
         now = self.clock(run)
-        bucket = Bucket(settings.max_rate, tokens=row[-2], filled_at=row[-1]).at(now)
+        bucket = Bucket(settings.max_rate, tokens=row[_TOKENS], filled_at=row[_FILLED_AT]).at(now)
         found = self._reserve(run, claim, search, settings, min(limit, bucket.whole), counted, row)
         if found.rows:
             bucket = bucket.spent(len(found.rows))
