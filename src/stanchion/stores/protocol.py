@@ -238,10 +238,7 @@ class Store(Protocol):
         """
 
     def maintain(self) -> None:
-        """Do what keeps the store small and quick; any worker calls it now and then.
-
-        A queue that `expires` is removed when it was not used for so long; see `expiring.py`.
-        """
+        """Do what keeps the store small and quick; any worker calls it now and then."""
 
     # -- semaphores
 

@@ -69,6 +69,4 @@ _OWN_PRIORITY: Document = {
 
 def _shown_state(now: int) -> Document:
     due = {"$cond": [{"$lte": ["$run_at", now]}, JobState.READY.value, JobState.SCHEDULED.value]}
-    stored = {"$cond": [{"$eq": ["$state", QUEUED]}, due, "$state"]}
-    in_queue = {"$in": ["$state", [QUEUED, JobState.WAITING.value]]}
-    return {"$cond": [{"$and": [{"$eq": ["$letter", True]}, in_queue]}, JobState.DEAD.value, stored]}
+    return {"$cond": [{"$eq": ["$state", QUEUED]}, due, "$state"]}
