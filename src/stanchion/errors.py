@@ -81,6 +81,30 @@ class ForeignCheckpoint(StanchionError):
         self.stream = stream
 
 
+class BatchNotKept(StanchionError):
+    """A batch was acknowledged, has to be read again, and is no longer in history as a whole."""
+
+    def __init__(self, stream: str, seq: int, expected: int, found: int) -> None:
+        super().__init__(
+            f"batch {seq} of the stream {stream!r} was acknowledged, and a query with state has to read it again, yet "
+            f"history has {found} of its {expected} jobs; start the query with an empty checkpoint, which loses its "
+            f"state but no job, and set a longer history_ttl on the queue"
+        )
+        self.stream, self.seq, self.expected, self.found = stream, seq, expected, found
+
+
+class StreamStopped(StanchionError):
+    """The query of a stream fails on one job after the other, each alone in its batch, in the same way."""
+
+    def __init__(self, stream: str, job_id: str, error: str) -> None:
+        super().__init__(
+            f"the stream {stream!r} stops here: job {job_id} has failed alone, in the same way as the one buried "
+            f"before it, so the query seems to be at fault; correct it and start it again, which tries this job again; "
+            f"or take the job away: stanchion streams release {stream}, stanchion cancel {job_id}. The error: {error}"
+        )
+        self.stream, self.job_id = stream, job_id
+
+
 class ArchiveBusy(StanchionError):
     """Another process has written into the archive at the same time."""
 

@@ -13,6 +13,7 @@ from stanchion.offloop import off_loop
 from stanchion.patience import patiently
 from stanchion.stores.flows import standing
 from stanchion.stores.gates import limits_in
+from stanchion.stores.letters import DEAD_AT, DEAD_ATTEMPTS, is_letter
 from stanchion.stores.records import SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.transitions import created, own_priority
 from stanchion.times import moment
@@ -112,7 +113,9 @@ class Job:
 
     @property
     def finished_at(self) -> datetime | None:
-        """When it became final."""
+        """When it became final; of a dead letter, when it died."""
+        if is_letter(self._row):
+            return moment(int(self.headers[DEAD_AT] * SECOND))
         return moment(self._row.finished_at)
 
     @property
@@ -254,7 +257,12 @@ def _result_of(job: Job) -> Any:
     last = job.errors[-1]["error"] if job.errors else "no error recorded"
     if job.state is JobState.CANCELLED:
         raise JobCancelled(f"job {job.id} was cancelled ({last})")
-    raise JobFailed(f"job {job.id} is dead after {job.attempts} attempts: {last}; `retry` it once that is mended")
+    letter = is_letter(job._row)
+    attempts = job.headers[DEAD_ATTEMPTS] if letter else job.attempts
+    where = f", in the dead-letter queue {job.queue!r}" if letter else ""
+    raise JobFailed(
+        f"job {job.id} is dead after {attempts} attempts{where}: {last}; `retry` it once the cause is removed"
+    )
 
 
 class FreshJob(Job):

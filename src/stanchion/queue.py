@@ -229,7 +229,9 @@ class Queue:
         self.app.store.configure(self.name, {"paused": False})
 
     def configure(self, **settings: Any) -> QueueSettings:
-        """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused."""
+        """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused,
+        expires, expires_with_jobs.
+        """
         stored = store_settings(self.app.store, self.name, checked_settings(settings))
         self.app.lanes.forget()
         return stored

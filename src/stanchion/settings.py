@@ -23,10 +23,31 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def store_settings(store: Store, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
-    """Store checked changes, with what follows from them for the lanes of a tenant."""
+    """Store checked changes, with what follows from them for the lanes of a tenant.
+
+    InvalidInput where dead letters would go round in a circle.
+    """
+    if changes.get("dead_letter") not in (None, queue):
+        stored = {settings.name: settings.dead_letter for settings in store.queues()}
+        refuse_circle(queue, {**stored, queue: changes["dead_letter"]})
     if not _OF_LANES.isdisjoint(changes):
         changes = _with_lanes(changes, store.configure(queue, {}))
     return store.configure(queue, changes)
+
+
+def refuse_circle(queue: str, letters: Mapping[str, str | None]) -> None:
+    """Refuse a dead-letter queue whose own dead letters come back, by way of others; `letters`: that of each queue.
+
+    A queue that names itself keeps its dead jobs in its history.
+    """
+    way = [queue]
+    while (following := letters.get(way[-1])) is not None and following != way[-1]:
+        way.append(following)
+        if following in way[:-1]:
+            raise InvalidInput(
+                f"dead letters would go round in a circle: {' -> '.join(way)}; "
+                f"leave out dead_letter for the last queue of the chain"
+            )
 
 
 _OF_LANES = {"lanes", "lanes_per_tenant"}
@@ -77,7 +98,7 @@ def _queue_or_none(name: str, value: Any) -> str | None:
     return None if value is None else checked_name(value, name)
 
 
-def _lease(name: str, value: Any) -> float:
+def _span(name: str, value: Any) -> float:
     seconds = seconds_of(value, name)
     if seconds == 0:
         raise InvalidInput(f"{name} must be more than 0 seconds")
@@ -92,5 +113,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "lanes_per_tenant": _lanes,
     "history_ttl": lambda name, value: seconds_of(value, name),
     "dead_letter": _queue_or_none,
-    "lease": _lease,
+    "lease": _span,
+    "expires": lambda name, value: None if value is None else _span(name, value),
+    "expires_with_jobs": _flag,
 }

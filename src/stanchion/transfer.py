@@ -161,7 +161,7 @@ class Transfer:
         """Move jobs in these states, newest first; return their number."""
         moved, limit, after, of_flows = 0, _FIRST_PAGE, None, 0
         refused: list[str] = []
-        while page := self._source.find(Find(queue=copied.queue, states=states, limit=limit, after=after)):
+        while page := self._source.find(Find(queue=copied.queue, states=states, limit=limit, after=after, stored=True)):
             movable = [row for row in page if row.flow is None or row.finished_at is not None]
             of_flows += len(page) - len(movable)
             # A database without booleans has a 0 there; what does not run is not asked to stop.

@@ -32,7 +32,7 @@ def waits_for(app: Stanchion, job_id: str) -> str | None:
 def _first_of_key(app: Stanchion, row: JobRow) -> str | None:
     """Return the job whose turn it is, if it is among those that can be looked through at little cost."""
     for states in ((JobState.RUNNING,), _LIVE):
-        found = app.store.find(Find(queue=row.queue, states=states, limit=_PAGE))
+        found = app.store.find(Find(queue=row.queue, states=states, limit=_PAGE, stored=True))
         same = [one for one in found if one.order_key == row.order_key]
         if holders := [one for one in same if one.held and one.waits_for != row.waits_for]:
             return holders[0].id

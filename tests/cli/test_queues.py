@@ -21,7 +21,7 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
     (queue,) = run("queues", "--json").json
     assert queue.keys() == {
         *("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant"),
-        *("history_ttl", "dead_letter", "lease", "size", "counts", "next_due", "lag"),
+        *("history_ttl", "dead_letter", "lease", "expires", "expires_with_jobs", "size", "counts", "next_due", "lag"),
     }
     assert queue["size"] == {"total": 1, "ready": 1, "scheduled": 0, "waiting": 0, "running": 0}
     assert queue["counts"]["pushed"] == 1
@@ -37,13 +37,15 @@ def test_no_queues_is_nothing_found(run: Run) -> None:
 def test_set_stores_settings(run: Run, app: Stanchion) -> None:
     answer = run(
         *("queues", "set", "mail", "max_rate=2.5", "max_running=3", "history_ttl=30d", "lease=1m"),
-        *("dead_letter=lost", "paused=on", "--json"),
+        *("dead_letter=lost", "paused=on", "expires=2d", "expires_with_jobs=on", "--json"),
     )
     assert answer.code == 0
     settings = app.queue("mail").settings
     assert (settings.max_rate, settings.max_running, settings.history_ttl) == (2.5, 3, 30 * 86_400)
     assert (settings.lease, settings.dead_letter, settings.paused) == (60, "lost", True)
+    assert (settings.expires, settings.expires_with_jobs) == (2 * 86_400, True)
     assert answer.json["max_rate"] == 2.5
+    assert "expires=2 d expires_with_jobs" in run("queues").out
     assert "max_rate" not in run("queues", "set", "mail", "max_rate=none").out
     assert app.queue("mail").settings.max_rate is None
 

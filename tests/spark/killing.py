@@ -68,13 +68,13 @@ def _arm(folder: Path, told: dict[str, Any]) -> None:
 
 def install(folder: Path) -> None:
     """Let this process die at the steps that the file `at` in `folder` names, such as `after publish`."""
-    import stanchion.streams.source as source
+    from stanchion.streams import poison
 
     # Spark keeps its processes for later queries, which have folders of their own.
     known, sys._stanchion_kills = hasattr(sys, "_stanchion_kills"), folder  # type: ignore[attr-defined]
     if known:
         return
-    source.HALVED_FROM = source.BURIED_FROM = 1_000_000  # what dies here is no job's fault
+    poison.HALVED_FROM = 1_000_000  # what dies here is no job's fault
     for step, path in {**STEPS, **STATION_STEPS}.items():
         module, _, names = path.partition(":")
         owner: Any = sys.modules.get(module) or __import__(module, fromlist=["_"])
@@ -199,19 +199,33 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(KilledSource)
 
 
-def run(spark: SparkSession, url: str, folder: Path, mode: str, batch: int = 20, source: str = "killed") -> None:
-    """Send all that is ready from `raw` to `clean`, from the checkpoint on; an error when the query died."""
-    options = {"url": url, "stream": "etl", **({"folder": str(folder)} if source == "killed" else {})}
-    frame = (
-        spark.readStream.format(source)
-        .options(**options, queue="raw", maxRecordsPerBatch=str(batch), partitions="2")
-        .load()
-    )
+def reading(spark: SparkSession, url: str, folder: Path, queue: str, batch: int = 20, source: str = "killed") -> Any:
+    """Return the rows of a queue as a stream, whose processes die as `folder` tells them."""
+    options = {"folder": str(folder)} if source == "killed" else {}
+    options |= {"url": url, "stream": "etl" if queue == "raw" else queue, "queue": queue}
+    return spark.readStream.format(source).options(**options, maxRecordsPerBatch=str(batch), partitions="2").load()
+
+
+def run(
+    spark: SparkSession,
+    url: str,
+    folder: Path,
+    mode: str,
+    batch: int = 20,
+    source: str = "killed",
+    make: Callable[[SparkSession, str, Path], Any] | None = None,
+) -> None:
+    """Send all that is ready from `raw` to `clean`, from the checkpoint on; an error when the query died.
+
+    `make`: returns the rows to be written; those of the queue, if left out.
+    """
     columns = ["payload"] if mode == "append" else ["id as job_id", "payload"]
+    frame = make(spark, url, folder) if make else reading(spark, url, folder, "raw", batch, source).selectExpr(*columns)
+    options = {"folder": str(folder)} if source == "killed" else {}
     query = (
-        frame.selectExpr(*columns)
-        .writeStream.format(source)
-        .options(**options, mode=mode, to="clean", checkpointLocation=str(folder / "checkpoint"))
+        frame.writeStream.format(source)
+        .options(**options, url=url, stream="etl", mode=mode, to="clean")
+        .options(checkpointLocation=str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )

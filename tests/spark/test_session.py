@@ -12,7 +12,7 @@ import pytest
 
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.spark import java, session
-from stanchion.spark.session import _own_folder
+from stanchion.spark.folders import own_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,11 +75,11 @@ class TestFolder:
         monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
         gone = subprocess.Popen(["true"])
         gone.wait()
-        root = _own_folder().parent
+        root = own_folder().parent
         left, kept, other = root / f"{gone.pid}-x", root / f"{os.getppid()}-x", root / "notes"
         for folder in (left, kept, other):
             (folder / "blockmgr").mkdir(parents=True)
-        own = _own_folder()
+        own = own_folder()
         assert sorted(root.glob("*/blockmgr")) == sorted([kept / "blockmgr", other / "blockmgr"])
         assert own.exists()
 

@@ -138,7 +138,9 @@ def test_items_that_break_the_function_are_dead_in_the_end(spark: "SparkSession"
     """The new items beside them are made once, however often the batch is tried."""
     etl = app.pipeline("poison")
 
-    @etl.spark_station("raw", to=["on", "counts"], schema="n int", max_per_batch=4)
+    twice = Retry.constant(0, jitter=0, max_attempts=2)
+
+    @etl.spark_station("raw", to=["on", "counts"], schema="n int", max_per_batch=4, retry=twice)
     def raw(items: "DataFrame") -> dict[str, "DataFrame"]:
         from pyspark.sql import functions as f
 
@@ -150,8 +152,9 @@ def test_items_that_break_the_function_are_dead_in_the_end(spark: "SparkSession"
         etl.station(end)(lambda item: item)
     etl.push_many([{"n": n} for n in range(4)])
     stations.run(etl, spark=spark, available_now=True)
-    dead = {job.payload["n"]: job.errors[-1]["error"].partition(":")[0] for job in etl.dead_letters.find()}
-    assert dead == {1: "InvalidInput", 2: "PoisonJob"}
+    dead = {job.payload["n"]: job.errors[-1]["error"] for job in etl.dead_letters.find()}
+    assert {n: error.partition(":")[0] for n, error in dead.items()} == {1: "InvalidInput", 2: "PoisonJob"}
+    assert "two" in dead[2], dead[2]
     assert sum(job.result["count"] for job in etl.queue("counts").find(state="done")) == 3
     assert sorted(job.result["n"] for job in etl.queue("on").find(state="done")) == [0, 3]
 

@@ -47,8 +47,11 @@ def sent(thing: T) -> T:
 class Query:
     """A streaming query: what comes out of `transform` is written, each batch of it by two tasks."""
 
+    runs = 0
+
     def __init__(self, url: str, transform: Callable[[Rows], Rows], *columns: str, **options: str) -> None:
         self.url, self.transform, self.columns, self.options = url, transform, columns, options
+        Query.runs += 1
         reader = stream_reader({"url": url, "queue": "raw", "stream": "etl", "partitions": "2"}, READ)
         self.reader = sent(reader)
 
@@ -86,9 +89,9 @@ class Query:
 
 @pytest.fixture(autouse=True)
 def run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One run of one query."""
+    """Give each query a run of its own."""
     for module in (stream_source, stream_sink):
-        monkeypatch.setattr(module, "this_run", lambda: "run")
+        monkeypatch.setattr(module, "this_run", lambda: f"run {Query.runs}")
     monkeypatch.setattr(stream_sink, "this_batch", lambda: "query:7")
 
 
@@ -272,7 +275,7 @@ def test_rows_that_cannot_be(app: Stanchion) -> None:
     with pytest.raises(InvalidInput, match="no JSON"):
         no_json.run()
     sizes = app.queue("raw").size()
-    assert (sizes.running, sizes.ready) == (20, 20), "the second replay is of half the batch"
+    assert (sizes.running, sizes.ready) == (20, 20), "it has failed twice, and half of it goes back"
     for _ in range(2):  # the first is a replay, too
         Query(app.url, same, "job_id", "payload", mode="move").run()
     assert found(app, "clean") == list(range(40))

@@ -1,19 +1,38 @@
-"""Spark over the jobs of any store: a session, the data source `stanchion`, and what is built on them."""
+"""Spark over the jobs of any store: a session, the data source `stanchion`, and what is built on them.
+
+Spark imports this package in each of its Python processes, and gives them ten seconds to come up: what these don't need
+is imported when it is asked for.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import MissingExtra
-from stanchion.spark.archiving import Archive, archive
-from stanchion.spark.replaying import Replay, replay
-from stanchion.spark.reports import Report, report
 from stanchion.spark.session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from stanchion.spark.archiving import Archive, archive
+    from stanchion.spark.replaying import Replay, replay
+    from stanchion.spark.reports import Report, report
+
 __all__ = ["Archive", "Replay", "Report", "archive", "register", "replay", "report", "session"]
+
+_HOME = {
+    **dict.fromkeys(("Archive", "archive"), "archiving"),
+    **dict.fromkeys(("Replay", "replay"), "replaying"),
+    **dict.fromkeys(("Report", "report"), "reports"),
+}
+"""In which module each name is."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
 def register(spark: SparkSession) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
 from pyspark import TaskContext
 
 from stanchion.errors import StanchionError
@@ -24,6 +27,20 @@ def this_batch() -> str:
             "Spark does not tell which micro-batch this is; write streams by writeStream of PySpark 4.2"
         )
     return f"{query}:{batch}"
+
+
+def has_state(checkpoint: str | None) -> bool | None:
+    """Tell whether the query of a checkpoint has state, such as windows or joins; None if it can't be seen from here.
+
+    Its folder is asked, which has one for state from the first batch on, before any row of it is written.
+    """
+    if checkpoint is None:
+        return None
+    address = urlsplit(checkpoint)
+    if address.scheme not in ("", "file"):
+        return None
+    folder = Path(unquote(address.path) if address.scheme else checkpoint)
+    return (folder / "state").is_dir() if (folder / "offsets").is_dir() else None
 
 
 def _told(name: str) -> str | None:

@@ -6,13 +6,13 @@ import atexit
 import os
 import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import InvalidInput, MissingExtra
+from stanchion.spark.endings import watch
+from stanchion.spark.folders import own_folder
 from stanchion.spark.java import java_home
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def _settled(spark: SparkSession, given: dict[str, str]) -> SparkSession:
     for key, value in ANYWHERE.items():
         if key not in given:
             spark.conf.set(key, value)
+    watch(spark)
     return spark
 
 
@@ -87,7 +88,8 @@ def _on_this_machine(given: dict[str, str]) -> dict[str, str]:
     """Prepare this process for a Spark whose parts all run here; return its settings."""
     if _submitted():
         return {}
-    folder = _own_folder()
+    folder = own_folder()
+    atexit.register(_stop, folder, os.getpid())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", HERE)
     home = java_home(folder)
@@ -110,43 +112,6 @@ def _running() -> bool:
     from pyspark.sql import SparkSession
 
     return SparkSession.getActiveSession() is not None
-
-
-# -- the folder for Spark's own files
-
-
-def _root() -> Path:
-    return Path(tempfile.gettempdir(), f"stanchion-spark-{os.getuid()}")
-
-
-def _own_folder() -> Path:
-    """Make the folder of this process, and delete those of processes that are gone."""
-    root = _root()
-    root.mkdir(mode=0o700, exist_ok=True)
-    if root.stat().st_uid != os.getuid():
-        raise InvalidInput(f"{root} belongs to another user; set TMPDIR to a folder of yours")
-    for folder in _abandoned(root):
-        shutil.rmtree(folder, ignore_errors=True)
-    own = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=root))
-    atexit.register(_stop, own, os.getpid())
-    return own
-
-
-def _abandoned(root: Path) -> Iterator[Path]:
-    for folder in root.iterdir():
-        owner = folder.name.partition("-")[0]
-        if owner.isdecimal() and not _lives(int(owner)):
-            yield folder
-
-
-def _lives(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def _stop(folder: Path, pid: int) -> None:

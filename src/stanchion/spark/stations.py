@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +24,7 @@ from pyspark.errors import StreamingQueryException
 from stanchion.errors import StanchionError
 from stanchion.pipeline import Pipeline
 from stanchion.pipeline.station import Station
+from stanchion.spark.endings import told
 from stanchion.spark.frames import work_on_frame
 from stanchion.spark.items import Hand, work_on_items
 from stanchion.spark.options import reachable_url
@@ -42,10 +43,10 @@ PER_BATCH = 2000
 
 _LOOK = 0.2
 _FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
-_FAILURES_IN_A_ROW = 40
+_FAILURES_IN_A_ROW = 60
 """So often a station is tried again in a run that is to end: a batch is halved until what breaks it is alone."""
 _SHOWN = 500
-_LASTING = ("StreamTaken", "ForeignCheckpoint", "InvalidInput", "MissingExtra")
+_LASTING = ("StreamTaken", "StreamStopped", "ForeignCheckpoint", "InvalidInput", "MissingExtra")
 """What no further try would mend, by the names of the errors, which is all that Spark tells of them."""
 
 
@@ -193,6 +194,7 @@ class _Engine:
                 self._take(station, frame)
             except Exception as error:  # Spark tells it at length, and only as text
                 self.raised[station.station] = error
+                self._note_failure(station, error)
                 raise
 
         return take
@@ -211,6 +213,12 @@ class _Engine:
             work_on_items(hand, frame)
         else:
             work_on_frame(hand, frame, batch)
+
+    def _note_failure(self, station: Station, error: Exception) -> None:
+        """Write down that the batch in hand has failed: one that keeps failing is thinned out."""
+        with suppress(StanchionError):  # the store may be what failed
+            if found := SinkBatch.pending(self.pipeline.app.store, station.queue):
+                found[0].failed(told(_text(error)))
 
     def _failure(self, station: Station, error: Exception | None) -> _Failure:
         raised = self.raised.pop(station.station, None)

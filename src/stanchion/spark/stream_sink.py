@@ -1,7 +1,8 @@
 """Writing a stream: new jobs, or what becomes of the jobs that were read.
 
 mode=append    rows become new jobs. With `stream` the jobs of its batch are committed in the same step, and the batch
-               is acknowledged: exactly once. Needs a store with transactions over several jobs
+               is acknowledged: exactly once. Needs a store with transactions over several jobs. What a query makes of
+               its state alone, or of other streams, is stored once for its batch
 mode=move      each row has the id of a job that was read, and sends it on to another queue
 mode=finish    each row has the id of a job that was read, and its result
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
@@ -20,12 +22,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from stanchion.app import Stanchion
-from stanchion.errors import InvalidInput, StreamTaken
+from stanchion.errors import InvalidInput, StanchionError, StreamTaken
 from stanchion.queue import batches, portions
 from stanchion.spark.enqueue import JobMaker
 from stanchion.spark.errors import said_plainly
 from stanchion.spark.options import Place, checked_options, job_defaults, place_of
-from stanchion.spark.runs import this_batch, this_run
+from stanchion.spark.runs import has_state, this_batch, this_run
 from stanchion.spark.stream_rows import ERROR, Mode, SinkColumns, checked_sink
 from stanchion.stores.records import Bury, Commit, Move, NewJob, Outcome, Publication, Rollback
 from stanchion.streams import SinkBatch
@@ -47,7 +49,10 @@ def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool)
     columns = checked_sink(mode, schema, queue)
     # Results are made as payloads are; no queue gets them.
     maker = JobMaker(queue or mode, options["task"], job_defaults({**options, "queue": queue}))
-    return StreamWriter(place_of(options), mode, stream, columns, maker, options["errors"], options["writeId"])
+    checkpoint = next((value for name, value in given.items() if name.lower() == "checkpointlocation"), None)
+    return StreamWriter(
+        place_of(options), mode, stream, columns, maker, options["errors"], options["writeId"], checkpoint
+    )
 
 
 @dataclass
@@ -75,9 +80,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
         maker: JobMaker,
         errors: str,
         write: str | None,
+        checkpoint: str | None = None,
     ) -> None:
         self.place, self.mode, self.stream, self.columns, self.maker = place, mode, stream, columns, maker
-        self.errors, self.write_id = errors, write
+        self.errors, self.write_id, self.checkpoint = errors, write, checkpoint
 
     # -- in tasks
 
@@ -99,27 +105,29 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return done
 
     def _take(self, app: Stanchion, rows: pa.RecordBatch, done: Written, seen: set[str]) -> None:
-        batch = None
-        if self.stream is not None:
-            batch = self._batch(app, done.run)
-            if batch.acknowledged:  # this run comes after one that was finished: nothing of it counts
-                return
-            done.write = batch.write
+        batch = None if self.stream is None else SinkBatch.read_by(app.store, self.stream, done.run)
+        if batch is not None and batch.acknowledged:  # this run comes after one that was finished: nothing of it counts
+            return
         failed, good = self.columns.divided(rows)
-        if batch is not None and failed.num_rows:
-            done.settled += batch.settle(self._failures(failed, batch.token, seen))
         if self.mode == "append":
             for portion in (portion for some in batches(self._jobs(app, good)) for portion in portions(some)):
                 app.store.stage(done.write, done.attempt, portion)
                 done.staged += len(portion)
-        elif batch is not None:
-            done.settled += batch.settle(self._outcomes(app, good, batch.token, seen))
-
-    def _batch(self, app: Stanchion, run: str) -> SinkBatch:
-        batch = SinkBatch.read_by(app.store, cast("str", self.stream), run)
-        if batch is None:
+            if not failed.num_rows:
+                return
+        elif has_state(self.checkpoint):
+            raise InvalidInput(
+                f"a query with state can't be written with mode={self.mode}, which settles each job before Spark's log "
+                f"has the batch; write new jobs with mode=append"
+            )
+        if batch is None:  # the rows are of another stream, or of none
+            if self.mode == "append":
+                raise InvalidInput(f"a row with an error is of no job that the stream {self.stream!r} has read")
             raise StreamTaken(cast("str", self.stream))
-        return batch
+        if failed.num_rows:
+            done.settled += batch.settle(self._failures(failed, batch.token, seen))
+        if self.mode != "append":
+            done.settled += batch.settle(self._outcomes(app, good, batch.token, seen))
 
     def _jobs(self, app: Stanchion, rows: pa.RecordBatch) -> list[NewJob]:
         return self.maker.jobs(app, self.columns.content(rows)) if rows.num_rows else []
@@ -157,19 +165,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
         attempts = [(one.attempt, one.staged) for one in done if one.staged]
         refused = [one.refused for one in done if one.refused is not None]
         with self.place.app() as app:
+            batch = None if self.stream is None else SinkBatch.read_by(app.store, self.stream, done[0].run)
             if refused:
-                raise InvalidInput(f"{refused[0]}; this batch is not finished: mend the query and start it again")
-            if self.stream is None:
-                app.store.publish(Publication(done[0].write, tuple(attempts)))
-                return
-            batch = SinkBatch.read_by(app.store, self.stream, done[0].run)
-            if batch is None:
-                if any(one.rows for one in done):
-                    raise StreamTaken(self.stream)
+                if batch is not None:
+                    batch.failed(f"InvalidInput: {refused[0]}")
+                raise InvalidInput(f"{refused[0]}; this batch is not finished: correct the query and start it again")
+            if batch is None:  # rows of elsewhere: of other streams, or of the state of the query
+                if self.mode != "append" and any(one.rows for one in done):
+                    raise StreamTaken(cast("str", self.stream))
+                if attempts or self.stream is None:
+                    app.store.publish(Publication(done[0].write, tuple(attempts)))
             elif self.mode == "append":
-                batch.publish(attempts, sum(one.settled for one in done))
+                settled = sum(one.settled for one in done)
+                stateless = has_state(self.checkpoint) is False
+                batch.publish(attempts, settled, write=done[0].write, stateless=stateless)
             else:
                 batch.drop_rest()
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Do nothing: what is staged goes as the batch is published, or after a day."""
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
+        """Write down that the query has failed on its batch; what is staged goes in the end, or after a day."""
+        if self.stream is None:
+            return
+        with self.place.app() as app, suppress(StanchionError):
+            found = SinkBatch.pending(app.store, self.stream)
+            if found is not None and found[0].is_read_in(f":{batchId}"):
+                found[0].failed("the query has failed; the log of Spark's driver says why")

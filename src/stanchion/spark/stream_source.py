@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput
+from stanchion.spark.endings import how_ended
 from stanchion.spark.errors import said_plainly
 from stanchion.spark.options import Place, checked_options, place_of
 from stanchion.spark.runs import this_run
@@ -105,7 +106,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @cached_property
     def _source(self) -> StreamSource:
         """The stream, taken over from whoever read it before at the first use."""
-        source = StreamSource(self._app.store, self.stream, self.queue, self.heartbeat)
+        source = StreamSource(self._app.store, self.stream, self.queue, self.heartbeat, how_ended)
         source.initial()
         Heart(source, self._app.store, self.heartbeat).start()
         return source
@@ -163,9 +164,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Give the jobs of a part that are in hand: as Arrow where the store can."""
+    """Give the jobs of a part: as Arrow where the store can."""
     store = app.store
-    if isinstance(store, ArrowStore) and store.gives_arrow and part.size > FEW:
+    if isinstance(store, ArrowStore) and store.gives_arrow and part.size > FEW and not part.finished:
         for batch in store.in_hand_arrow(part.queue, part.token, part.first, part.last, names):
             yield batch_of_arrow(batch, "jobs", app.codec)
     elif found := rows(store, part):

@@ -70,6 +70,12 @@ def order_gate(queue: str, key: str) -> str:
     return f"o{len(queue)}:{queue}:{key}"
 
 
+def order_of(gate: str) -> tuple[str, str]:
+    """Return the queue and the order key whose gate this is."""
+    length, _, names = gate[1:].partition(":")
+    return names[: int(length)], names[int(length) + 1 :]
+
+
 def semaphore_gate(name: str) -> str:
     """Return the gate of a semaphore."""
     return f"s:{name}"

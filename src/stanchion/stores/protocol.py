@@ -238,7 +238,10 @@ class Store(Protocol):
         """
 
     def maintain(self) -> None:
-        """Do what keeps the store small and quick; any worker calls it now and then."""
+        """Do what keeps the store small and quick; any worker calls it now and then.
+
+        A queue that `expires` is removed when it was not used for so long; see `expiring.py`.
+        """
 
     # -- semaphores
 

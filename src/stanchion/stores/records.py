@@ -343,6 +343,9 @@ class QueueSettings:
     lease: float = 30.0
     laned: bool = False
     """True once it had more than one lane: its jobs may be in any."""
+    expires: float | None = None
+    """It is removed when nobody has pushed, reserved or finished in it for so long."""
+    expires_with_jobs: bool = False
 
     @property
     def throttled(self) -> bool:
@@ -387,6 +390,8 @@ class Find:
     text: str | None = None
     flow: str | None = None
     """The id of a flow."""
+    stored: bool = False
+    """The states are those in the queues, where a dead letter is queued; else it is dead, as the outside sees it."""
     limit: int = 100
     after: str | None = None
     """Only jobs with an id below this one: the next page."""

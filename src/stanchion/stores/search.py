@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from stanchion.stores.records import Find, JobRow
-from stanchion.stores.transitions import state_of
+from stanchion.stores.transitions import state_of, stored_state_of
 
 
 def matches(row: JobRow, query: Find, now: int) -> bool:
     """Tell whether a job is one of those searched for; its queue is not looked at."""
+    state = stored_state_of if query.stored else state_of
     return (
         (query.after is None or row.id < query.after)
-        and (not query.states or state_of(row, now) in query.states)
+        and (not query.states or state(row, now) in query.states)
         and (query.task is None or row.task == query.task)
         and (query.tenant is None or row.tenant == query.tenant)
         and (query.flow is None or (row.flow is not None and row.flow.startswith(f"{query.flow}:")))

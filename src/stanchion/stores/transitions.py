@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from typing import Any, NamedTuple, TypeGuard
 
-from stanchion.stores.error_entries import dumps, entries_of, not_put_off, put_off, with_error
+from stanchion.stores.error_entries import not_put_off, put_off, with_error
 from stanchion.stores.gates import (
     HOLDER_BOOST,
     Verdict,
@@ -26,6 +26,7 @@ from stanchion.stores.gates import (
     promised,
     semaphore_of,
 )
+from stanchion.stores.letters import DEAD_FROM, headers_of_letter, is_letter, unmarked, without_story
 from stanchion.stores.losses import ALONE_FROM, LostLeaseDelay, charged, default_delay, forgiven, is_alone, is_fatal
 from stanchion.stores.records import (
     QUEUED,
@@ -47,7 +48,6 @@ from stanchion.stores.records import (
 
 LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
 NEVER_BEGAN = "LeaseLost: the worker died before it had said that this job began; the attempt is not counted"
-_DEAD_FROM = "x-dead-from"
 
 
 class Transition(NamedTuple):
@@ -63,7 +63,7 @@ class Transition(NamedTuple):
 
     def state(self, now: int) -> JobState:
         """Return what the attempt ended in: dead also where the job was moved to a dead-letter queue."""
-        return JobState.DEAD if self.counted == "buried" else state_of(self.row, now)
+        return JobState.DEAD if self.counted == "buried" else stored_state_of(self.row, now)
 
 
 def created(job: NewJob, now: int) -> JobRow:
@@ -138,7 +138,12 @@ def replay(row: JobRow, new_id: str) -> NewJob:
 
 
 def state_of(row: JobRow, now: int) -> JobState:
-    """Return the state that the outside sees."""
+    """Return the state that the outside sees: that of a dead letter is dead."""
+    return JobState.DEAD if is_letter(row) else stored_state_of(row, now)
+
+
+def stored_state_of(row: JobRow, now: int) -> JobState:
+    """Return the state of a job in its queue: a dead letter can be taken from there, as any other."""
     if row.state == QUEUED:
         return JobState.READY if row.run_at <= now else JobState.SCHEDULED
     return JobState(row.state)
@@ -172,8 +177,14 @@ def kept_back(row: JobRow, verdict: Verdict, permit: str, now: int) -> JobRow:
 
 def undelivered(row: JobRow) -> JobRow:
     """Return a job as it was before its claim, which was not handed out after all."""
+    attempts = row.attempts - 1
     return row._replace(
-        state=QUEUED, attempts=row.attempts - 1, token=None, worker=None, lease_until=None, started_at=None
+        state=QUEUED,
+        attempts=attempts,
+        token=None,
+        worker=None,
+        lease_until=None,
+        started_at=row.started_at if attempts else None,
     )
 
 
@@ -207,7 +218,8 @@ def left_in(row: JobRow | None, token: str, now: int) -> JobState | None:
     """Return the state that the reservation `token` has left the job in, if it was the last one and is over."""
     if row is None or row.token != token or row.state == JobState.RUNNING:
         return None
-    return state_of(row, now)
+    # A letter without an attempt has just been moved; with some, it was taken from its new queue and given back.
+    return state_of(row, now) if row.attempts == 0 else stored_state_of(row, now)
 
 
 def extended(row: JobRow, seconds: float, now: int) -> JobRow:
@@ -229,7 +241,7 @@ def settled(row: JobRow, outcome: Outcome, queue: QueueSettings, now: int) -> Tr
         case Move():
             moved = _restarted(row, now + int(outcome.delay * SECOND))
             payload = row.payload if outcome.payload is None else outcome.payload
-            headers = row.headers if outcome.headers is None else outcome.headers
+            headers = unmarked(row.headers if outcome.headers is None else outcome.headers)
             return Transition(
                 moved._replace(queue=outcome.queue, lane=outcome.lane, payload=payload, headers=headers, key=None),
                 "moved",
@@ -288,15 +300,14 @@ def retried(row: JobRow, now: int) -> JobRow:
     ready job keeps its place in the line.
     """
     headers = json.loads(row.headers) if row.headers else {}
-    home = headers.get(_DEAD_FROM)
+    home = headers.get(DEAD_FROM)
     in_line = row.state == JobState.WAITING or (row.state == QUEUED and row.run_at <= now)
     if in_line and (home is None or is_node_gate(row.waits_for)):
         return row
     again = _restarted(row, now)._replace(errors=forgiven(row).errors)
     if home is None:
         return again._replace(held=row.held, permit=row.permit)
-    kept = {name: value for name, value in headers.items() if not name.startswith("x-dead-")}
-    return again._replace(queue=home, lane=UNLANED, headers=dumps(kept) if kept else None)
+    return again._replace(queue=home, lane=UNLANED, headers=without_story(headers))
 
 
 def uprooted(row: JobRow) -> JobRow:
@@ -336,16 +347,12 @@ def _used_up(row: JobRow) -> str:
 def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
     if queue.dead_letter is None or queue.dead_letter == row.queue:
         return Transition(_finished(row, JobState.DEAD, now), "buried")
-    errors = entries_of(row)
-    headers = {
-        **(json.loads(row.headers) if row.headers else {}),
-        _DEAD_FROM: row.queue,
-        "x-dead-at": now / SECOND,
-        "x-dead-attempts": row.attempts,
-        "x-dead-error": errors[-1]["error"] if errors else "",
-    }
     letter = _restarted(row, now)._replace(
-        queue=queue.dead_letter, lane=UNLANED, key=None, headers=dumps(headers), errors=forgiven(row).errors
+        queue=queue.dead_letter,
+        lane=UNLANED,
+        key=None,
+        headers=headers_of_letter(row, now),
+        errors=forgiven(row).errors,
     )
     return Transition(letter, "buried")
 
@@ -358,6 +365,7 @@ def _continued(row: JobRow, job: NewJob, now: int) -> JobRow:
         key=row.key if job.queue == row.queue else None,
         origin=row.origin,
         token=row.token,
+        headers=unmarked(job.headers),
     )
 
 
@@ -388,7 +396,6 @@ def _unreserved(row: JobRow) -> JobRow:
         worker=None,
         lease_until=None,
         progress=None,
-        started_at=None,
         priority=own_priority(row.priority),
         **{**_HOLDS_NOTHING, "held": held_between(row), "permit": permits_of(row).order},
     )
@@ -401,6 +408,7 @@ def _restarted(row: JobRow, run_at: int) -> JobRow:
         attempts=0,
         failures=0,
         errors=None,
+        started_at=None,
         finished_at=None,
         result=None,
         cancel_requested=False,

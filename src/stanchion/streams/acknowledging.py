@@ -10,14 +10,15 @@ from stanchion.stores.records import Finish, Publication
 from stanchion.streams.state import StreamState
 
 
-def acknowledge(store: Store, name: str, state: StreamState) -> StreamState | None:
+def acknowledge(store: Store, name: str, state: StreamState, settled: int = 0) -> StreamState | None:
     """Commit what is in hand of the last batch, and acknowledge it; None when the state is another by now.
 
-    Jobs that were taken back meanwhile come again in a later batch.
+    Jobs that were taken back meanwhile come again in a later batch. `settled`: so many were settled before.
     """
-    done = replace(state, acked=state.reserved, replays=0)
     while True:
         left = len(store.ids_in_hand(state.queue, state.token))
+        read = state.begun.size if state.begun else 0
+        done = state.acknowledged(max(left, read, settled))
         finish = Finish(state.queue, state.token, left) if left else None
         publication = Publication(state.write(state.reserved), note=done.change(name), finish=finish)
         try:

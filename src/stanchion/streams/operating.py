@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -15,7 +14,8 @@ class StreamInfo(NamedTuple):
     """A stream: its batches, and its driver.
 
     `in_hand`: jobs that it has claimed, also those that it has not numbered yet. `last_beat`: on the store's clock,
-    None for a driver of long ago.
+    None for a driver of long ago. `error`: the last failure of its query on the present batch; `stopped`: it fails on
+    one job after the other.
     """
 
     name: str
@@ -28,6 +28,8 @@ class StreamInfo(NamedTuple):
     in_hand: int
     last_beat: int | None
     live: bool
+    error: str | None = None
+    stopped: bool = False
 
 
 def streams(store: Store) -> list[StreamInfo]:
@@ -50,6 +52,8 @@ def streams(store: Store) -> list[StreamInfo]:
                 in_hand=sum(len(store.ids_in_hand(state.queue, token)) for token in tokens),
                 last_beat=driver.last_seen_at if driver else None,
                 live=driver is not None and alive(driver, now),
+                error=state.error,
+                stopped=state.stopped,
             )
         )
     return found
@@ -63,8 +67,7 @@ def release(store: Store, name: str) -> int:
     """
     while True:
         state = known(store, name)
-        changed = replace(state, epoch=state.epoch + 1, driver=uuid4().hex, run=None)
-        if swap(store, name, changed) is not None:
+        if swap(store, name, state.taken_over(uuid4().hex)) is not None:
             break
     released = 0
     for token in (state.token, state.next_token):

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Self
 
-from stanchion.errors import StreamTaken
+from stanchion.errors import LeasesLost, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Finish, JobRow, Outcome, Publication
 from stanchion.streams.acknowledging import acknowledge
+from stanchion.streams.poison import LONGEST
+from stanchion.streams.rereading import finished_rows, keeps_history
 from stanchion.streams.state import Part, Run, StreamState, known, load, settle, swap
 
 
 def begin(store: Store, part: Part, run: str) -> None:
     """Write down, before its first row is read, in which run this batch is; StreamTaken for a driver of the past."""
-    mine = Run(run, part.seq, part.size)
+    mine = Run(run, part.seq, part.size, *part.span)
     while True:
         state = load(store, part.name)
         if state is None or (state.id, state.epoch) != (part.stream, part.epoch):
             raise StreamTaken(part.name)
         if state.run is not None and state.run.seq > part.seq:  # a reader that was given up is late
             raise StreamTaken(part.name)
-        if state.run == mine or swap(store, part.name, replace(state, run=mine)) is not None:
+        if state.run == mine or swap(store, part.name, replace(state, run=mine, begun=mine, failure=None)) is not None:
             return
 
 
 def rows(store: Store, part: Part) -> list[JobRow]:
-    """Return the jobs of a part that are in hand, by their ids."""
+    """Return the jobs of a part, by their ids: those in hand, or those that were finished with its batch."""
+    if part.finished and part.size:
+        return sorted(finished_rows(store, part.queue, part.token, part.first, part.last), key=attrgetter("id"))
     return store.in_hand(part.queue, part.token, part.first, part.last) if part.size else []
 
 
@@ -44,11 +49,13 @@ class SinkBatch:
 
     @classmethod
     def read_by(cls, store: Store, name: str, run: str) -> Self | None:
-        """Return the batch of a stream that this run has read; None if it has read none, or another driver has come.
+        """Return the batch of a stream that this run has read; None if it has read none.
 
-        InvalidInput if there is no such stream.
+        StreamTaken if it has, and another driver has come since; InvalidInput if there is no such stream.
         """
         state = known(store, name)
+        if run in state.past:
+            raise StreamTaken(name)
         if state.run is None or state.run.name != run:
             return None
         return cls(store, name, run, state, state.run.seq, state.run.size)
@@ -80,6 +87,10 @@ class SinkBatch:
         """True when the batch was finished before: what is done for it again must have no effect."""
         return self.state.acked >= self.seq
 
+    def is_read_in(self, run: str) -> bool:
+        """Tell whether the present run of the batch has a name that ends like this."""
+        return self.state.run is not None and self.state.run.seq == self.seq and self.state.run.name.endswith(run)
+
     def settle(self, outcomes: Sequence[Outcome]) -> int:
         """Settle outcomes of jobs of this batch; return how many of them counted.
 
@@ -87,36 +98,50 @@ class SinkBatch:
         """
         return settle(self.store, list(outcomes))
 
-    def publish(self, attempts: Sequence[tuple[str, int]], settled: int = 0) -> None:
+    def publish(
+        self, attempts: Sequence[tuple[str, int]], settled: int = 0, *, write: str = "", stateless: bool = False
+    ) -> None:
         """Store what was staged, commit the jobs of the batch and acknowledge it, in one step; a repeat does nothing.
 
-        `settled`: how many jobs of the batch this run has settled otherwise. Raises LeasesLost when others are missing:
-        what was computed from them must not be there twice; StagedJobsLost; StreamTaken.
+        `settled`: how many jobs of the batch this run has settled otherwise. `write`: the name under which it was
+        staged, if not that of the batch. Unless the query is `stateless`, it may need the jobs again: where the queue
+        does not keep them in history they stay in hand, and are finished when the driver's log has the batch.
+
+        Raises LeasesLost when jobs are missing: what was computed from them must not be there twice; StagedJobsLost;
+        StreamTaken.
         """
+        write = write or self.write
         if self.acknowledged:
-            self.store.unstage(self.write)
+            self.store.unstage(write)
             return
-        in_hand = self.size - settled
+        in_hand, queue = self.size - settled, self.state.queue
+        if not stateless and self.store.capabilities.atomic_batches and not keeps_history(self.store, queue):
+            left = len(self.store.ids_in_hand(queue, self.token))
+            if left != in_hand:
+                raise LeasesLost(queue, in_hand, left)
+            self.publish_ahead(attempts, write)
+            return
         publication = Publication(
-            self.write,
+            write,
             tuple(attempts),
-            note=replace(self.state, acked=self.seq, replays=0).change(self.name),
-            finish=Finish(self.state.queue, self.state.token, in_hand) if in_hand else None,
+            note=self.state.acknowledged(self.size, 0 if stateless else in_hand).change(self.name),
+            finish=Finish(queue, self.token, in_hand) if in_hand else None,
         )
         if not self.store.publish(publication):
             self._check_acknowledged()
 
-    def publish_ahead(self, attempts: Sequence[tuple[str, int]]) -> Self:
+    def publish_ahead(self, attempts: Sequence[tuple[str, int]], write: str = "") -> Self:
         """Store what was staged while the jobs of the batch stay in hand, once for it; return the batch as it then is.
 
         Raises StagedJobsLost; StreamTaken when another driver has come, or the batch was finished.
         """
+        write = write or self.write
         if self.state.published >= self.seq:
             # Refused by the note; yet what a store without transactions had begun comes to its end.
-            self.store.publish(Publication(self.write, note=replace(self.state, version=0).change(self.name)))
+            self.store.publish(Publication(write, note=replace(self.state, version=0).change(self.name)))
             return self
         ahead = replace(self.state, published=self.seq)
-        if not self.store.publish(Publication(self.write, tuple(attempts), note=ahead.change(self.name))):
+        if not self.store.publish(Publication(write, tuple(attempts), note=ahead.change(self.name))):
             found = load(self.store, self.name)
             if found is None or found.text != ahead.text:
                 raise StreamTaken(self.name)
@@ -124,8 +149,18 @@ class SinkBatch:
 
     def drop_rest(self) -> None:
         """Commit the jobs that are left in hand, as no outcome was given for them, and acknowledge the batch."""
-        if not self.acknowledged and acknowledge(self.store, self.name, self.state) is None:
+        if not self.acknowledged and acknowledge(self.store, self.name, self.state, self.size) is None:
             self._check_acknowledged()
+
+    def failed(self, error: str) -> None:
+        """Write down that the run has ended with an error of the query; nothing when the batch is another's by now."""
+        while True:
+            state = load(self.store, self.name)
+            if state is None or (state.id, state.epoch, state.reserved) != (self.state.id, self.state.epoch, self.seq):
+                return
+            begun = state.begun or Run(self.run, self.seq, self.size)
+            if not state.pending or swap(self.store, self.name, replace(state, begun=begun, failure=error[:LONGEST])):
+                return
 
     def _check_acknowledged(self) -> None:
         found = load(self.store, self.name)

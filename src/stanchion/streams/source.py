@@ -8,30 +8,35 @@ from collections.abc import Callable
 from dataclasses import replace
 from uuid import uuid4
 
-from stanchion.errors import ForeignCheckpoint, InvalidInput, StreamTaken
+from stanchion.errors import BatchNotKept, ForeignCheckpoint, InvalidInput, StreamStopped, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Bury, Claim, Commit, WorkerRow
+from stanchion.streams import poison
 from stanchion.streams.acknowledging import acknowledge
+from stanchion.streams.rereading import finished_rows
 from stanchion.streams.state import Part, Position, StreamState, give_back, load, ranges, settle, swap, worker_id
 
 HEARTBEAT = 10.0
-
-HALVED_FROM = 2
-"""From this replay of a batch on, half of its jobs go back before it is tried again."""
-
-BURIED_FROM = 3
-"""From this replay of a batch on, its only job is dead."""
 
 
 class StreamSource:
     """One driver's hold on a stream, from the first call on until another driver opens the stream.
 
     Every call raises StreamTaken from then on, and ForeignCheckpoint for positions that aren't of this stream, or lie
-    where it can't be. `heartbeat`: seconds between the calls of `beat` that the caller sees to.
+    where it can't be. `heartbeat`: seconds between the calls of `beat` that the caller sees to. `how_ended`: what is
+    known of earlier runs of the query.
     """
 
-    def __init__(self, store: Store, name: str, queue: str, heartbeat: float = HEARTBEAT) -> None:
+    def __init__(
+        self,
+        store: Store,
+        name: str,
+        queue: str,
+        heartbeat: float = HEARTBEAT,
+        how_ended: poison.HowEnded = poison.unknown,
+    ) -> None:
         self._store, self._name, self._queue, self._heartbeat = store, name, queue, heartbeat
+        self._how_ended = how_ended
         self._driver = uuid4().hex
         self._epoch: int | None = None
         self._left: int | None = None
@@ -73,7 +78,7 @@ class StreamSource:
         if not count:
             return False
         try:
-            self._write(lambda now: replace(now, reserved=now.reserved + 1, holder=now.epoch, replays=0, run=None))
+            self._write(StreamState.with_batch)
         except StreamTaken:
             give_back(self._store, token, self._store.ids_in_hand(self._queue, token))
             raise
@@ -86,33 +91,67 @@ class StreamSource:
     def parts(self, start: Position, end: Position, count: int) -> list[Part]:
         """Divide the batch between two positions into up to `count` parts, at least one; a replay has what is left.
 
-        One that keeps failing is thinned out, before anybody reads it: half of it goes back; a job alone is buried.
+        One that was acknowledged since has the same jobs again, from history, as far as the query may need them; what
+        it writes for them has no effect. One that keeps failing is thinned out, before it is read. Raises BatchNotKept,
+        and StreamStopped when jobs fail one after the other.
         """
         state = self._checked(end)
         if not (state.acked <= end.seq <= state.reserved and start.seq <= end.seq):
             raise self._foreign(state, end)
         ids: list[str] = []
-        if state.pending and end.seq == state.reserved:
-            ids = sorted(self._store.ids_in_hand(self._queue, state.token))
-            if self._begun != end.seq:
-                self._begun = end.seq
-                state = self._write(lambda now: replace(now, replays=now.replays + 1))
-                ids = self._thinned(state, ids)
-        whole = Part(self._name, state.id, self._queue, end.seq, state.token, state.epoch, len(ids))
+        if end.seq == state.reserved:
+            ids = self._pending(state) if state.pending else self._finished(state)
+        span = (ids[0], ids[-1]) if ids else (None, None)
+        whole = Part(self._name, state.id, self._queue, end.seq, state.token, state.epoch, len(ids), span=span)
+        whole = whole._replace(finished=not state.pending)
         return [whole._replace(first=first, last=last) for first, last in ranges(ids, max(1, count))] or [whole]
 
-    def _thinned(self, state: StreamState, ids: list[str]) -> list[str]:
-        if len(ids) > 1 and state.replays >= HALVED_FROM:
+    def _finished(self, state: StreamState) -> list[str]:
+        """Return the jobs that the sink has finished with the last batch, if they may be needed again."""
+        if not state.again or state.begun is None:
+            return []
+        rows = finished_rows(self._store, self._queue, state.token, state.begun.first, state.begun.last)
+        ids = sorted(row.id for row in rows)
+        if len(ids) < state.again:
+            raise BatchNotKept(self._name, state.reserved, state.again, len(ids))
+        return ids
+
+    def _pending(self, state: StreamState) -> list[str]:
+        """Return the jobs of the last batch that are in hand; fewer of them if the query has failed on it."""
+        ids = sorted(self._store.ids_in_hand(self._queue, state.token))
+        if self._begun == state.reserved:
+            return ids
+        self._begun = state.reserved
+        error = poison.blamed(state, self._how_ended)
+        if error is None:
+            return ids
+        was_alone = len(ids) == 1 and state.begun is not None and state.begun.size == 1
+        stops = was_alone and state.buried is not None and poison.alike(state.buried, error)
+
+        def failed(now: StreamState) -> StreamState:
+            counted = replace(now, replays=now.replays + 1, alone=now.alone + was_alone, stopped=stops)
+            return replace(counted, error=error, failure=None, begun=None)  # each failure counts once
+
+        state = self._write(failed)
+        if stops:
+            raise StreamStopped(self._name, ids[0], error)
+        if state.published == state.reserved:  # its outputs are there: what went back would have them twice
+            return ids
+        if len(ids) > 1 and state.replays >= poison.HALVED_FROM:
             half = (len(ids) + 1) // 2
             give_back(self._store, state.token, ids[half:])
             return ids[:half]
-        if len(ids) == 1 and state.replays >= BURIED_FROM:
-            error = (
-                f"PoisonJob: the batch of the stream {self._name!r} in which this job was alone has failed each time, "
-                f"the last after {state.replays} replays; the driver's log has the error"
-            )
-            settle(self._store, [Bury(ids[0], state.token, error)])
-            return []
+        return self._tried_again(state, ids, error) if was_alone else ids
+
+    def _tried_again(self, state: StreamState, ids: list[str], error: str) -> list[str]:
+        """Return a job that has failed alone, or nothing if that was its last attempt."""
+        for row in self._store.in_hand(self._queue, state.token, ids[0], ids[0]):
+            attempts = row.attempts - 1 + state.alone
+            if attempts >= row.max_attempts:
+                self._write(lambda now: replace(now, buried=error))
+                told = f"PoisonJob: alone in its batch of the stream {self._name!r}, attempt {attempts}: {error}"
+                settle(self._store, [Bury(row.id, state.token, told)])
+                return []
         return ids
 
     # -- liveness
@@ -173,7 +212,7 @@ class StreamSource:
                     f"give a stream of another queue another name, with the option stream"
                 )
             fresh = before or StreamState(str(uuid4()), self._queue, self._driver)
-            opened = swap(self._store, self._name, replace(fresh, driver=self._driver, epoch=fresh.epoch + 1, run=None))
+            opened = swap(self._store, self._name, fresh.taken_over(self._driver))
         self._epoch = opened.epoch
         self.beat()
         if before is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import NamedTuple, Self
 from uuid import UUID, uuid5
@@ -28,7 +28,8 @@ class Position(NamedTuple):
 class Part(NamedTuple):
     """The jobs of a batch with ids from `first` to `last` (None: no bound), for one reader.
 
-    `size`: how many jobs of the whole batch were in hand when it was divided.
+    `size`: how many jobs of the whole batch were there when it was divided, and `span` the first and the last id of
+    them. `finished`: the batch is acknowledged, and its jobs are read from history.
     """
 
     name: str
@@ -40,14 +41,21 @@ class Part(NamedTuple):
     size: int
     first: str | None = None
     last: str | None = None
+    span: tuple[str | None, str | None] = (None, None)
+    finished: bool = False
 
 
 class Run(NamedTuple):
-    """Who reads a batch: the `name` of one attempt of one query to process it."""
+    """Who reads a batch: the `name` of one attempt of one query to process it.
+
+    `size`: how many jobs were read; `first`, `last`: the ids between which they are.
+    """
 
     name: str
     seq: int
     size: int
+    first: str | None = None
+    last: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +63,17 @@ class StreamState:
     """The note of a stream.
 
     `epoch`: counts its drivers; `driver` tells the last of them from all others. `holder`: the epoch that reserved the
-    last batch. `replays`: how often that was begun again since. `published`: the last batch whose new jobs were stored
-    ahead of its end. `version`: of the note, not in it.
+    last batch. `published`: the last batch whose new jobs were stored ahead of its end. `version`: of the note, not
+    in it.
+
+    `run`: which run of the present driver reads the last batch; `past`: the last runs of the drivers before. `begun`:
+    which run has last read rows of the last batch, whoever its driver was. `again`: how many jobs of that batch are
+    to be found in history if it has to be read again.
+
+    `failure`: why the run in `begun` failed, where its sink was told so. `replays`: how often the last batch was begun
+    again after a failure of the query; `alone`: how often one job alone was the whole of it. `error`: the last of these
+    failures; `buried`: that for which a job was buried, while no other job has been finished since; `stopped`: the
+    next job failed alike.
     """
 
     id: str
@@ -69,21 +86,50 @@ class StreamState:
     replays: int = 0
     published: int = 0
     run: Run | None = None
+    past: tuple[str, ...] = ()
+    begun: Run | None = None
+    again: int = 0
+    failure: str | None = None
+    alone: int = 0
+    error: str | None = None
+    buried: str | None = None
+    stopped: bool = False
     version: int = 0
 
     @classmethod
     def of(cls, note: Note) -> Self:
-        """Return the state that a note tells of."""
-        fields = json.loads(note.text)
-        run = fields.pop("run")
-        return cls(**fields, run=Run(*run) if run else None, version=note.version)
+        """Return the state that a note tells of; what only a newer release knows of is left out."""
+        known = {name: value for name, value in json.loads(note.text).items() if name in _FIELDS}
+        for name in ("run", "begun"):
+            known[name] = Run(*known[name]) if known.get(name) else None
+        known["past"] = tuple(known.get("past", ()))
+        return cls(**known, version=note.version)
 
     @property
     def text(self) -> str:
         """The text of the note."""
-        fields = asdict(self)
-        del fields["version"]
-        return json.dumps({**fields, "run": self.run}, separators=(",", ":"), sort_keys=True)
+        told = {name: getattr(self, name) for name in _FIELDS}
+        return json.dumps(told, separators=(",", ":"), sort_keys=True)
+
+    # -- what becomes of it
+
+    def taken_over(self, driver: str) -> Self:
+        """Return it in the hands of another driver, from where on the one before is refused."""
+        past = self.past if self.run is None else (*self.past, self.run.name)[-_PAST:]
+        return replace(self, driver=driver, epoch=self.epoch + 1, run=None, past=past)
+
+    def with_batch(self) -> Self:
+        """Return it with one batch more, reserved by its present driver."""
+        fresh = replace(self, reserved=self.reserved + 1, holder=self.epoch, run=None, begun=None, again=0)
+        return fresh._without_trouble()
+
+    def acknowledged(self, jobs: int, again: int = 0) -> Self:
+        """Return it with its last batch, of so many jobs, finished."""
+        done = replace(self, acked=self.reserved, again=again)._without_trouble()
+        return replace(done, error=None, buried=None, stopped=False) if jobs else done
+
+    def _without_trouble(self) -> Self:
+        return replace(self, replays=0, failure=None, alone=0)
 
     @property
     def token(self) -> str:
@@ -110,6 +156,11 @@ class StreamState:
     def change(self, name: str) -> NoteChange:
         """Return the note to be written, over that from which this state was made."""
         return NoteChange(KIND, name, self.text, self.version)
+
+
+_FIELDS = tuple(field.name for field in fields(StreamState) if field.name != "version")
+_PAST = 16
+"""Runs of earlier drivers that are remembered, to be refused should they go on."""
 
 
 def worker_id(name: str, epoch: int) -> str:

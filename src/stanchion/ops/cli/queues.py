@@ -59,7 +59,8 @@ def set_(
         typer.Argument(
             metavar="NAME=VALUE...",
             help="max_rate (jobs started per second), max_running, history_ttl (such as 7d), dead_letter (a queue), "
-            "lease (such as 30s), lanes, lanes_per_tenant, paused; `none` lifts a limit.",
+            "lease (such as 30s), lanes, lanes_per_tenant, paused, expires (such as 1d), expires_with_jobs; "
+            "`none` lifts a limit.",
         ),
     ],
 ) -> None:
@@ -177,4 +178,6 @@ def shown_settings(settings: QueueSettings) -> str:
         parts.append(f"history_ttl={age(settings.history_ttl)}")
     if settings.lease != usual.lease:
         parts.append(f"lease={age(settings.lease)}")
+    if settings.expires is not None:
+        parts.append(f"expires={age(settings.expires)}" + " expires_with_jobs" * settings.expires_with_jobs)
     return " ".join(parts)

@@ -60,7 +60,7 @@ def retry(
             yield _RETRIED[verdict](job_id)
 
     states = [JobState.DEAD]
-    if queue is not None and any(settings.dead_letter == queue for settings in session.app.store.queues()):
+    if queue is not None and _takes_letters(session, queue):
         states += [JobState.READY, JobState.SCHEDULED]
     filters = (queue, state, task, tenant, since, until, text)
     return _each("retried", session, chosen(session, ids, filters, states, limit), act)
@@ -91,6 +91,8 @@ def cancel(
                 yield Verdict(job_id, False, after, f"is {after} already")
 
     live = [one for one in JobState if not one.final]
+    if queue is not None and _takes_letters(session, queue):
+        live.append(JobState.DEAD)
     filters = (queue, state, task, tenant, since, until, text)
     return _each("cancelled", session, chosen(session, ids, filters, live, limit), act)
 
@@ -188,6 +190,11 @@ def _each(
         failures = f", {failed:,} not" if failed else ""
         out.line(f"{done}: {succeeded:,} {'job' if succeeded == 1 else 'jobs'}{failures}")
     return Exit.FAILED if failed or not succeeded else Exit.OK
+
+
+def _takes_letters(session: Session, queue: str) -> bool:
+    """Tell whether another queue's dead jobs are moved to this one."""
+    return any(settings.dead_letter == queue for settings in session.app.store.queues())
 
 
 def _stopped(session: Session, flow_id: str) -> Verdict:

@@ -77,5 +77,11 @@ def _row(one: StreamInfo, now: int) -> list[Cell]:
         count_cell(one.replays, "yellow"),
         f"{one.epoch:,}",
         "" if one.last_beat is None else age((now - one.last_beat) / SECOND),
-        Text("live", "green") if one.live else Text("gone", "bright_black"),
+        _driver(one),
     ]
+
+
+def _driver(one: StreamInfo) -> Text:
+    if one.stopped:
+        return Text("fails", "red")
+    return Text("live", "green") if one.live else Text("gone", "bright_black")

@@ -9,6 +9,7 @@ from dataclasses import replace
 from heapq import heappop, heappush
 from typing import NamedTuple, Self
 
+from stanchion.stores.expiring import Expiring, Use
 from stanchion.stores.records import QUEUED, UNLANED, JobRow, JobState, QueueSettings
 from stanchion.stores.throttle import Bucket
 
@@ -41,6 +42,7 @@ class Line:
         self.counts: Counter[str] = Counter()
         self.live: dict[str, JobRow] = {}
         self.history: dict[str, JobRow] = {}
+        self.used: Use | None = None
         self.keys: dict[str, str] = {}
         self.running: set[str] = set()
         self._ready: dict[int, list[tuple[int, _Entry]]] = {}
@@ -48,6 +50,15 @@ class Line:
         self._scheduled: list[_Entry] = []
         self._leases: list[tuple[int, str]] = []
         self._bucket = Bucket(1.0, 0.0, 0)
+
+    def outlived(self, now: int) -> bool:
+        """Note whether it was used since the last call; tell whether it is to be removed."""
+        known = Expiring(self.settings, self.counts.total(), self.used)
+        if self.settings.expires is None:
+            return False
+        self.used = known.to_note(now) or self.used
+        busy = self.running if self.settings.expires_with_jobs else self.live
+        return known.unused(now) is not None and not busy
 
     def put(self, row: JobRow) -> None:
         """Add a live job, or replace what is known of it."""

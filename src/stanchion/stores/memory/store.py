@@ -75,6 +75,8 @@ class MemoryStore(Staging, Scanning, Discarding):
         with self._lock:
             line = self._line(queue)
             line.settings = replace(line.settings, **changes)
+            if "expires" in changes:
+                line.used = None
             self._wake(queue)
             return line.settings
 
@@ -86,14 +88,17 @@ class MemoryStore(Staging, Scanning, Discarding):
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
         with self._lock:
-            line = self._lines.pop(queue, None)
-            if line is None:
-                return 0
-            for job_id in (*line.live, *line.history):
-                del self._line_of[job_id]
-            for row in line.live.values():
-                self._follow(row, None)
-            return len(line.live)
+            return self._drop(queue)
+
+    def _drop(self, queue: str) -> int:
+        line = self._lines.pop(queue, None)
+        if line is None:
+            return 0
+        for job_id in (*line.live, *line.history):
+            del self._line_of[job_id]
+        for row in line.live.values():
+            self._follow(row, None)
+        return len(line.live)
 
     # -- jobs in
 
@@ -155,7 +160,7 @@ class MemoryStore(Staging, Scanning, Discarding):
         with self._lock:
             now = self.now()
             live = self._line_or_empty(queue).live
-            states = Counter(transitions.state_of(row, now).value for row in live.values())
+            states = Counter(transitions.stored_state_of(row, now).value for row in live.values())
             return Sizes(total=len(live), **states)
 
     def counts(self, queue: str) -> Counts:
@@ -240,13 +245,15 @@ class MemoryStore(Staging, Scanning, Discarding):
         return len(old)
 
     def maintain(self) -> None:
-        """Purge what history no longer keeps, and forget dead workers that hold nothing."""
+        """Purge what history no longer keeps, remove queues that have expired, forget dead workers with nothing."""
         with self._lock:
             for line in self._lines.values():
                 self._purge(line, None, None)
             self._forget_flows()
             self._forget_writes()
             now = self.now()
+            for queue in [name for name, line in self._lines.items() if line.outlived(now)]:
+                self._drop(queue)
             busy = {row.worker for row in self._running()}
             self._workers = {
                 name: worker for name, worker in self._workers.items() if name in busy or alive(worker, now)

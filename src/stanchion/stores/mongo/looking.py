@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from stanchion.stores.duties import in_hand
 from stanchion.stores.mongo.base import MongoBase
-from stanchion.stores.mongo.documents import KEPT, Document, row_of
+from stanchion.stores.mongo.documents import KEPT, LETTER, Document, row_of
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.records import QUEUED, Find, JobRow, JobState, Sizes
 
@@ -59,20 +60,25 @@ def _condition(query: Find, now: int) -> Document:
     if query.until is not None:
         parts.append({"enqueued_at": {"$lt": query.until}})
     if query.text is not None:
-        parts.append({"$or": [{"$expr": _holds(field, query.text)} for field in ("payload", "errors")]})
+        literally = {"$regex": re.escape(query.text).replace("\0", "\\x00")}
+        parts.append({"$or": [{"payload": literally}, {"errors": literally}]})
     if query.states:
-        parts.append({"$or": [_in_state(state, now) for state in query.states]})
+        in_state = _stored_in if query.stored else _seen_in
+        parts.append({"$or": [in_state(state, now) for state in query.states]})
         if not any(state.final for state in query.states):
             parts.append({"live": True})
     return {"$and": parts}
 
 
-def _holds(field: str, text: str) -> Document:
-    """Return the expression that a text is in a field; a regular expression would have a limit of its own."""
-    return {"$gte": [{"$indexOfBytes": [f"${field}", {"$literal": text}]}, 0]}
+def _seen_in(state: JobState, now: int) -> Document:
+    """Return the filter for jobs in a state, as the outside sees it."""
+    stored = _stored_in(state, now)
+    if state is JobState.DEAD:
+        return {"$or": [stored, LETTER]}
+    return stored if state.final or state is JobState.RUNNING else {"$and": [stored, {"letter": None}]}
 
 
-def _in_state(state: JobState, now: int) -> Document:
+def _stored_in(state: JobState, now: int) -> Document:
     if state is JobState.SCHEDULED:
         return {"state": QUEUED, "run_at": {"$gt": now}}
     if state is JobState.READY:

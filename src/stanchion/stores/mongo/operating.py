@@ -1,8 +1,4 @@
-"""Queues and workers as documents, whole jobs from store to store, and upkeep.
-
-`drop_queue` ends the jobs that have to do with gates or flows, which notes their duties, deletes the others, and the
-queue's document last: a queue that was dropped by halves is still there to be dropped again. Then it does the duties.
-"""
+"""Queues and workers as documents, whole jobs from store to store, and upkeep."""
 
 from __future__ import annotations
 
@@ -14,10 +10,10 @@ from bson import ObjectId
 from pymongo import ReturnDocument
 from pymongo.errors import BulkWriteError
 
+from stanchion.stores.expiring import remove_expired
 from stanchion.stores.gates import gated
 from stanchion.stores.liveness import alive
 from stanchion.stores.mongo.base import settings_in
-from stanchion.stores.mongo.counting import Counting
 from stanchion.stores.mongo.documents import (
     FINISHED,
     FREE,
@@ -32,14 +28,11 @@ from stanchion.stores.mongo.documents import (
     unwanted,
     wanted_once,
 )
-from stanchion.stores.mongo.duties import Dutiful
+from stanchion.stores.mongo.dropping import NO_USE, Dropping
 from stanchion.stores.mongo.faults import duplicates
-from stanchion.stores.mongo.flowing import Flowing
-from stanchion.stores.mongo.gating import Gating
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.server import BULK_SECONDS
-from stanchion.stores.mongo.staging import Staging
-from stanchion.stores.optimistic import Change, Swap
+from stanchion.stores.optimistic import Change
 from stanchion.stores.records import SECOND, Beat, JobRow, JobState, QueueSettings, WorkerRow
 
 _GONE = 500
@@ -47,7 +40,7 @@ _FOLD_SECONDS = 5.0
 _PURGE_ROUNDS = 20
 
 
-class Operating(Counting, Dutiful, Flowing, Gating, Staging):
+class Operating(Dropping):
     """What operators and maintenance do."""
 
     # -- queues
@@ -58,6 +51,7 @@ class Operating(Counting, Dutiful, Flowing, Gating, Staging):
 
         def work(on: Place, _again: bool) -> QueueSettings:
             update: Document = {"$setOnInsert": {"folds": 0}, **({"$set": dict(changes)} if changes else {})}
+            update |= {"$unset": NO_USE} if "expires" in changes else {}
             found: Any = on.queues.find_one_and_update(
                 {"_id": queue}, update, upsert=True, return_document=ReturnDocument.AFTER
             )
@@ -79,41 +73,6 @@ class Operating(Counting, Dutiful, Flowing, Gating, Staging):
 
     def queues(self) -> list[QueueSettings]:
         return [settings_in(one) for one in self.server.call(lambda on, _again: list(on.queues.find().sort("_id", 1)))]
-
-    def drop_queue(self, queue: str) -> int:
-        def work(on: Place, _again: bool) -> None:
-            on.jobs.delete_many({"queue": queue, **FREE})
-            on.jobs.update_many({"events.queue": queue}, {"$pull": {"events": {"queue": queue}}})  # jobs moved on
-            on.queues.delete_one({"_id": queue})
-
-        self._known.discard(queue)
-        elsewhere = self.server.call(lambda on, _again: on.jobs.distinct("events.queue", {"queue": queue}))
-        self.fold(set(elsewhere) - {queue}, {"queue": queue})
-        live = {"live": True, "queue": queue}
-        count = self.server.call(lambda on, _again: on.jobs.count_documents(live), BULK_SECONDS)
-        self._end_in(queue)
-        self.server.call(work, BULK_SECONDS)
-        while left := self._some({"queue": queue, **_OVER, "duties.mark": {"$exists": True}}, _GONE):
-            self.follow_up(self.duties_of(left))
-            over = {"_id": {"$in": left}, **_OVER, **FREE}
-            self.server.call(lambda on, _again: on.jobs.delete_many(over))  # noqa: B023
-        return count
-
-    def _end_in(self, queue: str) -> None:
-        """End the jobs of a queue that have to do with gates or flows."""
-        while found := self._some({"live": True, "queue": queue, "$nor": [PLAIN]}, _GONE):
-            now, seen = self.look(found)
-            live = [one for one in seen.values() if one.row.finished_at is None and one.row.queue == queue]
-            self._delete(
-                [Change(one, one.row, None, self.duty_of(one.row, None, None, None, now)) for one in live], now
-            )
-
-    def _delete(self, changes: Sequence[Change], now: int) -> list[str]:
-        """Delete live jobs but for their duties; return the ids of those that nothing has changed meanwhile."""
-        ended = JobState.CANCELLED.value
-        gone = [change._replace(row=change.row._replace(state=ended, finished_at=now)) for change in changes]
-        swaps = self.swap(gone, deleted=True).swaps if gone else []
-        return [change.row.id for change, swap in zip(gone, swaps, strict=True) if swap is Swap.DONE]
 
     # -- workers
 
@@ -182,11 +141,11 @@ class Operating(Counting, Dutiful, Flowing, Gating, Staging):
     def take(self, ids: Sequence[str]) -> list[str]:
         idle: Document = {"state": {"$ne": JobState.RUNNING.value}, **KEPT}
         wanted = {"_id": {"$in": list(dict.fromkeys(ids))}}
-        before = self._some({**wanted, **idle}, len(ids))
+        before = self.some({**wanted, **idle}, len(ids))
         if before:
             self._uproot(before)
             self.forget(before, {"$or": [idle, {"gone": True}]})
-        left = set(self._some(wanted, len(ids)))
+        left = set(self.some(wanted, len(ids)))
         return [one for one in before if one not in left]
 
     def _uproot(self, ids: Sequence[str]) -> None:
@@ -200,7 +159,7 @@ class Operating(Counting, Dutiful, Flowing, Gating, Staging):
         # As members of a flow they have not ended: they go on elsewhere.
         rows = [one.row._replace(flow=None) for one in held]
         duties = [self.duty_of(row, None, None, None, now) for row in rows]
-        self._delete([Change(one, one.row, None, duty) for one, duty in zip(held, duties, strict=True)], now)
+        self.delete_live([Change(one, one.row, None, duty) for one, duty in zip(held, duties, strict=True)], now)
         self.follow_up(self.duties_of(ids))
 
     # -- upkeep
@@ -208,7 +167,7 @@ class Operating(Counting, Dutiful, Flowing, Gating, Staging):
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         age = self.settings_of([queue])[queue].history_ttl if older_than is None else older_than
         ended: Document = {**FINISHED, "finished_at": {"$lte": self.now() - int(age * SECOND)}}
-        old = self._some({"queue": queue, **ended, **FREE}, limit)
+        old = self.some({"queue": queue, **ended, **FREE}, limit)
         # Asked again as they are deleted: one of them may have been retried meanwhile.
         return self._hide(old, ended) + self.forget(old, ended) if old else 0
 
@@ -222,9 +181,9 @@ class Operating(Counting, Dutiful, Flowing, Gating, Staging):
     def maintain(self) -> None:
         """Fold what happened into the counts, forget dead workers that hold nothing, purge what is kept no longer."""
         # What there is no time for is counted all the same, only not as quickly.
-        self.fold_some(_FOLD_SECONDS)
+        self.fold(self.server.call(lambda on, _again: on.jobs.distinct("events.queue")), seconds=_FOLD_SECONDS)
         self.sweep()  # what is done late is known by what is left of jobs: it must not be forgotten before
-        while gone := self._some({"gone": True, **FREE, **unwanted(self.now())}, _GONE):
+        while gone := self.some({"gone": True, **FREE, **unwanted(self.now())}, _GONE):
             if not self.forget(gone, {"gone": True}):
                 break
         self._forget_dead()
@@ -235,14 +194,7 @@ class Operating(Counting, Dutiful, Flowing, Gating, Staging):
             for _ in range(_PURGE_ROUNDS):
                 if self.purge(settings.name) == 0:
                     break
-
-    def _some(self, wanted: Document, limit: int) -> list[str]:
-        """Return the ids of some of these jobs."""
-
-        def work(on: Place, _again: bool) -> list[str]:
-            return [one["_id"] for one in on.jobs.find(wanted, {"_id": 1}).limit(limit)]
-
-        return self.server.call(work) if limit else []
+        remove_expired(self)
 
     def _forget_dead(self) -> None:
         now = self.now()
@@ -259,7 +211,6 @@ class Operating(Counting, Dutiful, Flowing, Gating, Staging):
             self.server.call(work)
 
 
-_OVER: Document = {"finished_at": {"$exists": True}}
 _NOT_STORED = frozenset({"id", "started_at", "running"})
 
 

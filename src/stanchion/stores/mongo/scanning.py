@@ -69,4 +69,6 @@ _OWN_PRIORITY: Document = {
 
 def _shown_state(now: int) -> Document:
     due = {"$cond": [{"$lte": ["$run_at", now]}, JobState.READY.value, JobState.SCHEDULED.value]}
-    return {"$cond": [{"$eq": ["$state", QUEUED]}, due, "$state"]}
+    stored = {"$cond": [{"$eq": ["$state", QUEUED]}, due, "$state"]}
+    in_queue = {"$in": ["$state", [QUEUED, JobState.WAITING.value]]}
+    return {"$cond": [{"$and": [{"$eq": ["$letter", True]}, in_queue]}, JobState.DEAD.value, stored]}

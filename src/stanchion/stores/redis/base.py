@@ -75,6 +75,13 @@ class RedisBase(Publishing):
                 self.server.command("SADD", listed, queue)
             self._listed.add(queue)
 
+    def unlist_queue(self, queue: str) -> None:
+        """Have a queue that was deleted not be looked at any more, unless it has been made again meanwhile."""
+        self._listed.discard(queue)
+        self.server.command("SREM", self.own_key("queues"), queue)
+        if self.server.command("EXISTS", self.key(queue) + "settings"):
+            self.list_queue(queue, anew=True)
+
     def enlist(self, name: str, *members: str, at: int | None = None, known: bool = False) -> Call:
         """Return a call that notes names in a sorted set, at a moment (None: now), be the server full.
 
@@ -309,6 +316,8 @@ _KINDS: dict[str, Callable[[str], Any]] = {
     "dead_letter": _unless_empty(str),
     "lease": float,
     "laned": lambda text: text == "1",
+    "expires": _unless_empty(float),
+    "expires_with_jobs": lambda text: text == "1",
 }
 
 

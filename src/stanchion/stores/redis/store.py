@@ -14,15 +14,14 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
-from stanchion.stores import transitions
 from stanchion.stores.duties import in_hand
+from stanchion.stores.expiring import remove_expired
 from stanchion.stores.liveness import alive
-from stanchion.stores.optimistic import Context, Decision, Duty, Seen
+from stanchion.stores.optimistic import Duty, Seen
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import (
     QUEUED,
     SECOND,
-    Abandon,
     Beat,
     Counts,
     Find,
@@ -35,11 +34,12 @@ from stanchion.stores.records import (
 from stanchion.stores.redis import CAPABILITIES
 from stanchion.stores.redis.base import described, duty_texts, portions, settings_in, stored_setting, worker_in
 from stanchion.stores.redis.discarding import Discarding
+from stanchion.stores.redis.expiring import FORGOTTEN_USE, ExpiringQueues
 from stanchion.stores.redis.flowing import Flowing
 from stanchion.stores.redis.gating import Gating
 from stanchion.stores.redis.jobs import RedisJobs, refuse_to_join
 from stanchion.stores.redis.noting import Noting
-from stanchion.stores.redis.rows import body_text, is_bound, rows_in, state_text
+from stanchion.stores.redis.rows import body_text, rows_in, state_text
 from stanchion.stores.redis.scanning import Scanning
 from stanchion.stores.redis.signals import listen
 from stanchion.stores.redis.staging import Staging
@@ -54,7 +54,7 @@ _MARKS_KEPT = 3600
 """Seconds for which a queue knows the jobs that left it: far longer than a call is repeated."""
 
 
-class RedisStore(Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discarding):
+class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discarding):
     """Jobs in Redis."""
 
     capabilities = CAPABILITIES
@@ -124,6 +124,7 @@ class RedisStore(Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discardi
         """Make the queue if need be, apply the changes, return its settings."""
         self.list_queue(queue, anew=True)
         given = [text for name, value in changes.items() for text in (name, stored_setting(value))]
+        given += FORGOTTEN_USE if "expires" in changes else ()
         flat = self.script("configure", queue, *given)
         return settings_in(queue, dict(zip(flat[::2], flat[1::2], strict=True)))
 
@@ -135,31 +136,10 @@ class RedisStore(Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discardi
 
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
-        ended = self._end_bound(queue)
+        ended = self.end_bound(queue)
         jobs = self.script("delete", queue)
-        self.server.command("SREM", self.own_key("queues"), queue)
-        self._listed.discard(queue)
+        self.unlist_queue(queue)
         return ended + int(jobs)
-
-    def _end_bound(self, queue: str) -> int:
-        """Cancel the jobs that gates or flows know, with all that this entails; return how many they were."""
-
-        def decide(_index: int, row: JobRow | None, context: Context) -> Decision[bool]:
-            if row is None or row.queue != queue or row.finished_at is not None:
-                return Decision(False)
-            step = transitions.settled(row, Abandon(row.id, row.token or ""), context.settings[queue], context.now)
-            return Decision(True, step.row, step.counted)
-
-        ended, cursor = 0, b"0"
-        while True:
-            cursor, found = self.server.command("HSCAN", self.key(queue) + "live", cursor, "COUNT", _LOOKED_AT)
-            bound = [job_id.decode() for job_id, state in found.items() if is_bound(state.decode())]
-            self.remember(queue, bound)
-            ended += sum(self.decide_each(bound, decide))
-            if int(cursor) == 0:
-                break
-        self.follow_up(self.duties_of(queue))
-        return ended
 
     # -- looking
 
@@ -180,6 +160,8 @@ class RedisStore(Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discardi
 
     def _find_in(self, queue: str, query: Find) -> list[JobRow]:
         states = {QUEUED if state in _QUEUED else state.value for state in query.states}
+        if JobState.DEAD in query.states and not query.stored:
+            states.add(_LETTERS)
         after, found = query.after or "", list[JobRow]()
         while len(found) < query.limit:
             clock, text, reached = self.script("find", queue, after, _LOOKED_AT, *states)
@@ -253,7 +235,7 @@ class RedisStore(Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discardi
         return int(self.script("purge", queue, "" if older_than is None else older_than, limit))
 
     def maintain(self) -> None:
-        """Purge what history no longer keeps, bring jobs to where they are going, forget idle dead workers."""
+        """Purge what history no longer keeps, bring jobs to where they are going, remove queues that have expired."""
         names = self.queue_names()
         for queue in names:  # first: the rest may need memory, and the server have none
             while self.purge(queue, limit=_PURGED) == _PURGED:
@@ -263,6 +245,7 @@ class RedisStore(Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discardi
             self.deliver(queue)
         self.forget_flows()
         self.forget_stages()
+        remove_expired(self)
         now = self.now()
         for queue in names:
             for marks in ("arrived", "gone"):
@@ -324,4 +307,6 @@ def _id(row: JobRow) -> str:
     return row.id
 
 
+_LETTERS = "letter"
+"""Asks find.lua for dead letters too."""
 _QUEUED = (JobState.SCHEDULED, JobState.READY)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, TypeVar
 
+from stanchion.stores.letters import is_letter
 from stanchion.stores.losses import LostLeaseDelay, default_delay
 from stanchion.stores.records import JobRow, QueueSettings
 from stanchion.stores.sql.connection import Row, Runner
@@ -21,7 +22,8 @@ from stanchion.stores.transitions import Transition
 T = TypeVar("T")
 
 _SETTINGS = tuple(setting.name for setting in dataclasses.fields(QueueSettings))
-"""The first columns of a queue; the others are the state of its rate limit and of its lanes."""
+"""The first columns of a queue; the others are the state of its rate limit and of its lanes, and when it was used."""
+_FLAGS = ("paused", "laned", "expires_with_jobs")
 
 
 class Step(NamedTuple):
@@ -44,18 +46,38 @@ class SqlBase(ABC):
 
     def write(self, work: Callable[[Runner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True) -> T:
         """Run `work` in one transaction; then wake those whom it has let go on. It is told when it is a repeat."""
+        done, passed_over = self.write_once(work, seconds, durable=durable)
+        if passed_over:
+            self.look_again(passed_over)
+        return done
+
+    def write_once(
+        self, work: Callable[[Runner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True
+    ) -> tuple[T, set[str]]:
+        """Do what `write` does but a further look at the gates where it passed waiters over; return these as well."""
         woken: set[str] = set()
+        passed_over: set[str] = set()
 
         def noted(run: Runner, again: bool) -> T:
             done = work(run, again)
-            woken.clear()
-            woken.update(run.woken)
+            self.pass_on_slots(run)
+            for noted, now in ((woken, run.woken), (passed_over, run.passed_over)):
+                noted.clear()
+                noted.update(now)
             return done
 
         done = self.database.write(noted, seconds, durable=durable)
         if woken:
             self.dialect.announce(woken)
-        return done
+        return done, passed_over
+
+    @abstractmethod
+    def pass_on_slots(self, run: Runner) -> None:
+        """Give back the slots that were set free, and grant them to the next: the last step of each transaction."""
+
+    @abstractmethod
+    def look_again(self, gates: set[str]) -> None:
+        """Grant free slots of these gates to waiters that others had locked."""
 
     @abstractmethod
     def follow(self, run: Runner, steps: Sequence[Step]) -> None:
@@ -69,6 +91,10 @@ class SqlBase(ABC):
     def settings_in(self, run: Runner, queues: Iterable[str]) -> dict[str, QueueSettings]:
         """Return the settings of these queues; defaults for one that has no row yet."""
         return {queue: self.queue_row(run, queue)[0] for queue in set(queues)}
+
+    def now(self) -> int:
+        """Return the store's clock."""
+        return int(self.database.read(lambda run: run.rows(self.statements.now))[0][0])
 
     def queue_row(self, run: Runner, queue: str, *, lock: bool = False) -> tuple[QueueSettings, Row | None]:
         """Return a queue's settings and its whole row."""
@@ -105,10 +131,16 @@ class SqlBase(ABC):
         self.remove(run, [row.id for row in ended])
         elsewhere = {step.row.queue for step in after if not step.final} - {row.queue for row in before}
         run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in sorted(elsewhere)])
+        self.mark_letters(run, live)
         moved = zip(before, (step.row for step in after), strict=True)
         self.make_laned(run, {row.queue for was, row in moved if row.lane and (row.queue, row.lane) != was[1:3]})
         self.rewrite(run, live)
         self.tally(run, [(row.queue, step.counted) for row, step in zip(before, after, strict=True)])
+
+    def mark_letters(self, run: Runner, rows: Iterable[JobRow]) -> None:
+        """Note of the queues that get dead letters that they have some, for those who look for dead jobs."""
+        for queue in sorted({row.queue for row in rows if is_letter(row)}):
+            run.change(self.statements.mark_letters, {"queue": queue})
 
     def make_laned(self, run: Runner, queues: Iterable[str]) -> None:
         """See that claims look into the lanes of these queues: jobs come there, whatever the settings say by now."""
@@ -147,7 +179,7 @@ def live_values(row: JobRow) -> dict[str, object]:
 def settings_of(row: Row) -> QueueSettings:
     """Return the settings in a row of stanchion_queues."""
     given = dict(zip(_SETTINGS, row, strict=False))
-    return QueueSettings(**{**given, "paused": bool(given["paused"]), "laned": bool(given["laned"])})
+    return QueueSettings(**{**given, **{name: bool(given[name]) for name in _FLAGS}})
 
 
 def began_in(stored: str | None) -> tuple[str, ...] | None:
@@ -163,7 +195,8 @@ def in_order(rows: Iterable[Row]) -> list[JobRow]:
 def queue_values(queue: str) -> dict[str, object]:
     """Return the parameters that store a new queue: the default settings, an empty bucket of its rate."""
     settings = QueueSettings(queue)
-    return {column.name: getattr(settings, column.name, 0) for column in queues.columns}
+    at_first = {**{column.name: 0 for column in queues.columns}, "letters": False}
+    return {name: getattr(settings, name, value) for name, value in at_first.items()}
 
 
 def is_id(text: str) -> bool:

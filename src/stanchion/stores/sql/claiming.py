@@ -11,21 +11,23 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from stanchion.stores.gates import gated
 from stanchion.stores.records import SECOND, UNLANED, Claim, Claimed, JobRow, QueueSettings
 from stanchion.stores.sql.base import in_order
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.gating import AT_ONCE, Admission, Gating
+from stanchion.stores.sql.gating import Admission, Gating, Search
 from stanchion.stores.sql.laning import Laning
 from stanchion.stores.sql.recovery import Recovery
+from stanchion.stores.sql.schema import queues
 from stanchion.stores.throttle import Bucket
-from stanchion.stores.transitions import Transition, popped
+from stanchion.stores.transitions import Transition, holds, popped
 
-_PATIENCE = 2.0
-"""Seconds that one call goes on looking past jobs that have to wait at gates."""
+Work = Callable[[Claim, Search], Admission | None]
+"""One transaction of a claim. None: it has freed leases that had run out, and looked for nothing yet."""
 
-_PICKED_AT_GATES = 100
-"""So many jobs are looked at together, at least, once one had to be kept back: few of them may be allowed to run."""
+_TOKENS, _FILLED_AT = (queues.columns.keys().index(name) for name in ("rate_tokens", "rate_at"))
+"""Where the row of a queue has the state of its rate."""
 
 
 class Claiming(Laning, Recovery, Gating):
@@ -38,104 +40,113 @@ class Claiming(Laning, Recovery, Gating):
 
     def claim_together(self, claim: Claim) -> Claimed:
         """Reserve jobs as `claim` does, but those that are to run alone together with others."""
+        return self.search(claim, Search())
 
-        def work(claim: Claim) -> Claimed:
+    def search(self, claim: Claim, search: Search) -> Claimed:
+        """Claim, in as many transactions as it takes."""
+
+        def work(claim: Claim, search: Search) -> Admission | None:
             # One that a power cut undoes leaves the job ready, and its token refuses whoever had it.
-            return self.write(lambda run, again: self._claim_in(run, claim, again=again), durable=False)
+            return self.write(lambda run, again: self._claim_in(run, claim, search, again=again), durable=False)
 
-        return self.filled(claim, work(claim), work)
+        return self._filled(claim, work, search)
 
     def pop(self, claim: Claim) -> list[JobRow]:
-        def work(claim: Claim) -> Claimed:
-            return self.write(lambda run, _again: self._pop_in(run, claim))
+        return self._filled(claim, self._popped, Search()).rows
 
-        return self.filled(claim, work(claim), work).rows
+    def _filled(self, claim: Claim, work: Work, search: Search) -> Claimed:
+        """Look for jobs, in one transaction after the other, until there are enough, no more, or the time is over.
 
-    def filled(self, claim: Claim, found: Claimed, work: Callable[[Claim], Claimed]) -> Claimed:
-        """Go on for a while, in one transaction after the other, with a claim that broke off at gates."""
-        rows = {row.id: row for row in found.rows}
-        until = time.monotonic() + _PATIENCE
-        while found.retry_in == 0.0 and len(rows) < claim.limit and time.monotonic() < until:
-            found = work(claim._replace(limit=claim.limit - len(rows), repeat=False))
+        Each locks gates only once, and a claim that met many jobs which have to wait must not take long.
+        """
+        rows: dict[str, JobRow] = {}
+        wish, began = claim, time.monotonic()
+        while True:
+            found = work(wish, search)
+            if found is None:
+                continue
             rows |= {row.id: row for row in found.rows}
-        return Claimed(list(rows.values()), found.retry_in)
+            if not found.more or len(rows) >= claim.limit:
+                return Claimed(list(rows.values()), found.retry_in)
+            if time.monotonic() - began >= search.seconds:
+                return Claimed(list(rows.values()), 0.0)
+            wish = claim._replace(limit=claim.limit - len(rows), repeat=False)
 
-    def _claim_in(self, run: Runner, claim: Claim, *, again: bool = False, counted: str | None = "reserved") -> Claimed:
-        self.recover_expired(run)
+    def _claim_in(
+        self, run: Runner, claim: Claim, search: Search, *, again: bool = False, counted: str | None = "reserved"
+    ) -> Admission | None:
+        if self.recover_expired(run):
+            return None  # what follows from that locks rows which this claim would lock in another order
         if (again or claim.repeat) and (held := self.held(run, claim)):
-            return Claimed(held)
+            return Admission(held)
         settings, _ = self.queue_row(run, claim.queue)
         if settings.throttled:
-            return self._throttled(run, claim, counted)
-        return self._reserve(run, claim, settings, claim.limit, counted)
+            return self._throttled(run, claim, search, counted)
+        return self._reserve(run, claim, search, settings, claim.limit, counted)
 
     def held(self, run: Runner, claim: Claim) -> list[JobRow]:
         """Return what an earlier try of this claim reserved, when its answer was lost."""
         return in_order(run.rows(self.statements.held_by_token, {"queue": claim.queue, "token": claim.token}))
 
-    def _throttled(self, run: Runner, claim: Claim, counted: str | None) -> Claimed:
+    def _throttled(self, run: Runner, claim: Claim, search: Search, counted: str | None) -> Admission:
         """Claim under the queue's limits; its row is locked, so that all claimers share one count."""
         settings, row = self.queue_row(run, claim.queue, lock=True)
         if settings.paused or row is None:
-            return Claimed([])
+            return Admission([])
         limit = claim.limit
         if settings.max_running is not None:
             running = run.rows(self.statements.running_count, {"queue": claim.queue})[0][0]
             limit = min(limit, settings.max_running - running)
         if settings.max_rate is None:
-            return self._reserve(run, claim, settings, limit, counted, row) if limit > 0 else Claimed([])
+            return self._reserve(run, claim, search, settings, limit, counted, row)
         now = self.clock(run)
-        bucket = Bucket(settings.max_rate, tokens=row[-2], filled_at=row[-1]).at(now)
-        limit = min(limit, bucket.whole)
-        claimed = self._reserve(run, claim, settings, limit, counted, row) if limit > 0 else Claimed([])
-        if claimed.rows:
-            bucket = bucket.spent(len(claimed.rows))
+        bucket = Bucket(settings.max_rate, tokens=row[_TOKENS], filled_at=row[_FILLED_AT]).at(now)
+        found = self._reserve(run, claim, search, settings, min(limit, bucket.whole), counted, row)
+        if found.rows:
+            bucket = bucket.spent(len(found.rows))
             run.change(
                 self.statements.spend,
                 {"queue": claim.queue, "rate_tokens": bucket.tokens, "rate_at": bucket.filled_at},
             )
-        return claimed if bucket.whole else Claimed(claimed.rows, bucket.next_in)
+        return found if bucket.whole else found._replace(more=False, retry_in=bucket.next_in)
 
     def _reserve(
         self,
         run: Runner,
         claim: Claim,
+        search: Search,
         settings: QueueSettings,
         limit: int,
         counted: str | None,
         queue: Row | None = None,
-    ) -> Claimed:
+    ) -> Admission:
         """Reserve the next due jobs; of a laned queue, whose row must be locked, each lane's in its turn."""
+        if claim.worker is None:
+            search.seconds = min(search.seconds, (settings.lease if claim.lease is None else claim.lease) / 2)
+        if limit < 1:
+            return Admission([])
         if settings.laned and queue is not None:
-            held = self._hold_in_turn(run, claim, settings, limit, queue)
+            held = self._hold_in_turn(run, claim, search, settings, limit, queue)
         elif beside_the_lane(claim):
             held = Admission([])
         else:
-            held = self.hold(run, claim, settings, limit)
+            held = self.hold(run, claim, search, settings, limit)
         if counted:
             self.tally(run, [(claim.queue, counted)] * len(held.rows))
-        return held.claimed(limit)
+        return held
 
-    def hold(self, run: Runner, claim: Claim, settings: QueueSettings, limit: int) -> Admission:
+    def hold(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
         """Mark the next due jobs as reserved; return them, whole, as they are now, in order."""
-        rows: list[JobRow] = []
-        kept_back: set[str] = set()
-        at: int | None = None
-        while True:
-            room = limit - len(rows)
-            due = self.due(run, claim.queue, max(room, _PICKED_AT_GATES) if kept_back else room)
-            ids = [one for one in due if one not in kept_back]  # the moment for which it was put off may have come
-            if not ids and not kept_back:
-                self.gated_queues.discard(claim.queue)
-            found = self.hold_these(run, claim, settings, ids, room, at)
-            at = found.at
-            rows += found.rows
-            kept_back |= found.kept_back
-            if len(rows) >= limit or not found.kept_back or len(kept_back) >= AT_ONCE:
-                return Admission(rows, kept_back)
+        picks = max(limit, search.picks)
+        ids = self.due_at_gates(run, claim.queue, picks)
+        if not ids:
+            self.gated_queues.discard(claim.queue)
+        found = self.hold_these(run, claim, search, settings, ids, limit)
+        # Where that was all there is, there is no more, unless a slot was set free.
+        return found._replace(more=found.more and (len(ids) == picks or bool(run.freed)))
 
     def hold_these(
-        self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str], room: int, at: int | None = None
+        self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, ids: Sequence[str], room: int
     ) -> Admission:
         """Mark up to `room` locked jobs as reserved, in this order, as far as their gates allow."""
         if not ids:
@@ -148,7 +159,7 @@ class Claiming(Laning, Recovery, Gating):
         elif len(ids) <= room and (rows := self.reserve_with_slots(run, claim, settings, ids)):
             taken = {row.id: row for row in rows}
             return Admission([taken[one] for one in ids], asked=True)
-        found = self.admit_in(run, claim, settings, [one for one in ids if one not in plain], room - len(plain), at)
+        found = self.admit_in(run, claim, search, settings, [one for one in ids if one not in plain], room - len(plain))
         if found.asked:
             self.gated_queues.add(claim.queue)
         else:
@@ -161,58 +172,82 @@ class Claiming(Laning, Recovery, Gating):
         given = {"ids": json.dumps(ids), **reservation(claim, settings)}
         return [JobRow(*row) for row in run.rows(self.statements.reserve, given)]
 
-    def _hold_in_turn(self, run: Runner, claim: Claim, settings: QueueSettings, limit: int, queue: Row) -> Admission:
+    def _hold_in_turn(
+        self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int, queue: Row
+    ) -> Admission:
         before = served = self.served(run, claim, queue)
         held: list[JobRow] = []
-        kept_back: set[str] = set()
-        at: int | None = None
-        while len(held) < limit and len(kept_back) < AT_ONCE:
-            turns = self.in_turn(run, claim, limit - len(held), served)
-            ids = [turn.id for turn in turns if turn.id not in kept_back]
-            found = self.hold_these(run, claim, settings, ids, limit - len(held), at)
-            if not found.rows and not found.kept_back:
+        found = Admission([])
+        while len(held) < limit and not found.asked:
+            room = limit - len(held)
+            turns = self.in_turn(run, claim, max(room, search.picks), served)
+            found = self.hold_these(run, claim, search, settings, [turn.id for turn in turns], room)
+            if not found.rows:
                 break
             held += found.rows
-            at = found.at
-            kept_back |= found.kept_back
-            served = held[-1].lane if held else served
+            served = held[-1].lane
         if served != before:
             self.serve(run, claim, served)
-        return Admission(held, kept_back)
+        return found._replace(rows=held, more=found.asked and len(held) < limit)
 
-    def _pop_in(self, run: Runner, claim: Claim) -> Claimed:
-        rows: list[JobRow] = []
-        while len(rows) < claim.limit:
-            # What a job had to hold is free again as soon as it is popped.
-            room = 1 if claim.queue in self.gated_queues else claim.limit - len(rows)
-            claimed = self._claim_in(run, claim._replace(limit=room), counted=None)
-            done = [
-                Transition(popped(row._replace(attempts=row.attempts - 1), row.started_at or 0), "popped")
-                for row in claimed.rows
-            ]
-            self.store(run, claimed.rows, done)
-            rows += [step.row for step in done]
-            if not done or claim.queue not in self.gated_queues:
-                return Claimed(rows, claimed.retry_in)
-        return Claimed(rows)
+    def _popped(self, claim: Claim, search: Search) -> Admission | None:
+        # What a job had to hold is free again as soon as it is popped.
+        one_by_one = claim.queue in self.gated_queues
+        wish = claim._replace(limit=1) if one_by_one else claim
+
+        def take(run: Runner, again: bool) -> Admission | None:
+            found = self._claim_in(run, wish, search, again=again, counted=None)
+            if found is None or any(map(gated, found.rows)):
+                return found
+            return found._replace(rows=self._end_popped(run, found.rows))
+
+        found = self.write(take)
+        if found is None:
+            return None
+        rows = found.rows
+        if any(map(gated, rows)):  # their end comes to nodes of flows, which are locked before gates
+            rows = self.write(lambda run, again: self._end_taken(run, rows, again))
+        return found._replace(rows=rows, more=found.more or (one_by_one and bool(rows)))
+
+    def _end_taken(self, run: Runner, rows: Sequence[JobRow], again: bool) -> list[JobRow]:
+        """End jobs that another transaction has reserved; those whose lease has run out are left out."""
+        live, now = self.live(run, [row.id for row in rows]), self.clock(run)
+        held = [row for row in rows if holds(live.get(row.id), row.token or "", now)]
+        ended = {row.id for row in rows if row.id not in live} if again else set()
+        self._end_popped(run, held)
+        return [_as_popped(row) for row in rows if row in held or row.id in ended]
+
+    def _end_popped(self, run: Runner, rows: Sequence[JobRow]) -> list[JobRow]:
+        done = [_as_popped(row) for row in rows]
+        self.store(run, rows, [Transition(row, "popped") for row in done])
+        return done
 
     def due(self, run: Runner, queue: str, limit: int) -> list[str]:
         """Return the ids of the next due jobs, locked, in order."""
         ids: list[str] = []
-        for priority in self._priorities(run, queue):
+        for priority in self.priorities(run, queue):
             picked = run.rows(self.statements.pick, {"queue": queue, "at_priority": priority, "most": limit - len(ids)})
             ids.extend(str(row[0]) for row in picked)
             if len(ids) >= limit:
                 break
         return ids
 
-    def _priorities(self, run: Runner, queue: str) -> Iterator[int]:
+    def due_at_gates(self, run: Runner, queue: str, limit: int) -> list[str]:
+        """Return the same for jobs that may have to ask at gates."""
+        return self.due(run, queue, limit)
+
+    def priorities(self, run: Runner, queue: str) -> Iterator[int]:
         """Yield the priorities in use, highest first."""
         found: list[Row] = run.rows(self.statements.top_priority, {"queue": queue})
         while found:
             priority = int(found[0][0])
             yield priority
             found = run.rows(self.statements.next_priority, {"queue": queue, "below": priority})
+
+
+def _as_popped(row: JobRow) -> JobRow:
+    """Return a job that was reserved to be popped as it is by then."""
+    return popped(row._replace(attempts=row.attempts - 1), row.started_at or 0)
 
 
 def beside_the_lane(claim: Claim) -> bool:

@@ -7,6 +7,7 @@ another driver, an asynchronous one, it goes through SQLAlchemy.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import itemgetter
@@ -27,6 +28,8 @@ Params = Mapping[str, Any]
 class Runner(Protocol):
     """Runs statements in whatever transaction is open."""
 
+    joined: bool
+    """The transaction is a caller's, which may read as of its beginning."""
     woken: set[str]
     """The queues whose listeners are to be woken once it is committed."""
     clock: int | None
@@ -34,6 +37,10 @@ class Runner(Protocol):
     guarded: bool
     """In a caller's transaction of which it is not known yet that it is in the store's own database: each statement
     that changes something must ask for itself, by the parameter `identity`."""
+    freed: Counter[str]
+    """Slots that steps of the transaction have set free; with 0, a gate at which another may go on."""
+    passed_over: set[str]
+    """Gates with free slots whose waiters others had locked."""
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         """Run a statement; return its rows."""
@@ -86,11 +93,14 @@ def _in_order(names: tuple[str, ...]) -> Callable[[Params], tuple[Any, ...]]:
 class CursorRunner:
     """Runs statements on a DBAPI cursor. `given` are parameters that any statement may use."""
 
-    def __init__(self, cursor: Any, compiler: Compiler, given: Params) -> None:
+    def __init__(self, cursor: Any, compiler: Compiler, given: Params, *, joined: bool = False) -> None:
         self.cursor, self._compiler, self._given = cursor, compiler, given
+        self.joined = joined
         self.woken: set[str] = set()
         self.clock: int | None = None
         self.guarded = False
+        self.freed: Counter[str] = Counter()
+        self.passed_over: set[str] = set()
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         self.execute(statement, params)
@@ -123,9 +133,12 @@ class AlchemyRunner:
 
     def __init__(self, connection: AlchemyConnection, given: Params) -> None:
         self._connection, self._given = connection, given
+        self.joined = True
         self.woken: set[str] = set()
         self.clock: int | None = None
         self.guarded = False
+        self.freed: Counter[str] = Counter()
+        self.passed_over: set[str] = set()
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         return [tuple(row) for row in self._execute(statement, params or {})]

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from typing import Any, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Executable, Select, SelectBase, Table, bindparam, func
+from sqlalchemy import BigInteger, ColumnElement, Executable, Select, SelectBase, Table, bindparam
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.types import TypeEngine
 
@@ -56,11 +56,13 @@ class Dialect(ABC):
     """The schema is made on first use, without `stanchion setup`."""
     begin: str
     """Opens a transaction that will write."""
-    unless_there = "ON CONFLICT DO NOTHING"
-    """Ends an insert of a row with a name that leaves it out, and in doing so waits for it, if it is there already."""
+    or_lock = "ON CONFLICT DO NOTHING"
+    """Ends an insert of gates that locks, without a change, those that are there already."""
     locking = "FOR UPDATE"
+    locking_free = "FOR UPDATE SKIP LOCKED"
+    """Ends a read that locks what nobody else has locked, and leaves out the rest."""
     reading = ""
-    """Ends a read that, in a caller's transaction as well, sees what was committed last."""
+    """Ends a read that, in a caller's transaction as well, sees what was committed last; it may wait for others."""
     way_out: str
     """What to do when the database can't be reached."""
     now: ColumnElement[int]
@@ -180,10 +182,6 @@ class Dialect(ABC):
     def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:
         """Return a column of text that compares byte by byte."""
         return column
-
-    def position(self, column: ColumnElement[str], text: ColumnElement[str]) -> ColumnElement[int]:
-        """Return where a text is in a column, from 1 on, upper and lower case apart; 0 where it is not."""
-        return func.instr(column, text)
 
     @abstractmethod
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:

@@ -112,6 +112,7 @@ class Flowing(Gating, Pushing):
             # With one writer for the whole database, the caller's transaction has its lock.
             self.make_queues(queues, run if self.dialect.single_writer else None)
             done = work(run, False)
+            self.pass_on_slots(run)
             if run.woken:
                 self.dialect.announce_in(tx, run.woken)
         return done

@@ -18,7 +18,7 @@ class GateStatements:
         an_id = "CAST(id AS CHAR(36))"
         # The columns to order by are named in full: a bare id would be the text that is selected, which has no index.
         first_of_key = f"""
-            FROM stanchion_jobs {order} WHERE queue = :queue AND order_key = {{key}}
+            FROM stanchion_jobs {order} WHERE queue = :queue AND order_key = given.value
             ORDER BY stanchion_jobs.enqueued_at, stanchion_jobs.id LIMIT 1
         """
 
@@ -27,7 +27,11 @@ class GateStatements:
             SELECT name, capacity, used, waited, tokens, filled_at, promised, promised_again FROM stanchion_gates {key}
             WHERE {names} ORDER BY name {dialect.locking}
         """)
-        self.make = text(f"INSERT INTO stanchion_gates (name, used) VALUES (:name, 0) {dialect.unless_there}")
+        # In the order in which `lock` goes: two that make and lock the same ones never wait for each other in a circle.
+        self.make = text(f"""
+            INSERT INTO stanchion_gates (name, used)
+            SELECT given.value, 0 FROM {dialect.elements("wanted")} WHERE 1 = 1 ORDER BY given.value {dialect.or_lock}
+        """)
         self.use = text(f"UPDATE stanchion_gates {key} SET used = used + :more WHERE {names}")
         self.mark = text(f"UPDATE stanchion_gates {key} SET waited = :waited WHERE {names}")
         self.fill = text("""
@@ -46,14 +50,24 @@ class GateStatements:
         # -- the lines
         self.in_line = text(f"""
             SELECT {an_id}, queue FROM stanchion_jobs {gate} WHERE waits_for = :gate
-            ORDER BY stanchion_jobs.waits_since, stanchion_jobs.id LIMIT :most {dialect.locking}
+            ORDER BY stanchion_jobs.waits_since, stanchion_jobs.id LIMIT :most {dialect.locking_free}
         """)
-        self.first_of_key = text(
-            f"SELECT {an_id}, queue, waits_for {first_of_key.format(key=':order_key')} {dialect.reading}"
+        self.waited_at = text(f"""
+            SELECT given.value FROM {dialect.elements("gates")} WHERE EXISTS (
+                SELECT 1 FROM stanchion_jobs {gate} WHERE waits_for = given.value
+            )
+        """)
+        self.turns, self.turns_now = (
+            text(f"""
+                SELECT given.value, (SELECT {an_id} {first_of_key} {reading}) FROM {dialect.elements("keys")}
+            """)
+            for reading in ("", dialect.reading)
         )
-        self.turns = text(f"""
-            SELECT given.value, (SELECT {an_id} {first_of_key.format(key="given.value")})
-            FROM {dialect.elements("keys")}
+        self.waiting_of = text(f"""
+            SELECT {an_id}, queue, waits_for FROM stanchion_jobs {key} WHERE {ids} {dialect.locking_free}
+        """)
+        self.still_waiting = text(f"""
+            SELECT {an_id} FROM stanchion_jobs {key} WHERE {ids} AND waits_for IS NOT NULL
         """)
         self.waiting = text(f"""
             SELECT {an_id} FROM stanchion_jobs {gate} WHERE waits_for = :gate

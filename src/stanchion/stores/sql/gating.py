@@ -1,17 +1,28 @@
 """Gates as rows: what a claim must ask before a job may run, and what follows when a slot comes free.
 
 Whoever decides anything about a gate has its row locked until the end of the transaction, and has written it: so
-the one who parks a job there and the one who sets a slot free never miss each other, at any level of isolation. The
-rows of gates are locked after those of jobs, in the order of their names; those of order keys and of rates are made
-when they are wanted.
+the one who parks a job there and the one who sets a slot free never miss each other, at any level of isolation.
+
+No two transactions wait for each other in a circle, as each locks
+
+    1. jobs, those of a claim past what others have locked
+    2. nodes of flows
+    3. gates, once: all of them together, in the order of their names; those of order keys and of rates are made there
+    4. jobs that wait at these gates, past what others have locked
+
+So a claim that has parked jobs goes on in another transaction, and the slots that steps set free are passed on at the
+very end. A waiting job that another transaction has locked, to cancel it perhaps, is passed over in step 4; where a
+slot stays free for that, its gate is looked at once more afterwards. Calls in a caller's transaction lock as they come.
 """
 
 from __future__ import annotations
 
 import json
+import random
+import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence, Set
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import Executable
@@ -27,12 +38,13 @@ from stanchion.stores.gates import (
     held_gates,
     limits_in,
     order_gate,
+    order_of,
     semaphore_gate,
     semaphore_of,
     wanted_gates,
     wanted_rates,
 )
-from stanchion.stores.records import SECOND, Claim, Claimed, JobRow, JobState, QueueSettings, SemaphoreRow
+from stanchion.stores.records import SECOND, Claim, JobRow, JobState, QueueSettings, SemaphoreRow
 from stanchion.stores.sql.base import SqlBase, Step
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
@@ -40,7 +52,16 @@ from stanchion.stores.sql.gate_statements import GateStatements
 from stanchion.stores.throttle import Bucket
 
 AT_ONCE = 1000
-"""About so many jobs one transaction parks at most, however long the line in front of a shut gate is."""
+"""So many jobs one transaction parks at most, however many wait at a gate without a slot."""
+
+_PICKED_AT_GATES = 100
+"""So many jobs are looked at together, at least, once one had to be parked: few of them may be allowed to run."""
+
+_SECONDS = 2.0
+"""So long one claim goes on looking past jobs that have to wait at gates; at most half of its lease."""
+
+_LOOKS = (0.005, 0.02, 0.1)
+"""Seconds before each further look at a gate whose waiters others had locked; what is left then is for `sweep`."""
 
 _PARKED = ("waits_for", "waits_since", "held", "permit", "priority")
 _RATES_KEPT = 30 * 86_400 * SECOND
@@ -72,20 +93,29 @@ class Gate(NamedTuple):
         return Bucket(rate, self.tokens or 0.0, self.filled_at or 0, *promised)
 
 
-class Admission(NamedTuple):
-    """Jobs that a claim has reserved, the ids of those that it had to keep back, and whether any had to ask.
+@dataclass(slots=True)
+class Search:
+    """What a claim takes along from one of its transactions to the next."""
 
-    `at` is when they asked: all of one claim are kept back at the same time, and so stand in line by their ids.
+    picks: int = 0
+    """So many jobs are looked at together, at least."""
+    at: int | None = None
+    """When the first one asked at gates: all that one claim parks wait since then, and so in the order of their ids."""
+    seconds: float = _SECONDS
+    """How long the claim may go on."""
+
+
+class Admission(NamedTuple):
+    """Jobs that a transaction of a claim has reserved.
+
+    `more`: it had to park some, and there may be more behind them. `asked`: some had to ask at gates. `retry_in`:
+    seconds until a limit of the queue may allow more.
     """
 
     rows: list[JobRow]
-    kept_back: Set[str] = frozenset()
+    more: bool = False
     asked: bool = False
-    at: int | None = None
-
-    def claimed(self, wanted: int) -> Claimed:
-        """Return the answer to the claim; one that broke off, so as not to take too long, is to ask again at once."""
-        return Claimed(self.rows, 0.0 if len(self.kept_back) >= AT_ONCE and len(self.rows) < wanted else None)
+    retry_in: float | None = None
 
 
 class Gating(SqlBase):
@@ -94,15 +124,18 @@ class Gating(SqlBase):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._gates = self.dialect.once(GateStatements)
+        self._lasting: set[str] = set()
+        """Gates whose rows are there for good: those of semaphores."""
 
     # -- semaphores
 
     def set_semaphore(self, name: str, capacity: int) -> None:
+        gate = semaphore_gate(name)
+
         def work(run: Runner, _again: bool) -> None:
-            gate = semaphore_gate(name)
-            (before,) = self._lock(run, [gate]).values()
+            self._lock(run, [gate])
             run.change(self._gates.resize, {"name": gate, "capacity": capacity})
-            self._grant(run, [before._replace(capacity=capacity)])
+            run.freed[gate] += 0
 
         self.write(work)
 
@@ -132,7 +165,7 @@ class Gating(SqlBase):
     # -- claims
 
     def admit_in(
-        self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str], room: int, at: int | None
+        self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, ids: Sequence[str], room: int
     ) -> Admission:
         """Reserve up to `room` of these queued jobs, which are locked, in their order, as far as their gates allow.
 
@@ -144,7 +177,8 @@ class Gating(SqlBase):
         # One that its rate puts off lets go of the slot that it was granted.
         held = [gate for row in rows if row.held and limits_in(row.limits).rate for gate in held_gates(row)]
         gates = self._lock(run, [*wanted_gates(rows), *held, *map(_rate_gate, rates)])
-        now = self.clock(run) if at is None else at
+        now = self.clock(run)
+        search.at = search.at or now
         slots = Slots(
             free={name: gate.free for name, gate in gates.items()},
             turns=self._turns(run, claim.queue, rows),
@@ -159,16 +193,16 @@ class Gating(SqlBase):
             if verdict.admitted:
                 admitted.append(verdict)
             else:
-                kept.append(Step(row, transitions.kept_back(row, verdict, claim.token, now)))
+                kept.append(Step(row, transitions.kept_back(row, verdict, claim.token, search.at)))
+        if kept:
+            search.picks = min(AT_ONCE, max(_PICKED_AT_GATES, 2 * search.picks))
         self._use(run, slots.taken)
         run.change_each(self._gates.fill, [_filled(name, bucket) for name, bucket in slots.buckets.items()])
         self._keep_back(run, kept)
         reserved = self._reserve_admitted(run, claim, settings, admitted, now)
-        self.free_gates(run, kept)
+        self.free_gates(run, kept)  # they are locked already
         asked = any(map(gated, rows))
-        return Admission(
-            [reserved[one] for one in ids if one in reserved], {step.before.id for step in kept}, asked, now
-        )
+        return Admission([reserved[one] for one in ids if one in reserved], bool(kept) and len(admitted) < room, asked)
 
     def reserve_with_slots(
         self,
@@ -220,35 +254,35 @@ class Gating(SqlBase):
 
     def _turns(self, run: Runner, queue: str, rows: Iterable[JobRow]) -> dict[str, str]:
         """Return the first live job of each order gate that one of these jobs has still to take."""
-        keys = sorted({row.order_key for row in rows if row.order_key is not None and not row.held})
-        if not keys:
-            return {}
-        firsts = run.rows(self._gates.turns, {"queue": queue, "keys": json.dumps(keys, ensure_ascii=False)})
-        return {order_gate(queue, key): first for key, first in firsts if first is not None}
+        keys = {row.order_key for row in rows if row.order_key is not None and not row.held}
+        return self._first_of(run, queue, keys) if keys else {}
 
     # -- what follows a step
 
     def free_gates(self, run: Runner, steps: Iterable[Step]) -> None:
-        """Give back the slots that these steps have set free, and grant them to those whose turn it is."""
-        slots: Counter[str] = Counter()
+        """Note the slots that these steps have set free, to be passed on as the last step of the transaction."""
         for before, after, _ in steps:
             for gate in freed(before, after):
-                slots[gate] += before.held > 0  # where it held none, it may have stood before others of its key
-        self.free_slots(run, slots)
+                run.freed[gate] += before.held > 0  # where it held none, it may have stood before others of its key
 
-    def free_slots(self, run: Runner, slots: Mapping[str, int]) -> None:
-        """Give back so many slots of each of these gates, and grant them to those whose turn it is."""
-        slots = self.free_unwaited(run, slots)
-        if not slots:
-            return
-        locked = self._lock(run, slots).values()
-        self._grant(run, [gate._replace(used=gate.used - slots[gate.name]) for gate in locked], slots)
+    def pass_on_slots(self, run: Runner) -> None:
+        slots = self.free_unwaited(run, run.freed) if run.freed else {}
+        if slots:
+            locked = self._lock(run, slots).values()
+            self._grant(run, [gate._replace(used=gate.used - slots[gate.name]) for gate in locked], slots)
+
+    def look_again(self, gates: set[str]) -> None:
+        for pause in _LOOKS:
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
+            gates = self.write_once(lambda run, _again, left=gates: run.freed.update(dict.fromkeys(left, 0)))[1]  # type: ignore[misc]
+            if not gates:
+                return
 
     def free_unwaited(self, run: Runner, slots: Mapping[str, int]) -> Mapping[str, int]:
         """Give back slots of semaphores at which nobody waits; return the others, for a store with a short way."""
         return slots
 
-    def _grant(self, run: Runner, gates: Sequence[Gate], freed: Mapping[str, int] = MappingProxyType({})) -> None:
+    def _grant(self, run: Runner, gates: Sequence[Gate], freed: Mapping[str, int]) -> None:
         """Give what is free at these locked gates to the first in line; `freed`: what was set free there just now."""
         more = Counter({name: -n for name, n in freed.items()})
         free = [gate for gate in gates if gate.free > 0]
@@ -261,22 +295,30 @@ class Gating(SqlBase):
 
     def _grant_slots(self, run: Runner, gates: Sequence[Gate]) -> Counter[str]:
         """Give the free slots of semaphores to those who wait longest; return how many of each."""
-        granted: Counter[str] = Counter()
         lines = {gate: run.rows(self._gates.in_line, {"gate": gate.name, "most": gate.free}) for gate in gates}
         self._let_on(run, [row for line in lines.values() for row in line], HOLDER_BOOST)
-        for gate, line in lines.items():
-            granted[gate.name] = len(line)
-        if left := [gate.name for gate, line in lines.items() if len(line) < gate.free]:
-            run.change(self._gates.mark, {"waited": False, "names": self.dialect.listed(left)})
-        return granted
+        left = {gate.name for gate, line in lines.items() if len(line) < gate.free}
+        if left and not run.joined:
+            # Those who are still there were locked by others.
+            given = {"gates": json.dumps(sorted(left), ensure_ascii=False)}
+            missed = {name for (name,) in run.rows(self._gates.waited_at, given)}
+            run.passed_over |= missed
+            if left > missed:
+                run.change(self._gates.mark, {"waited": False, "names": self.dialect.listed(left - missed)})
+        return Counter({gate.name: len(line) for gate, line in lines.items()})
 
     def _grant_turns(self, run: Runner, gates: Sequence[Gate]) -> tuple[Counter[str], set[str]]:
         """Let on the first live jobs of order keys, where they wait; return at which gates, and which are unused."""
-        firsts = {gate: self._first_of_key(run, gate.name) if gate.waited else [] for gate in gates}
-        on = [(gate.name, row) for gate, rows in firsts.items() for row in rows if row[2] == gate.name]
-        self._let_on(run, [row for _, row in on], 0)
+        firsts = self._firsts(run, [gate.name for gate in gates if gate.waited])
+        given = {"ids": self.dialect.listed(firsts.values())}
+        waiting = {str(row[0]): row for row in run.rows(self._gates.waiting_of, given)} if firsts else {}
+        on = {gate: row for gate, one in firsts.items() if (row := waiting.get(one)) and row[2] == gate}
+        self._let_on(run, list(on.values()), 0)
+        if locked := {one: gate for gate, one in firsts.items() if one not in waiting}:
+            found = run.rows(self._gates.still_waiting, {"ids": self.dialect.listed(locked)})
+            run.passed_over.update(locked[str(one)] for (one,) in found)
         # The row of an order key is there for as long as somebody has the gate, or may wait at it.
-        return Counter(name for name, _ in on), {gate.name for gate, rows in firsts.items() if not rows}
+        return Counter(on.keys()), {gate.name for gate in gates if gate.name not in firsts}
 
     def _let_on(self, run: Runner, rows: Sequence[Row], boost: int) -> None:
         """Queue jobs again that have got what they waited for."""
@@ -284,22 +326,33 @@ class Gating(SqlBase):
             run.change(self._gates.grant, {"boost": boost, "ids": self.dialect.listed(str(row[0]) for row in rows)})
             run.woken.update(row[1] for row in rows)
 
-    def _first_of_key(self, run: Runner, gate: str) -> list[Row]:
-        """Return the first live job of an order key, with its queue and where it waits."""
-        length, _, names = gate[1:].partition(":")
-        return run.rows(
-            self._gates.first_of_key, {"queue": names[: int(length)], "order_key": names[int(length) + 1 :]}
-        )
+    def _firsts(self, run: Runner, gates: Iterable[str]) -> dict[str, str]:
+        """Return the first live job of each order key, by its gate."""
+        keys: defaultdict[str, list[str]] = defaultdict(list)
+        for gate in gates:
+            queue, key = order_of(gate)
+            keys[queue].append(key)
+        return {name: one for queue, names in keys.items() for name, one in self._first_of(run, queue, names).items()}
+
+    def _first_of(self, run: Runner, queue: str, keys: Iterable[str]) -> dict[str, str]:
+        """Return the first live job of each of these keys of a queue, by its gate."""
+        statement = self._gates.turns_now if run.joined else self._gates.turns
+        found = run.rows(statement, {"queue": queue, "keys": json.dumps(sorted(keys), ensure_ascii=False)})
+        return {order_gate(queue, key): first for key, first in found if first is not None}
 
     def _lock(self, run: Runner, names: Iterable[str]) -> dict[str, Gate]:
         """Return these gates, locked; those that are not there are made."""
-        wanted = sorted(set(names))
+        wanted = set(names)
+        if not wanted:
+            return {}
         given = {"names": self.dialect.listed(wanted)}
         found: dict[str, Gate] = {}
-        while len(found) < len(wanted):
+        if wanted <= self._lasting:
             found = {row[0]: Gate(*row) for row in run.rows(self._gates.lock, given)}
-            # One that was there may be gone again by now: the last to use an order key takes its row away.
-            run.change_each(self._gates.make, [{"name": name} for name in wanted if name not in found])
+        if len(found) < len(wanted):
+            run.change(self._gates.make, {"wanted": json.dumps(sorted(wanted), ensure_ascii=False)})
+            found = {row[0]: Gate(*row) for row in run.rows(self._gates.lock, given)}
+        self._lasting.update(name for name, gate in found.items() if gate.capacity is not None)
         return found
 
     def _use(self, run: Runner, more: Mapping[str, int]) -> None:

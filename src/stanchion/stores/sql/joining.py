@@ -120,7 +120,7 @@ def _runner(database: Database, transaction: Any, connection: Connection | None)
         raise _stranger(database, transaction)
     database.dialect.must_be_open(driver)
     _ = database.engine  # the compiler comes with it
-    return CursorRunner(database.dialect.cursor(driver), database.compiler, database.given())
+    return CursorRunner(database.dialect.cursor(driver), database.compiler, database.given(), joined=True)
 
 
 def _stranger(database: Database, transaction: Any) -> CannotJoin:

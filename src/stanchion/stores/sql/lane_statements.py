@@ -51,7 +51,7 @@ class LaneStatements:
         self.reach = LAST_LANE
         """So many lanes after the first `heads` looks at."""
         self.lower_heads = ByArms(lambda n: _lower_head(dialect, n))
-        self.picks = ByArms(lambda n: _pick(dialect, n))
+        self.picks = ByArms(lambda n: pick(dialect, n))
         self.depths = ByArms(_depth)
         self.all_depths = _in_line(jobs.c.lane, func.count()).group_by(jobs.c.lane)
 
@@ -133,7 +133,7 @@ def _lower_head(dialect: Dialect, n: int) -> Select[Any]:
     return found.where(jobs.c.priority == priority).order_by(jobs.c.run_at).limit(1)
 
 
-def _pick(dialect: Dialect, n: int) -> Select[Any]:
+def pick(dialect: Dialect, n: int, *, locking: bool = True) -> Select[Any]:
     """Return the arm that finds and locks the next due jobs of a head."""
     found = _in_lane(_arm(n, "lane"), _number(n, "arm"), jobs.c.run_at, jobs.c.id).where(
         jobs.c.priority == _arm(n, "priority"),
@@ -141,7 +141,8 @@ def _pick(dialect: Dialect, n: int) -> Select[Any]:
         jobs.c.run_at >= param(f"since{n}", jobs.c.run_at.type),
         jobs.c.run_at <= dialect.now,
     )
-    return found.order_by(jobs.c.run_at, jobs.c.id).limit(_arm(n, "most")).with_for_update(skip_locked=True)
+    found = found.order_by(jobs.c.run_at, jobs.c.id).limit(_arm(n, "most"))
+    return found.with_for_update(skip_locked=True) if locking else found
 
 
 def _depth(n: int) -> Select[Any]:

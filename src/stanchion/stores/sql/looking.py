@@ -17,16 +17,19 @@ from sqlalchemy import (
     Text,
     and_,
     cast,
+    not_,
     or_,
     select,
+    true,
+    union,
 )
 
 from stanchion.stores.records import Counts, Find, JobRow, JobState, Sizes
 from stanchion.stores.sql.base import SqlBase, is_id
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.schema import history, jobs
-from stanchion.stores.sql.statements import finished_row, live_row, param
+from stanchion.stores.sql.schema import history, jobs, queues
+from stanchion.stores.sql.statements import finished_row, is_letter, live_row, param
 
 _STORED = {JobState.SCHEDULED: "queued", JobState.READY: "queued"}
 
@@ -56,21 +59,23 @@ class Looking(SqlBase):
             "flow": query.flow,
             "since": query.since,
             "until": query.until,
-            "text": query.text,
+            "pattern": None if query.text is None else f"%{_escaped(query.text)}%",
             "after": query.after,
             "most": query.limit,
         }
         given = frozenset(name for name, value in params.items() if value is not None)
-        live = frozenset(state for state in query.states if not state.final)
+        live = frozenset(state for state in query.states if not state.final or state is JobState.DEAD)
+        if query.stored:
+            live -= {JobState.DEAD}
         final = frozenset(state for state in query.states if state.final)
 
         def work(run: Runner) -> list[JobRow]:
             found: dict[str, JobRow] = {}
             if final or not query.states:
-                rows = run.rows(_search(history, self.dialect, given, final), params)
+                rows = run.rows(_search(history, self.dialect, given, final, query.stored), params)
                 found.update((row[0], JobRow(*row)) for row in rows)
             if live or not query.states:
-                rows = run.rows(_search(jobs, self.dialect, given, live), params)
+                rows = run.rows(_search(jobs, self.dialect, given, live, query.stored), params)
                 found.update((row[0], JobRow(*row)) for row in rows)
             return sorted(found.values(), key=lambda job: job.id, reverse=True)[: query.limit]
 
@@ -91,12 +96,11 @@ class Looking(SqlBase):
             totals[what] += int(count)
         return Counts(**totals)
 
-    def now(self) -> int:
-        return int(self.database.read(lambda run: run.rows(self.statements.now))[0][0])
-
 
 @cache
-def _search(table: Table, dialect: Dialect, given: frozenset[str], states: frozenset[JobState]) -> Select[Any]:
+def _search(
+    table: Table, dialect: Dialect, given: frozenset[str], states: frozenset[JobState], stored: bool
+) -> Select[Any]:
     """Return the search with these conditions; one statement for each set of them, so that each is compiled once."""
     columns = finished_row() if table is history else live_row()
     conditions: dict[str, ColumnElement[bool]] = {
@@ -107,13 +111,15 @@ def _search(table: Table, dialect: Dialect, given: frozenset[str], states: froze
         "since": table.c.enqueued_at >= param("since"),
         "until": table.c.enqueued_at < param("until"),
         "after": table.c.id < param("after", table.c.id.type),
-        "text": or_(
-            *(dialect.position(column, param("text", Text)) > 0 for column in (table.c.payload, table.c.errors))
+        "pattern": or_(
+            table.c.payload.like(param("pattern", Text), escape="\\"),
+            table.c.errors.like(param("pattern", Text), escape="\\"),
         ),
     }
     found = select(*columns).where(*(conditions[name] for name in sorted(given - {"most"})))
     if states:
-        found = found.where(or_(*(_in_state(table, dialect, state) for state in sorted(states))))
+        in_state = _stored_in if stored or table is history else _seen_in
+        found = found.where(or_(*(in_state(table, dialect, state) for state in sorted(states))))
     # Those of a flow are found by its index, and not on a walk through all jobs in the order of their ids.
     newest = cast(table.c.id, String(36)) if "flow" in given else table.c.id
     return found.order_by(newest.desc()).limit(param("most", Integer))
@@ -125,10 +131,32 @@ def _begins(by_bytes: ColumnElement[str], flow: Column[Any]) -> ColumnElement[bo
     return and_(flow.is_not(None), by_bytes >= root + ":", by_bytes < root + ";")
 
 
-def _in_state(table: Table, dialect: Dialect, state: JobState) -> ColumnElement[bool]:
+def _seen_in(table: Table, dialect: Dialect, state: JobState) -> ColumnElement[bool]:
+    """Return the condition that a live job is in a state, as the outside sees it."""
+    if state is JobState.DEAD:
+        return and_(table.c.queue.in_(_LETTER_QUEUES), is_letter())
+    if state is JobState.RUNNING:
+        return _stored_in(table, dialect, state)
+    return and_(_stored_in(table, dialect, state), not_(is_letter()))
+
+
+_LETTER_QUEUES = union(
+    select(queues.c.name).where(queues.c.letters == true()),
+    select(queues.c.dead_letter).where(queues.c.dead_letter.is_not(None)),
+)
+"""Where dead letters are: few jobs are to be looked at for them."""
+
+
+def _stored_in(table: Table, dialect: Dialect, state: JobState) -> ColumnElement[bool]:
     stored = table.c.state == _STORED.get(state, state.value)
     if state is JobState.SCHEDULED:
         return stored & (table.c.run_at > dialect.now)
     if state is JobState.READY:
         return stored & (table.c.run_at <= dialect.now)
     return stored
+
+
+def _escaped(text: str) -> str:
+    for special in ("\\", "%", "_"):
+        text = text.replace(special, "\\" + special)
+    return text

@@ -65,7 +65,7 @@ class MariaDBDialect(Dialect):
     single_writer, remote, makes_schema = False, True, False
     begin = "BEGIN"
     # An INSERT IGNORE would share the row's lock, and two who share it could not both go on to change it.
-    unless_there = "ON DUPLICATE KEY UPDATE name = name"
+    or_lock = "ON DUPLICATE KEY UPDATE name = stanchion_gates.name"
     reading = "LOCK IN SHARE MODE"
     way_out = (
         "check host, port, user, password and database name in the URL, that the server runs, and that its "

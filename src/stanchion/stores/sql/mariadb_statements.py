@@ -13,7 +13,7 @@ from sqlalchemy import SelectBase, String, TextClause, column, text
 from sqlalchemy.dialects.mysql import insert
 
 from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.lane_statements import LaneStatements
+from stanchion.stores.sql.lane_statements import ByArms, LaneStatements, pick
 from stanchion.stores.sql.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs
 from stanchion.stores.sql.statements import Statements, param
 
@@ -123,6 +123,18 @@ PICK_THESE = text(f"""
     FOR UPDATE SKIP LOCKED
 """)
 
+# Jobs that may have to ask at gates are locked by their ids, not by their places in the line: to put a job there, who
+# holds a gate may need the lock of the entry that it left behind, and would wait for one who waits for the gate.
+DUE = text(f"""
+    SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
+    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = :at_priority AND run_at <= {_NOW}
+    ORDER BY run_at, id LIMIT :most
+""")
+
+QUEUED_OF_THESE = text(
+    f"SELECT job.id FROM {_LISTED} WHERE job.id IN :ids AND job.state = 'queued' FOR UPDATE SKIP LOCKED"
+)
+
 RESERVE = text(f"""
     UPDATE {_LISTED}
     SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
@@ -195,6 +207,7 @@ class MariaDBLaneStatements(LaneStatements):
         super().__init__(dialect)
         self.heads = _LANE_HEADS
         self.reach = LANES_AT_ONCE
+        self.picks = ByArms(lambda n: pick(dialect, n, locking=False))  # see DUE
 
 
 class MariaDBStatements(Statements):

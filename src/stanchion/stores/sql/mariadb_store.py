@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import Executable
@@ -15,11 +15,16 @@ from stanchion.stores.sql import mariadb_statements as sql
 from stanchion.stores.sql.base import live_values
 from stanchion.stores.sql.claiming import beside_the_lane, reservation
 from stanchion.stores.sql.connection import BACK, MARK, Params, Runner
-from stanchion.stores.sql.gating import Admission
+from stanchion.stores.sql.gating import Admission, Search
+from stanchion.stores.sql.laning import Head as LaneHead
+from stanchion.stores.sql.laning import Turn
 from stanchion.stores.sql.schema import FIELDS
 from stanchion.stores.sql.store import SqlStore
 
 _PAYLOAD = FIELDS.index("payload")
+_CANDIDATES = 100
+"""So many due jobs are looked at, at least, as others may have locked the first of them."""
+
 _MOMENT = 0.02
 _PACKET = 1_000_000
 """As many characters as the driver puts into one bulk insert; a server takes 16 MiB, escaped, if not told otherwise."""
@@ -81,21 +86,32 @@ class MariaDBStore(SqlStore):
             return Claimed([])
         settings = QueueSettings(claim.queue) if lease is None else QueueSettings(claim.queue, lease=lease)
 
-        def work(run: Runner, again: bool) -> Claimed:
+        search = Search()
+
+        def work(run: Runner, again: bool) -> Admission:
             if again and (held := self.held(run, claim)):
-                return Claimed(held)
-            found = self.hold(run, claim, settings, claim.limit, head)
+                return Admission(held)
+            found = self.hold(run, claim, search, settings, claim.limit, head)
             self.tally(run, [(claim.queue, "reserved")] * len(found.rows))
-            return found.claimed(claim.limit)
+            return found
 
         found = self.write(work)
-        return found if found.retry_in is None else self.filled(claim, found, super().claim_together)
+        if not found.more:
+            return Claimed(found.rows)
+        rest = self.search(claim._replace(limit=claim.limit - len(found.rows)), search)
+        return rest._replace(rows=found.rows + rest.rows)
 
     def hold(
-        self, run: Runner, claim: Claim, settings: QueueSettings, limit: int, head: Head | None = None
+        self,
+        run: Runner,
+        claim: Claim,
+        search: Search,
+        settings: QueueSettings,
+        limit: int,
+        head: Head | None = None,
     ) -> Admission:
         if claim.queue in self.gated_queues:
-            return super().hold(run, claim, settings, limit)
+            return super().hold(run, claim, search, settings, limit)
         rows: list[JobRow] = []
         reserved = reservation(claim, settings)
         head = head or self._head(run, claim.queue)
@@ -103,14 +119,37 @@ class MariaDBStore(SqlStore):
             at = {"queue": claim.queue, "at_priority": head.priority, "since": head.run_at, "first": head.id}
             picked = _whole(run.rows(sql.PICK, {**at, **reserved, "most": limit - len(rows)}))
             if any(map(gated, picked)):
+                # What is locked by its place in the line must be let go of before a gate is asked for: who holds the
+                # gate may have to put a job into the line, where this one has left its mark.
                 self.gated_queues.add(claim.queue)
-                more = super().hold(run, claim, settings, limit - len(rows))
-                return Admission(rows + more.rows, more.kept_back)
+                return Admission(rows, more=True)
             rows += _reserved(run, picked)
             if len(rows) >= limit:
                 break
             head = self._head(run, claim.queue, head.priority)
         return Admission(rows)
+
+    def due_at_gates(self, run: Runner, queue: str, limit: int) -> list[str]:
+        found: list[str] = []
+        for priority in self.priorities(run, queue):
+            given = {"queue": queue, "at_priority": priority, "most": max(4 * limit, _CANDIDATES)}
+            due = [one for (one,) in run.rows(sql.DUE, given)]
+            while due and len(found) < limit:
+                some, due = due[: limit - len(found)], due[limit - len(found) :]
+                found += self._lock_queued(run, some)
+            if len(found) >= limit:
+                break
+        return found
+
+    def pick_in_lanes(self, run: Runner, queue: str, heads: Sequence[LaneHead], share: Mapping[int, int]) -> list[Turn]:
+        turns = super().pick_in_lanes(run, queue, heads, share)
+        locked = set(self._lock_queued(run, [turn.id for turn in turns]))
+        return [turn for turn in turns if turn.id in locked]
+
+    def _lock_queued(self, run: Runner, ids: Sequence[str]) -> list[str]:
+        """Return those of these jobs that are queued and locked by nobody else, locked, in this order."""
+        locked = {one for (one,) in run.rows(sql.QUEUED_OF_THESE, {"ids": list(ids)})} if ids else set()
+        return [one for one in ids if one in locked]
 
     def reserve_plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:
         return _reserved(run, _whole(run.rows(sql.PICK_THESE, {"ids": list(ids), **reservation(claim, settings)})))

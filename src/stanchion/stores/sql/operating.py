@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stanchion.stores.expiring import remove_expired
 from stanchion.stores.records import (
     SECOND,
     Beat,
@@ -19,7 +20,7 @@ from stanchion.stores.records import (
 )
 from stanchion.stores.sql.base import Step, began_in, is_id, live_values, queue_values, settings_of
 from stanchion.stores.sql.connection import Runner
-from stanchion.stores.sql.flowing import Flowing
+from stanchion.stores.sql.expiring import ExpiringQueues
 from stanchion.stores.sql.gating import light
 from stanchion.stores.transitions import cancel, replay, retried
 
@@ -27,7 +28,7 @@ _TALLIES = 5000
 _PURGE_ROUNDS = 20
 
 
-class Operating(Flowing):
+class Operating(ExpiringQueues):
     """What operators and maintenance do."""
 
     # -- queues
@@ -39,6 +40,8 @@ class Operating(Flowing):
                 run.change(self.statements.insert_queue, queue_values(queue))
             for name, value in changes.items():
                 run.change(self.statements.configure[name], {"queue": queue, "value": value})
+            if "expires" in changes:
+                self.forget_use(run, queue)
             return self.queue_row(run, queue)[0]
 
         settings = self.database.write(work)
@@ -138,7 +141,7 @@ class Operating(Flowing):
         return self.database.write(work)
 
     def maintain(self) -> None:
-        """Fold the tallies, forget the dead workers that hold nothing, purge what history no longer keeps."""
+        """Fold the tallies, forget dead workers with nothing, purge old history, remove queues that have expired."""
 
         def work(run: Runner, _again: bool) -> int:
             rows = run.rows(self.statements.some_tallies, {"most": _TALLIES})
@@ -165,6 +168,7 @@ class Operating(Flowing):
             for _ in range(_PURGE_ROUNDS):
                 if self.purge(settings.name) == 0:
                     break
+        remove_expired(self)
 
     def _redrive_live(self, run: Runner, row: JobRow, now: int) -> Redriven:
         if row.state == JobState.RUNNING:

@@ -80,6 +80,7 @@ class PostgresDialect(Dialect):
     names = ("postgresql",)
     single_writer, remote, makes_schema = False, True, False
     begin = "BEGIN"
+    or_lock = "ON CONFLICT (name) DO UPDATE SET used = 0 WHERE false"
     way_out = "check host, port, user, password and database name in the URL, and that the server runs"
     # Stable within a statement, so that an index serves `run_at <= now`; moving within a transaction.
     now = literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + SKEW
@@ -183,9 +184,6 @@ class PostgresDialect(Dialect):
 
     def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:
         return column.collate("C")
-
-    def position(self, column: ColumnElement[str], text: ColumnElement[str]) -> ColumnElement[int]:
-        return func.strpos(column, text)
 
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()

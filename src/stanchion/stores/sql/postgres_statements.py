@@ -371,7 +371,9 @@ class PostgresStore(SqlStore):
     def _commit_at_once(self, run: Runner, commits: Sequence[Commit], again: bool) -> list[JobState | None]:
         """Commit the jobs whose end has no consequences but, for some, that slots are free that nobody waits for."""
         if again:
-            return self.settle_in(run, commits, again=True)
+            states = self.settle_in(run, commits, again=True)
+            self.pass_on_slots(run)
+            return states
         done = self._committed(run, _COMMIT_AT_GATES if self._slots_held else _COMMIT_PLAIN, commits)
         if self._slots_held and not any(row[3] for row in done.values()):
             self._slots_held = False

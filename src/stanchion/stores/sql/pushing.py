@@ -45,6 +45,7 @@ class Pushing(SqlBase):
                 # With one writer for the whole database, the caller's transaction has its lock.
                 self.make_queues(queues, run if self.dialect.single_writer else None)
                 pushed = self._push_in(run, jobs)
+                self.pass_on_slots(run)
                 self.dialect.announce_in(tx, queues | run.woken)
             return pushed
         self.make_queues(queues)

@@ -22,22 +22,23 @@ class Recovery(SqlBase):
             self.dialect.announce({row.queue for row in freed})
         return freed
 
-    def recover_expired(self, run: Runner) -> None:
-        """Free expired leases, before a claim that may want their jobs."""
-        while rows := run.rows(self.statements.expired, {"most": _BATCH}):
-            self._free(run, rows)
+    def recover_expired(self, run: Runner) -> bool:
+        """Free expired leases, before a claim that may want their jobs; tell whether there were any."""
+        rows = run.rows(self.statements.expired, {"most": _BATCH})
+        self._free(run, rows)
+        return bool(rows)
 
     def _recover_all(self, run: Runner, limit: int, as_of: int | None) -> list[JobRow]:
-        freed = self._free(run, run.rows(self.statements.expired, {"most": limit}))
+        lost = run.rows(self.statements.expired, {"most": limit})
         at = {"as_of": self.clock(run) if as_of is None else as_of}
-        freed += self._free(run, run.rows(self.statements.of_dead_workers, {"most": limit - len(freed), **at}))
+        lost += run.rows(self.statements.of_dead_workers, {"most": limit - len(lost), **at})
         # A job whose worker has no row at all: the row was lost. A live worker writes its row anew within one
         # heartbeat, so after three of the slowest nobody holds the job. No live worker: nothing to judge by.
         heartbeat = run.rows(self.statements.longest_heartbeat, at)[0][0]
         if heartbeat is not None:
-            lost = {"orphan_micros": int(MISSED_HEARTBEATS * heartbeat * SECOND), "most": limit - len(freed)}
-            freed += self._free(run, run.rows(self.statements.orphans, lost | at))
-        return freed
+            given = {"orphan_micros": int(MISSED_HEARTBEATS * heartbeat * SECOND), "most": limit - len(lost)}
+            lost += run.rows(self.statements.orphans, given | at)
+        return self._free(run, lost)
 
     def _holders(self, run: Runner) -> dict[str, WorkerRow]:
         """Return all workers by what they said to have begun."""

@@ -30,7 +30,7 @@ from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.connection import Row, Runner
 from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.schema import history, jobs
-from stanchion.stores.sql.statements import finished_row, live_row, param
+from stanchion.stores.sql.statements import finished_row, is_letter, live_row, param
 
 SCAN_SECONDS = 120.0
 """A statement may look at the whole table: to find a few jobs among many, or to cut it into parts."""
@@ -116,9 +116,10 @@ def shown(table: Table) -> dict[str, ColumnElement[Any]]:
     own = table.c.priority
     queued = table.c.state == QUEUED
     due = case((table.c.run_at <= param("now"), "ready"), else_="scheduled")
+    live = case((is_letter(), "dead"), (queued, due), else_=table.c.state)
     return {
         "priority": case((own > HOLDER_BOOST // 2, own - HOLDER_BOOST), else_=own),
-        "state": case((queued, due), else_=table.c.state) if table is jobs else table.c.state,
+        "state": live if table is jobs else table.c.state,
     }
 
 

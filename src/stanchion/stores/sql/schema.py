@@ -184,9 +184,14 @@ queues = _table(
     Column("dead_letter", Name),
     Column("lease", Real, nullable=False),
     Column("laned", Boolean, nullable=False, server_default=false()),
+    Column("expires", Real),
+    Column("expires_with_jobs", Boolean, nullable=False, server_default=false()),
     Column("last_lane", Integer, nullable=False, server_default="0"),
+    Column("letters", Boolean, nullable=False, server_default=false()),
     Column("rate_tokens", Real, nullable=False),
     Column("rate_at", BigInteger, nullable=False),
+    Column("active_events", BigInteger, nullable=False, server_default="0"),
+    Column("active_at", BigInteger, nullable=False, server_default="0"),
 )
 
 tallies = _table(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from itertools import chain, groupby
 from typing import Any
+
+from sqlalchemy import Executable
 
 from stanchion.stores import transitions
 from stanchion.stores.gates import limits_in, semaphore_gate
 from stanchion.stores.records import SECOND, Commit, Continue, Extension, JobRow, JobState, NewJob, Outcome, Progress
 from stanchion.stores.sql.base import Step
-from stanchion.stores.sql.connection import Row, Runner
+from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.flowing import Flowing
 from stanchion.stores.sql.gating import light
 from stanchion.stores.transitions import Transition, holds, left_in, settled
@@ -32,32 +33,33 @@ class Settling(Flowing):
         return self.enter(jobs, tx, work, guarded=self.guards and all(map(is_plain, outcomes)))
 
     def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        def work(run: Runner, _again: bool) -> list[bool]:
-            return [
-                run.change(
-                    self.statements.extend,
-                    {"job": one.id, "token": one.token, "lease_micros": int(one.seconds * SECOND)},
-                )
-                == 1
-                for one in extensions
-            ]
-
-        return self.database.write(work)
+        given = [{"job": one.id, "token": one.token, "lease_micros": int(one.seconds * SECOND)} for one in extensions]
+        return self._change_each_held(self.statements.extend, given)
 
     def progress(self, reports: Sequence[Progress]) -> list[bool]:
+        given = [{"job": one.id, "token": one.token, "share": one.value} for one in reports]
+        return self._change_each_held(self.statements.progress, given)
+
+    def _change_each_held(self, change: Executable, batch: Sequence[Params]) -> list[bool]:
+        """Change jobs that are held, in one order for all who lock several; tell of each whether it was held."""
+        in_order = sorted(range(len(batch)), key=lambda n: str(batch[n]["job"]))
+
         def work(run: Runner, _again: bool) -> list[bool]:
-            return [
-                run.change(self.statements.progress, {"job": one.id, "token": one.token, "share": one.value}) == 1
-                for one in reports
-            ]
+            held = {n: run.change(change, batch[n]) == 1 for n in in_order}
+            return [held[n] for n in range(len(batch))]
 
         return self.database.write(work)
 
     def settle_in(self, run: Runner, outcomes: Sequence[Outcome], *, again: bool = False) -> list[JobState | None]:
         """Apply runs of plain commits by the short way, and all else row by row, in their order."""
+        runs = [
+            (plain, list(batch))
+            for plain, batch in groupby(outcomes, key=lambda outcome: is_plain(outcome) and not again)
+        ]
+        if len(runs) > 1:  # the jobs of all of them are locked before what follows from the first
+            run.rows(self.statements.held, {"ids": json.dumps(sorted(outcome.id for outcome in outcomes))})
         states: list[JobState | None] = []
-        for plain, group in groupby(outcomes, key=lambda outcome: is_plain(outcome) and not again):
-            batch = list(group)
+        for plain, batch in runs:
             if plain:
                 states += self.commit_in(run, [one for one in batch if isinstance(one, Commit)])
             else:
@@ -89,7 +91,7 @@ class Settling(Flowing):
         """Do what follows from commits; each comes with what its job held, as HELD_COLUMNS has it."""
         if not any(row[2] or row[4] for _, row in done):  # no order key, no flow
             held = (limits_in(row[3]).semaphores[: row[5]] for _, row in done)
-            self.free_slots(run, Counter(map(semaphore_gate, chain.from_iterable(held))))
+            run.freed.update(map(semaphore_gate, chain.from_iterable(held)))
             return
         steps: list[Step] = []
         for commit, row in done:

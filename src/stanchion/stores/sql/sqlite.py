@@ -69,7 +69,7 @@ class SqliteDialect(Dialect):
     names = ("sqlite",)
     errors = (sqlite3.Error,)
     single_writer, remote, makes_schema = True, False, True
-    begin, locking = "BEGIN IMMEDIATE", ""
+    begin, locking, locking_free = "BEGIN IMMEDIATE", "", ""
     way_out = (
         "check that the path is right, that the folder exists, is writable and lies on a local disk, and that "
         "nobody holds the lock; to enqueue in a transaction of yours, call app.setup() before it begins"

@@ -28,10 +28,12 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    true,
     union_all,
     update,
 )
 
+from stanchion.stores.letters import MARK
 from stanchion.stores.records import JobState
 from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.schema import (
@@ -72,6 +74,13 @@ def live_row() -> list[ColumnElement[Any]]:
 def held_row() -> list[ColumnElement[Any]]:
     """Return the columns of a live job that tell what it holds, and where it stands in a flow."""
     return [_text_id(jobs.c[name]) for name in HELD_COLUMNS]
+
+
+def is_letter() -> ColumnElement[bool]:
+    """Return the condition that a live job is a dead letter which nobody has in hand; see `stores.letters`."""
+    own_id = literal(f"%{MARK}") + cast(jobs.c.id, String(36)) + literal('"%')
+    in_queue = or_(jobs.c.state == QUEUED, jobs.c.state == literal_column("'waiting'"))
+    return and_(in_queue, func.coalesce(jobs.c.headers, "").like(own_id))
 
 
 def finished_row() -> list[ColumnElement[Any]]:
@@ -115,6 +124,7 @@ class Statements:
                 jobs.c.queue == queue,
                 or_(jobs.c.flow.is_not(None), jobs.c.order_key.is_not(None), jobs.c.limits.is_not(None)),
             )
+            .order_by(jobs.c.id)
             .with_for_update()
         )
         self.drop = [
@@ -127,7 +137,8 @@ class Statements:
                 (queues, queues.c.name),
             )
         ]
-        self.drop.append(delete(notes).where(notes.c.kind.startswith(RANGES), notes.c.name == queue))
+        self.forget_ranges = delete(notes).where(notes.c.kind.startswith(RANGES), notes.c.name == queue)
+        self.drop.append(self.forget_ranges)
         self.insert_queue = dialect.insert_ignoring(
             queues, {column.name: param(column.name, column.type) for column in queues.columns}
         )
@@ -135,6 +146,9 @@ class Statements:
             column.name: update(queues).where(queues.c.name == queue).values({column: param("value", column.type)})
             for column in queues.columns
         }
+        self.mark_letters = (
+            update(queues).where(queues.c.name == queue, queues.c.letters == false()).values(letters=true())
+        )
         self.spend = (
             update(queues)
             .where(queues.c.name == queue)
@@ -208,12 +222,13 @@ class Statements:
         self.held: Executable = (
             select(*held_row(), jobs.c.token)
             .where(jobs.c.id.in_(ids), jobs.c.state == RUNNING, in_time)
+            .order_by(jobs.c.id)  # one order for all who lock several jobs
             .with_for_update()
         )
         self.live = select(*live_row()).where(jobs.c.id.in_(ids))
-        self.live_locked: Executable = self.live.with_for_update()
+        self.live_locked: Executable = self.live.order_by(jobs.c.id).with_for_update()
         self.queued_locked: Executable = (
-            select(*held_row()).where(jobs.c.id.in_(ids), jobs.c.state != RUNNING).with_for_update()
+            select(*held_row()).where(jobs.c.id.in_(ids), jobs.c.state != RUNNING).order_by(jobs.c.id).with_for_update()
         )
         self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
         self.remove: Executable = delete(jobs).where(jobs.c.id == param("job", jobs.c.id.type))

@@ -35,6 +35,7 @@ class Transferring(Gating):
 
         def work(run: Runner, _again: bool) -> list[bool]:
             run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in queues])
+            self.mark_letters(run, rows)
             self.make_laned(run, {row.queue for row in rows if row.lane})
             known = self._stored(run, rows)
             new = [row for row in ordered if row.id not in known]

@@ -33,6 +33,7 @@ _THEMES = (
     "dead_letters",
     "discarding",
     "encryption",
+    "expiring",
     "fan_out",
     "flow_ends",
     "flow_failures",
@@ -73,6 +74,8 @@ _THEMES = (
     "staging",
     "stream_deaths",
     "stream_driver",
+    "stream_failures",
+    "stream_states",
     "streams",
     "tasks",
     "transactions",
@@ -101,9 +104,20 @@ from stanchion.testing.conformance.cron_clock import TestMissedTicks, TestTheClo
 from stanchion.testing.conformance.cron_deaths import TestDeath
 from stanchion.testing.conformance.cron_declaring import TestDeclaring, TestWhatIsStored
 from stanchion.testing.conformance.cron_operating import TestANewRelease, TestOperatingSchedules
-from stanchion.testing.conformance.dead_letters import TestDeadLetters, letters
+from stanchion.testing.conformance.dead_letters import (
+    TestCirclesOfDeadLetters,
+    TestDeadLetters,
+    TestDeadToThoseWhoLook,
+    letters,
+)
 from stanchion.testing.conformance.discarding import TestDiscard
 from stanchion.testing.conformance.encryption import TestEncryption, key, sealed
+from stanchion.testing.conformance.expiring import (
+    TestExpiryAtTheDoor,
+    TestQueuesThatExpire,
+    TestQueuesThatExpireWithJobs,
+    passing,
+)
 from stanchion.testing.conformance.fan_out import TestFanOut, TestFanOutInTransactions, TestHeadersOfAMove, parent
 from stanchion.testing.conformance.flow_ends import TestAFailedMember, TestAStoppedFlow, TestContinuing
 from stanchion.testing.conformance.flow_failures import TestCancelAFlow, TestFailure
@@ -170,7 +184,9 @@ from stanchion.testing.conformance.stream_deaths import (
     TestTwoDrivers,
 )
 from stanchion.testing.conformance.stream_driver import mode
-from stanchion.testing.conformance.streams import TestOperatingStreams, TestPoison, TestRefusedPositions, TestStreams
+from stanchion.testing.conformance.stream_failures import TestInnocentJobs, TestPoison, TestStoppedStreams
+from stanchion.testing.conformance.stream_states import TestQueriesWithState, sink
+from stanchion.testing.conformance.streams import TestOperatingStreams, TestRefusedPositions, TestStreams
 from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks
 from stanchion.testing.conformance.transactions import TestAnotherDatabase, TestJoining, TestRefusing
 from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
@@ -199,11 +215,13 @@ __all__ = [
     "TestCancelAFlow",
     "TestChain",
     "TestCharges",
+    "TestCirclesOfDeadLetters",
     "TestCommit",
     "TestConditions",
     "TestContinuing",
     "TestCounts",
     "TestDeadLetters",
+    "TestDeadToThoseWhoLook",
     "TestDeath",
     "TestDeathAtEachStep",
     "TestDeclaring",
@@ -218,6 +236,7 @@ __all__ = [
     "TestEveryHolderLetsGo",
     "TestEveryJobGoesToOne",
     "TestEverySlotIsFreed",
+    "TestExpiryAtTheDoor",
     "TestFailure",
     "TestFailuresOfStations",
     "TestFairness",
@@ -237,6 +256,7 @@ __all__ = [
     "TestHistory",
     "TestInASecondLife",
     "TestInHand",
+    "TestInnocentJobs",
     "TestInsideALane",
     "TestJoining",
     "TestKeyedRates",
@@ -283,6 +303,9 @@ __all__ = [
     "TestPush",
     "TestPushSignal",
     "TestPutOff",
+    "TestQueriesWithState",
+    "TestQueuesThatExpire",
+    "TestQueuesThatExpireWithJobs",
     "TestRacesForSlots",
     "TestRangesOfLanes",
     "TestRatesAndOtherLimits",
@@ -310,6 +333,7 @@ __all__ = [
     "TestSplit",
     "TestStaged",
     "TestStations",
+    "TestStoppedStreams",
     "TestStreams",
     "TestTailCalls",
     "TestTaking",
@@ -344,8 +368,10 @@ __all__ = [
     "other_q",
     "other_store",
     "parent",
+    "passing",
     "q",
     "sealed",
+    "sink",
     "small_steps",
     "store",
     "stores",

@@ -33,7 +33,7 @@ class TestFailuresOfStations:
             clock.advance(11)
         assert Counter(ran) == {"raw": 2, "mid": 5, "end": 3}
         letter = the_item(app, pushed)
-        assert (letter.queue, letter.state, letter.payload) == ("etl.dead", JobState.READY, {"n": 1})
+        assert (letter.queue, letter.state, letter.payload) == ("etl.dead", JobState.DEAD, {"n": 1})
         assert letter.headers["trace"] == "t"
         assert letter.headers["x-dead-from"] == "etl.end"
         assert letter.headers["x-dead-attempts"] == 3

@@ -72,7 +72,7 @@ class TestEverySlotIsFreed:
     def test_by_the_way_to_the_dead_letters(self, store: Store, held: JobRow) -> None:
         store.configure(QUEUE, {"dead_letter": "letters"})
         settle(store, Bury(held.id, held.token or "", "no"))
-        assert state(store, held.id) == JobState.READY
+        assert row_of(store, held.id).queue == "letters"
 
     def test_by_a_cancel(self, store: Store, held: JobRow) -> None:
         store.cancel([held.id])
@@ -293,7 +293,7 @@ class TestSlotsTakenAgain:
         settle(store, Bury(letter, row.token or "", "no"))
         assert took(store) == [other]
         assert took(store, queue="letters") == []
-        assert state(store, letter) == JobState.WAITING
+        assert row_of(store, letter).state == JobState.WAITING
         assert store.retry([letter]) == [Redriven.READY]
         assert (row_of(store, letter).queue, state(store, letter)) == (QUEUE, JobState.READY)
         assert usage(store) == (1, 0)

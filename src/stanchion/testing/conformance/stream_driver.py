@@ -32,6 +32,10 @@ class Died(BaseException):
     """A process is gone, in the middle of whatever it did."""
 
 
+class Failed(Exception):
+    """The query has raised something, and its sink was told so."""
+
+
 class Mortal:
     """A store as a process sees it that dies at one of its calls: before it, or after it and before the answer."""
 
@@ -58,10 +62,21 @@ class Mortal:
 
 @dataclass
 class Log:
-    """What a driver has on its disk: the ends of the batches that it began, and how many of them it finished."""
+    """What a driver has on its disk: the ends of the batches that it began, and how many of them it finished.
+
+    `states`: by number of batches, all payloads that a query with state has seen; `written`: by batch, what a sink
+    that knows nothing of the store has got.
+    """
 
     ends: list[Position] = field(default_factory=list)
     finished: int = 0
+    states: dict[int, list[Any]] = field(default_factory=lambda: {0: []})
+    written: dict[int, list[Any]] = field(default_factory=dict)
+
+    @property
+    def state(self) -> list[Any]:
+        """The state after the last batch that was finished, in order."""
+        return sorted(self.states[self.finished])
 
 
 class Driver:
@@ -73,6 +88,7 @@ class Driver:
         self.store, self.log, self.mode, self.limit, self.name = store, log, mode, limit, name
         self.source = StreamSource(store, name, queue)
         self.run = new_id()
+        self.cured: tuple[str, ...] = ()
 
     def steps(self) -> Iterator[str]:
         """Run until there is nothing more to do, with a stop wherever another may come in between."""
@@ -90,11 +106,13 @@ class Driver:
                 if self.log.ends[number] != end:
                     raise StreamTaken(self.name)  # another has written the log
                 yield "logged"
-            yield from self._batch(number, start, self.log.ends[number])
+            seen: list[Any] = []
+            yield from self._batch(number, start, self.log.ends[number], seen)
+            self.log.states[number + 1] = self.log.states.get(number, []) + seen
             self.log.finished = max(self.log.finished, number + 1)
             yield "finished"
 
-    def _batch(self, number: int, start: Position, end: Position) -> Iterator[str]:
+    def _batch(self, number: int, start: Position, end: Position, seen: list[Any]) -> Iterator[str]:
         run, attempts = f"{self.run}:{number}", []
         for part in self.source.parts(start, end, 2):
             yield "divided"
@@ -102,13 +120,17 @@ class Driver:
             yield "begun"
             found = rows(self.store, part)
             yield "read"
-            if any(POISON in row.payload for row in found):
-                raise Died
+            seen += [json.loads(row.payload) for row in found]
             batch = SinkBatch.read_by(self.store, self.name, run)
             if batch is None:
                 raise StreamTaken(self.name)
+            if poison := [row.payload for row in found if POISON in row.payload and POISON not in self.cured]:
+                batch.failed(f"ValueError: {poison[0]}")
+                raise Failed
             # A job that says so is dropped.
             kept = [row for row in found if "drop" not in row.payload]
+            if self.mode == "foreign":
+                continue
             if self.mode == "move":
                 for row in kept:
                     batch.settle([Move(row.id, part.token, TARGET, row.payload)])
@@ -117,6 +139,9 @@ class Driver:
                 attempts.append((str(uuid4()), len(kept)))
                 self.store.stage(batch.write, attempts[-1][0], [out(row.payload) for row in kept])
                 yield "staged"
+        if self.mode == "foreign":
+            self.log.written[number] = list(seen)
+            return
         yield "done"
         batch = SinkBatch.read_by(self.store, self.name, run)
         if batch is None:

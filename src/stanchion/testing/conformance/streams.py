@@ -11,15 +11,13 @@ import pytest
 from stanchion.errors import CannotJoin, ForeignCheckpoint, InvalidInput, StreamTaken
 from stanchion.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Find, JobState, NewJob
+from stanchion.stores.records import Find, NewJob
 from stanchion.streams import Position, StreamSource, release, streams
 from stanchion.streams.sink import rows
 from stanchion.testing.conformance.harness import StoreClock, claim
 from stanchion.testing.conformance.stream_driver import (
     NAME,
-    POISON,
     SOURCE,
-    Died,
     Driver,
     Log,
     fill,
@@ -127,54 +125,6 @@ class TestRefusedPositions:
         StreamSource(store, NAME, SOURCE).initial()
         with pytest.raises(InvalidInput, match="reads the queue 'raw'"):
             StreamSource(store, NAME, "other").initial()
-
-
-class TestPoison:
-    def test_is_found_and_buried_and_all_others_go_through(self, store: Store, mode: str) -> None:
-        jobs = [json.dumps(POISON if n in (3, 11) else n) for n in range(20)]
-        store.push([NewJob(new_id(), SOURCE, payload) for payload in jobs])
-        log, restarts = Log(), 0
-        while not nothing_left(store):
-            restarts += 1
-            assert restarts < 40
-            with suppress(Died):
-                Driver(store, log, mode, limit=8).work()
-        dead = store.find(Find(queue=SOURCE, states=(JobState.DEAD,)))
-        assert [json.loads(row.payload) for row in dead] == [POISON, POISON]
-        assert all("PoisonJob" in (row.errors or "") for row in dead)
-        assert outputs(store) == [n for n in range(20) if n not in (3, 11)]
-
-    def test_a_single_job_has_some_tries(self, store: Store) -> None:
-        store.push([NewJob(new_id(), SOURCE, json.dumps(POISON))])
-        log = Log()
-        for _ in range(3):
-            with pytest.raises(Died):
-                Driver(store, log, "move").work()
-        assert store.sizes(SOURCE).running == 1
-        Driver(store, log, "move").work()
-        assert nothing_left(store)
-
-    def test_is_found_by_drivers_that_keep_no_log(self, store: Store, mode: str) -> None:
-        store.push([NewJob(new_id(), SOURCE, json.dumps(POISON if n == 2 else n)) for n in range(5)])
-        restarts = 0
-        while not nothing_left(store):
-            restarts += 1
-            assert restarts < 20
-            with suppress(Died):
-                Driver(store, Log(), mode, limit=8).work()
-        (dead,) = store.find(Find(queue=SOURCE, states=(JobState.DEAD,)))
-        assert json.loads(dead.payload) == POISON
-        assert outputs(store) == [0, 1, 3, 4]
-
-    def test_what_goes_back_has_used_up_no_attempt(self, store: Store) -> None:
-        fill(store, 4)
-        source = StreamSource(store, NAME, SOURCE)
-        start = source.initial()
-        end = source.latest(start, 4)
-        for _ in range(2):
-            StreamSource(store, NAME, SOURCE).parts(start, end, 1)
-        back = store.find(Find(queue=SOURCE, states=(JobState.READY,)))
-        assert [(row.payload, row.attempts) for row in back] == [("3", 0), ("2", 0)]
 
 
 class TestOperatingStreams:

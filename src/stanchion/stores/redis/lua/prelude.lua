@@ -24,7 +24,7 @@
 --
 -- A server out of memory refuses a command that may need more, unless its script has written before. So each script that
 -- brings something calls `begin` first: it is refused whole, or not at all. One that ends jobs, or takes them out, calls
--- `begin_always`: UNLINK needs no memory and counts as a write, so that nothing after it is refused.
+-- `begin_always`: UNLINK needs no memory and counts as a write, so that nothing after it is refused. Both change nothing.
 
 local P = KEYS[1]
 local US, RS = '\31', '\30'
@@ -36,7 +36,7 @@ local function whole(number)
 end
 
 local function begin()
-    redis.call('HSET', P .. 'settings', 'written_at', whole(now))
+    redis.call('ZADD', P .. 'moving', 'XX', 0, '')
 end
 
 local function begin_always()
@@ -140,11 +140,19 @@ local function drop(id, job)
     end
 end
 
+-- Tells whether the headers in a body may say that the job is a dead letter; see stores/letters.py.
+local function has_letter(body, id)
+    return string.find(body, '"x-dead-id":"' .. id .. '"', 1, true) ~= nil
+end
+
 -- Puts a job into a queue, with all that points to it.
 local function put(prefix, id, text, job, body)
     redis.call('ZADD', prefix .. 'ids', 0, id)
     if body ~= '' then
         redis.call('HSET', prefix .. 'body', id, body)
+        if has_letter(body, id) then
+            redis.call('HSET', prefix .. 'settings', 'letters', '1') -- here are some to be found among the dead
+        end
     end
     if job[FINISHED] ~= '' then
         redis.call('HSET', prefix .. 'past', id, text)
@@ -179,4 +187,19 @@ end
 local function forget(id)
     redis.call('HDEL', P .. 'body', id)
     redis.call('ZREM', P .. 'ids', id)
+end
+
+local function delete_queue()
+    for _, line in ipairs(redis.call('ZRANGE', P .. 'lines', 0, -1)) do
+        redis.call('UNLINK', P .. 'line:' .. line)
+    end
+    for _, token in ipairs(redis.call('ZRANGE', P .. 'hands', 0, -1)) do
+        redis.call('UNLINK', P .. 'hand:' .. token)
+    end
+    for _, name in ipairs({
+        'live', 'body', 'past', 'ended', 'ids', 'keys', 'lines', 'running', 'leases', 'stopping', 'counts', 'settings',
+        'signals', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'duties', 'hands',
+    }) do
+        redis.call('UNLINK', P .. name)
+    end
 end

@@ -1,0 +1,110 @@
+"""How the runs of streaming queries have ended: told by Spark to a listener, and read by who reads their stream next.
+
+Spark's driver writes a file for each run that ends, into a folder of its user; the process that reads the stream in the
+next run, on the same machine, looks there. Where there is none, as after a kill or on another machine, a run counts as
+failed only if its sink was told so.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stanchion.spark.folders import own_root
+from stanchion.streams.poison import Ended
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FOLDER = "endings"
+_KEPT = 86_400.0
+_LONGEST = 20_000
+
+
+def how_ended(run: str) -> Ended | None:
+    """Return how the run of a query ended that a batch names; None if that is not known here."""
+    with suppress(OSError, ValueError, KeyError):
+        return Ended(json.loads(_file(run.partition(":")[0]).read_text())["error"])
+    return None
+
+
+def note_ending(run: str, error: str | None) -> None:
+    """Write down how a run has ended, and forget those of long ago."""
+    path = _file(run)
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    for old in path.parent.iterdir():
+        with suppress(FileNotFoundError):
+            if old.stat().st_mtime < time.time() - _KEPT:
+                old.unlink()
+    fresh = path.with_suffix(".new")
+    fresh.touch(mode=0o600)
+    fresh.write_text(json.dumps({"error": None if error is None else told(error)[:_LONGEST]}))
+    fresh.rename(path)
+
+
+def told(error: str) -> str:
+    """Return of the text of an exception in Spark what its user raised: the last line of a Python traceback, if any."""
+    lines = [line.strip() for line in error.strip().splitlines() if line.strip()]
+    heads = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
+    if heads:
+        own = [line for line in lines[heads[-1] + 1 :] if _names_an_error(line)]
+        if own:
+            return own[0] + "\n" + lines[0]
+    return "\n".join(lines[:3])
+
+
+def _names_an_error(line: str) -> bool:
+    name = line.partition(":")[0]
+    return name.replace(".", "").replace("_", "").isalnum() and name.rpartition(".")[2][:1].isupper()
+
+
+def _file(run: str) -> Path:
+    return own_root() / _FOLDER / f"{run}.json"
+
+
+def watch(spark: SparkSession) -> None:
+    """Have a session tell how its streaming queries end, once. Sessions over Spark Connect are left alone."""
+    manager: Any = getattr(spark.streams, "_jsqm", None)
+    if manager is None or any(one.manager == manager for one in _listeners):
+        return
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    gateway: Any = spark.sparkContext._gateway
+    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+    listener = _Listener(manager)
+    wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener)
+    manager.addListener(wrapper)
+    _listeners.append(listener)
+
+
+class _Listener:
+    """What Java calls. PySpark's own listener would take each progress apart, over dozens of calls, for nobody."""
+
+    def __init__(self, manager: Any) -> None:
+        self.manager = manager
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+        """Do nothing."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Do nothing."""
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Do nothing."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Write down how the run has ended."""
+        error = event.exception()
+        with suppress(OSError):
+            note_ending(str(event.runId().toString()), error.get() if error.isDefined() else None)
+
+    class Java:
+        """For py4j."""
+
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
+
+
+_listeners: list[_Listener] = []

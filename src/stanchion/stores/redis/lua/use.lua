@@ -1,0 +1,6 @@
+-- Notes the use of a queue that expires, unless it is gone. ARGV: skew, the events that it has had, and the moment.
+
+if redis.call('HEXISTS', P .. 'settings', 'expires') == 1 then
+    begin_always()
+    redis.call('HSET', P .. 'settings', 'active_events', ARGV[2], 'active_at', ARGV[3])
+end

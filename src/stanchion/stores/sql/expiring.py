@@ -1,0 +1,103 @@
+"""Queues that expire, as rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from sqlalchemy import BigInteger, String, delete, func, select, union_all, update
+
+from stanchion.stores.expiring import Expiring, Use
+from stanchion.stores.records import QueueSettings
+from stanchion.stores.sql.base import Step, settings_of
+from stanchion.stores.sql.connection import Row, Runner
+from stanchion.stores.sql.flowing import Flowing
+from stanchion.stores.sql.gating import light
+from stanchion.stores.sql.schema import counts, jobs, queues, tallies
+from stanchion.stores.sql.statements import RUNNING, param
+
+_PLACES = [list(queues.columns.keys()).index(name) for name in ("active_events", "active_at")]
+_QUEUE = param("queue", String)
+_EXPIRING = select(*queues.columns).where(queues.c.expires.is_not(None)).order_by(queues.c.name)
+_EVENTS = union_all(
+    *(
+        select(table.c.queue, func.sum(table.c.n))
+        .join_from(table, queues, queues.c.name == table.c.queue)
+        .where(queues.c.expires.is_not(None))
+        .group_by(table.c.queue)
+        for table in (counts, tallies)
+    )
+)
+_NOTE = (
+    update(queues)
+    .where(queues.c.name == _QUEUE)
+    .values(active_events=param("events", BigInteger), active_at=param("at", BigInteger))
+)
+_LIVE = select(jobs.c.id).where(jobs.c.queue == _QUEUE).limit(1)
+_RUNNING = _LIVE.where(jobs.c.state == RUNNING)
+_TALLIES = select(tallies.c.id).where(tallies.c.queue == _QUEUE)
+_OLD = (jobs.c.queue == _QUEUE, jobs.c.enqueued_at <= param("before", BigInteger), jobs.c.state != RUNNING)
+_REMOVE_OLD = delete(jobs).where(*_OLD)
+_REMOVE_COUNTS = delete(counts).where(counts.c.queue == _QUEUE)
+_REMOVE = delete(queues).where(queues.c.name == _QUEUE)
+
+
+class ExpiringQueues(Flowing):
+    """Notes when queues were used, and removes those that were not."""
+
+    def expiring(self) -> list[Expiring]:
+        """Return the queues that expire."""
+
+        def work(run: Runner) -> list[Expiring]:
+            rows = run.rows(_EXPIRING)
+            events: Counter[str] = Counter()
+            for queue, number in run.rows(_EVENTS) if rows else ():
+                events[queue] += int(number)
+            return [
+                Expiring(settings, events[settings.name], _noted(row))
+                for settings, row in zip(map(settings_of, rows), rows, strict=True)
+            ]
+
+        return self.database.read(work)
+
+    def note_use(self, queue: str, use: Use) -> None:
+        """Note the use of a queue."""
+        self.database.write(lambda run, _again: run.change(_NOTE, {"queue": queue, **use._asdict()}))
+
+    def forget_use(self, run: Runner, queue: str) -> None:
+        """Have the time of a queue begin again."""
+        run.change(_NOTE, {"queue": queue, "events": 0, "at": 0})
+
+    def remove_unused(self, settings: QueueSettings, noted: Use) -> None:
+        """Remove a queue, unless anything has happened since this was noted.
+
+        A push does not wait for the row of its queue: what it brings meanwhile stays, only without the settings.
+        """
+        one = {"queue": settings.name}
+
+        def work(run: Runner, _again: bool) -> None:
+            found, row = self.queue_row(run, settings.name, lock=True)
+            if row is None or found != settings or _noted(row) != noted:
+                return
+            if run.rows(_RUNNING if settings.expires_with_jobs else _LIVE, one):
+                return
+            counted = run.rows(_TALLIES, one)
+            if sum(number for _, number in run.rows(self.statements.counted, one)) != noted.events:
+                return
+            if settings.expires_with_jobs:
+                self._remove_jobs(run, settings.name, noted.at)
+            run.change_each(self.statements.remove_tally, [{"tally": tally} for (tally,) in counted])
+            run.change(_REMOVE_COUNTS, one)
+            run.change(_REMOVE, one)
+            run.change(self.statements.forget_ranges, one)
+
+        self.write(work)
+
+    def _remove_jobs(self, run: Runner, queue: str, before: int) -> None:
+        tied = [light(*row) for row in run.rows(self.statements.tied.where(*_OLD), {"queue": queue, "before": before})]
+        run.change(_REMOVE_OLD, {"queue": queue, "before": before})
+        self.follow(run, [Step(row, None) for row in tied])
+
+
+def _noted(row: Row) -> Use | None:
+    events, at = (row[place] for place in _PLACES)
+    return Use(events, at) if at else None
