@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 from stanchion.app_testing import Clock, enqueued, tested
 from stanchion.codec import MAX_PAYLOAD, Codec
 from stanchion.cron import Declared, Missed, Schedule, declared, on_task, schedule_named, schedules
+from stanchion.declaring import DeclaredQueues
 from stanchion.errors import InvalidInput, UnknownTask
 from stanchion.events import Event, Listeners
 from stanchion.execution import drained, lost_lease_delay
@@ -32,7 +33,7 @@ from stanchion.pipeline import Pipeline, Station
 from stanchion.queue import Queue, jobs_of, redriven_or_raise
 from stanchion.retry import Retry
 from stanchion.semaphore import DeclaredSemaphores, Semaphore
-from stanchion.settings import checked_settings, store_settings
+from stanchion.settings import checked_settings
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import JobRow, NewJob, Pushed, WorkerRow
 from stanchion.stores.registry import absolute_url, open_store, shown_url
@@ -71,7 +72,7 @@ class Stanchion:
         self._url = url
         self._store = None if store is None else self._with_delays(store)
         self._opening = threading.Lock()
-        self._declared: dict[str, dict[str, Any]] = {}
+        self._declared = DeclaredQueues()
         self._semaphores = DeclaredSemaphores()
         self.codec = Codec(keys, max_payload)
         self.retry = Retry()
@@ -119,13 +120,18 @@ class Stanchion:
         return store
 
     def setup(self) -> None:
-        """Make the tables, or bring them up to date; safe to repeat. SQLite does so by itself on first use."""
-        if self._store is None:
-            store = open_store(self.url)
+        """Make the tables, or bring them up to date, and store what the code declares of queues and semaphores.
+
+        Safe to repeat. SQLite makes its tables by itself on first use.
+        """
+        store = self._store or open_store(self.url)
+        try:
             store.setup()
-            store.close()
-        else:
-            self._store.setup()
+            self._semaphores.store(store)
+            self._declared.store(store, self._declared)
+        finally:
+            if store is not self._store:
+                store.close()
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction of the store to be passed as `tx`; CannotJoin where the store has none."""
@@ -139,27 +145,32 @@ class Stanchion:
     # -- queues
 
     def queue(self, name: str, **settings: Any) -> Queue:
-        """Return a queue. Settings given here are stored at its first use by this process."""
+        """Return a queue. Settings given here are stored at its first use by this process, or by `setup`.
+
+        Those of several calls add up. Where they were declared like this before, what is in force now stays.
+        """
         if settings:
-            self._declared[name] = checked_settings(settings)
+            self._declared.declare(name, checked_settings(settings))
         return Queue(self, name)
 
     def queues(self) -> list[Queue]:
         """Return all queues that the store knows, by name."""
         return [Queue(self, settings.name) for settings in self.store.queues()]
 
-    def declare(self, queue: str) -> None:
-        """Store the settings that the code gave for a queue, and the semaphores that it declares, once.
+    def declare(self, queue: str, tx: Any = None) -> None:
+        """Store the settings that the code gave for a queue, and the semaphores that it declares, where they are new.
 
         For that of a station, also those of the other stations, as its items go on to them.
         """
-        self.store_semaphores()
+        self.store_semaphores(tx)
         station = self.stations.get(queue)
-        for name in [queue] if station is None else station.pipeline.queues:
-            if self._declared and (settings := self._declared.get(name)):
-                store_settings(self.store, name, settings)
-                self._declared.pop(name, None)  # only now: a store that did not answer is asked again
-                self.lanes.forget()
+        if self._declared.store(self.store, [queue] if station is None else station.pipeline.queues, tx):
+            self.lanes.forget()
+
+    def keep_declared(self) -> None:
+        """Look now and then what has become of the settings that the code declares; see `DeclaredQueues.keep`."""
+        if self._declared.keep(self.store):
+            self.lanes.forget()
 
     # -- semaphores
 
@@ -177,9 +188,9 @@ class Stanchion:
         """Return all semaphores that the store knows, by name."""
         return [Semaphore(self, row.name) for row in self.store_semaphores().semaphores()]
 
-    def store_semaphores(self) -> Store:
-        """Store the semaphores that the code declares, once; return the store."""
-        return self._semaphores.store(self.store)
+    def store_semaphores(self, tx: Any = None) -> Store:
+        """Store the semaphores that the code declares, where they are new; return the store."""
+        return self._semaphores.store(self.store, tx)
 
     # -- tasks
 
@@ -297,21 +308,24 @@ class Stanchion:
 
     # -- jobs
 
-    def make_ready(self, new: list[NewJob]) -> None:
+    def make_ready(self, new: list[NewJob], tx: Any = None) -> None:
         """Store the settings that the code gave for the queues of new jobs; check their limits; give them lanes.
 
         Items that come to a station get its limits.
         """
-        for queue in {job.queue for job in new} if self._declared else ():
-            self.declare(queue)
+        if self._declared:
+            for queue in () if self._declared.is_stored(self.store) else {job.queue for job in new}:
+                self.declare(queue, tx)
+            if tx is None:
+                self.keep_declared()
         if self.stations:
             new[:] = [self.stations[job.queue].fitted(job) if job.queue in self.stations else job for job in new]
-        self.check_limits(new)
+        self.check_limits(new, tx)
         self.lanes.assign(new)
 
     def store_new(self, new: list[NewJob], tx: Any = None) -> list[Pushed]:
         """Store jobs, to which it gives their lanes, and fire the event for those that were new."""
-        self.make_ready(new)
+        self.make_ready(new, tx)
         stored = self.store.push(new, tx)
         if self.events.hears("enqueue"):
             for job in jobs_of(self, new, stored):
@@ -319,9 +333,9 @@ class Stanchion:
                     self.events.fire("enqueue", job)
         return stored
 
-    def check_limits(self, new: Iterable[NewJob]) -> None:
+    def check_limits(self, new: Iterable[NewJob], tx: Any = None) -> None:
         """Refuse jobs that need a semaphore which nobody has declared."""
-        self._semaphores.check(new, self.store)
+        self._semaphores.check(new, self.store, tx)
 
     def job_of(self, row: JobRow, *, duplicate: bool = False) -> Job:
         """Return a stored row as a job."""

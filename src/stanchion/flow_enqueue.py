@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def store_flow(app: Stanchion, plan: Planner, tx: Any = None) -> None:
     """Store what was planned; with `tx`, in that transaction."""
-    app.make_ready([job for node in plan.nodes if (job := flows.handler_of(node)) is not None])
+    app.make_ready([job for node in plan.nodes if (job := flows.handler_of(node)) is not None], tx)
     if not plan.streams and len(plan.jobs) <= LARGE:
         _open(app, plan.nodes, plan.jobs, tx)
         return
@@ -78,7 +78,7 @@ class _Filled:
             self._size += len(jobs)
             _open(self._app, [], jobs, self._tx)
             return
-        self._app.make_ready(jobs)
+        self._app.make_ready(jobs, self._tx)
         if not self._app.store.extend_flow(self._node.id, jobs, self._tx):
             raise FlowClosed(self._node.root)
         _announce(self._app, jobs)
@@ -94,7 +94,7 @@ def _open_in_parts(app: Stanchion, nodes: Sequence[Node], jobs: Sequence[NewJob]
 
 
 def _open(app: Stanchion, nodes: Sequence[Node], jobs: list[NewJob], tx: Any) -> None:
-    app.make_ready(jobs)
+    app.make_ready(jobs, tx)
     app.store.open_flow(nodes, jobs, tx)
     _announce(app, jobs)
 

@@ -12,6 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from stanchion.checking import refuse_unknown
+from stanchion.declaring import as_declared, resettable
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.finding import PageOptions
 from stanchion.ids import new_ids
@@ -233,6 +234,18 @@ class Queue:
         expires, expires_with_jobs.
         """
         stored = store_settings(self.app.store, self.name, checked_settings(settings))
+        self.app.lanes.forget()
+        return stored
+
+    def reset(self, *names: str) -> QueueSettings:
+        """Go back to what the code declares, and to the defaults where it says nothing: these settings, or all.
+
+        All but `paused`, unless it is named or declared.
+        """
+        self.app.declare(self.name)
+        current = self.settings
+        changes = as_declared(current, names or resettable(current), self.app.store.now)
+        stored = store_settings(self.app.store, self.name, changes)
         self.app.lanes.forget()
         return stored
 

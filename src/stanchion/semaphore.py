@@ -62,6 +62,13 @@ class Semaphore:
         self.usage()
         self.app.store.set_semaphore(self.name, wanted)
 
+    def reset(self) -> int:
+        """Go back to the capacity that the code declares, for every process; return it. InvalidInput if it has none."""
+        self.usage()
+        if not self.app.store.set_semaphore(self.name, None):
+            raise InvalidInput(f"no code has declared a capacity of semaphore {self.name!r}; give it one with resize")
+        return self.capacity
+
     def _jobs(self, ids: list[str], limit: int) -> list[Job]:
         if limit < 1:
             raise InvalidInput(f"limit must be a whole number from 1 up, not {limit!r}")
@@ -73,6 +80,7 @@ class Semaphore:
     aholders = off_loop(holders)
     awaiting = off_loop(waiting)
     aresize = off_loop(resize)
+    areset = off_loop(reset)
 
     def __repr__(self) -> str:
         return f"<Semaphore {self.name!r} of {self.app!r}>"
@@ -94,8 +102,8 @@ class DeclaredSemaphores:
             self._declared[name] = capacity
             self._missing.add(name)
 
-    def store(self, store: Store) -> Store:
-        """Store what was declared and is not stored yet, or was lost, and return the store."""
+    def store(self, store: Store, tx: Any = None) -> Store:
+        """Store what was declared and is not stored yet, or was lost, where it is new; return the store."""
         if store is not self._stored_in:  # another one, as in a test
             self._stored_in, self._missing, self._known = store, set(self._declared), set()
             self._seen_at = time.monotonic()
@@ -103,17 +111,19 @@ class DeclaredSemaphores:
             self._see(store)
             self._missing |= self._declared.keys() - self._known
         for name in sorted(self._missing):
-            store.set_semaphore(name, self._declared[name])
+            changed = store.set_semaphore(name, self._declared[name], declared=True, tx=tx)
             self._known.add(name)
-            self._missing.discard(name)  # only now: a store that did not answer is asked again
+            # Only now, as a store that did not answer is asked again; and a transaction may be rolled back.
+            if not changed or tx is None:
+                self._missing.discard(name)
         return store
 
-    def check(self, jobs: Iterable[NewJob], store: Store) -> None:
+    def check(self, jobs: Iterable[NewJob], store: Store, tx: Any = None) -> None:
         """Refuse jobs that need a semaphore which nobody has declared. Those seen lately are not asked for again."""
         needed = {name for limits in {job.limits for job in jobs} if limits for name in limits_in(limits).semaphores}
         if not needed:
             return
-        self.store(store)
+        self.store(store, tx)
         if not needed <= self._known:
             self._see(store)
             if strangers := needed - self._known:

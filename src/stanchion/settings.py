@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stanchion.checking import refuse_unknown
@@ -22,17 +22,31 @@ def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _CHECKS[name](name, value) for name, value in settings.items()}
 
 
+def check_names(names: Iterable[str]) -> None:
+    """Raise InvalidInput for a name that no setting has."""
+    refuse_unknown(names, _CHECKS, "queue setting")
+
+
 def store_settings(store: Store, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
     """Store checked changes, with what follows from them for the lanes of a tenant.
 
     InvalidInput where dead letters would go round in a circle.
     """
-    if changes.get("dead_letter") not in (None, queue):
-        stored = {settings.name: settings.dead_letter for settings in store.queues()}
-        refuse_circle(queue, {**stored, queue: changes["dead_letter"]})
-    if not _OF_LANES.isdisjoint(changes):
-        changes = _with_lanes(changes, store.configure(queue, {}))
+    check_lanes(queue, changes)
+    if changes.get("dead_letter") is not None:
+        check_letters(queue, changes, store.queues())
+    if "lanes" in changes:
+        changes = {**changes, **lanes_changes(changes, store.configure(queue, {}), changes["lanes"])}
+    elif "lanes_per_tenant" in changes:
+        changes = {**changes, **tenant_lanes(changes, store.configure(queue, {}))}
     return store.configure(queue, changes)
+
+
+def check_letters(queue: str, changes: Mapping[str, Any], stored: Iterable[QueueSettings]) -> None:
+    """Raise InvalidInput where changes would have dead letters go round in a circle."""
+    if changes.get("dead_letter") not in (None, queue):
+        letters = {settings.name: settings.dead_letter for settings in stored}
+        refuse_circle(queue, {**letters, queue: changes["dead_letter"]})
 
 
 def refuse_circle(queue: str, letters: Mapping[str, str | None]) -> None:
@@ -50,20 +64,34 @@ def refuse_circle(queue: str, letters: Mapping[str, str | None]) -> None:
             )
 
 
-_OF_LANES = {"lanes", "lanes_per_tenant"}
+def check_lanes(queue: str, settings: Mapping[str, Any]) -> None:
+    """Raise InvalidInput where a tenant is given more lanes than there are."""
+    if "lanes" in settings and settings.get("lanes_per_tenant", 0) > settings["lanes"]:
+        raise _too_many(queue, settings["lanes_per_tenant"], settings["lanes"])
 
 
-def _with_lanes(changes: Mapping[str, Any], current: QueueSettings) -> dict[str, Any]:
-    lanes = changes.get("lanes", current.lanes)
-    mine = changes.get("lanes_per_tenant")
-    if mine is None:
-        mine = min(lanes, current.lanes_per_tenant if current.lanes > 1 else LANES_PER_TENANT)
-    elif mine > lanes:
-        raise InvalidInput(
-            f"lanes_per_tenant={mine} is more than the lanes of queue {current.name!r}, which are {lanes}; "
-            f"give it more lanes, or a tenant fewer"
-        )
-    return {**changes, "lanes_per_tenant": mine, **({"laned": True} if lanes > 1 else {})}
+def lanes_changes(settings: Mapping[str, Any], current: QueueSettings, lanes: int) -> dict[str, Any]:
+    """Return the changes that give a queue so many lanes, and a tenant as many as it says, as far as they go."""
+    mine = settings.get("lanes_per_tenant", current.lanes_per_tenant if current.lanes > 1 else LANES_PER_TENANT)
+    return {"lanes": lanes, "lanes_per_tenant": min(lanes, mine), **({"laned": True} if lanes > 1 else {})}
+
+
+def tenant_lanes(settings: Mapping[str, Any], current: QueueSettings) -> dict[str, Any]:
+    """Return the change that gives a tenant more lanes, or fewer, of those that there are; InvalidInput for too many.
+
+    Where the number of lanes is declared along with it, an operator may have lowered that since: then as many as go.
+    """
+    mine = settings["lanes_per_tenant"]
+    if mine > current.lanes and "lanes" not in settings:
+        raise _too_many(current.name, mine, current.lanes)
+    return {"lanes_per_tenant": min(mine, current.lanes)}
+
+
+def _too_many(queue: str, mine: int, lanes: int) -> InvalidInput:
+    return InvalidInput(
+        f"lanes_per_tenant={mine} is more than the lanes of queue {queue!r}, which are {lanes}; "
+        f"give it more lanes, or a tenant fewer"
+    )
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -117,3 +145,6 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "expires": lambda name, value: None if value is None else _span(name, value),
     "expires_with_jobs": _flag,
 }
+
+SETTINGS = tuple(_CHECKS)
+"""The names of all settings."""

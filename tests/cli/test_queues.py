@@ -50,6 +50,20 @@ def test_set_stores_settings(run: Run, app: Stanchion) -> None:
     assert app.queue("mail").settings.max_rate is None
 
 
+def test_reset_returns_to_the_code(run: Run, app: Stanchion) -> None:
+    mail = app.queue("mail", max_rate=5)
+    mail.push(1)
+    out = run("queues", "set", "mail", "max_rate=50", "max_running=3", "history_ttl=1d").out
+    assert out == "mail: max_rate=50 max_running=3 history_ttl=24 h (not as declared: max_rate)\n"
+    assert run("queues", "reset", "mail", "max_running").out == (
+        "mail: max_rate=50 history_ttl=24 h (not as declared: max_rate)\n"
+    )
+    assert run("queues", "reset", "mail").out == "mail: max_rate=5\n"
+    assert mail.settings.max_rate == 5
+    assert "did you mean 'max_rate'" in run("queues", "reset", "mail", "max_rat").error
+    assert "no queue 'mial'" in run("queues", "reset", "mial").error
+
+
 def test_options_before_a_subcommand_count_too(run: Run, url: str) -> None:
     assert run("--json", "queues", "--url", url, "set", "mail", "max_rate=1", STANCHION_URL="").json["name"] == "mail"
 

@@ -56,6 +56,16 @@ def test_resize(run: Run, app: Stanchion, ids: list[str]) -> None:
     assert "whole number" in run("semaphores", "resize", "smtp", "--", "-1").error
 
 
+def test_reset_returns_to_the_code(run: Run, app: Stanchion) -> None:
+    app.semaphore("smtp", capacity=2)
+    app.store_semaphores()
+    assert run("semaphores", "resize", "smtp", "0").code == 0
+    assert run("semaphores", "reset", "smtp").out == "smtp: capacity 2\n"
+    assert run("semaphores", "resize", "--new", "imap", "7").out == "imap: capacity 7\n"
+    assert "no code has declared" in run("semaphores", "reset", "imap").error
+    assert app.semaphore("imap").capacity == 7
+
+
 @pytest.mark.usefixtures("ids")
 def test_a_mistyped_name_is_refused(run: Run, app: Stanchion) -> None:
     for args in (["semaphores", "smpt"], ["semaphores", "resize", "smpt", "3"]):

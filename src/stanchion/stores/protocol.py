@@ -86,8 +86,12 @@ class Store(Protocol):
 
     # -- queues
 
-    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
-        """Make the queue if need be, apply the changes, return its settings."""
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+        """Make the queue if need be, apply the changes, return its settings.
+
+        The values in a change of `declared` are added to those that are there. `tx`: the caller has this transaction
+        open; a store with one writer, which would wait for it, makes the changes in it.
+        """
 
     def queues(self) -> list[QueueSettings]:
         """Return the settings of all queues, by name."""
@@ -245,8 +249,12 @@ class Store(Protocol):
 
     # -- semaphores
 
-    def set_semaphore(self, name: str, capacity: int) -> None:
-        """Make a semaphore, or change its capacity: waiters get what is free now; holders beyond it finish."""
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+        """Make a semaphore, or change its capacity: waiters get what is free now; holders beyond it finish.
+
+        `declared`: the code says so. It is kept, and nothing is changed where it said the same before. None: the
+        capacity that was declared last, if one was. False: nothing was changed. `tx`: as for `configure`.
+        """
 
     def semaphores(self) -> list[SemaphoreRow]:
         """Return all semaphores, by name."""

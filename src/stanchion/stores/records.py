@@ -6,7 +6,8 @@ they are encrypted, as base64, and thus without control characters; names are pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal, NamedTuple
 
@@ -346,6 +347,8 @@ class QueueSettings:
     expires: float | None = None
     """It is removed when nobody has pushed, reserved or finished in it for so long."""
     expires_with_jobs: bool = False
+    declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What the code declared last, which need not be in force; see `stanchion.declaring`."""
 
     @property
     def throttled(self) -> bool:

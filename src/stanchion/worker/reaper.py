@@ -56,6 +56,7 @@ class Reaper:
                 if time.monotonic() - maintained_at >= MAINTAIN_EVERY:
                     maintained_at = time.monotonic()
                     self._app.store.maintain()
+                    self._app.keep_declared()
             except Exception as error:
                 log.warning("looking after the store failed: %s: %s", type(error).__name__, error)
 

@@ -69,6 +69,20 @@ def set_(
     session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", settings_json(now))
 
 
+@command(queues_cli, "reset")
+def reset(
+    session: Session,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="Settings, such as max_rate; left out, all but `paused`."),
+    ] = None,
+) -> None:
+    """Return to the settings that the code declares, and to the defaults where it says nothing."""
+    now = known_queues(session, [queue])[0].reset(*settings or ())
+    session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", settings_json(now))
+
+
 @command(queues_cli, "purge")
 def purge(
     session: Session,
@@ -159,7 +173,7 @@ def _row(queue: dict[str, Any]) -> list[Cell]:
 
 def settings_json(settings: QueueSettings) -> dict[str, Any]:
     """Return the settings that can be set, ready for JSON."""
-    return {name: value for name, value in asdict(settings).items() if name != "laned"}
+    return {name: value for name, value in asdict(settings).items() if name not in ("laned", "declared")}
 
 
 def shown_settings(settings: QueueSettings) -> str:
@@ -180,4 +194,7 @@ def shown_settings(settings: QueueSettings) -> str:
         parts.append(f"lease={age(settings.lease)}")
     if settings.expires is not None:
         parts.append(f"expires={age(settings.expires)}" + " expires_with_jobs" * settings.expires_with_jobs)
+    known = settings_json(settings)
+    if changed := sorted(name for name, value in settings.declared.items() if known.get(name, value) != value):
+        parts.append(f"(not as declared: {', '.join(changed)})")
     return " ".join(parts)

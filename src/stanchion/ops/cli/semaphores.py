@@ -13,7 +13,7 @@ from stanchion.ops.cli.human import age
 from stanchion.ops.cli.output import STATE_STYLES, Cell, Column, count_cell, state_cell
 from stanchion.ops.cli.root import LOOK, cli
 from stanchion.ops.cli.session import Exit, Session, command
-from stanchion.semaphore import Semaphore
+from stanchion.semaphore import Semaphore, checked_capacity
 from stanchion.stores.records import SemaphoreRow
 from stanchion.times import moment
 
@@ -89,10 +89,16 @@ def resize(
 ) -> None:
     """Change a semaphore's capacity: more wakes jobs at once, less lets those that hold a slot finish."""
     if new:
-        session.app.semaphore(name, capacity=capacity)
-        session.app.store_semaphores()
+        session.app.store.set_semaphore(session.app.semaphore(name).name, checked_capacity(capacity))
     else:
         _known(session, name).resize(capacity)
+    session.out.done(f"{name}: capacity {capacity:,}", {"name": name, "capacity": capacity})
+
+
+@command(semaphores_cli, "reset")
+def reset(session: Session, name: Name) -> None:
+    """Return to the capacity that the code declares."""
+    capacity = _known(session, name).reset()
     session.out.done(f"{name}: capacity {capacity:,}", {"name": name, "capacity": capacity})
 
 

@@ -35,6 +35,7 @@ class Coordinating(Rows, ABC):
     def __init__(self, *, frozen: bool = False) -> None:
         super().__init__(frozen=frozen)
         self._capacity: dict[str, int] = {}
+        self._declared_capacity: dict[str, int] = {}
         self._used: Counter[str] = Counter()
         self._buckets: dict[str, Bucket] = {}
         self._at_gate: dict[str, list[tuple[int, str]]] = defaultdict(list)
@@ -45,11 +46,25 @@ class Coordinating(Rows, ABC):
 
     # -- semaphores
 
-    def set_semaphore(self, name: str, capacity: int) -> None:
+    def set_semaphore(
+        self,
+        name: str,
+        capacity: int | None,
+        *,
+        declared: bool = False,
+        tx: object = None,
+    ) -> bool:
         """Make a semaphore, or change its capacity."""
         with self._lock:
-            self._capacity[name] = capacity
+            last = self._declared_capacity.get(name)
+            wanted = last if capacity is None else capacity
+            if wanted is None or (declared and wanted == last):
+                return False
+            self._capacity[name] = wanted
+            if declared:
+                self._declared_capacity[name] = wanted
             self._grant(semaphore_gate(name))
+            return True
 
     def semaphores(self) -> list[SemaphoreRow]:
         """Return all semaphores, by name."""

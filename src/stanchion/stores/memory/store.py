@@ -70,11 +70,12 @@ class MemoryStore(Staging, Scanning, Discarding):
 
     # -- queues
 
-    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
         """Make the queue if need be, apply the changes, return its settings."""
         with self._lock:
             line = self._line(queue)
-            line.settings = replace(line.settings, **changes)
+            declared = {**line.settings.declared, **changes.get("declared", {})}
+            line.settings = replace(line.settings, **{**changes, "declared": declared})
             if "expires" in changes:
                 line.used = None
             self._wake(queue)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bson import ObjectId
 from pymongo import DeleteOne, InsertOne, UpdateOne
@@ -123,20 +123,27 @@ class Gating(MongoBase):
 
     # -- semaphores
 
-    def set_semaphore(self, name: str, capacity: int) -> None:
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
         gate = semaphore_gate(name)
 
-        def work(on: Place, _again: bool) -> None:
+        def work(on: Place, _again: bool) -> bool:
             while True:
+                found = on.gates.find_one({"_id": gate}, {"capacity": 1, "declared": 1}) or {}
+                last, known = found.get("declared"), found.get("capacity")
+                wanted = last if capacity is None else capacity
+                if wanted is None or (declared and wanted == last):
+                    return False
                 _make(on, {gate})
-                known = (on.gates.find_one({"_id": gate}, {"capacity": 1}) or {}).get("capacity")
-                more = capacity - (_UNKNOWN if known is None else known)
-                change = {"$set": {"capacity": capacity}, "$inc": {"free": more}}
+                told = {"declared": wanted} if declared else {}
+                more = wanted - (_UNKNOWN if known is None else known)
+                change = {"$set": {"capacity": wanted, **told}, "$inc": {"free": more}}
                 if on.gates.update_one({"_id": gate, "capacity": known}, change).matched_count:
-                    return
+                    return True
 
-        self.server.call(work)
-        self.wake(gate)
+        changed = self.server.call(work)
+        if changed:
+            self.wake(gate)
+        return changed
 
     def semaphores(self) -> list[SemaphoreRow]:
         fields = {"capacity": 1, "held": {"$size": "$holders"}}

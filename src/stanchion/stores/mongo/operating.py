@@ -45,12 +45,15 @@ class Operating(Dropping):
 
     # -- queues
 
-    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
         self._known.discard(queue)  # another process may have dropped it
         self.make_queues([queue])
 
+        set_to = {name: value for name, value in changes.items() if name != "declared"}
+        set_to |= {f"declared.{name}": value for name, value in changes.get("declared", {}).items()}
+
         def work(on: Place, _again: bool) -> QueueSettings:
-            update: Document = {"$setOnInsert": {"folds": 0}, **({"$set": dict(changes)} if changes else {})}
+            update: Document = {"$setOnInsert": {"folds": 0}, **({"$set": set_to} if set_to else {})}
             update |= {"$unset": NO_USE} if "expires" in changes else {}
             found: Any = on.queues.find_one_and_update(
                 {"_id": queue}, update, upsert=True, return_document=ReturnDocument.AFTER

@@ -289,17 +289,25 @@ def portions(items: Sequence[T], most: int) -> list[Sequence[T]]:
     return [items[first : first + most] for first in range(0, len(items), most)]
 
 
-def stored_setting(value: Any) -> str:
-    """Return a setting as it is stored."""
+_DECLARED = "declared "
+"""So begin the names of what the code has declared; its values are JSON."""
+
+
+def stored_setting(name: str, value: Any) -> list[str]:
+    """Return a setting as it is stored: its name, and its value; or several of them."""
+    if name == "declared":
+        return [text for one, its in value.items() for text in (_DECLARED + one, json.dumps(its))]
     if value is None:
-        return ""
-    return str(int(value)) if isinstance(value, bool) else str(value)
+        return [name, ""]
+    return [name, str(int(value)) if isinstance(value, bool) else str(value)]
 
 
 def settings_in(queue: str, stored: Mapping[bytes, bytes]) -> QueueSettings:
     """Return the settings in the hash of a queue."""
     given = {name: kind(stored[name.encode()].decode()) for name, kind in _KINDS.items() if name.encode() in stored}
-    return QueueSettings(queue, **given)
+    declared = {name: value for name, value in stored.items() if name.startswith(_DECLARED.encode())}
+    read = {name.decode().removeprefix(_DECLARED): json.loads(value) for name, value in declared.items()}
+    return QueueSettings(queue, **given, declared=read)
 
 
 def _unless_empty(kind: Callable[[str], Any]) -> Callable[[str], Any]:

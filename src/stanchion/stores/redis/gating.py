@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from stanchion.stores.duties import Hold
 from stanchion.stores.gates import Asking, Rate, is_node_gate, semaphore_gate, semaphore_of
@@ -164,11 +165,32 @@ class Gating(RedisBase):
 
     # -- semaphores
 
-    def set_semaphore(self, name: str, capacity: int) -> None:
+    def set_semaphore(
+        self,
+        name: str,
+        capacity: int | None,
+        *,
+        declared: bool = False,
+        tx: Any = None,
+    ) -> bool:
         """Make a semaphore, or change its capacity: waiters get what is free now; holders beyond it finish."""
+        key = self.gate_key(semaphore_gate(name))
+        if declared or capacity is None:
+            listed = Call(("SISMEMBER", self.own_key("semaphores"), name))
+            last, known, is_listed = self.server.all(
+                [Call(("GET", key + "declared")), Call(("GET", key + "capacity")), listed]
+            )
+            wanted = last if capacity is None else str(capacity).encode()
+            # A server may have lost any of the three.
+            if wanted is None or (declared and wanted == last and known is not None and is_listed):
+                return False
+            capacity = int(wanted)
         self.server.command("SADD", self.own_key("semaphores"), name)
-        self.server.command("SET", self.gate_key(semaphore_gate(name)) + "capacity", capacity)
+        self.server.command("SET", key + "capacity", capacity)
+        if declared:  # last: what dies before that is done again
+            self.server.command("SET", key + "declared", capacity)
         self.wake(semaphore_gate(name))
+        return True
 
     def semaphores(self) -> list[SemaphoreRow]:
         """Return all semaphores, by name."""

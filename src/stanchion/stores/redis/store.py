@@ -120,10 +120,10 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Noting, Sc
 
     # -- queues
 
-    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
         """Make the queue if need be, apply the changes, return its settings."""
         self.list_queue(queue, anew=True)
-        given = [text for name, value in changes.items() for text in (name, stored_setting(value))]
+        given = [text for name, value in changes.items() for text in stored_setting(name, value)]
         given += FORGOTTEN_USE if "expires" in changes else ()
         flat = self.script("configure", queue, *given)
         return settings_in(queue, dict(zip(flat[::2], flat[1::2], strict=True)))

@@ -179,7 +179,8 @@ def live_values(row: JobRow) -> dict[str, object]:
 def settings_of(row: Row) -> QueueSettings:
     """Return the settings in a row of stanchion_queues."""
     given = dict(zip(_SETTINGS, row, strict=False))
-    return QueueSettings(**{**given, **{name: bool(given[name]) for name in _FLAGS}})
+    declared = json.loads(given["declared"]) if given["declared"] else {}
+    return QueueSettings(**{**given, **{name: bool(given[name]) for name in _FLAGS}, "declared": declared})
 
 
 def began_in(stored: str | None) -> tuple[str, ...] | None:
@@ -196,7 +197,7 @@ def queue_values(queue: str) -> dict[str, object]:
     """Return the parameters that store a new queue: the default settings, an empty bucket of its rate."""
     settings = QueueSettings(queue)
     at_first = {**{column.name: 0 for column in queues.columns}, "letters": False}
-    return {name: getattr(settings, name, value) for name, value in at_first.items()}
+    return {**{name: getattr(settings, name, value) for name, value in at_first.items()}, "declared": None}
 
 
 def is_id(text: str) -> bool:

@@ -39,7 +39,9 @@ class GateStatements:
             SET tokens = :tokens, filled_at = :filled_at, promised = :promised, promised_again = :promised_again
             WHERE name = :name
         """)
-        self.resize = text("UPDATE stanchion_gates SET capacity = :capacity WHERE name = :name")
+        self.resize = text("UPDATE stanchion_gates SET capacity = coalesce(:capacity, declared) WHERE name = :name")
+        self.declare = text("UPDATE stanchion_gates SET declared = :capacity WHERE name = :name")
+        self.declared = text("SELECT declared FROM stanchion_gates WHERE name = :name")
         self.drop = text(f"DELETE FROM stanchion_gates WHERE {names}")
         self.idle_rates = text("DELETE FROM stanchion_gates WHERE name LIKE 'r:%' AND filled_at < :oldest")
         self.semaphores = text(f"""

@@ -49,6 +49,7 @@ from stanchion.stores.sql.base import SqlBase, Step
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.gate_statements import GateStatements
+from stanchion.stores.sql.joining import joined
 from stanchion.stores.throttle import Bucket
 
 AT_ONCE = 1000
@@ -129,15 +130,30 @@ class Gating(SqlBase):
 
     # -- semaphores
 
-    def set_semaphore(self, name: str, capacity: int) -> None:
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
         gate = semaphore_gate(name)
 
-        def work(run: Runner, _again: bool) -> None:
+        def as_before(run: Runner) -> bool:
+            ((last,),) = run.rows(self._gates.declared, {"name": gate}) or [(None,)]
+            return capacity == last if declared else last is None
+
+        def work(run: Runner, _again: bool) -> bool:
+            if (declared or capacity is None) and as_before(run):
+                return False
             self._lock(run, [gate])
             run.change(self._gates.resize, {"name": gate, "capacity": capacity})
+            if declared:
+                run.change(self._gates.declare, {"name": gate, "capacity": capacity})
             run.freed[gate] += 0
+            return True
 
-        self.write(work)
+        if declared and self.database.read(as_before):
+            return False
+        if tx is not None and self.dialect.single_writer:
+            with joined(self.database, tx) as run:
+                work(run, False)
+            return True  # also where it was done before in this transaction, which may be rolled back
+        return self.write(work)
 
     def semaphores(self) -> list[SemaphoreRow]:
         rows = self.database.read(lambda run: run.rows(self._gates.semaphores))

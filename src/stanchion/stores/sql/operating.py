@@ -22,6 +22,7 @@ from stanchion.stores.sql.base import Step, began_in, is_id, live_values, queue_
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.expiring import ExpiringQueues
 from stanchion.stores.sql.gating import light
+from stanchion.stores.sql.joining import joined
 from stanchion.stores.transitions import cancel, replay, retried
 
 _TALLIES = 5000
@@ -33,17 +34,26 @@ class Operating(ExpiringQueues):
 
     # -- queues
 
-    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
         def work(run: Runner, _again: bool) -> QueueSettings:
             # An insert first would share the row that it meets, and two that share it can't change it.
-            if self.queue_row(run, queue, lock=True)[1] is None:
+            known, row = self.queue_row(run, queue, lock=True)
+            if row is None:
                 run.change(self.statements.insert_queue, queue_values(queue))
             for name, value in changes.items():
-                run.change(self.statements.configure[name], {"queue": queue, "value": value})
+                stored = json.dumps({**known.declared, **value}) if name == "declared" else value
+                run.change(self.statements.configure[name], {"queue": queue, "value": stored})
             if "expires" in changes:
                 self.forget_use(run, queue)
             return self.queue_row(run, queue)[0]
 
+        if tx is not None and self.dialect.single_writer:
+            with joined(self.database, tx) as run:
+                return work(run, False)
+        if not changes:
+            settings, row = self.database.read(lambda run: self.queue_row(run, queue))
+            if row is not None:
+                return settings
         settings = self.database.write(work)
         self.dialect.announce({queue})
         return settings

@@ -186,6 +186,7 @@ queues = _table(
     Column("laned", Boolean, nullable=False, server_default=false()),
     Column("expires", Real),
     Column("expires_with_jobs", Boolean, nullable=False, server_default=false()),
+    Column("declared", Long),
     Column("last_lane", Integer, nullable=False, server_default="0"),
     Column("letters", Boolean, nullable=False, server_default=false()),
     Column("rate_tokens", Real, nullable=False),
@@ -232,6 +233,7 @@ gates = _table(
     Column("filled_at", BigInteger),
     Column("promised", BigInteger),
     Column("promised_again", BigInteger),
+    Column("declared", Integer),
     postgresql_with={"fillfactor": 50},  # a row is changed over and over, and finds room in its page like this
     sqlite_with_rowid=False,
 )

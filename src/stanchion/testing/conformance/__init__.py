@@ -31,6 +31,7 @@ _THEMES = (
     "cron_declaring",
     "cron_operating",
     "dead_letters",
+    "declared",
     "discarding",
     "encryption",
     "expiring",
@@ -109,6 +110,14 @@ from stanchion.testing.conformance.dead_letters import (
     TestDeadLetters,
     TestDeadToThoseWhoLook,
     letters,
+)
+from stanchion.testing.conformance.declared import (
+    TestDeclaredAtTheCall,
+    TestDeclaredInATransaction,
+    TestDeclaredLanes,
+    TestDeclaredSemaphores,
+    TestDeclaredSettings,
+    start,
 )
 from stanchion.testing.conformance.discarding import TestDiscard
 from stanchion.testing.conformance.encryption import TestEncryption, key, sealed
@@ -224,6 +233,11 @@ __all__ = [
     "TestDeadToThoseWhoLook",
     "TestDeath",
     "TestDeathAtEachStep",
+    "TestDeclaredAtTheCall",
+    "TestDeclaredInATransaction",
+    "TestDeclaredLanes",
+    "TestDeclaredSemaphores",
+    "TestDeclaredSettings",
     "TestDeclaring",
     "TestDelayOfTheTask",
     "TestDelete",
@@ -373,6 +387,7 @@ __all__ = [
     "sealed",
     "sink",
     "small_steps",
+    "start",
     "store",
     "stores",
     "work",
