@@ -266,16 +266,25 @@ def attempted(app: Stanchion, row: JobRow) -> Attempted:
         return Attempted(job, outcome_of_error(execution, raised), raised)
 
 
+def unstorable(outcome: records.Outcome, error: InvalidInput) -> records.Bury:
+    """Return what becomes of a job whose outcome is more than the store can hold: it would be so each time."""
+    return records.Bury(outcome.id, outcome.token, f"the outcome can't be stored: {error}")
+
+
+def _settled(app: Stanchion, row: JobRow, outcome: records.Outcome) -> JobState | None:
+    def settle(outcome: records.Outcome) -> JobState | None:
+        return app.store.settle(app.lanes.place([outcome], lambda: {row.id: row.tenant}))[0]
+
+    try:
+        return settle(outcome)
+    except InvalidInput as error:
+        return settle(unstorable(outcome, error))
+
+
 def run_here(app: Stanchion, row: JobRow) -> bool:
     """Run one claimed job in this thread and settle it; return False where it was put off."""
     job, outcome, error = attempted(app, row)
-    state = (
-        app.store.settle(app.lanes.place([outcome], lambda: {row.id: row.tenant}))[0]
-        if outcome is not None
-        else job.settled_as
-        if job is not None
-        else None
-    )
+    state = _settled(app, row, outcome) if outcome is not None else job.settled_as if job is not None else None
     if state is not None and job is not None:
         report(app, job, outcome, state, error)
     return job is not None

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from stanchion import JobState, Stanchion, Worker
-from stanchion.errors import StoreUnavailable
+from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.records import Claim, Commit
 from tests.worker.conftest import Faulty, ended, health, until, working
 
@@ -125,6 +125,33 @@ def test_one_outcome_that_cannot_be_stored_stops_nobody(app, store):
         until(lambda: poison.job().failures)
     assert poison.state is JobState.SCHEDULED
     assert "can't be stored" in poison.job().errors[-1]["error"]
+
+
+def test_an_outcome_too_large_for_the_store_ends_its_job_at_once(app, store, caplog):
+    settle = store._store.settle
+    refused = []
+
+    def limited(outcomes, tx=None, *, repeat=False):
+        if any(isinstance(outcome, Commit) and outcome.result == '"large"' for outcome in outcomes):
+            refused.append(len(outcomes))
+            raise InvalidInput("the limit is 16 bytes")
+        return settle(outcomes, tx, repeat=repeat)
+
+    store._store.settle = limited
+
+    @app.task
+    def task(result: str) -> str:
+        return result
+
+    with working(app):
+        large, *small = task.enqueue_many([("large",), *[("small",)] * 5])
+        assert [handle.result(timeout=30) for handle in small] == ["small"] * 5
+        until(lambda: large.state is JobState.DEAD)
+    job = large.job()
+    assert job.attempts == 1
+    assert "the limit is 16 bytes" in job.errors[-1]["error"]
+    assert len(refused) <= 2, "once with the others, and once alone"
+    assert "Traceback" not in caplog.text
 
 
 def test_a_late_outcome_changes_nothing(app, store, caplog):

@@ -177,14 +177,8 @@ def kept_back(row: JobRow, verdict: Verdict, permit: str, now: int) -> JobRow:
 
 def undelivered(row: JobRow) -> JobRow:
     """Return a job as it was before its claim, which was not handed out after all."""
-    attempts = row.attempts - 1
     return row._replace(
-        state=QUEUED,
-        attempts=attempts,
-        token=None,
-        worker=None,
-        lease_until=None,
-        started_at=row.started_at if attempts else None,
+        state=QUEUED, attempts=row.attempts - 1, token=None, worker=None, lease_until=None, started_at=None
     )
 
 
@@ -396,6 +390,7 @@ def _unreserved(row: JobRow) -> JobRow:
         worker=None,
         lease_until=None,
         progress=None,
+        started_at=None,
         priority=own_priority(row.priority),
         **{**_HOLDS_NOTHING, "held": held_between(row), "permit": permits_of(row).order},
     )
@@ -408,7 +403,6 @@ def _restarted(row: JobRow, run_at: int) -> JobRow:
         attempts=0,
         failures=0,
         errors=None,
-        started_at=None,
         finished_at=None,
         result=None,
         cancel_requested=False,

@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from stanchion.errors import StoreUnavailable
-from stanchion.execution import report
+from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.execution import report, unstorable
 from stanchion.outcome import Outcome
 from stanchion.patience import Backoff
 from stanchion.reservation import described
+from stanchion.stores import records
 from stanchion.stores.records import Commit, JobState, Rollback
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
@@ -37,6 +38,13 @@ TRIES = 3
 
 REPEAT = 60.0
 """Seconds until a job is run again whose outcome could not be stored."""
+
+
+def unstored(outcome: records.Outcome, error: Exception) -> records.Outcome:
+    """Return what becomes of a job whose outcome can't be stored; where it is too much for the store, for ever."""
+    if isinstance(error, InvalidInput):
+        return unstorable(outcome, error)
+    return Rollback(outcome.id, outcome.token, REPEAT, f"the outcome can't be stored: {described(error)[0]}")
 
 
 class Finisher:
@@ -123,6 +131,11 @@ class Finisher:
             except StoreUnavailable as error:
                 unheard = True
                 log.warning("%d outcomes wait for the store: %s", len(group), error)
+            except InvalidInput:  # one of them is more than the store can hold: not the others' fault
+                unheard = True
+                group = self._singly(group)
+                if not group:
+                    return
             except Exception:
                 log.exception("storing %d outcomes failed", len(group))
                 failures += 1
@@ -147,8 +160,7 @@ class Finisher:
                 outcome, job, _ = finished
                 if outcome is None:
                     raise
-                message = f"the outcome can't be stored: {described(error)[0]}"
-                instead: Finished = (Rollback(outcome.id, outcome.token, REPEAT, message), job, error)
+                instead: Finished = (unstored(outcome, error), job, error)
                 try:
                     self._stored([instead], self._settle([instead]))
                 except Exception:

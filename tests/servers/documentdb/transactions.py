@@ -37,6 +37,8 @@ class Transactions:
     @contextmanager
     def session(self, command: Command, client: int) -> Iterator[Session]:
         """Lend the session of the command's transaction; any error ends the transaction."""
+        if any("$unionWith" in stage for stage in command.body.get("pipeline", ())):
+            raise CommandError(263, "Stage not supported inside of a multi-document transaction: $unionWith")
         if command.body.get("startTransaction"):
             self._begin(command, client)
         transaction = self._find(command)

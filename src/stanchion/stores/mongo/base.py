@@ -11,7 +11,7 @@ from bson import ObjectId
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.mongo.documents import KEPT, Document, difference, row_of
+from stanchion.stores.mongo.documents import KEPT, Document, difference, refuse_large, row_of
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.joining import join
 from stanchion.stores.mongo.places import Place
@@ -86,6 +86,9 @@ class MongoBase(Publishing):
         ended = [] if deleted else [change.row.queue for change in changes if change.row.finished_at is not None]
         settings = self.settings_of(set(ended))
         self.make_queues({change.row.queue for change in changes if change.row.queue != change.seen.row.queue})
+        for change in changes:
+            if change.row.payload != change.seen.row.payload:
+                refuse_large(change.row)
         stamp = ObjectId()
         updates = [
             UpdateOne(

@@ -31,7 +31,7 @@ from stanchion.stores import transitions
 from stanchion.stores.gates import HOLDER_BOOST
 from stanchion.stores.mongo.base import make_queue
 from stanchion.stores.mongo.documents import FINISHED, PLAIN, Document, event, expiry, row_of
-from stanchion.stores.mongo.laning import in_turn, queued
+from stanchion.stores.mongo.laning import in_turn, place_in_line, queued
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.turns import Line, Turning
 from stanchion.stores.optimistic import Context, Decision
@@ -179,7 +179,7 @@ class Claiming(Turning):
             {"$match": {**queued(queue), "lane": UNLANED, "run_at": {"$lte": line.now}}},
             {"$sort": {"priority": -1, "run_at": 1, "_id": 1}},
             {"$limit": limit},
-            {"$project": {"_id": 1}},
+            {"$project": {"priority": 1, "run_at": 1}},
         ]
 
         def work(on: Place, _again: bool) -> list[Document]:
@@ -190,7 +190,7 @@ class Claiming(Turning):
             found = self.server.call(work)
             lost = [one["_id"] for one in found if "expired" in one]
             if not lost:
-                return None if any("stray" in one for one in found) else _ids(found)
+                return None if any("stray" in one for one in found) else _ids(sorted(found, key=place_in_line))
             self.free(lost, {})
 
     def _obtain(self, claim: Claim, line: Line, ids: list[str], limit: int, updates: Updates) -> list[JobRow]:

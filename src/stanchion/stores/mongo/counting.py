@@ -22,6 +22,7 @@ from stanchion.stores.mongo.places import Place
 from stanchion.stores.records import Counts
 
 _FOLDED = 200
+_LOOKED_AT = 500
 _PATIENCE = 1.0
 _PAUSE = 0.02
 
@@ -45,6 +46,22 @@ class Counting(MongoBase):
         end = time.monotonic() + seconds
         for queue in queues:
             self._fold_all(queue, among or {}, end)
+
+    def fold_some(self, seconds: float) -> None:
+        """Add events to their counts, for so many seconds at most; those of dropped queues too."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and (queues := self._with_events()):
+            for queue in queues:
+                self._fold_all(queue, {}, end)
+
+    def _with_events(self) -> set[str]:
+        """Return the queues of some events: a list of all would cost as much as there are events."""
+        some = {"events.queue": {"$gt": ""}}  # which an index answers that leaves out jobs without any
+
+        def work(on: Place, _again: bool) -> list[Document]:
+            return list(on.jobs.find(some, {"events.queue": 1}).limit(_LOOKED_AT))
+
+        return {event["queue"] for job in self.server.call(work) for event in job["events"]}
 
     def _fold_all(self, queue: str, among: Document, end: float) -> None:
         waits_until = time.monotonic() + _PATIENCE

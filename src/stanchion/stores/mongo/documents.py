@@ -25,12 +25,16 @@ from typing import Any
 from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
+from stanchion.errors import InvalidInput
 from stanchion.stores.gates import gated
 from stanchion.stores.letters import is_marked
 from stanchion.stores.optimistic import Change
 from stanchion.stores.records import QUEUED, SECOND, JobRow, JobState
 
 Document = dict[str, Any]
+
+MAX_CONTENT = 15 << 20
+"""The bytes that a live job's payload and headers may take: what is left of a document is for its errors."""
 
 KEPT: Document = {"gone": {"$exists": False}}
 """The filter for jobs that can be seen."""
@@ -63,6 +67,19 @@ def document_of(row: JobRow) -> Document:
     fields["letter"] = is_marked(row) or None
     fields["held_by"] = row.worker if row.state == JobState.RUNNING else None
     return {name: value for name, value in fields.items() if value is not None and value is not False}
+
+
+def refuse_large(row: JobRow) -> None:
+    """Refuse a job that could not be stored with what is added to it later."""
+    texts = (row.payload, row.headers or "")
+    if 4 * sum(map(len, texts)) <= MAX_CONTENT:
+        return
+    size = sum(len(text.encode()) for text in texts)
+    if size > MAX_CONTENT:
+        raise InvalidInput(
+            f"payload and headers take {size:,} bytes, more than the limit of {MAX_CONTENT:,} on MongoDB, where a job "
+            f"is one document; store large values elsewhere and pass a reference"
+        )
 
 
 def row_of(document: Mapping[str, Any]) -> JobRow:

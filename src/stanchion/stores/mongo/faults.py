@@ -9,6 +9,7 @@ from pymongo.errors import (
     BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
+    DocumentTooLarge,
     DuplicateKeyError,
     InvalidOperation,
     OperationFailure,
@@ -17,6 +18,13 @@ from pymongo.errors import (
 )
 
 DUPLICATE = 11000
+MAX_DOCUMENT = 16 << 20
+"""The bytes that MongoDB stores in one document."""
+TOO_LARGE = (
+    f"this takes more than the limit of {MAX_DOCUMENT:,} bytes in one document of MongoDB, which holds a job with its "
+    f"payload, headers, result, errors and the jobs that it goes on as, or a part of a flow; store large values "
+    f"elsewhere and pass a reference"
+)
 
 
 class Fault(Enum):
@@ -32,6 +40,9 @@ class Fault(Enum):
     """An error of another kind."""
 
 
+# BSONObjectTooLarge, and that of an update
+_TOO_LARGE = frozenset({10334, 17419})
+_WORDS_FOR_IT = ("too large", "larger than", "Size must be between")
 # WriteConflict, LockTimeout, LockBusy, SnapshotUnavailable, TooManyLogicalSessions
 _BUSY = frozenset({112, 24, 46, 246, 261})
 # HostUnreachable, HostNotFound, NetworkTimeout, ShutdownInProgress, WriteConcernFailed, MaxTimeMSExpired,
@@ -56,6 +67,32 @@ def fault_of(error: PyMongoError) -> Fault:
         return Fault.LOST
     lost = isinstance(error, (AutoReconnect, ConnectionFailure, WaitQueueTimeoutError)) or error.timeout
     return Fault.LOST if lost else Fault.OTHER
+
+
+def is_too_large(error: Exception) -> bool:
+    """Tell whether a document would have been larger than the server stores."""
+    if isinstance(error, BulkWriteError):
+        return any(_about_size(one["code"], one["errmsg"]) for one in error.details["writeErrors"])
+    if isinstance(error, OperationFailure):
+        return _about_size(error.code, str(error))
+    return isinstance(error, DocumentTooLarge)
+
+
+def _about_size(code: int | None, text: str) -> bool:
+    # Insertions are refused under codes of many meanings: 2 by MongoDB, 8 by others.
+    return code in _TOO_LARGE or (code in (2, 8) and any(words in text for words in _WORDS_FOR_IT))
+
+
+def without_documents(error: PyMongoError) -> PyMongoError:
+    """Return an error that shows none of the documents that it was about: it goes into logs, and they hold payloads."""
+    details = getattr(error, "details", None) or {}
+    for one in (details, *details.get("writeErrors", ())):
+        for told in ("op", "errInfo"):
+            one.pop(told, None)
+    if details:
+        what = str(error).partition(", full error:")[0]
+        error.args = (f"{what}, full error: {details}",)
+    return error
 
 
 def duplicates(error: BulkWriteError) -> set[int]:

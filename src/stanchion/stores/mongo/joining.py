@@ -13,8 +13,10 @@ from typing import Any, TypeVar
 import pymongo
 from pymongo import MongoClient
 from pymongo.client_session import ClientSession
+from pymongo.errors import DocumentTooLarge, PyMongoError
 
-from stanchion.errors import CannotJoin
+from stanchion.errors import CannotJoin, InvalidInput
+from stanchion.stores.mongo.faults import TOO_LARGE, is_too_large, without_documents
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.schema import MARK
 from stanchion.stores.mongo.server import CALL_SECONDS, Server
@@ -37,8 +39,15 @@ class Joined:
 
     def call(self, work: Callable[[Place, bool], T], seconds: float = CALL_SECONDS) -> T:
         """Do the work once."""
-        with pymongo.timeout(seconds):
-            return work(self._inside, False)
+        try:
+            with pymongo.timeout(seconds):
+                return work(self._inside, False)
+        except DocumentTooLarge:
+            raise InvalidInput(TOO_LARGE) from None
+        except PyMongoError as error:  # by its labels the caller tells whether to try again
+            if is_too_large(without_documents(error)):
+                raise InvalidInput(TOO_LARGE) from None
+            raise
 
 
 def join(server: Server, transaction: Any) -> Joined:

@@ -44,11 +44,11 @@ class Laning(MongoBase):
                 {"$match": {**queued(queue), "lane": lane, "run_at": {"$lte": now}}},
                 {"$sort": {"priority": -1, "run_at": 1, "_id": 1}},
                 {"$limit": most},
-                {"$project": {"lane": 1}},
+                {"$project": {"lane": 1, "priority": 1, "run_at": 1}},
             ]
 
         found: dict[int, list[str]] = {}
-        for one in self.across([arm(lane) for lane in lanes]):
+        for one in sorted(self.across([arm(lane) for lane in lanes]), key=place_in_line):
             found.setdefault(one["lane"], []).append(one["_id"])
         return found
 
@@ -97,6 +97,11 @@ class Laning(MongoBase):
 def queued(queue: str) -> Document:
     """Return the filter for the queued jobs of a queue."""
     return {"live": True, "queue": queue, "state": QUEUED}
+
+
+def place_in_line(job: Document) -> tuple[int, int, str]:
+    """Return what queued jobs are sorted by: in what order the parts of a $unionWith come is not said."""
+    return -job["priority"], job["run_at"], job["_id"]
 
 
 def in_turn(lanes: Sequence[int], served: int) -> list[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from stanchion.stores.duties import in_hand
@@ -60,14 +59,18 @@ def _condition(query: Find, now: int) -> Document:
     if query.until is not None:
         parts.append({"enqueued_at": {"$lt": query.until}})
     if query.text is not None:
-        literally = {"$regex": re.escape(query.text).replace("\0", "\\x00")}
-        parts.append({"$or": [{"payload": literally}, {"errors": literally}]})
+        parts.append({"$or": [{"$expr": _holds(field, query.text)} for field in ("payload", "errors")]})
     if query.states:
         in_state = _stored_in if query.stored else _seen_in
         parts.append({"$or": [in_state(state, now) for state in query.states]})
         if not any(state.final for state in query.states):
             parts.append({"live": True})
     return {"$and": parts}
+
+
+def _holds(field: str, text: str) -> Document:
+    """Return the expression that a text is in a field; a regular expression would have a limit of its own."""
+    return {"$gte": [{"$indexOfBytes": [f"${field}", {"$literal": text}]}, 0]}
 
 
 def _seen_in(state: JobState, now: int) -> Document:

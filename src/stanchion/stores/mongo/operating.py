@@ -184,7 +184,7 @@ class Operating(Dropping):
     def maintain(self) -> None:
         """Fold what happened into the counts, forget dead workers that hold nothing, purge what is kept no longer."""
         # What there is no time for is counted all the same, only not as quickly.
-        self.fold(self.server.call(lambda on, _again: on.jobs.distinct("events.queue")), seconds=_FOLD_SECONDS)
+        self.fold_some(_FOLD_SECONDS)
         self.sweep()  # what is done late is known by what is left of jobs: it must not be forgotten before
         while gone := self.some({"gone": True, **FREE, **unwanted(self.now())}, _GONE):
             if not self.forget(gone, {"gone": True}):

@@ -18,7 +18,7 @@ from pymongo.errors import BulkWriteError
 
 from stanchion.errors import DuplicateKey
 from stanchion.stores.mongo.base import MongoBase, seen_in
-from stanchion.stores.mongo.documents import Document, document_of, event, row_of
+from stanchion.stores.mongo.documents import Document, document_of, event, refuse_large, row_of
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.optimistic import Change, Seen, Swap
@@ -53,6 +53,8 @@ class Pushing(MongoBase):
         self.make_queues({job.queue for job in jobs})
         now = self.now()
         rows = {job.id: created(job, now) for job in reversed(jobs)}
+        for row in rows.values():
+            refuse_large(row)
         results, holders = self._there(jobs)
         fresh = self._insert(
             [rows[job.id] for job in _first(jobs) if job.id not in results and _slot(job) not in holders], marks

@@ -14,14 +14,22 @@ import pymongo
 from bson.codec_options import CodecOptions, DatetimeConversion
 from pymongo import MongoClient, ReadPreference
 from pymongo.client_session import ClientSession
-from pymongo.errors import ConfigurationError, InvalidOperation, InvalidURI, PyMongoError
+from pymongo.errors import ConfigurationError, DocumentTooLarge, InvalidOperation, InvalidURI, PyMongoError
 from pymongo.uri_parser import parse_uri
 
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.forks import begins_anew
 from stanchion.stores.mongo.address import Address
 from stanchion.stores.mongo.documents import Document, micros
-from stanchion.stores.mongo.faults import Fault, fault_of, reason_of, way_out
+from stanchion.stores.mongo.faults import (
+    TOO_LARGE,
+    Fault,
+    fault_of,
+    is_too_large,
+    reason_of,
+    way_out,
+    without_documents,
+)
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.records import SECOND
 
@@ -116,8 +124,12 @@ class Server:
             try:
                 with pymongo.timeout(max(0.001, seconds - (time.monotonic() - started))):
                     return work(self.place, again)
+            except DocumentTooLarge:
+                raise InvalidInput(TOO_LARGE) from None
             except PyMongoError as error:
-                fault = fault_of(error)
+                fault = fault_of(without_documents(error))
+                if is_too_large(error):
+                    raise InvalidInput(TOO_LARGE) from None
                 if fault is Fault.OTHER:
                     raise
                 if fault is Fault.LOST:
@@ -133,7 +145,7 @@ class Server:
         try:
             yield
         except PyMongoError as error:
-            if fault_of(error) is Fault.OTHER:
+            if fault_of(without_documents(error)) is Fault.OTHER:
                 raise
             raise self.unavailable(error) from error
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from typing import Any, TypeVar
 
-from sqlalchemy import BigInteger, ColumnElement, Executable, Select, SelectBase, Table, bindparam
+from sqlalchemy import BigInteger, ColumnElement, Executable, Select, SelectBase, Table, bindparam, func
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.types import TypeEngine
 
@@ -182,6 +182,10 @@ class Dialect(ABC):
     def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:
         """Return a column of text that compares byte by byte."""
         return column
+
+    def position(self, column: ColumnElement[str], text: ColumnElement[str]) -> ColumnElement[int]:
+        """Return where a text is in a column, from 1 on, upper and lower case apart; 0 where it is not."""
+        return func.instr(column, text)
 
     @abstractmethod
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:

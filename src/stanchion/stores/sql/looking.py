@@ -59,7 +59,7 @@ class Looking(SqlBase):
             "flow": query.flow,
             "since": query.since,
             "until": query.until,
-            "pattern": None if query.text is None else f"%{_escaped(query.text)}%",
+            "text": query.text,
             "after": query.after,
             "most": query.limit,
         }
@@ -111,9 +111,8 @@ def _search(
         "since": table.c.enqueued_at >= param("since"),
         "until": table.c.enqueued_at < param("until"),
         "after": table.c.id < param("after", table.c.id.type),
-        "pattern": or_(
-            table.c.payload.like(param("pattern", Text), escape="\\"),
-            table.c.errors.like(param("pattern", Text), escape="\\"),
+        "text": or_(
+            *(dialect.position(column, param("text", Text)) > 0 for column in (table.c.payload, table.c.errors))
         ),
     }
     found = select(*columns).where(*(conditions[name] for name in sorted(given - {"most"})))
@@ -154,9 +153,3 @@ def _stored_in(table: Table, dialect: Dialect, state: JobState) -> ColumnElement
     if state is JobState.READY:
         return stored & (table.c.run_at <= dialect.now)
     return stored
-
-
-def _escaped(text: str) -> str:
-    for special in ("\\", "%", "_"):
-        text = text.replace(special, "\\" + special)
-    return text

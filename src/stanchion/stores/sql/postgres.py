@@ -185,6 +185,9 @@ class PostgresDialect(Dialect):
     def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:
         return column.collate("C")
 
+    def position(self, column: ColumnElement[str], text: ColumnElement[str]) -> ColumnElement[int]:
+        return func.strpos(column, text)
+
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
         return insert(table).values(values).on_conflict_do_nothing()
 

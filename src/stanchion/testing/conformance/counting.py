@@ -161,6 +161,16 @@ class TestFind:
         wanted = q.push(payload)
         assert [job.id for job in q.find(text=text)] == [wanted.id]
 
+    def test_text_is_found_as_it_is_written(self, q: Queue) -> None:
+        long = "ab" * 20_000
+        jobs = {name: q.push(name).id for name in ("Zoë", "zoë", "Zoe", f"<{long}>")}
+        (failed, *_) = q.reserve(1)
+        failed.rollback(delay=100, error="Disk FULL")
+        for text in ("Zo", "Zoë", "zoë", "zo", "ZOË", "Zoë ", long, long + "c"):
+            assert [job.id for job in q.find(text=text)] == [jobs[name] for name in reversed(jobs) if text in name]
+        assert [job.id for job in q.find(text="Disk FULL")] == [failed.id]
+        assert q.find(text="disk full") == []
+
     def test_by_time_of_the_enqueue(self, q: Queue, store: Store, clock: StoreClock) -> None:
         q.push("old")
         clock.advance(100)

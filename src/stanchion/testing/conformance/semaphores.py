@@ -18,6 +18,7 @@ from stanchion.stores.records import (
     JobState,
     NewJob,
     Outcome,
+    Rollback,
     SemaphoreRow,
 )
 from stanchion.testing.conformance.harness import (
@@ -209,6 +210,20 @@ class TestSlots:
         assert row.waits_for == semaphore_gate(SMTP)
         assert store.counts(QUEUE).reserved == 1
         assert store.sizes(QUEUE)._asdict() == {"total": 2, "ready": 0, "scheduled": 0, "waiting": 1, "running": 1}
+
+    def test_only_what_runs_or_has_run_was_started(self, store: Store) -> None:
+        store.set_semaphore(SMTP, 1)
+        jobs = push(store, limited(SMTP), limited(SMTP))
+        for given_back in ({"refund": True}, {"refund": True}, {"error": "no"}, {"error": "no"}):
+            (row,) = claim(store, 2)
+            assert row_of(store, row.id).started_at is not None
+            settle(store, Rollback(row.id, row.token or "", 0.0, **given_back))
+            assert [row_of(store, job).started_at for job in jobs] == [None, None]
+        (row,) = claim(store, 2)
+        waiting = next(job for job in jobs if job != row.id)
+        assert (row_of(store, waiting).state, row_of(store, waiting).started_at) == (JobState.WAITING, None)
+        commit(store, row)
+        assert row_of(store, row.id).started_at == row.started_at
 
     def test_parked_jobs_are_not_due(self, store: Store) -> None:
         store.set_semaphore(SMTP, 1)
