@@ -27,7 +27,7 @@ from stanchion.flow_plan import Planner, fresh_ids
 from stanchion.ids import new_id, new_ids
 from stanchion.job import Job, JobHandle, JobState
 from stanchion.lanes import LaneChooser
-from stanchion.offloop import off_loop
+from stanchion.offloop import calls_pool, off_loop
 from stanchion.options import EnqueueOptions, named_queues
 from stanchion.pipeline import Pipeline, Station
 from stanchion.queue import Queue, jobs_of, redriven_or_raise
@@ -41,6 +41,7 @@ from stanchion.stores.transitions import state_of
 from stanchion.task import COLLECT, Enqueuer, Task, arguments, task_options
 from stanchion.ticker import Ticker
 from stanchion.unknown_work import A_DAY, UnknownWork
+from stanchion.waits import Waits
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -85,6 +86,10 @@ class Stanchion:
         self.pipelines: dict[str, Pipeline] = {}
         self.stations: dict[str, Station] = {}
         """The stations of all pipelines, by the names of their queues."""
+        self.calls = calls_pool()
+        """The threads in which coroutines call the store."""
+        self.waits = Waits(self)
+        """Those who wait for jobs and results."""
         self._ticker = Ticker(self)
         self._collect = Task(self, _same, COLLECT, self.retry, {})
 
@@ -138,7 +143,9 @@ class Stanchion:
         return self.store.transaction()
 
     def close(self) -> None:
-        """Release connections and threads; a later call opens them anew."""
+        """Release connections and threads; a later call opens them anew. Who waits gets an error."""
+        self.waits.close()
+        self.calls.close()
         if self._store is not None:
             self._store.close()
 
@@ -437,11 +444,13 @@ class Stanchion:
         """Work on another store for the length of the block."""
         before, self._store = self._store, self._with_delays(store)
         ticker, self._ticker = self._ticker, Ticker(self)
+        waits, self.waits = self.waits, Waits(self)
         self.tick()  # schedules begin when they are first seen
         try:
             yield
         finally:
-            self._store, self._ticker = before, ticker
+            self.waits.close()
+            self._store, self._ticker, self.waits = before, ticker, waits
 
     def assert_enqueued(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
         """Return a live job that calls the task with these arguments; AssertionError when there is none."""

@@ -14,8 +14,8 @@ from stanchion.errors import InvalidInput, LeaseLost, StanchionError, StoreUnava
 from stanchion.flow import Part
 from stanchion.flow_plan import after_of, continued
 from stanchion.flow_values import Values
+from stanchion.ids import new_token
 from stanchion.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
-from stanchion.queue import new_token
 from stanchion.reservation import Reservation, described
 from stanchion.retry import Retry
 from stanchion.stores import records

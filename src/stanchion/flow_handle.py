@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-import time
+import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ from stanchion.flow_graph import FlowPart, drawn
 from stanchion.flow_values import Values
 from stanchion.job import Job, JobState
 from stanchion.offloop import off_loop
-from stanchion.patience import patiently
+from stanchion.patience import deadline_in, patiently
 from stanchion.queue import batches
 from stanchion.stores.records import End, Find, JobRow, Node, NodeState
 from stanchion.stores.transitions import state_of
@@ -21,11 +20,6 @@ if TYPE_CHECKING:
     from stanchion.app import Stanchion
 
 FlowState = NodeState
-
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.25
-
-_SHARE = 10
-"""A waiting `result` pauses this many times as long as looking takes: a flow of many parts is not asked too often."""
 
 _PAGE, _LARGEST_PAGE = 1000, 16_000
 
@@ -50,21 +44,22 @@ class FlowHandle:
         Raises FlowFailed, which names the member; FlowCancelled; ResultTimeout after `timeout` seconds;
         StoreUnavailable where the store does not answer then.
         """
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        pause = _FIRST_PAUSE
-        while True:
-            began = time.monotonic()
-            nodes = patiently(lambda _repeat: self._nodes(), deadline)
-            if self._root(nodes).state != FlowState.RUNNING:
-                break
-            now = time.monotonic()
-            if now >= deadline:
-                raise ResultTimeout(
-                    f"flow {self.id} is still running after {timeout} s; wait longer, or see what it waits for with "
-                    f"`stanchion show {self.id}`"
-                )
-            time.sleep(min(max(pause, (now - began) * _SHARE), deadline - now))
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        deadline = deadline_in(timeout)
+        nodes = self._app.waits.for_flow(self.id, deadline).result()
+        return self._value_in_time(nodes, timeout, deadline)
+
+    async def aresult(self, timeout: float | None = None) -> Any:
+        """Await `result`: however many wait, none of them keeps a thread."""
+        deadline = deadline_in(timeout)
+        nodes = await self._app.waits.for_flow(self.id, deadline, asyncio.get_running_loop()).answer()
+        return await off_loop(self._value_in_time)(nodes, timeout, deadline)
+
+    def _value_in_time(self, nodes: list[Node], timeout: float | None, deadline: float) -> Any:
+        if self._root(nodes).state == FlowState.RUNNING:
+            raise ResultTimeout(
+                f"flow {self.id} is still running after {timeout} s; wait longer, or see what it waits for with "
+                f"`stanchion show {self.id}`"
+            )
         return patiently(lambda _repeat: self._value(nodes), deadline)
 
     def members(self) -> Iterator[Job]:
@@ -97,7 +92,6 @@ class FlowHandle:
         """Return its parts as a tree, to be shown; of many jobs only the newest `limit`."""
         return drawn(self._app, self._nodes(), limit)
 
-    aresult = off_loop(result)
     acancel = off_loop(cancel)
 
     def _nodes(self) -> list[Node]:

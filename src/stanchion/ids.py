@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -54,3 +55,8 @@ def _texts(first: int, end: int) -> Iterator[str]:
         head = f"{moment >> 16:08x}-{moment & 0xFFFF:04x}-7{a:03x}-{0x8000 | b:04x}-"
         yield from (f"{head}{number:012x}" for number in range(low, low + stop - first))
         first = stop
+
+
+def new_token() -> str:
+    """Return a fencing token that no other reservation has."""
+    return secrets.token_hex(8)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
-import time
+import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from stanchion.lanes import shown_lane
 from stanchion.offloop import off_loop
-from stanchion.patience import patiently
+from stanchion.patience import deadline_in
 from stanchion.stores.flows import standing
 from stanchion.stores.gates import limits_in
 from stanchion.stores.letters import DEAD_AT, DEAD_ATTEMPTS, is_letter
@@ -225,22 +224,13 @@ class JobHandle:
         Raises ResultTimeout after `timeout` seconds, or StoreUnavailable where the store does not answer then;
         JobFailed for a dead job, JobCancelled, and JobNotFound where no history is kept.
         """
-        deadline = math.inf if timeout is None else time.monotonic() + timeout
-        pause = _FIRST_PAUSE
-        while True:
-            job = patiently(lambda _repeat: self.job(), deadline)
-            if job.state.final:
-                return _result_of(job)
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise ResultTimeout(
-                    f"job {self.id} is still {job.state} after {timeout} s; wait longer, or see that a worker "
-                    f"runs for queue {job.queue!r}"
-                )
-            time.sleep(min(pause, left))
-            pause = min(pause * 1.5, _LONGEST_PAUSE)
+        return _result_of(self._app.waits.for_job(self.id, deadline_in(timeout)).result(), timeout)
 
-    aresult = off_loop(result)
+    async def aresult(self, timeout: float | None = None) -> Any:
+        """Await `result`: however many wait, none of them keeps a thread."""
+        waiter = self._app.waits.for_job(self.id, deadline_in(timeout), asyncio.get_running_loop())
+        return _result_of(await waiter.answer(), timeout)
+
     acancel = off_loop(cancel)
     ajob = off_loop(job)
 
@@ -248,10 +238,12 @@ class JobHandle:
         return f"<JobHandle {self.id}>"
 
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25
-
-
-def _result_of(job: Job) -> Any:
+def _result_of(job: Job, timeout: float | None) -> Any:
+    if not job.state.final:
+        raise ResultTimeout(
+            f"job {job.id} is still {job.state} after {timeout} s; wait longer, or see that a worker "
+            f"runs for queue {job.queue!r}"
+        )
     if job.state is JobState.DONE:
         return job.result
     last = job.errors[-1]["error"] if job.errors else "no error recorded"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable
@@ -30,6 +31,11 @@ class Backoff:
     def succeeded(self) -> None:
         """Start again from the shortest pause."""
         self._next = self._first
+
+
+def deadline_in(seconds: float | None) -> float:
+    """Return the moment on the steady clock that is so many seconds away; None: never."""
+    return math.inf if seconds is None else time.monotonic() + seconds
 
 
 def patiently(ask: Callable[[bool], T], deadline: float) -> T:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from stanchion.checking import refuse_unknown
@@ -20,11 +17,9 @@ from stanchion.job import FreshJob, Job, JobState
 from stanchion.lanes import shown_lane, stored_range
 from stanchion.offloop import off_loop
 from stanchion.options import PushOptions, checked, checked_name, seconds_of
-from stanchion.patience import patiently
 from stanchion.reservation import Reservation
 from stanchion.settings import checked_settings, store_settings
 from stanchion.stores.records import (
-    SECOND,
     Claim,
     Counts,
     JobRow,
@@ -34,6 +29,7 @@ from stanchion.stores.records import (
     Redriven,
     Sizes,
 )
+from stanchion.taking import Taking
 from stanchion.times import moment
 
 if TYPE_CHECKING:
@@ -98,8 +94,16 @@ class Queue:
 
     def pop(self, wait: float | timedelta = 0) -> Job | None:
         """Take the next job for good: at most once, gone when handed out. None when none is due in time."""
-        wish = Claim(self.name, 1, "")
-        rows = self._until_due(lambda claim: self.app.store.pop(claim), wish, seconds_of(wait, "wait"))
+        return self._popped(self._popping(wait).rows())
+
+    async def apop(self, wait: float | timedelta = 0) -> Job | None:
+        """Await `pop`: while it waits it keeps no thread. Cancelled, it puts back what it had got by then."""
+        return self._popped(await self._popping(wait).arows())
+
+    def _popping(self, wait: float | timedelta) -> Taking:
+        return Taking(self.app, Claim(self.name, 1, ""), seconds_of(wait, "wait"), pops=True)
+
+    def _popped(self, rows: list[JobRow]) -> Job | None:
         return Job(self.app, rows[0], JobState.DONE) if rows else None
 
     def reserve(
@@ -113,46 +117,31 @@ class Queue:
 
         With `lanes`, such as `range(0, 16)`, only jobs of these; from lane 0 on, also those that are in no lane.
         """
+        return self._reserved(self._reserving(n, wait, lease, lanes).rows())
+
+    async def areserve(
+        self,
+        n: int = 1,
+        wait: float | timedelta = 0,
+        lease: float | timedelta | None = None,
+        lanes: range | None = None,
+    ) -> list[Reservation]:
+        """Await `reserve`: while it waits it keeps no thread. Cancelled, it gives back what it had got by then."""
+        return self._reserved(await self._reserving(n, wait, lease, lanes).arows())
+
+    def _reserving(
+        self, n: int, wait: float | timedelta, lease: float | timedelta | None, lanes: range | None
+    ) -> Taking:
         if n < 1:
             raise InvalidInput(f"reserve a whole number of jobs from 1 up, not {n!r}")
         held = None if lease is None else seconds_of(lease, "lease")
         if held == 0:
             raise InvalidInput("lease must be more than 0 seconds")
         wish = Claim(self.name, n, "", lease=held, lanes=None if lanes is None else stored_range(lanes))
-        rows = self._until_due(lambda claim: self.app.store.claim(claim).rows, wish, seconds_of(wait, "wait"))
+        return Taking(self.app, wish, seconds_of(wait, "wait"))
+
+    def _reserved(self, rows: list[JobRow]) -> list[Reservation]:
         return [Reservation(self.app, row) for row in rows]
-
-    def _until_due(self, take: Callable[[Claim], list[JobRow]], wish: Claim, wait: float) -> list[JobRow]:
-        """Try now, and again at every sign of work, until the wait is over. Each try has a token of its own."""
-        deadline = time.monotonic() + wait
-
-        def tried() -> list[JobRow]:
-            claim = wish._replace(token=new_token())
-            return patiently(lambda repeat: take(claim._replace(repeat=repeat)), deadline)
-
-        patiently(lambda _repeat: self.app.declare(self.name), deadline)
-        rows = tried()
-        if rows or wait <= 0:
-            return rows
-        listener = patiently(lambda _repeat: self.app.store.listen([self.name]), deadline)
-        overdue: int | None = None
-        try:
-            while not (rows := tried()) and (left := deadline - time.monotonic()) > 0:
-                due, later = patiently(lambda _repeat: self._next_due(), deadline)
-                if later > 0:
-                    listener.wait(min(left, self.app.poll, later))
-                elif due == overdue:  # the queue is paused or at its limit, or others were quicker
-                    listener.wait(min(left, self.app.poll))
-                overdue = due  # it may have become due since the try: the next one tells
-            return rows
-        finally:
-            listener.close()
-
-    def _next_due(self) -> tuple[int | None, float]:
-        """Return when the next job is due, and in how many seconds that is: none in infinitely many."""
-        store = self.app.store
-        due = store.next_due([self.name])
-        return due, inf if due is None else (due - store.now()) / SECOND
 
     # -- looking
 
@@ -259,18 +248,11 @@ class Queue:
         return self.app.store.drop_queue(self.name)
 
     apush = off_loop(push)
-    apop = off_loop(pop)
-    areserve = off_loop(reserve)
     asize = off_loop(size)
     acancel = off_loop(cancel)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name!r} of {self.app!r}>"
-
-
-def new_token() -> str:
-    """Return a fencing token that no other reservation has."""
-    return secrets.token_hex(8)
 
 
 def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:

@@ -45,8 +45,8 @@ class Observed:
         self.live[row.id] = beat.live
         return beat
 
-    def listen(self, queues: Any) -> Listener:
-        listener = self._store.listen(queues)
+    def listen(self, queues: Any, **options: Any) -> Listener:
+        listener = self._store.listen(queues, **options)
         wait = listener.wait
 
         def noted(timeout: float) -> bool:

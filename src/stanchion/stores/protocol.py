@@ -36,6 +36,7 @@ from stanchion.stores.records import (
     Sizes,
     WorkerRow,
 )
+from stanchion.stores.signs import Signs
 
 
 class Listener(Protocol):
@@ -45,8 +46,18 @@ class Listener(Protocol):
     nothing" and "wait".
     """
 
+    @property
+    def connected(self) -> bool:
+        """True while the signs of other processes arrive, as far as is known; False where only polling helps."""
+
     def wait(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds; return True when a sign ended the wait."""
+
+    def signs(self) -> Signs:
+        """Return what the signs since the last call were for."""
+
+    def pass_on(self) -> None:
+        """Say that there may be more work than this one takes: another interchangeable listener is woken."""
 
     def wake(self) -> None:
         """End the current wait, or the next one."""
@@ -326,8 +337,14 @@ class Store(Protocol):
 
     # -- wake-up
 
-    def listen(self, queues: Iterable[str]) -> Listener:
-        """Start listening for work in these queues."""
+    def listen(
+        self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
+    ) -> Listener:
+        """Start listening for work in these queues, and for the ends of jobs in the queues of `finished`.
+
+        A store whose signals don't name queues may tell of more. Of `interchangeable` listeners of one process that
+        wait for the same work, a sign wakes one: it passes the sign on when there may be more than it takes.
+        """
 
 
 @runtime_checkable

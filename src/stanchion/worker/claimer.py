@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from stanchion.ids import new_token
 from stanchion.patience import Backoff
-from stanchion.queue import new_token
 from stanchion.stores.losses import AT_ONCE, is_alone
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import SECOND, Claim, Claimed, JobRow
@@ -157,6 +157,7 @@ class Claimer:
             listener = self._listening()
             found, retry_in = self._claim(wanted)
             if found == wanted or self._lone:
+                listener.pass_on()
                 return
             if found:
                 time.sleep(0)  # let a runner begin before this thread goes on to look for more
@@ -288,13 +289,14 @@ class Claimer:
         if self._listener is None:
             for queue in self._queues:
                 self._app.declare(queue)
-            self._listener = self._app.store.listen(self._queues)
+            self._listener = self._app.store.listen(self._queues, interchangeable=True)
         return self._listener
 
     def _close_listener(self) -> None:
         listener, self._listener = self._listener, None
         if listener is not None:
             try:
+                listener.pass_on()  # a sign that this one took, and did nothing about, is for another
                 listener.close()
             except Exception:
                 log.debug("closing a listener failed", exc_info=True)

@@ -11,7 +11,7 @@ from stanchion.errors import CannotJoin
 from stanchion.stores import transitions
 from stanchion.stores.losses import LostLeaseDelay, default_delay
 from stanchion.stores.memory.line import Line
-from stanchion.stores.records import QUEUED, SECOND, JobRow, QueueSettings
+from stanchion.stores.records import QUEUED, SECOND, JobRow, JobState, QueueSettings
 from stanchion.stores.transitions import Transition
 from stanchion.stores.wakeup import EventListener, Listeners
 
@@ -41,9 +41,11 @@ class Rows:
 
     # -- wake-up
 
-    def listen(self, queues: Iterable[str]) -> EventListener:
-        """Start listening for work in these queues."""
-        return self._listeners.add(queues)
+    def listen(
+        self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
+    ) -> EventListener:
+        """Start listening for work in these queues, and for ends of jobs."""
+        return self._listeners.add(queues, finished, interchangeable=interchangeable)
 
     def _wake(self, queue: str) -> None:
         self._listeners.wake([queue])
@@ -81,6 +83,10 @@ class Rows:
         elif self._settings(after.queue).history_ttl > 0:
             line = self._line_of[after.id] = self._line(after.queue)
             line.history[after.id] = after
+        if counted is not None and Transition(after, counted).state(0).final:
+            self._listeners.wake((), [after.id])
+        if before.state == JobState.RUNNING and self._settings(before.queue).max_running is not None:
+            self._wake(before.queue)  # a place is free
 
     def _put(self, row: JobRow) -> None:
         line = self._line_of[row.id] = self._line(row.queue)

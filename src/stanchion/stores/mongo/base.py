@@ -19,7 +19,8 @@ from stanchion.stores.mongo.server import Access, Server
 from stanchion.stores.mongo.signals import Announcer, Signals
 from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
 from stanchion.stores.publishing import Publishing
-from stanchion.stores.records import QUEUED, QueueSettings, WorkerRow
+from stanchion.stores.records import QUEUED, JobState, QueueSettings, WorkerRow
+from stanchion.stores.transitions import Transition
 
 WORKER_FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
 ARMS = 40
@@ -84,7 +85,8 @@ class MongoBase(Publishing):
     def swap(self, changes: Sequence[Change], *, deleted: bool = False) -> Swapped:
         """Make changes; those to jobs that are `deleted` leave nothing to be seen of them."""
         ended = [] if deleted else [change.row.queue for change in changes if change.row.finished_at is not None]
-        settings = self.settings_of(set(ended))
+        left = {change.seen.row.queue for change in changes if change.seen.row.state == JobState.RUNNING}
+        settings = self.settings_of(left.union(ended))
         self.make_queues({change.row.queue for change in changes if change.row.queue != change.seen.row.queue})
         for change in changes:
             if change.row.payload != change.seen.row.payload:
@@ -117,9 +119,18 @@ class MongoBase(Publishing):
             return {one["_id"] for one in mine}, refused, again
 
         done, taken, again = self.server.call(work)
-        rows = [change.row for change in changes if change.row.id in done]
-        self.signals.announce({row.queue for row in rows if row.state == QUEUED})
+        self._tell([change for change in changes if change.row.id in done], settings)
         return Swapped([_swap_of(one, done, taken) for one in ids], again)
+
+    def _tell(self, changes: Sequence[Change], settings: Mapping[str, QueueSettings]) -> None:
+        """Announce what has work now, which includes queues where a place is free, and which jobs have ended."""
+        queues = {change.row.queue for change in changes if change.row.state == QUEUED}
+        for change in changes:
+            was = change.seen.row
+            if was.state == JobState.RUNNING and settings[was.queue].max_running is not None:
+                queues.add(was.queue)
+        ended = {change.row.id for change in changes if change.counted and _is_end(change)}
+        self.signals.announce(queues, ended)
 
     # -- queues
 
@@ -174,6 +185,10 @@ def worker_of(document: Document) -> WorkerRow:
         began=None if began is None else tuple(began),
         **fields,
     )
+
+
+def _is_end(change: Change) -> bool:
+    return Transition(change.row, change.counted or "").state(0).final
 
 
 def _swap_of(job_id: str, done: set[str], taken: set[str]) -> Swap:

@@ -94,6 +94,7 @@ class Claiming(Turning):
             kept = {"_id": {"$in": [row.id for row in handed.rows]}, "token": claim.token, **FINISHED}
             gone = {"$set": {"gone": True}, "$unset": {"payload": "", "headers": "", "errors": ""}}
             self.server.call(lambda on, _again: on.jobs.update_many(kept, gone))
+        self.signals.announce((), [row.id for row in handed.rows if row.finished_at is not None])
         return handed.rows
 
     def _pop_reserved(self, ids: list[str], token: str) -> list[JobRow | None]:

@@ -53,8 +53,10 @@ class MongoStore(Discarding, Claiming, Pushing, Operating, Looking, Scanning):
         self.tail.committed(session)
         self.follow_up(self.duties_of(self.tail.after(session).jobs))
 
-    def listen(self, queues: Iterable[str]) -> Listener:
-        return self.tail.listen(queues)
+    def listen(
+        self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
+    ) -> Listener:
+        return self.tail.listen(queues, finished, interchangeable=interchangeable)
 
     def close(self) -> None:
         self.tail.close()

@@ -15,6 +15,7 @@ from stanchion.stores.publishing import Publishing
 from stanchion.stores.records import SECOND, JobRow, NewJob, QueueSettings, WorkerRow
 from stanchion.stores.redis.rows import FIELD, ROW, STATE_FIELDS, body_text, rev_of, seen_in, state_text
 from stanchion.stores.redis.server import Call, Server
+from stanchion.stores.redis.signals import StreamSignals
 
 T = TypeVar("T")
 
@@ -30,6 +31,7 @@ class RedisBase(Publishing):
         self.server = server
         self._queue_of: dict[str, str] = {}
         self._listed: set[str] = set()
+        self.signals = StreamSignals(server, self.key)
 
     # -- keys
 

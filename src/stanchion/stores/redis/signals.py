@@ -1,8 +1,9 @@
-"""Waiting for work by blocking reads of the streams of signals.
+"""Waiting by blocking reads of the streams of signals.
 
-Each write that brings work adds an entry to its queue's stream. A listener begins at the last entry of the moment
-at which it was made, and each read begins after the last entry of the read before it: what is added between two
-waits ends the second one at once, whoever else reads, and however short the stream is kept.
+Each write that brings work adds an entry to its queue's stream `signals`, and each that ends jobs one to `ends`. One
+thread reads all streams that anybody in the process listens to. Each read begins after the last entry of the read before it,
+the first one at the last entry of the moment at which somebody began to listen: what is added between two reads ends
+the second one at once, whoever else reads, and however short the stream is kept.
 """
 
 from __future__ import annotations
@@ -10,64 +11,165 @@ from __future__ import annotations
 import logging
 import os
 import select
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from redis.exceptions import RedisError
 
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.broadcast import started
+from stanchion.stores.forks import begins_anew
 from stanchion.stores.redis.server import Server
+from stanchion.stores.wakeup import EventListener, Listeners
 
 log = logging.getLogger("stanchion.redis")
 
 _BLOCK_SECONDS = 30.0
-_LONGEST_PAUSE = 5.0
+_LOOK_SECONDS = 1.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+WORK, ENDS = "signals", "ends"
+
+_ANY = "*"
+"""Says that more jobs have ended than an entry names."""
 
 
-class StreamListener:
-    """Waits on the streams of some queues. Not for several threads at once, but for `wake`."""
+class StreamSignals:
+    """One thread that reads the streams of the queues that anybody listens to, and wakes the listeners."""
 
-    def __init__(self, server: Server, streams: Sequence[str]) -> None:
-        self._server = server
-        # In a cluster the streams lie on several nodes, and one read covers one slot.
-        groups = [[stream] for stream in streams] if server.address.cluster else [list(streams)]
-        self._reads = [BlockingRead(server, group) for group in groups if group]
-        self._woken, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._closed = False
-        self._retry_at, self._pause = 0.0, 0.1
-        self._connect()
+    def __init__(self, server: Server, key: Callable[[str], str]) -> None:
+        self._server, self._key = server, key
+        self.listeners = Listeners(connected=lambda _listener: self._connected)
+        begins_anew(self)
 
-    def wait(self, timeout: float) -> bool:
-        """Wait up to `timeout` seconds; return True when a sign ended the wait."""
-        end = time.monotonic() + timeout
-        while not self._closed:
-            if any(read.socket is None for read in self._reads) and time.monotonic() >= self._retry_at:
-                self._connect()
-            self._go_on()
-            ready = self._ready(max(0.0, end - time.monotonic()))
-            signs = [self._sign(descriptor) for descriptor in ready]
-            if any(signs):
-                return True
-            if time.monotonic() >= end:
-                return False
-        return True
+    def begin(self) -> None:
+        """Read for nobody; connections and the pipe are the parent's."""
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._after: dict[str, str | None] = {}
+        self._waker: int | None = None
+        self._changed = self._connected = False
 
-    def wake(self) -> None:
-        """End the current wait, or the next one."""
-        with suppress(OSError):  # full: it will wake; closed: nobody waits
-            os.write(self._waker, b"!")
+    def listen(
+        self, queues: Iterable[str], finished: Iterable[str] | None = None, *, interchangeable: bool = False
+    ) -> EventListener:
+        """Return a listener that entries of these queues wake, and with `finished` those of ends of jobs."""
+        listener = self.listeners.add(queues, finished, interchangeable=interchangeable)
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                woken, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+                self._thread = started(lambda: self._serve(woken), "stanchion-listen")
+            new = sorted(self._streams().keys() - self._after.keys())
+        last = {stream: self._last_of(stream) for stream in new}
+        with self._lock:
+            for stream, entry in last.items():
+                self._after.setdefault(stream, entry)
+            self._changed = self._changed or bool(new)
+        self._wake()
+        return listener
 
     def close(self) -> None:
-        """Stop listening."""
-        if not self._closed:
-            self._closed = True
-            for read in self._reads:
-                read.close()
-            os.close(self._woken)
-            os.close(self._waker)
+        """End all waits; the thread ends by itself."""
+        self.listeners.close()
+        self._wake()
 
-    def _ready(self, seconds: float) -> list[int]:
+    def _streams(self) -> dict[str, tuple[str, str]]:
+        """Return the streams that are listened to: kind and queue of each."""
+        wanted = self.listeners.wanted()
+        work = {self._key(queue) + WORK: (WORK, queue) for queue in wanted.queues or ()}
+        return work | {self._key(queue) + ENDS: (ENDS, queue) for queue in wanted.finished or ()}
+
+    def _last_of(self, stream: str) -> str | None:
+        """Return the last entry; None where the server does not answer: then it is asked on connecting."""
+        try:
+            last = self._server.command("XREVRANGE", stream, "+", "-", "COUNT", 1)
+        except StoreUnavailable:
+            return None
+        return last[0][0].decode() if last else "0-0"
+
+    def _wake(self) -> None:
+        waker = self._waker
+        if waker is not None:
+            with suppress(OSError):  # full: it will wake; closed: it has ended
+                os.write(waker, b"!")
+
+    # -- the thread
+
+    def _serve(self, woken: int) -> None:
+        reading = Reading(self._server, woken)
+        try:
+            while (streams := self._wanted()) is not None:
+                if self._take_changed():
+                    reading.read(streams, self._after)
+                self._connected = reading.connect()
+                for stream, entries in reading.news(_LOOK_SECONDS):
+                    self._tell(streams.get(stream), entries)
+        finally:
+            reading.close()
+
+    def _wanted(self) -> dict[str, tuple[str, str]] | None:
+        """Return the streams to read; None when nobody listens, and the thread is to end."""
+        with self._lock:
+            if len(self.listeners):
+                return self._streams()
+            self._thread, self._after, self._connected = None, {}, False
+            if self._waker is not None:
+                os.close(self._waker)
+                self._waker = None
+            return None
+
+    def _take_changed(self) -> bool:
+        with self._lock:
+            changed, self._changed = self._changed, False
+            return changed
+
+    def _tell(self, stream: tuple[str, str] | None, entries: Sequence[Any]) -> None:
+        if stream is None:
+            return
+        kind, queue = stream
+        if kind == WORK:
+            self.listeners.wake([queue])
+            return
+        ids = {one for _, fields in entries for one in _ids_in(fields)}
+        self.listeners.wake((), None if _ANY in ids else ids)
+
+
+class Reading:
+    """The blocking reads of some streams, each on its own connection, and when to try again those that were lost."""
+
+    def __init__(self, server: Server, woken: int) -> None:
+        self._server, self._woken = server, woken
+        self._reads: list[BlockingRead] = []
+        self._retry_at, self._pause = 0.0, _FIRST_PAUSE
+
+    def read(self, streams: Iterable[str], after: dict[str, str | None]) -> None:
+        """Read these streams from now on, each after its entry."""
+        self._drop()
+        # In a cluster the streams lie on several nodes, and one read covers one slot.
+        groups = [[stream] for stream in streams] if self._server.address.cluster else [list(streams)]
+        self._reads = [BlockingRead(self._server, group, after) for group in groups if group]
+        self._retry_at = 0.0
+
+    def connect(self) -> bool:
+        """Go on with each read, connecting those that are not; return whether all are connected."""
+        for read in self._reads:
+            try:
+                if read.socket is not None:
+                    read.go_on()
+                elif time.monotonic() >= self._retry_at:
+                    read.begin()
+            except (RedisError, OSError) as error:
+                self._lost(read, error)
+        connected = all(read.socket is not None for read in self._reads)
+        if connected:
+            self._pause = _FIRST_PAUSE
+        return connected
+
+    def news(self, seconds: float) -> list[tuple[str, Sequence[Any]]]:
+        """Return the streams with their new entries, waiting up to `seconds` for the first."""
         polled = select.poll()
         polled.register(self._woken, select.POLLIN)
         for read in self._reads:
@@ -75,40 +177,29 @@ class StreamListener:
                 polled.register(read.socket, select.POLLIN)
             else:
                 seconds = min(seconds, max(0.0, self._retry_at - time.monotonic()))
-        return [descriptor for descriptor, _ in polled.poll(seconds * 1000)]
-
-    def _go_on(self) -> None:
-        for read in self._reads:
-            try:
-                read.go_on()
-            except (RedisError, OSError) as error:
-                self._lost(read, error)
-
-    def _sign(self, descriptor: int) -> bool:
-        if descriptor == self._woken:
+        ready = {descriptor for descriptor, _ in polled.poll(seconds * 1000)}
+        if self._woken in ready:
             os.read(self._woken, 4096)
-            return True
-        (read,) = (one for one in self._reads if one.socket is not None and one.socket.fileno() == descriptor)
-        try:
-            return read.answer()
-        except (RedisError, OSError) as error:
-            self._lost(read, error)
-            return False
+        found: list[tuple[str, Sequence[Any]]] = []
+        for read in self._reads:
+            if read.socket is not None and read.socket.fileno() in ready:
+                try:
+                    found += read.answer()
+                except (RedisError, OSError) as error:
+                    self._lost(read, error)
+        return found
+
+    def close(self) -> None:
+        """Drop all connections."""
+        self._drop()
+        os.close(self._woken)
+
+    def _drop(self) -> None:
+        for read in self._reads:
+            read.close()
 
     def _lost(self, read: BlockingRead, error: Exception) -> None:
         read.close()
-        self._failed(error)
-
-    def _connect(self) -> None:
-        try:
-            for read in self._reads:
-                if read.socket is None:
-                    read.begin()
-            self._pause = 0.1
-        except (RedisError, OSError) as error:
-            self._failed(error)
-
-    def _failed(self, error: Exception) -> None:
         self._retry_at = time.monotonic() + self._pause
         reason = self._server.address.without_password(str(error))
         log.warning("not listening for wake-ups (%s); polling meanwhile, next try in %.1f s", reason, self._pause)
@@ -118,9 +209,8 @@ class StreamListener:
 class BlockingRead:
     """One read that blocks on its own connection, begun anew whenever it is answered."""
 
-    def __init__(self, server: Server, streams: list[str]) -> None:
-        self._server, self._streams = server, streams
-        self._after: dict[str, str] = {}
+    def __init__(self, server: Server, streams: list[str], after: dict[str, str | None]) -> None:
+        self._server, self._streams, self._after = server, streams, after
         self._connection: Any = None
         self._sent = False
 
@@ -137,7 +227,7 @@ class BlockingRead:
         self._connection = connection
         try:
             for stream in self._streams:
-                if stream not in self._after:
+                if self._after.get(stream) is None:
                     connection.send_command("XREVRANGE", stream, "+", "-", "COUNT", 1)
                     last = connection.read_response()
                     self._after[stream] = last[0][0].decode() if last else "0-0"
@@ -146,13 +236,14 @@ class BlockingRead:
             self.close()
             raise
 
-    def answer(self) -> bool:
-        """Take the answer; return True when it brought an entry."""
+    def answer(self) -> list[tuple[str, Sequence[Any]]]:
+        """Take the answer: the streams that have new entries, and these."""
         found = self._connection.read_response()
-        for stream, entries in found.items() if isinstance(found, dict) else found or ():
-            self._after[stream.decode()] = entries[-1][0].decode()
         self._sent = False
-        return bool(found)
+        streams = found.items() if isinstance(found, dict) else found or ()
+        news = [(name.decode(), entries) for name, entries in streams]
+        self._after.update((name, entries[-1][0].decode()) for name, entries in news)
+        return news
 
     def go_on(self) -> None:
         """Read from where the last answer ended, unless there is a read under way or no connection."""
@@ -172,6 +263,7 @@ class BlockingRead:
         self._connection.send_command("XREAD", "BLOCK", int(_BLOCK_SECONDS * 1000), "STREAMS", *self._streams, *after)
 
 
-def listen(server: Server, streams: Iterable[str]) -> StreamListener:
-    """Return a listener on these streams."""
-    return StreamListener(server, sorted(streams))
+def _ids_in(fields: Any) -> list[str]:
+    """Return the ids of an entry, whose fields and values come as a list or as a mapping."""
+    ids = fields[b"ids"] if isinstance(fields, dict) else fields[1]
+    return str(ids.decode()).split(" ")

@@ -41,7 +41,6 @@ from stanchion.stores.redis.jobs import RedisJobs, refuse_to_join
 from stanchion.stores.redis.noting import Noting
 from stanchion.stores.redis.rows import body_text, rows_in, state_text
 from stanchion.stores.redis.scanning import Scanning
-from stanchion.stores.redis.signals import listen
 from stanchion.stores.redis.staging import Staging
 from stanchion.stores.search import matches
 
@@ -112,6 +111,7 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Noting, Sc
 
     def close(self) -> None:
         """Release connections; a later call opens them anew."""
+        self.signals.close()
         self.server.close()
 
     def transaction(self) -> AbstractContextManager[Any]:
@@ -298,9 +298,11 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Noting, Sc
 
     # -- wake-up
 
-    def listen(self, queues: Iterable[str]) -> Listener:
-        """Start listening for work in these queues."""
-        return listen(self.server, (self.key(queue) + "signals" for queue in queues))
+    def listen(
+        self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
+    ) -> Listener:
+        """Start listening for work in these queues, and for ends of jobs in those of `finished`."""
+        return self.signals.listen(queues, finished, interchangeable=interchangeable)
 
 
 def _id(row: JobRow) -> str:

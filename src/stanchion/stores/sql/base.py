@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 from stanchion.stores.letters import is_letter
 from stanchion.stores.losses import LostLeaseDelay, default_delay
-from stanchion.stores.records import JobRow, QueueSettings
+from stanchion.stores.records import JobRow, JobState, QueueSettings
 from stanchion.stores.sql.connection import Row, Runner
 from stanchion.stores.sql.database import CALL_SECONDS, Database
 from stanchion.stores.sql.schema import FIELDS, LIVE_COLUMNS, queues
@@ -55,21 +55,18 @@ class SqlBase(ABC):
         self, work: Callable[[Runner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True
     ) -> tuple[T, set[str]]:
         """Do what `write` does but a further look at the gates where it passed waiters over; return these as well."""
-        woken: set[str] = set()
-        passed_over: set[str] = set()
+        runs: list[Runner] = []
 
         def noted(run: Runner, again: bool) -> T:
+            runs[:] = [run]
             done = work(run, again)
             self.pass_on_slots(run)
-            for noted, now in ((woken, run.woken), (passed_over, run.passed_over)):
-                noted.clear()
-                noted.update(now)
             return done
 
         done = self.database.write(noted, seconds, durable=durable)
-        if woken:
-            self.dialect.announce(woken)
-        return done, passed_over
+        (run,) = runs
+        self.tell(run)
+        return done, run.passed_over
 
     @abstractmethod
     def pass_on_slots(self, run: Runner) -> None:
@@ -78,6 +75,11 @@ class SqlBase(ABC):
     @abstractmethod
     def look_again(self, gates: set[str]) -> None:
         """Grant free slots of these gates to waiters that others had locked."""
+
+    def tell(self, run: Runner) -> None:
+        """Wake those for whom there is news in what was committed."""
+        if run.woken or run.ended:
+            self.dialect.announce(run.woken, run.ended)
 
     @abstractmethod
     def follow(self, run: Runner, steps: Sequence[Step]) -> None:
@@ -121,7 +123,10 @@ class SqlBase(ABC):
 
     def put(self, run: Runner, before: Sequence[JobRow], after: Sequence[Transition]) -> None:
         """Write the rows that locked live jobs have become, and count the steps; what follows is the caller's."""
-        settings = self.settings_in(run, {step.row.queue for step in after if step.final})
+        left = {row.queue for row in before if row.state == JobState.RUNNING}
+        settings = self.settings_in(run, left | {step.row.queue for step in after if step.final})
+        run.woken.update(queue for queue in left if settings[queue].max_running is not None)  # a place is free
+        run.ended.update(step.row.id for step in after if step.state(0).final)
         ended = [step.row for step in after if step.final]
         live = [step.row for step in after if not step.final]
         run.change_each(

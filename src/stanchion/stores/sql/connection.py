@@ -42,6 +42,9 @@ class Runner(Protocol):
     passed_over: set[str]
     """Gates with free slots whose waiters others had locked."""
 
+    ended: set[str]
+    """The jobs that have ended, to be told then to those who wait for them."""
+
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         """Run a statement; return its rows."""
 
@@ -101,6 +104,7 @@ class CursorRunner:
         self.guarded = False
         self.freed: Counter[str] = Counter()
         self.passed_over: set[str] = set()
+        self.ended: set[str] = set()
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         self.execute(statement, params)
@@ -139,6 +143,7 @@ class AlchemyRunner:
         self.guarded = False
         self.freed: Counter[str] = Counter()
         self.passed_over: set[str] = set()
+        self.ended: set[str] = set()
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         return [tuple(row) for row in self._execute(statement, params or {})]

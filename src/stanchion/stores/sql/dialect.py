@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
 from typing import Any, TypeVar
@@ -196,14 +196,16 @@ class Dialect(ABC):
         """Return an insert of what a query gives that leaves out rows which would break a unique index."""
 
     @abstractmethod
-    def listen(self, queues: Iterable[str]) -> Listener:
-        """Start listening for work."""
+    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
+        """Start listening, as `Store.listen` does."""
 
     @abstractmethod
-    def announce(self, queues: Iterable[str]) -> None:
-        """Wake the listeners of these queues, soon and without waiting."""
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        """Wake who waits for work in these queues, or for the ends of these jobs, soon and without waiting."""
 
-    def announce_in(self, transaction: Any, queues: Iterable[str]) -> None:  # noqa: B027 - not every one must
+    def announce_in(  # noqa: B027 - not every one must
+        self, transaction: Any, queues: Iterable[str], finished: Collection[str] = ()
+    ) -> None:
         """Wake the listeners once the caller's transaction is committed, and not if it is rolled back."""
 
     @abstractmethod

@@ -113,8 +113,8 @@ class Flowing(Gating, Pushing):
             self.make_queues(queues, run if self.dialect.single_writer else None)
             done = work(run, False)
             self.pass_on_slots(run)
-            if run.woken:
-                self.dialect.announce_in(tx, run.woken)
+            if run.woken or run.ended:
+                self.dialect.announce_in(tx, run.woken, run.ended)
         return done
 
     def open_in(self, run: Runner, nodes: Sequence[Node], jobs: Sequence[NewJob], *, again: bool = False) -> None:

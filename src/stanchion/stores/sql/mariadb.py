@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -77,7 +77,7 @@ class MariaDBDialect(Dialect):
     strange = frozenset({1046, 1054, 1146})
 
     def __init__(self) -> None:
-        self._listeners = Listeners()
+        self._listeners = Listeners(connected=lambda _listener: False)
         self._limits_idling = False
         self.errors = (pymysql.Error,)
 
@@ -187,11 +187,11 @@ class MariaDBDialect(Dialect):
     def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
         return insert(table).prefix_with("IGNORE").from_select(columns, rows)
 
-    def listen(self, queues: Iterable[str]) -> Listener:
-        return self._listeners.add(queues)
+    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
+        return self._listeners.add(queues, finished, interchangeable=interchangeable)
 
-    def announce(self, queues: Iterable[str]) -> None:
-        self._listeners.wake(frozenset(queues))
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        self._listeners.wake(frozenset(queues), finished)
 
     def close(self) -> None:
         self._listeners.close()

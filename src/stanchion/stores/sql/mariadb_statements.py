@@ -148,7 +148,8 @@ _IN_TIME = f"job.state = 'running' AND (job.lease_until IS NULL OR job.lease_unt
 
 HELD = text(f"""
     SELECT job.queue, COUNT(*),
-        coalesce((SELECT history_ttl > 0 FROM stanchion_queues AS settings WHERE settings.name = job.queue), TRUE)
+        coalesce((SELECT history_ttl > 0 FROM stanchion_queues AS settings WHERE settings.name = job.queue), TRUE),
+        (SELECT max_running FROM stanchion_queues AS settings WHERE settings.name = job.queue) IS NOT NULL
     FROM {_LISTED} WHERE job.id IN :ids AND job.token = :token AND {_IN_TIME}
         AND job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL
     GROUP BY job.queue FOR UPDATE

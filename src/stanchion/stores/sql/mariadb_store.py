@@ -185,13 +185,15 @@ class MariaDBStore(SqlStore):
         if len(set(ids)) < len(ids) or len(tokens) > 1:
             return super().commit_in(run, commits)
         held = run.rows(sql.HELD, {"ids": sorted(ids), "token": tokens.pop()})
-        kept = {bool(keeps) for _, _, keeps in held}
-        if sum(count for _, count, _ in held) < len(ids) or len(kept) > 1:
+        kept = {bool(keeps) for _, _, keeps, _ in held}
+        if sum(count for _, count, _, _ in held) < len(ids) or len(kept) > 1:
             return super().commit_in(run, commits)  # some are lost, or not like the others
+        run.ended.update(ids)
+        run.woken.update(queue for queue, _, _, bounded in held if bounded)  # a place is free
         if kept == {True}:
             self.keep_done(run, commits)
         self.remove(run, ids)
-        self.tally(run, [(queue, "committed") for queue, count, _ in held for _ in range(count)])
+        self.tally(run, [(queue, "committed") for queue, count, _, _ in held for _ in range(count)])
         return [JobState.DONE] * len(ids)
 
     def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -35,7 +35,7 @@ from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
 from stanchion.stores.sql.joining import alchemy_connection
 from stanchion.stores.sql.postgres_identity import IDENTITY
 from stanchion.stores.sql.postgres_parts import PostgresParts
-from stanchion.stores.sql.postgres_wakeup import NOTIFY, Notifications
+from stanchion.stores.sql.postgres_wakeup import NOTIFY, Notifications, signals_of
 
 try:
     import psycopg
@@ -199,29 +199,30 @@ class PostgresDialect(Dialect):
         connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
         yield
 
-    def listen(self, queues: Iterable[str]) -> Listener:
-        return self._signals.listen(queues)
+    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
+        return self._signals.listen(queues, finished, interchangeable=interchangeable)
 
-    def announce(self, queues: Iterable[str]) -> None:
-        self._signals.announce(queues)
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        self._signals.announce(queues, finished)
 
-    def announce_in(self, transaction: Any, queues: Iterable[str]) -> None:
+    def announce_in(self, transaction: Any, queues: Iterable[str], finished: Collection[str] = ()) -> None:
         """Send the signal with the commit.
 
         A Session tells when it has committed, and the signal goes out beside it; on a bare connection only
         the server knows, so the signal is part of the transaction.
         """
         if _tells_of_commit(transaction):
-            self._signals.announce_after_commit(transaction, queues)
+            self._signals.announce_after_commit(transaction, queues, finished)
             return
         connection = alchemy_connection(transaction)
-        for queue in queues:
+        if connection is None and transaction.info.transaction_status is TransactionStatus.IDLE:
+            self._signals.announce(queues, finished)  # autocommit: it is committed already
+            return
+        for channel, payload in signals_of(queues, finished):
             if connection is not None:
-                connection.execute(NOTIFY, {"queue": queue})
-            elif transaction.info.transaction_status is TransactionStatus.IDLE:
-                self._signals.announce([queue])  # autocommit: it is committed already
+                connection.execute(NOTIFY, {"channel": channel, "payload": payload})
             else:
-                transaction.execute("SELECT pg_notify('stanchion', %s)", [queue])
+                transaction.execute("SELECT pg_notify(%s, %s)", [channel, payload])
 
     def close(self) -> None:
         self._signals.close()

@@ -203,7 +203,9 @@ _FINISH = f"""
         INSERT INTO stanchion_tallies (queue, what, n)
         SELECT queue, 'committed', count(*) FROM gone GROUP BY queue
     )
-    SELECT {listed(HELD_COLUMNS, id="CAST(id AS text)")} FROM gone
+    SELECT {listed(HELD_COLUMNS, id="CAST(id AS text)")},
+        queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL) AS bounded
+    FROM gone
 """
 
 PLAIN = "job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL"  # the end of others has consequences
@@ -361,7 +363,14 @@ class PostgresStore(SqlStore):
         commits = [outcome for outcome in outcomes if isinstance(outcome, Commit)]
         if self._careful_until > time.monotonic():
             return super().settle(commits)
-        states = self.database.statement(lambda run, again: self._commit_at_once(run, commits, again))
+        runs: list[Runner] = []
+
+        def work(run: Runner, again: bool) -> list[JobState | None]:
+            runs[:] = [run]
+            return self._commit_at_once(run, commits, again)
+
+        states = self.database.statement(work)
+        self.tell(runs[0])
         left = [commit for commit, state in zip(commits, states, strict=True) if state is None]
         if not left:
             return states
@@ -399,7 +408,9 @@ class PostgresStore(SqlStore):
             {"id": commit.id, "token": commit.token, "result": commit.result, "payload": commit.payload}
             for commit in commits
         ]
-        return {row[0]: row for row in run.rows(statement, {"commits": json.dumps(given)})}
+        done = run.rows(statement, {"commits": json.dumps(given)})
+        self.note_ended(run, ((row[0], row[1], row[-1]) for row in done))
+        return {row[0]: row for row in done}
 
     def add_ends(self, run: Runner, ends: Sequence[End]) -> None:
         if ends:

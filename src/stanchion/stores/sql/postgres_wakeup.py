@@ -6,27 +6,34 @@ connection of its own, after the commit.
 
 from __future__ import annotations
 
+import secrets
 import select
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy
 from sqlalchemy import String, bindparam, func
 
-from stanchion.stores.broadcast import Broadcast
+from stanchion.stores.broadcast import MOST_ENDS, Broadcast, Kind, Reception
 
 if TYPE_CHECKING:
     import psycopg
 
-CHANNEL = "stanchion"
-NOTIFY = sqlalchemy.select(func.pg_notify(CHANNEL, bindparam("queue", type_=String)))
+CHANNELS = {Kind.WORK: "stanchion", Kind.ENDS: "stanchion_ends"}
+NOTIFY = sqlalchemy.select(func.pg_notify(bindparam("channel", type_=String), bindparam("payload", type_=String)))
+_ANY = "*"
+"""Says that more jobs have ended than a signal names."""
+
+_PROBE = "\x01"
+"""Begins a signal that a listener sends itself: it tells that signals arrive, which a pooler may prevent."""
+
 _LOOK_SECONDS = 1.0
 _TUPLES_OK = 2  # ExecStatus.TUPLES_OK, without the import for those who have no psycopg
 
 
 class Notifications(Broadcast):
-    """Signals as notifications that carry the name of a queue."""
+    """Signals as notifications that carry the name of a queue, or ids of jobs."""
 
     def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
         self._connect = connect
@@ -36,41 +43,61 @@ class Notifications(Broadcast):
         """Send to and listen for nobody; the connection is the parent's."""
         super().begin()
         self._sender: psycopg.Connection[Any] | None = None
+        self._probes: list[tuple[str, str]] = []
 
-    def send(self, queues: set[str]) -> None:
+    def send(self, queues: set[str], finished: set[str] | None) -> None:
         self._sender = self._sender or self._connect()
-        for queue in queues:
-            _notify(self._sender, queue)
+        with self._state:
+            probes, self._probes = self._probes, []
+        for channel, payload in (*probes, *signals_of(queues, finished)):
+            _notify(self._sender, channel, payload)
 
     def hang_up(self) -> None:
         sender, self._sender = self._sender, None
         _close(sender)
 
-    def receive(self) -> None:
+    def receive(self, reception: Reception) -> None:
         connection = self._connect()
+        probe = _PROBE + secrets.token_hex(8)
         try:
-            connection.execute(f"LISTEN {CHANNEL}")
-            self.ready()
-            while self.wanted():
-                if queues := _signalled(connection, _LOOK_SECONDS):
-                    self.listeners.wake(queues)
+            connection.execute(f"LISTEN {CHANNELS[reception.kind]}")
+            reception.ready(connected=False)
+            self._probe(CHANNELS[reception.kind], probe)
+            while reception.wanted():
+                payloads = _signalled(connection, _LOOK_SECONDS)
+                if probe in payloads:
+                    reception.connected = True
+                news = {payload for payload in payloads if not payload.startswith(_PROBE)}
+                if news and reception.kind is Kind.WORK:
+                    self.listeners.wake(news)
+                elif news:
+                    self.listeners.wake((), None if _ANY in news else {one for ids in news for one in ids.split(",")})
         finally:
             _close(connection)
 
-    def announce_after_commit(self, session: Any, queues: Iterable[str]) -> None:
+    def _probe(self, channel: str, payload: str) -> None:
+        with self._state:
+            self._probes.append((channel, payload))
+            self._send_soon()
+
+    def _has_unsent(self) -> bool:
+        return bool(self._probes) or super()._has_unsent()
+
+    def announce_after_commit(self, session: Any, queues: Iterable[str], finished: Iterable[str] = ()) -> None:
         """Announce once the session's outermost transaction is committed; never if it is rolled back."""
         from sqlalchemy import event
 
-        waiting = session.info.setdefault("stanchion_announce", set())
-        waiting.update(queues)
+        names, ended = session.info.setdefault("stanchion_announce", (set(), set()))
+        names.update(queues)
+        ended.update(finished)
         if session.info.get("stanchion_hooked"):
             return
         session.info["stanchion_hooked"] = True
 
         def committed(session: Any) -> None:
-            names = session.info.pop("stanchion_announce", None)
-            if names:
-                self.announce(names)
+            news = session.info.pop("stanchion_announce", None)
+            if news:
+                self.announce(*news)
 
         def rolled_back(session: Any) -> None:
             session.info.pop("stanchion_announce", None)
@@ -79,18 +106,28 @@ class Notifications(Broadcast):
         event.listen(session, "after_rollback", rolled_back)
 
 
+def signals_of(queues: Iterable[str], finished: Collection[str] | None) -> Iterator[tuple[str, str]]:
+    """Yield the channels and payloads of signals for queues and ends of jobs."""
+    for queue in queues:
+        yield CHANNELS[Kind.WORK], queue
+    if finished is None or len(finished) > MOST_ENDS:
+        yield CHANNELS[Kind.ENDS], _ANY
+    elif finished:
+        yield CHANNELS[Kind.ENDS], ",".join(finished)
+
+
 # A signal is on the way from an enqueue to the start of its job, so these two go to the C library directly:
 # psycopg's own calls take twice as long.
 
 
-def _notify(connection: psycopg.Connection[Any], queue: str) -> None:
-    result = connection.pgconn.exec_params(b"SELECT pg_notify($1, $2)", [CHANNEL.encode(), queue.encode()])
+def _notify(connection: psycopg.Connection[Any], channel: str, payload: str) -> None:
+    result = connection.pgconn.exec_params(b"SELECT pg_notify($1, $2)", [channel.encode(), payload.encode()])
     if result.status != _TUPLES_OK:
         raise ConnectionError(result.error_message.decode(errors="replace"))
 
 
 def _signalled(connection: psycopg.Connection[Any], seconds: float) -> set[str]:
-    """Return the queues that signals have come for, waiting for the first of them."""
+    """Return what the signals say that have come, waiting for the first of them."""
     session = connection.pgconn
     waiting = select.poll()
     waiting.register(session.socket, select.POLLIN)

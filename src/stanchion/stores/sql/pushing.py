@@ -46,7 +46,7 @@ class Pushing(SqlBase):
                 self.make_queues(queues, run if self.dialect.single_writer else None)
                 pushed = self._push_in(run, jobs)
                 self.pass_on_slots(run)
-                self.dialect.announce_in(tx, queues | run.woken)
+                self.dialect.announce_in(tx, queues | run.woken, run.ended)
             return pushed
         self.make_queues(queues)
         pushed = self.write(lambda run, again: self._push_in(run, jobs, again=again))

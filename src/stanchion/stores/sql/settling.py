@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
 from typing import Any
 
@@ -80,12 +80,20 @@ class Settling(Flowing):
                 continue
             done.append((commit, row))
             states.append(JobState.DONE)
+        self.note_ended(run, ((row[0], row[1], settings[row[1]].max_running is not None) for _, row in done))
         kept = [commit for commit, row in done if settings[row[1]].history_ttl > 0]
         self.keep_done(run, kept)
         self.remove(run, [commit.id for commit, _ in done])
         self.tally(run, [(row[1], "committed") for _, row in done])
         self.follow_commits(run, done)
         return states
+
+    def note_ended(self, run: Runner, done: Iterable[tuple[str, str, bool]]) -> None:
+        """Have it told that jobs have ended: id, queue, and whether that bounds what runs, so that a place is free."""
+        for job, queue, bounded in done:
+            run.ended.add(job)
+            if bounded:
+                run.woken.add(queue)
 
     def follow_commits(self, run: Runner, done: Sequence[tuple[Commit, Row]]) -> None:
         """Do what follows from commits; each comes with what its job held, as HELD_COLUMNS has it."""

@@ -6,7 +6,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -179,11 +179,11 @@ class SqliteDialect(Dialect):
     def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
         return insert(table).from_select(columns, rows).on_conflict_do_nothing()
 
-    def listen(self, queues: Iterable[str]) -> Listener:
-        return self._watch.listen()
+    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
+        return self._watch.listen(queues, finished, interchangeable=interchangeable)
 
-    def announce(self, queues: Iterable[str]) -> None:
-        self._watch.wake()
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        self._watch.listeners.wake(frozenset(queues), finished)
 
     def close(self) -> None:
         self._watch.close()

@@ -112,8 +112,10 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
     def transaction(self) -> AbstractContextManager[Any]:
         return self.database.transaction()
 
-    def listen(self, queues: Iterable[str]) -> Listener:
-        return self.dialect.listen(queues)
+    def listen(
+        self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
+    ) -> Listener:
+        return self.dialect.listen(queues, finished, interchangeable=interchangeable)
 
     def close(self) -> None:
         self.dialect.close()

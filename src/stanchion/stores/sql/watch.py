@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections.abc import Iterable
 
 from stanchion.stores.forks import begins_anew
 from stanchion.stores.wakeup import READY_SECONDS, EventListener, Listeners
@@ -22,7 +23,7 @@ class FileWatch:
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._listeners = Listeners()
+        self.listeners = Listeners(connected=lambda _listener: self._reads)
         begins_anew(self)
 
     def begin(self) -> None:
@@ -30,11 +31,14 @@ class FileWatch:
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._watching = threading.Event()
+        self._reads = False
 
-    def listen(self) -> EventListener:
-        """Return a listener that every commit wakes."""
+    def listen(
+        self, queues: Iterable[str], finished: Iterable[str] | None = None, *, interchangeable: bool = False
+    ) -> EventListener:
+        """Return a listener that every commit of another connection wakes."""
         with self._lock:
-            listener = self._listeners.add(())
+            listener = self.listeners.add(queues, finished, interchangeable=interchangeable)
             if self._thread is None or not self._thread.is_alive():
                 self._watching.clear()
                 self._thread = threading.Thread(target=self._watch, name="stanchion-watch", daemon=True)
@@ -43,13 +47,9 @@ class FileWatch:
         self._watching.wait(READY_SECONDS)
         return listener
 
-    def wake(self) -> None:
-        """Wake all listeners of this process."""
-        self._listeners.wake()
-
     def close(self) -> None:
         """End all waits."""
-        self._listeners.close()
+        self.listeners.close()
 
     def _watch(self) -> None:
         connection: sqlite3.Connection | None = None
@@ -58,13 +58,15 @@ class FileWatch:
             try:
                 connection = connection or sqlite3.connect(self._path, isolation_level=None)
                 version = connection.execute("PRAGMA data_version").fetchone()[0]
+                self._reads = True
             except sqlite3.Error:  # the file is not there yet, or on its way out; polling backs us
                 connection, version = None, seen
+                self._reads = False
             now = time.monotonic()
             if version != seen:
                 if seen != -1:
                     changed_at = now
-                    self.wake()
+                    self.listeners.wake(None, None)
                 seen = version
             self._watching.set()
             time.sleep(_EAGER_SECONDS if now - changed_at < _EAGER_FOR else _IDLE_SECONDS)
@@ -74,7 +76,7 @@ class FileWatch:
     def _wanted(self) -> bool:
         """Tell whether anybody listens; if not, the thread ends and the next listener starts another."""
         with self._lock:
-            if not self._listeners:
+            if not self.listeners:
                 self._thread = None
                 return False
             return True

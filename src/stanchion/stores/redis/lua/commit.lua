@@ -43,6 +43,8 @@ each('HDEL', P .. 'live', done, 1)
 each('SREM', P .. 'running', done, 1)
 each('SREM', P .. 'stopping', done, 1)
 each('ZREM', P .. 'leases', done, 1)
+tell_ends(done)
+free_place()
 for _, id in ipairs(done) do
     if seen[id] ~= '' and redis.call('HGET', P .. 'keys', seen[id]) == id then
         redis.call('HDEL', P .. 'keys', seen[id])

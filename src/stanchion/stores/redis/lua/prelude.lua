@@ -13,6 +13,7 @@
 --   running   set     reserved jobs                      leases   zset   those without a worker by their end
 --   stopping  set     running jobs asked to stop         counts   hash   what happened
 --   settings  hash    of the queue                       signals  stream one entry a write that brings work
+--   ends      stream one entry a step that ends jobs: their ids, or *
 --   leaving   hash    id -> target and job, on its way to a queue of another slot
 --   arrived   zset    jobs that came that way, by when, and marks under which jobs are pushed only once
 --   gone      zset    jobs that left for another queue, by when
@@ -92,6 +93,22 @@ end
 
 local function signal(prefix)
     redis.call('XADD', prefix .. 'signals', 'MAXLEN', '~', '64', '*', 'at', whole(now))
+end
+
+-- Tells those who wait for the ends of jobs; of very many it says that any may have ended.
+local function tell_ends(ids)
+    if #ids > 0 then
+        local named = #ids > 200 and '*' or table.concat(ids, ' ')
+        redis.call('XADD', P .. 'ends', 'MAXLEN', '~', '64', '*', 'ids', named)
+    end
+end
+
+-- Where only so many jobs may run, one that ran and does not any more leaves a place.
+local function free_place()
+    local most = redis.call('HGET', P .. 'settings', 'max_running')
+    if most and most ~= '' then
+        signal(P)
+    end
 end
 
 -- The name of a line: as text it sorts by lane, and from the highest priority to the lowest.
@@ -198,7 +215,7 @@ local function delete_queue()
     end
     for _, name in ipairs({
         'live', 'body', 'past', 'ended', 'ids', 'keys', 'lines', 'running', 'leases', 'stopping', 'counts', 'settings',
-        'signals', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'duties', 'hands',
+        'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'duties', 'hands',
     }) do
         redis.call('UNLINK', P .. name)
     end

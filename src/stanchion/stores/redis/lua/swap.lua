@@ -7,7 +7,7 @@
 -- Returns for each: 1 done, 0 it has changed, 2 its key is taken.
 
 local WIDTH = 9
-local answers, begun, brought = {}, false, 0
+local answers, begun, brought, ends, freed = {}, false, 0, {}, false
 for first = 2, #ARGV, WIDTH do
     local _, before, after, body, _, _, _, _, duty = unpack(ARGV, first, first + WIDTH - 1)
     brought = brought + #after + #body + #duty - #before
@@ -49,6 +49,10 @@ for first = 2, #ARGV, WIDTH do
         if mark ~= '' then
             redis.call('HSET', P .. 'duties', mark, duty)
         end
+        if counted == 'buried' or (old[FINISHED] == '' and new[FINISHED] ~= '') then
+            ends[#ends + 1] = id
+        end
+        freed = freed or old[STATE] == 'running'
         local undone = string.match(counted, '^-(.*)$')
         if undone and redis.call('HEXISTS', P .. 'settings', 'rate_tokens') == 1 then
             redis.call('HINCRBYFLOAT', P .. 'settings', 'rate_tokens', 1)
@@ -57,5 +61,9 @@ for first = 2, #ARGV, WIDTH do
             redis.call('HINCRBY', P .. 'counts', undone or counted, undone and -1 or 1)
         end
     end
+end
+tell_ends(ends)
+if freed then
+    free_place()
 end
 return answers

@@ -1,0 +1,178 @@
+"""Waiting for work: one claim for all who wait at a queue on the same terms."""
+
+from __future__ import annotations
+
+import logging
+import math
+import secrets
+import time
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.records import QUEUED, SECOND, Claim, JobRow, Rollback
+from stanchion.stores.signs import Signs
+from stanchion.waits.look import BACKING_POLLS, Look
+from stanchion.waits.waiter import Waiter
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+    from stanchion.waits.keeper import Waits
+
+log = logging.getLogger("stanchion")
+
+_MOST = 500
+"""Jobs of one claim for several waiters."""
+
+
+class Wish(NamedTuple):
+    """One who waits for up to `limit` jobs; `unanswered`: his own claim, which may have taken some."""
+
+    waiter: Waiter[list[JobRow]]
+    limit: int
+    unanswered: Claim | None = None
+
+
+class ClaimLook(Look):
+    """Claims for all who wait at one queue, lanes and lease, and hands out what it got, first come, first served."""
+
+    def __init__(self, waits: Waits, claim: Claim, *, pops: bool) -> None:
+        super().__init__(waits)
+        self._claim, self._pops = claim, pops
+        self._wishes: deque[Wish] = deque()
+        self._unanswered: Claim | None = None
+        self._overdue: int | None = None
+        self._again = False
+
+    @property
+    def waiters(self) -> Iterable[Waiter[list[JobRow]]]:
+        return [wish.waiter for wish in self._wishes]
+
+    def __len__(self) -> int:
+        return len(self._wishes)
+
+    def add(self, wish: Wish) -> None:
+        """Let another one wait; the lock is held."""
+        self._wishes.append(wish)
+        self.due = 0.0
+
+    def forget_gone(self) -> None:
+        self._wishes = deque(wish for wish in self._wishes if wish.waiter.waits)
+
+    def listens_to(self) -> Signs:
+        return Signs(frozenset([self._claim.queue]))
+
+    def signed(self, signs: Signs) -> None:
+        if signs.queues is None or self._claim.queue in signs.queues:
+            self.due = 0.0
+            self._again = True
+
+    def heard(self) -> None:
+        self.due, self._again = 0.0, True
+
+    def ask(self) -> None:
+        with self.waits.lock:
+            self._again = False
+            self.forget_gone()
+            wishes = list(self._wishes)
+        self.waits.app.declare(self._claim.queue)
+        for wish in wishes:
+            if wish.unanswered is not None:
+                self._repeat(wish)
+        wanted = min(_MOST, sum(wish.limit for wish in wishes if wish.waiter.waits))
+        if not wanted:
+            self._rest(math.inf)
+            return
+        began = time.monotonic()
+        rows, retry_in = self._take(wanted)
+        left = self._hand_out(rows)
+        if left:
+            self.waits.put_back(left, pops=self._pops)
+        nap = 0.0 if len(rows) >= wanted else self._nap(retry_in)
+        with self.waits.lock:
+            waiting = [wish.waiter for wish in self._wishes if wish.waiter.waits]
+        late = [waiter for waiter in waiting if waiter.deadline <= began]
+        for waiter in late:
+            waiter.deliver([])
+        self._rest(nap)
+
+    def _repeat(self, wish: Wish) -> None:
+        """Ask once more what a claim took whose answer was lost; what it takes by now is as good."""
+        assert wish.unanswered is not None  # noqa: S101 - asked by the caller
+        rows = self._ask_for(wish.unanswered._replace(repeat=True))[0]
+        with self.waits.lock:
+            if wish in self._wishes:
+                self._wishes[self._wishes.index(wish)] = wish._replace(unanswered=None)
+        if rows and not wish.waiter.deliver(rows):
+            self.waits.put_back(rows, pops=self._pops)
+
+    def _take(self, wanted: int) -> tuple[list[JobRow], float | None]:
+        """Claim so many jobs; after a call that was never answered, what that has taken."""
+        claim = self._unanswered or self._claim._replace(limit=wanted, token=secrets.token_hex(8))
+        repeat, self._unanswered = self._unanswered is not None, None
+        try:
+            return self._ask_for(claim._replace(repeat=repeat))
+        except StoreUnavailable:
+            self._unanswered = claim
+            raise
+
+    def _ask_for(self, claim: Claim) -> tuple[list[JobRow], float | None]:
+        if self._pops:
+            return self.waits.app.store.pop(claim), None
+        claimed = self.waits.app.store.claim(claim)
+        return claimed.rows, claimed.retry_in
+
+    def _hand_out(self, rows: list[JobRow]) -> list[JobRow]:
+        """Give the jobs to those who wait, in their order; return what nobody took."""
+        left = list(rows)
+        with self.waits.lock:
+            wishes = list(self._wishes)
+        for wish in wishes:
+            if not left:
+                break
+            if wish.waiter.deliver(left[: wish.limit]):
+                left = left[wish.limit :]
+        return left
+
+    def _nap(self, retry_in: float | None) -> float:
+        """Return the seconds until a try may find more: until a job is due, or a limit allows it; at most a poll."""
+        app, queue = self.waits.app, self._claim.queue
+        heard = self.waits.heard.queues or frozenset()
+        naps = [app.poll * BACKING_POLLS if queue in heard else app.poll]
+        if retry_in is not None:
+            naps.append(max(0.001, retry_in))
+        due = app.store.next_due([queue])
+        if due is not None:
+            later = (due - app.store.now()) / SECOND
+            if later > 0:
+                naps.append(later)
+            elif due != self._overdue:  # it may have become due since the try: the next one tells
+                naps.append(0.0)
+        self._overdue = due
+        return min(naps)
+
+    def _rest(self, nap: float) -> None:
+        with self.waits.lock:
+            self.forget_gone()
+            until = time.monotonic() + nap
+            self.due = 0.0 if self._again else min([until, *(wish.waiter.deadline for wish in self._wishes)])
+
+
+def put_back(app: Stanchion, rows: list[JobRow], *, pops: bool) -> None:
+    """Give back jobs that nobody got, as if they had not been handed out; what fails is logged."""
+    ids = [row.id for row in rows]
+    try:
+        if pops:
+            app.store.take(ids)
+            app.store.adopt([_unpopped(row) for row in rows])
+        else:
+            app.store.settle([Rollback(row.id, row.token or "", 0.0, refund=True) for row in rows])
+    except Exception as error:
+        log.warning("%d jobs could not be given back: %s (%s)", len(ids), ", ".join(ids[:5]), error)
+
+
+def _unpopped(row: JobRow) -> JobRow:
+    return row._replace(
+        state=QUEUED, attempts=row.attempts - 1, token=None, worker=None, started_at=None, finished_at=None, result=None
+    )
