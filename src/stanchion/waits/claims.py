@@ -44,6 +44,8 @@ class ClaimLook(Look):
         self._unanswered: Claim | None = None
         self._overdue: int | None = None
         self._again = False
+        self._quiet = False
+        """The queue was found empty while signs were heard, and none has come since."""
 
     @property
     def waiters(self) -> Iterable[Waiter[list[JobRow]]]:
@@ -53,9 +55,9 @@ class ClaimLook(Look):
         return len(self._wishes)
 
     def add(self, wish: Wish) -> None:
-        """Let another one wait; the lock is held."""
+        """Let another one wait, who has just found nothing; the lock is held."""
         self._wishes.append(wish)
-        self.due = 0.0
+        self.due = min(self.due, wish.waiter.deadline) if self._quiet and wish.unanswered is None else 0.0
 
     def forget_gone(self) -> None:
         self._wishes = deque(wish for wish in self._wishes if wish.waiter.waits)
@@ -65,15 +67,14 @@ class ClaimLook(Look):
 
     def signed(self, signs: Signs) -> None:
         if signs.queues is None or self._claim.queue in signs.queues:
-            self.due = 0.0
-            self._again = True
+            self.heard()
 
     def heard(self) -> None:
-        self.due, self._again = 0.0, True
+        self.due, self._again, self._quiet = 0.0, True, False
 
     def ask(self) -> None:
         with self.waits.lock:
-            self._again = False
+            self._again = self._quiet = False
             self.forget_gone()
             wishes = list(self._wishes)
         self.waits.app.declare(self._claim.queue)
@@ -84,7 +85,7 @@ class ClaimLook(Look):
         if not wanted:
             self._rest(math.inf)
             return
-        began = time.monotonic()
+        began, heard = time.monotonic(), self._hears()
         rows, retry_in = self._take(wanted)
         left = self._hand_out(rows)
         if left:
@@ -95,7 +96,10 @@ class ClaimLook(Look):
         late = [waiter for waiter in waiting if waiter.deadline <= began]
         for waiter in late:
             waiter.deliver([])
-        self._rest(nap)
+        self._rest(nap, quiet=heard and len(rows) < wanted)
+
+    def _hears(self) -> bool:
+        return self._claim.queue in (self.waits.heard.queues or ())
 
     def _repeat(self, wish: Wish) -> None:
         """Ask once more what a claim took whose answer was lost; what it takes by now is as good."""
@@ -138,8 +142,7 @@ class ClaimLook(Look):
     def _nap(self, retry_in: float | None) -> float:
         """Return the seconds until a try may find more: until a job is due, or a limit allows it; at most a poll."""
         app, queue = self.waits.app, self._claim.queue
-        heard = self.waits.heard.queues or frozenset()
-        naps = [app.poll * BACKING_POLLS if queue in heard else app.poll]
+        naps = [app.poll * BACKING_POLLS if self._hears() else app.poll]
         if retry_in is not None:
             naps.append(max(0.001, retry_in))
         due = app.store.next_due([queue])
@@ -152,10 +155,11 @@ class ClaimLook(Look):
         self._overdue = due
         return min(naps)
 
-    def _rest(self, nap: float) -> None:
+    def _rest(self, nap: float, *, quiet: bool = False) -> None:
         with self.waits.lock:
             self.forget_gone()
             until = time.monotonic() + nap
+            self._quiet = quiet and not self._again
             self.due = 0.0 if self._again else min([until, *(wish.waiter.deadline for wish in self._wishes)])
 
 

@@ -83,7 +83,7 @@ class Rows:
         elif self._settings(after.queue).history_ttl > 0:
             line = self._line_of[after.id] = self._line(after.queue)
             line.history[after.id] = after
-        if counted is not None and Transition(after, counted).state(0).final:
+        if before.finished_at is None and (after.finished_at is not None or counted == "buried"):
             self._listeners.wake((), [after.id])
         if before.state == JobState.RUNNING and self._settings(before.queue).max_running is not None:
             self._wake(before.queue)  # a place is free

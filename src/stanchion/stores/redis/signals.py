@@ -1,8 +1,8 @@
 """Waiting by blocking reads of the streams of signals.
 
 Each write that brings work adds an entry to its queue's stream `signals`, and each that ends jobs one to `ends`. One
-thread reads all streams that anybody in the process listens to. Each read begins after the last entry of the read before it,
-the first one at the last entry of the moment at which somebody began to listen: what is added between two reads ends
+thread reads all streams that anybody in the process listens to. The first read begins at the last entry of the moment
+at which the listener was made, each further one after the last entry of the one before: what is added between two ends
 the second one at once, whoever else reads, and however short the stream is kept.
 """
 

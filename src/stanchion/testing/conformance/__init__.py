@@ -5,7 +5,7 @@ A test module that imports all of this, takes out what is not for its store, and
     from stanchion.testing.conformance import *
 
     del TestRefusing  # of a store that joins transactions; of one that doesn't, TestJoining and TestAnotherDatabase
-    del TestPushSignal  # of a store without push_wakeup
+    del TestPushSignal, TestSignalledEnds  # of a store without push_wakeup
 
     @pytest.fixture
     def store_factory():
@@ -83,6 +83,7 @@ _THEMES = (
     "transferring",
     "unknown_options",
     "unknown_work",
+    "waits",
     "wakeup",
     "workers",
 )
@@ -201,6 +202,7 @@ from stanchion.testing.conformance.transactions import TestAnotherDatabase, Test
 from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
 from stanchion.testing.conformance.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
 from stanchion.testing.conformance.unknown_work import TestPutOff, TestUnknownWork
+from stanchion.testing.conformance.waits import TestAwaiting, TestLostSignals, TestSignalledEnds, TestTogether
 from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
 from stanchion.testing.conformance.workers import TestHeartbeat, TestRecovery
 
@@ -218,6 +220,7 @@ __all__ = [
     "TestAnOpenNode",
     "TestAnotherDatabase",
     "TestAttempts",
+    "TestAwaiting",
     "TestBatches",
     "TestBuryAndAbandon",
     "TestCancel",
@@ -286,6 +289,7 @@ __all__ = [
     "TestListener",
     "TestLoops",
     "TestLostLeases",
+    "TestLostSignals",
     "TestManySchedulers",
     "TestMaxRate",
     "TestMaxRunning",
@@ -341,6 +345,7 @@ __all__ = [
     "TestSemaphores",
     "TestSettings",
     "TestSeveralSemaphores",
+    "TestSignalledEnds",
     "TestSizes",
     "TestSlots",
     "TestSlotsTakenAgain",
@@ -359,6 +364,7 @@ __all__ = [
     "TestThereAndBack",
     "TestThreads",
     "TestTicks",
+    "TestTogether",
     "TestTurns",
     "TestTwoDrivers",
     "TestUniqueKeys",

@@ -1,0 +1,428 @@
+"""Waiting together: one look for all waiters, signals of ends and of free places, and nothing lost when a wait ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from stanchion import JobState, Queue, Stanchion
+from stanchion.errors import ResultTimeout, StoreUnavailable
+from stanchion.job import JobHandle
+from stanchion.stores.protocol import Listener, Store
+from stanchion.stores.records import Abandon, Bury, Claim, Commit, Find
+from stanchion.stores.signs import NO_SIGNS, Signs
+from stanchion.testing.conformance.harness import QUEUE, claim, in_threads, new_job, payloads
+from stanchion.testing.conformance.wakeup import LONG, SOON, Counting, seconds, soon
+
+
+def until(reached: Callable[[], Any]) -> Any:
+    """Wait until something is true; return it."""
+    deadline = time.monotonic() + SOON
+    while not (value := reached()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.005)
+    return value
+
+
+def hears_ends(app: Stanchion) -> bool:
+    """Tell whether the app is told of the ends of jobs, so that it need not poll for them."""
+    return QUEUE in (app.waits.heard.finished or ())
+
+
+def hears_work(app: Stanchion) -> bool:
+    """Tell whether the app is told of work."""
+    return QUEUE in (app.waits.heard.queues or ())
+
+
+class TestTogether:
+    """Many waiters ask the store little more often than one."""
+
+    def test_many_who_wait_for_work_share_one_look(self, store: Store) -> None:
+        counting: Any = Counting(store)
+        q = Stanchion(store=counting, poll=0.2).queue(QUEUE)
+        with in_threads([lambda: q.reserve(wait=1.0)] * 20):
+            pass
+        assert (
+            counting.calls["claim"] <= 20 + 20 + 15
+        )  # each tries by itself first, and where no signals are, once more
+
+    def test_many_who_wait_for_results_share_one_look(self, store: Store, q: Queue) -> None:
+        counting: Any = Counting(store)
+        app = Stanchion(store=counting, poll=0.2)
+        handles = [JobHandle(app, job.id) for job in q.push_many(range(20))]
+
+        def wait(handle: JobHandle) -> None:
+            with pytest.raises(ResultTimeout):
+                handle.result(timeout=1.0)
+
+        with in_threads([lambda handle=handle: wait(handle) for handle in handles]):  # type: ignore[misc]
+            pass
+        assert counting.calls["fetch"] <= 60
+
+    def test_each_gets_a_job_of_its_own(self, q: Queue, other_q: Queue) -> None:
+        got: list[Any] = []
+        with in_threads([lambda: got.extend(payloads(q.reserve(wait=LONG)))] * 5):
+            other_q.push_many(range(5))
+        assert sorted(got) == [0, 1, 2, 3, 4]
+        assert (q.size().running, q.counts().reserved) == (5, 5)
+
+    def test_each_gets_up_to_what_it_asked_for(self, q: Queue, other_q: Queue) -> None:
+        got: list[int] = []
+        with in_threads([lambda: got.append(len(q.reserve(3, wait=LONG)))] * 2):
+            time.sleep(0.1)
+            other_q.push_many(range(6))
+        assert all(1 <= number <= 3 for number in got)
+        assert sum(got) == q.size().running
+
+    def test_each_pops_one(self, q: Queue, other_q: Queue) -> None:
+        got: list[Any] = []
+        with in_threads([lambda: got.append(q.pop(wait=LONG))] * 3):
+            other_q.push_many(range(3))
+        assert sorted(job.payload for job in got) == [0, 1, 2]
+        assert (q.size().total, q.counts().popped) == (0, 3)
+
+    def test_the_end_of_one_job_is_told_to_all_who_wait_for_it(self, app: Stanchion, other_q: Queue) -> None:
+        job = other_q.push(1)
+        got: list[Any] = []
+        with in_threads([lambda: got.append(JobHandle(app, job.id).result(timeout=LONG))] * 3):
+            other_q.reserve()[0].commit(result=7)
+        assert got == [7, 7, 7]
+
+
+class Deaf:
+    """A listener that says that it hears, and never does."""
+
+    connected = True
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener, self._woken = listener, threading.Event()
+
+    def wait(self, timeout: float) -> bool:
+        """Be ended by `wake` alone."""
+        woken = self._woken.wait(timeout)
+        self._woken.clear()
+        return woken
+
+    def wake(self) -> None:
+        """End the wait."""
+        self._woken.set()
+
+    def signs(self) -> Signs:
+        """Have heard nothing."""
+        return NO_SIGNS
+
+    def close(self) -> None:
+        """Close what never was heard."""
+        self._listener.close()
+
+
+class WithoutSignals:
+    """A store whose signals get lost."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def listen(self, queues: Iterable[str], **options: Any) -> Deaf:
+        """Return a listener that hears nothing."""
+        return Deaf(self._store.listen(queues, **options))
+
+
+class TestLostSignals:
+    """A signal that gets lost costs a poll at most, and never more than the waiter's own time."""
+
+    @pytest.fixture
+    def deaf(self, store: Store) -> Stanchion:
+        without: Any = WithoutSignals(store)
+        return Stanchion(store=without, poll=LONG)
+
+    def test_a_result_is_there_when_the_time_is_over(self, deaf: Stanchion, other_q: Queue) -> None:
+        job = other_q.push(1)
+
+        def end() -> None:
+            until(lambda: hears_ends(deaf))
+            other_q.reserve()[0].commit(result=7)
+
+        with in_threads([end]):
+            assert JobHandle(deaf, job.id).result(timeout=5.0) == 7
+
+    def test_a_job_is_there_when_the_time_is_over(self, deaf: Stanchion, other_q: Queue) -> None:
+        def push() -> None:
+            until(lambda: hears_work(deaf))
+            time.sleep(0.3)
+            other_q.push(1)
+
+        with in_threads([push]):
+            assert payloads(deaf.queue(QUEUE).reserve(wait=5.0)) == [1]
+
+    def test_both_come_with_the_next_poll(self, store: Store, other_q: Queue) -> None:
+        without: Any = WithoutSignals(store)
+        app = Stanchion(store=without, poll=0.1)
+        job = other_q.push(1)
+
+        def end() -> None:
+            until(lambda: hears_ends(app))
+            other_q.reserve()[0].commit(result=7)
+            other_q.push(2)
+
+        with in_threads([end]):
+            assert JobHandle(app, job.id).result(timeout=LONG) == 7
+            assert payloads(app.queue(QUEUE).reserve(wait=LONG)) == [2]
+
+
+class TestSignalledEnds:
+    """For stores with push signals: the end of a job, and a place that comes free, are signalled too."""
+
+    @pytest.fixture(autouse=True)
+    def signals(self, store: Store) -> None:
+        """Say so where this class is not for the store."""
+        assert store.capabilities.push_wakeup, "it has no push signal: del TestSignalledEnds"
+
+    @pytest.mark.parametrize("end", ["commit", "bury", "cancel", "abandon", "pop", "dead letter"])
+    def test_who_waits_for_a_result_is_told_of_each_end(
+        self, store: Store, other_store: Store, other_q: Queue, end: str
+    ) -> None:
+        app = Stanchion(store=store, poll=LONG)
+        if end == "dead letter":
+            other_q.configure(dead_letter="graveyard")
+        job = new_job()
+        other_store.push([job])
+        ended: list[float] = []
+
+        def act() -> None:
+            until(lambda: hears_ends(app))
+            if end == "cancel":
+                other_store.cancel([job.id])
+            elif end == "pop":
+                other_store.pop(Claim(QUEUE, 1, "t"))
+            else:
+                (row,) = claim(other_store)
+                if end == "abandon":
+                    other_store.cancel([row.id])
+                outcome: Any = {"commit": Commit, "abandon": Abandon}.get(end)
+                token = row.token or ""
+                other_store.settle([outcome(row.id, token) if outcome else Bury(row.id, token, "why")])
+            ended.append(time.monotonic())
+
+        signs: list[Signs] = []
+        listener = store.listen([], finished=[QUEUE])
+        try:
+            with in_threads([act]):
+                waiter = app.waits.for_job(job.id, time.monotonic() + (1.0 if end == "dead letter" else LONG))
+                waiter.result()
+                until(lambda: ended)
+                until(lambda: heard(listener, signs, job.id))
+        finally:
+            listener.close()
+        if end != "dead letter":
+            assert time.monotonic() - ended[0] < SOON
+
+    def test_a_free_place_ends_the_wait(self, store: Store, other_store: Store, other_q: Queue) -> None:
+        q = Stanchion(store=store, poll=LONG).queue(QUEUE)
+        q.configure(max_running=1)
+        other_q.push_many([1, 2, 3])
+        (row,) = claim(other_store)
+        with in_threads([soon(lambda: other_store.settle([Commit(row.id, row.token or "")]), 0.3)]):
+            assert seconds(lambda: payloads(q.reserve(wait=LONG)) == [2]) < SOON
+        (last,) = store.find(Find(queue=QUEUE, states=(JobState.RUNNING,)))
+        with in_threads([soon(lambda: other_store.settle([Bury(last.id, last.token or "", "why")]), 0.3)]):
+            assert seconds(lambda: payloads(q.reserve(wait=LONG)) == [3]) < SOON
+
+    def test_one_of_several_interchangeable_listeners_is_woken(self, store: Store, other_store: Store) -> None:
+        other_store.push([new_job(queue="before")])  # what a first push makes is there
+        other_store.configure(QUEUE, {})
+        listeners = [store.listen([QUEUE], interchangeable=True) for _ in range(10)]
+        woken: list[bool] = []
+        try:
+            with in_threads([lambda one=one: woken.append(one.wait(1.5)) for one in listeners]):  # type: ignore[misc]
+                time.sleep(0.5)
+                other_store.push([new_job()])
+        finally:
+            for listener in listeners:
+                listener.close()
+        assert 1 <= sum(woken) <= 3, "a push may be told here and by the signal"
+
+    def test_a_sign_that_comes_while_none_of_them_waits_is_kept(self, store: Store, other_store: Store) -> None:
+        listeners = [store.listen([QUEUE], interchangeable=True) for _ in range(3)]
+        try:
+            other_store.push([new_job()])
+            assert any(listener.wait(SOON / len(listeners)) for listener in listeners)
+        finally:
+            for listener in listeners:
+                listener.close()
+
+    def test_a_sign_is_passed_on(self, store: Store) -> None:
+        one, other = (store.listen([QUEUE], interchangeable=True) for _ in range(2))
+        try:
+            with in_threads([soon(one.pass_on, 0.2)]):
+                assert other.wait(LONG)
+        finally:
+            one.close()
+            other.close()
+
+
+def heard(listener: Listener, signs: list[Signs], job_id: str) -> bool:
+    """Tell whether a listener has been told of the end of a job, or that any may have ended."""
+    listener.wait(0.05)
+    signs.append(listener.signs())
+    return any(one.finished is None or job_id in one.finished for one in signs)
+
+
+class TestAwaiting:
+    """Coroutines wait by the same means; none of them keeps a thread, and none that is cancelled keeps a job."""
+
+    def test_results(self, app: Stanchion, other_q: Queue) -> None:
+        jobs = other_q.push_many(range(200))
+
+        async def main() -> list[Any]:
+            waits = [asyncio.create_task(JobHandle(app, job.id).aresult(timeout=LONG)) for job in jobs]
+            await asyncio.sleep(0.1)
+            assert threading.active_count() < 100
+            for held in other_q.reserve(200):
+                held.commit(result=held.payload)
+            return await asyncio.gather(*waits)
+
+        assert asyncio.run(main()) == list(range(200))
+
+    def test_jobs(self, q: Queue, other_q: Queue) -> None:
+        async def main() -> list[Any]:
+            waits = [asyncio.create_task(q.areserve(wait=LONG)) for _ in range(50)]
+            pops = [asyncio.create_task(q.apop(wait=LONG)) for _ in range(50)]
+            await asyncio.sleep(0.1)
+            await asyncio.to_thread(other_q.push_many, range(100))
+            reserved = [job.payload for jobs in await asyncio.gather(*waits) for job in jobs]
+            return reserved + [job.payload for job in await asyncio.gather(*pops) if job is not None]
+
+        assert sorted(asyncio.run(main())) == list(range(100))
+
+    def test_gives_up_in_time(self, q: Queue, app: Stanchion) -> None:
+        async def main() -> None:
+            assert await q.areserve(wait=0.05) == []
+            assert await q.apop(wait=0.05) is None
+            with pytest.raises(ResultTimeout, match="still ready"):
+                await JobHandle(app, job.id).aresult(timeout=0.05)
+
+        job = app.queue("another").push(1)
+        asyncio.run(main())
+
+    @pytest.mark.parametrize("verb", ["claim", "pop"])
+    @pytest.mark.parametrize("when", ["in the first try", "in a later look"])
+    def test_cancelled_while_a_job_is_handed_out_it_gives_it_back(self, store: Store, verb: str, when: str) -> None:
+        slow: Any = Slow(store, verb, after=0 if when == "in the first try" else 1)
+        app = Stanchion(store=slow, poll=0.1)
+        store.configure(QUEUE, {"lease": 1e6})
+
+        async def main() -> None:
+            q = app.queue(QUEUE)
+            wait = asyncio.create_task(q.areserve(wait=LONG) if verb == "claim" else q.apop(wait=LONG))
+            if when == "in a later look":
+                await asyncio.to_thread(until, lambda: slow.calls)
+            await asyncio.to_thread(store.push, [new_job('"a"'), new_job('"b"')])
+            await asyncio.to_thread(slow.under_way.wait, SOON)
+            wait.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await wait
+            slow.go_on.set()
+            await asyncio.to_thread(until, lambda: slow.done)
+
+        asyncio.run(main())
+        until(lambda: store.sizes(QUEUE).ready == 2)
+        rows = claim(store, 2)
+        assert [(row.payload, row.attempts) for row in rows] == [('"a"', 1), ('"b"', 1)]
+
+    def test_one_whose_loop_is_closed_takes_no_job(self, q: Queue, other_q: Queue) -> None:
+        loop = asyncio.new_event_loop()
+        wait = loop.create_task(q.areserve(wait=LONG))
+        loop.run_until_complete(asyncio.sleep(0.3))
+        loop.close()
+        try:
+            with in_threads([soon(lambda: other_q.push(1), 0.1)]):
+                assert payloads(q.reserve(wait=LONG)) == [1]
+        finally:
+            wait.get_coro().close()
+            del wait
+
+    def test_several_loops_share_one_app(self, q: Queue, other_q: Queue) -> None:
+        got: list[Any] = []
+
+        async def main() -> None:
+            got.extend(payloads(await q.areserve(wait=LONG)))
+
+        with in_threads([lambda: asyncio.run(main())] * 3):
+            time.sleep(0.1)
+            other_q.push_many([1, 2, 3])
+        assert sorted(got) == [1, 2, 3]
+
+    def test_a_closed_app_ends_the_waits(self, app: Stanchion, q: Queue) -> None:
+        job = app.queue("another").push(1)
+
+        async def main() -> None:
+            waits = [
+                asyncio.create_task(q.areserve(wait=LONG)),
+                asyncio.create_task(q.apop(wait=LONG)),
+                asyncio.create_task(JobHandle(app, job.id).aresult()),
+            ]
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(app.close)
+            for wait in waits:
+                with pytest.raises(StoreUnavailable, match="closed during this wait"):
+                    await asyncio.wait_for(wait, SOON)
+
+        asyncio.run(main())
+        q.push(2)
+        assert payloads(q.reserve(wait=LONG)) == [2]  # it is opened anew
+
+    def test_who_was_cancelled_is_not_asked_for_any_more(self, store: Store, other_q: Queue) -> None:
+        counting: Any = Counting(store)
+        app = Stanchion(store=counting, poll=0.02)
+        jobs = other_q.push_many(range(10))
+
+        async def main() -> None:
+            waits = [asyncio.create_task(JobHandle(app, job.id).aresult()) for job in jobs]
+            waits += [asyncio.create_task(app.queue("empty").areserve(wait=LONG))]
+            await asyncio.sleep(0.2)
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+            await asyncio.sleep(0.3)
+            before = dict(counting.calls)
+            await asyncio.sleep(0.5)
+            after = dict(counting.calls)
+            assert {verb: after[verb] for verb in ("claim", "fetch")} == {
+                verb: before[verb] for verb in ("claim", "fetch")
+            }
+
+        asyncio.run(main())
+
+
+class Slow:
+    """A store whose answers to a verb wait for `go_on`, after the first ones."""
+
+    def __init__(self, store: Store, verb: str, after: int) -> None:
+        self._store, self._verb, self._after = store, verb, after
+        self.calls = 0
+        self.under_way, self.go_on = threading.Event(), threading.Event()
+        self.done = False
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._store, name)
+        return self._slowly(found) if name == self._verb else found
+
+    def _slowly(self, verb: Callable[[Claim], Any]) -> Callable[[Claim], Any]:
+        def call(wish: Claim) -> Any:
+            answer = verb(wish)
+            self.calls += 1
+            if answer if isinstance(answer, list) else answer.rows:
+                self.under_way.set()
+                self.go_on.wait(SOON)
+                self.done = True
+            return answer
+
+        return call
