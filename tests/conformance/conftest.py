@@ -11,7 +11,7 @@ MODEL = frozenset(
         *("TestANewRelease", "TestLaneOfATenant", "TestLaneSettings", "TestResizing", "TestRatesOfTheModel"),
         *("TestChain", "TestTailCalls", "TestEventGroups", "TestGraph", "TestAWrongClockOfTheClient"),
         *("TestThereAndBack", "TestNoSpinning", "TestFailuresOfStations", "TestForks", "TestLoops", "TestStations"),
-        *("TestWhatGoesAlong", "TestCancelAFlow", "TestFailure"),
+        *("TestWhatGoesAlong", "TestCancelAFlow", "TestFailure", "TestAwaiting", "TestLostSignals"),
     )
 )
 """What these try is the model; the verbs that it calls are tried by other cases. So memory and SQLite will do."""

@@ -22,6 +22,7 @@ _OF_THE_MODEL = (
     *("TestChain", "TestContinuing", "TestTailCalls", "TestEventGroups"),
     *("TestAWrongClockOfTheClient", "TestThereAndBack"),
     *("TestAgainstTheReference", "TestNoSpinning"),
+    *("TestAwaiting", "TestLostSignals"),
     *("TestDrain", "TestActingOnAnotherQueue", "TestUnknownOptions", "TestNoMembersOfAFlow"),
     *("TestUnknownWork", "TestCirclesOfDeadLetters"),
     *("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"),

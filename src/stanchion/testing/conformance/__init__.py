@@ -202,7 +202,13 @@ from stanchion.testing.conformance.transactions import TestAnotherDatabase, Test
 from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
 from stanchion.testing.conformance.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
 from stanchion.testing.conformance.unknown_work import TestPutOff, TestUnknownWork
-from stanchion.testing.conformance.waits import TestAwaiting, TestLostSignals, TestSignalledEnds, TestTogether
+from stanchion.testing.conformance.waits import (
+    TestAwaiting,
+    TestCancelledAwaits,
+    TestLostSignals,
+    TestSignalledEnds,
+    TestTogether,
+)
 from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
 from stanchion.testing.conformance.workers import TestHeartbeat, TestRecovery
 
@@ -225,6 +231,7 @@ __all__ = [
     "TestBuryAndAbandon",
     "TestCancel",
     "TestCancelAFlow",
+    "TestCancelledAwaits",
     "TestChain",
     "TestCharges",
     "TestCirclesOfDeadLetters",

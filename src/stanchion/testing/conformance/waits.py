@@ -312,31 +312,6 @@ class TestAwaiting:
         job = app.queue("another").push(1)
         asyncio.run(main())
 
-    @pytest.mark.parametrize("verb", ["claim", "pop"])
-    @pytest.mark.parametrize("when", ["in the first try", "in a later look"])
-    def test_cancelled_while_a_job_is_handed_out_it_gives_it_back(self, store: Store, verb: str, when: str) -> None:
-        slow: Any = Slow(store, verb, after=0 if when == "in the first try" else 1)
-        app = Stanchion(store=slow, poll=0.1)
-        store.configure(QUEUE, {"lease": 1e6})
-
-        async def main() -> None:
-            q = app.queue(QUEUE)
-            wait = asyncio.create_task(q.areserve(wait=LONG) if verb == "claim" else q.apop(wait=LONG))
-            if when == "in a later look":
-                await asyncio.to_thread(until, lambda: slow.calls)
-            await asyncio.to_thread(store.push, [new_job('"a"'), new_job('"b"')])
-            await asyncio.to_thread(slow.under_way.wait, SOON)
-            wait.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await wait
-            slow.go_on.set()
-            await asyncio.to_thread(until, lambda: slow.done)
-
-        asyncio.run(main())
-        until(lambda: store.sizes(QUEUE).ready == 2)
-        rows = claim(store, 2)
-        assert [(row.payload, row.attempts) for row in rows] == [('"a"', 1), ('"b"', 1)]
-
     def test_one_whose_loop_is_closed_takes_no_job(self, q: Queue, other_q: Queue) -> None:
         loop = asyncio.new_event_loop()
         wait = loop.create_task(q.areserve(wait=LONG))
@@ -400,6 +375,35 @@ class TestAwaiting:
             }
 
         asyncio.run(main())
+
+
+class TestCancelledAwaits:
+    """What was handed out to a coroutine that was cancelled meanwhile goes back."""
+
+    @pytest.mark.parametrize("verb", ["claim", "pop"])
+    @pytest.mark.parametrize("when", ["in the first try", "in a later look"])
+    def test_cancelled_while_a_job_is_handed_out_it_gives_it_back(self, store: Store, verb: str, when: str) -> None:
+        slow: Any = Slow(store, verb, after=0 if when == "in the first try" else 1)
+        app = Stanchion(store=slow, poll=0.1)
+        store.configure(QUEUE, {"lease": 1e6})
+
+        async def main() -> None:
+            q = app.queue(QUEUE)
+            wait = asyncio.create_task(q.areserve(wait=LONG) if verb == "claim" else q.apop(wait=LONG))
+            if when == "in a later look":
+                await asyncio.to_thread(until, lambda: slow.calls)
+            await asyncio.to_thread(store.push, [new_job('"a"'), new_job('"b"')])
+            await asyncio.to_thread(slow.under_way.wait, SOON)
+            wait.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await wait
+            slow.go_on.set()
+            await asyncio.to_thread(until, lambda: slow.done)
+
+        asyncio.run(main())
+        until(lambda: store.sizes(QUEUE).ready == 2)
+        rows = claim(store, 2)
+        assert [(row.payload, row.attempts) for row in rows] == [('"a"', 1), ('"b"', 1)]
 
 
 class Slow:
