@@ -15,6 +15,7 @@ from stanchion.stores.gates import (
     admit,
     freed,
     held_gates,
+    is_node_gate,
     node_gate,
     order_gate,
     semaphore_gate,
@@ -84,7 +85,12 @@ class Coordinating(Rows, ABC):
             return sorted(row.id for row in rows if gate in held_gates(row)), self._queue_at(gate)
 
     def sweep(self) -> None:
-        """Do nothing: no step is ever half done here."""
+        """Count the slots that are held anew, and grant free ones, whatever has left them so."""
+        with self._lock:
+            live = (row for line in self._lines.values() for row in line.live.values())
+            self._used = Counter(gate for row in live for gate in held_gates(row))
+            for gate in [gate for gate in self._at_gate if not is_node_gate(gate)]:
+                self._grant(gate)
 
     # -- claims
 

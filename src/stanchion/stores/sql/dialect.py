@@ -170,6 +170,10 @@ class Dialect(ABC):
     def places(self, name: str) -> str:
         """Return a table `given` with the columns `node` and `place`: the pairs in the JSON array in `name`."""
 
+    def begins(self, column: str, prefix: str) -> str:
+        """Return the condition that a text begins like this; the prefix is two plain letters."""
+        return f"{column} LIKE '{prefix}%'"
+
     def returning(self, columns: Iterable[str]) -> str:
         """Return the end of an UPDATE that gives the rows as they are now; nothing where there is none."""
         ids = {"id", "origin"}

@@ -23,9 +23,15 @@ class GateStatements:
         """
 
         # -- the gates themselves
-        self.lock = text(f"""
-            SELECT name, capacity, used, waited, tokens, filled_at, promised, promised_again FROM stanchion_gates {key}
-            WHERE {names} ORDER BY name {dialect.locking}
+        columns = "name, capacity, used, waited, tokens, filled_at, promised, promised_again"
+        self.lock, self.look = (
+            text(f"""
+                SELECT {columns} FROM stanchion_gates {key} WHERE {names} ORDER BY name {locking}
+            """)
+            for locking in (dialect.locking, "")
+        )
+        self.next_gates = text(f"""
+            SELECT {columns} FROM stanchion_gates {key} WHERE name > :after ORDER BY name LIMIT :most
         """)
         # In the order in which `lock` goes: two that make and lock the same ones never wait for each other in a circle.
         self.make = text(f"""
@@ -43,10 +49,12 @@ class GateStatements:
         self.declare = text("UPDATE stanchion_gates SET declared = :capacity WHERE name = :name")
         self.declared = text("SELECT declared FROM stanchion_gates WHERE name = :name")
         self.drop = text(f"DELETE FROM stanchion_gates WHERE {names}")
-        self.idle_rates = text("DELETE FROM stanchion_gates WHERE name LIKE 'r:%' AND filled_at < :oldest")
+        self.idle_rates = text(
+            f"DELETE FROM stanchion_gates WHERE {dialect.begins('name', 'r:')} AND filled_at < :oldest"
+        )
         self.semaphores = text(f"""
             SELECT name, capacity, used, (SELECT COUNT(*) FROM stanchion_jobs {gate} WHERE waits_for = name)
-            FROM stanchion_gates WHERE name LIKE 's:%' AND capacity IS NOT NULL
+            FROM stanchion_gates WHERE {dialect.begins("name", "s:")} AND capacity IS NOT NULL
         """)
 
         # -- the lines
@@ -69,7 +77,14 @@ class GateStatements:
             SELECT {an_id}, queue, waits_for FROM stanchion_jobs {key} WHERE {ids} {dialect.locking_free}
         """)
         self.still_waiting = text(f"""
-            SELECT {an_id} FROM stanchion_jobs {key} WHERE {ids} AND waits_for IS NOT NULL
+            SELECT {an_id}, waits_for FROM stanchion_jobs {key} WHERE {ids} AND waits_for IS NOT NULL
+        """)
+        self.next_waited = text(f"""
+            SELECT waits_for FROM stanchion_jobs {gate} WHERE waits_for > :after ORDER BY waits_for LIMIT 1
+        """)
+        self.holders = text(f"""
+            SELECT {an_id}, queue, order_key, limits, flow, held FROM stanchion_jobs {dialect.by("stanchion_jobs_held")}
+            WHERE held > 0 LIMIT :most
         """)
         self.waiting = text(f"""
             SELECT {an_id} FROM stanchion_jobs {gate} WHERE waits_for = :gate

@@ -175,9 +175,6 @@ class Gating(SqlBase):
 
         return self.database.read(work)
 
-    def sweep(self) -> None:
-        """Do nothing: a step and all that follows from it are one transaction."""
-
     # -- claims
 
     def admit_in(
@@ -332,7 +329,7 @@ class Gating(SqlBase):
         self._let_on(run, list(on.values()), 0)
         if locked := {one: gate for gate, one in firsts.items() if one not in waiting}:
             found = run.rows(self._gates.still_waiting, {"ids": self.dialect.listed(locked)})
-            run.passed_over.update(locked[str(one)] for (one,) in found)
+            run.passed_over.update(locked[str(one)] for one, gate in found if locked[str(one)] == gate)
         # The row of an order key is there for as long as somebody has the gate, or may wait at it.
         return Counter(on.keys()), {gate.name for gate in gates if gate.name not in firsts}
 

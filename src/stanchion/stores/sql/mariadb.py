@@ -17,7 +17,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
 from stanchion.stores.sql.database import CALL_SECONDS, Database
 from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
-from stanchion.stores.sql.mariadb_statements import CLOCK, elements, given
+from stanchion.stores.sql.mariadb_statements import CLOCK, ID, TEXT, elements, given
 from stanchion.stores.sql.mariadb_store import MariaDBStore
 from stanchion.stores.wakeup import Listeners
 
@@ -170,10 +170,14 @@ class MariaDBDialect(Dialect):
         return sorted(elements)
 
     def elements(self, name: str) -> str:
-        return given("value VARCHAR(420) CHARACTER SET utf8mb4 PATH '$'", name)
+        return given(f"value VARCHAR(420) {TEXT} PATH '$'", name)
 
     def places(self, name: str) -> str:
-        return given("node VARCHAR(36) CHARACTER SET ascii PATH '$[0]', place INT PATH '$[1]'", name)
+        return given(f"node {ID} PATH '$[0]', place INT PATH '$[1]'", name)
+
+    def begins(self, column: str, prefix: str) -> str:
+        # LIKE looks in an index by bytes no further than the basic plane: what goes on with an emoji is not found.
+        return f"({column} >= '{prefix}' AND {column} < '{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}')"
 
     def returning(self, columns: Iterable[str]) -> str:
         return ""

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.mysql import insert
 
 from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.lane_statements import ByArms, LaneStatements, pick
-from stanchion.stores.sql.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs
+from stanchion.stores.sql.schema import BY_BYTES, HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs
 from stanchion.stores.sql.statements import Statements, param
 
 CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -40,9 +40,15 @@ def given(columns: str, name: str) -> str:
     return f"JSON_TABLE(:{name}, '$[*]' COLUMNS ({columns})) AS given"
 
 
+TEXT = f"CHARACTER SET utf8mb4 {BY_BYTES}"
+"""How a column of text is written in JSON_TABLE, which would have the server's collation: there k, K and k with a space
+behind it may be one, in a comparison and in the cache of a subquery."""
+
+ID = "VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin"
+
+
 def _given(elements: str, name: str) -> str:
-    # In ASCII, which is compared in the collation of whatever column it meets.
-    return given(elements.format("VARCHAR(36) CHARACTER SET ascii PATH"), name)
+    return given(elements.format(f"{ID} PATH"), name)
 
 
 def _by_ids(table: str) -> str:
@@ -161,10 +167,10 @@ def _keep(payload: str, result: str, source: str) -> TextClause:
     return text(f"INSERT INTO stanchion_history ({_names(HISTORY_COLUMNS)}) SELECT {done} FROM {source}")
 
 
-_WITH_RESULTS = """
-    id {} '$[0]',
-    result LONGTEXT CHARACTER SET utf8mb4 PATH '$[1]',
-    payload LONGTEXT CHARACTER SET utf8mb4 PATH '$[2]'
+_WITH_RESULTS = f"""
+    id {{}} '$[0]',
+    result LONGTEXT {TEXT} PATH '$[1]',
+    payload LONGTEXT {TEXT} PATH '$[2]'
 """
 
 KEEP = _keep("job.payload", "NULL", f"{_LISTED} WHERE job.id IN :ids")

@@ -55,15 +55,19 @@ Long = Text().with_variant(mysql.LONGTEXT, "mysql")
 Real = Float(53)  # as bits of the mantissa: MySQL's plain FLOAT has 24
 
 
+# Each reads the comment that is addressed to it: the two have no such collation in common.
+BY_BYTES = "/*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */"
+"""The collation of the tables on MariaDB and MySQL: text differs if a byte does, in case, accents, a space behind."""
+
+
 def _table(name: str, *columns: Column[Any], **options: Any) -> Table:
-    """Define a table; on MariaDB and MySQL text differs if a byte does: in case, accents, spaces at the end."""
+    """Define a table."""
     return Table(
         name,
         metadata,
         *columns,
         mysql_engine="InnoDB",
-        # Each reads the comment that is addressed to it: the two have no such collation in common.
-        mysql_default_charset="utf8mb4 /*M! COLLATE utf8mb4_nopad_bin */ /*!80017 COLLATE utf8mb4_0900_bin */",
+        mysql_default_charset=f"utf8mb4 {BY_BYTES}",
         **options,
     )
 
@@ -160,6 +164,10 @@ _partial(
     *(jobs.c.queue, jobs.c.order_key, jobs.c.enqueued_at, jobs.c.id),
     where=jobs.c.order_key.is_not(None),
 )
+# The jobs that hold a slot or an order key, to be counted.
+_partial("stanchion_jobs_held", jobs.c.id, where=jobs.c.held > 0)
+_whole("stanchion_jobs_held", jobs.c.held)
+
 # Found by how the text begins, which takes an order by bytes.
 for _flow, _name in ((jobs.c.flow, "stanchion_jobs_flow"), (history.c.flow, "stanchion_history_flow")):
     Index(_name, _flow.collate("C"), postgresql_where=_flow.is_not(None), _table=_flow.table).ddl_if("postgresql")

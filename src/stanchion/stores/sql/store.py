@@ -19,10 +19,11 @@ from stanchion.stores.sql.looking import Looking
 from stanchion.stores.sql.schema import MIGRATIONS, VERSION, meta, metadata
 from stanchion.stores.sql.script import steps_as_text
 from stanchion.stores.sql.staging import Staging
+from stanchion.stores.sql.sweeping import Sweeping
 from stanchion.stores.sql.transferring import Transferring
 
 
-class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
+class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
     """Jobs in an SQL database."""
 
     def __init__(self, database: Database) -> None:

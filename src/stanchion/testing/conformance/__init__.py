@@ -73,11 +73,13 @@ _THEMES = (
     "settings",
     "slots_freed",
     "staging",
+    "strange_names",
     "stream_deaths",
     "stream_driver",
     "stream_failures",
     "stream_states",
     "streams",
+    "sweeping",
     "tasks",
     "transactions",
     "transferring",
@@ -187,6 +189,7 @@ from stanchion.testing.conformance.slots_freed import (
     TestTheLine,
 )
 from stanchion.testing.conformance.staging import TestPublishing, TestStaged
+from stanchion.testing.conformance.strange_names import TestStrangeNames
 from stanchion.testing.conformance.stream_deaths import (
     TestDeathAtEachStep,
     TestLostLeases,
@@ -197,6 +200,7 @@ from stanchion.testing.conformance.stream_driver import mode
 from stanchion.testing.conformance.stream_failures import TestInnocentJobs, TestPoison, TestStoppedStreams
 from stanchion.testing.conformance.stream_states import TestQueriesWithState, sink
 from stanchion.testing.conformance.streams import TestOperatingStreams, TestRefusedPositions, TestStreams
+from stanchion.testing.conformance.sweeping import TestSweep
 from stanchion.testing.conformance.tasks import TestEvents, TestHandles, TestTasks
 from stanchion.testing.conformance.transactions import TestAnotherDatabase, TestJoining, TestRefusing
 from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
@@ -360,7 +364,9 @@ __all__ = [
     "TestStaged",
     "TestStations",
     "TestStoppedStreams",
+    "TestStrangeNames",
     "TestStreams",
+    "TestSweep",
     "TestTailCalls",
     "TestTaking",
     "TestTasks",

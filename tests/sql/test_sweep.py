@@ -1,0 +1,116 @@
+"""What `sweep` heals on SQL stores, and in memory, after somebody has damaged the rows of gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from stanchion.ids import new_ids
+from stanchion.stores.gates import Limits, limits_text, order_gate
+from stanchion.stores.memory.store import MemoryStore
+from stanchion.stores.records import Claim, Commit, NewJob
+from stanchion.stores.registry import open_store
+from stanchion.stores.sql import sweeping
+from stanchion.stores.sql.store import SqlStore
+
+SLOT = limits_text(Limits(("slot",)))
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[SqlStore]:
+    with closing(open_store(url)) as store:
+        assert isinstance(store, SqlStore)
+        store.set_semaphore("slot", 1)
+        yield store
+
+
+def jobs(count: int, **given: Any) -> list[NewJob]:
+    return [NewJob(job, "q", "1", **given) for job in new_ids(count)]
+
+
+def damage(store: SqlStore, statement: str) -> None:
+    with store.database.connection() as connection:
+        assert connection.exec_driver_sql(statement).rowcount > 0
+
+
+def used(store: SqlStore) -> dict[str, int]:
+    with store.database.connection() as connection:
+        return dict(connection.exec_driver_sql("SELECT name, used FROM stanchion_gates").fetchall())
+
+
+def took(store: Any, limit: int = 5) -> list[str]:
+    return [row.id for row in store.claim(Claim("q", limit, "t", "w")).rows]
+
+
+def test_a_slot_of_a_finished_job_is_freed(store: SqlStore) -> None:
+    waiting = jobs(2, limits=SLOT)
+    damage(store, "UPDATE stanchion_gates SET used = 1 WHERE name = 's:slot'")
+    store.push(waiting)
+    assert took(store) == []
+    store.sweep()
+    assert took(store) == [waiting[0].id]
+    assert used(store) == {"s:slot": 1}
+
+
+def test_an_order_key_of_a_finished_job_is_freed(store: SqlStore) -> None:
+    first, second = jobs(2, order_key="k")
+    store.push([first, second])
+    assert took(store) == [first.id]
+    damage(store, f"DELETE FROM stanchion_jobs WHERE id = '{first.id}'")
+    assert took(store) == []
+    store.sweep()
+    assert took(store) == [second.id]
+
+
+@pytest.mark.parametrize("given", [{"limits": SLOT}, {"order_key": "k"}], ids=["semaphore", "order key"])
+@pytest.mark.parametrize("harm", ["UPDATE stanchion_gates SET used = 0", "DELETE FROM stanchion_gates"])
+def test_a_slot_that_is_held_is_counted_again(store: SqlStore, given: dict[str, Any], harm: str) -> None:
+    first, second, third = jobs(3, **given)
+    store.push([first, second])
+    assert took(store) == [first.id]
+    damage(store, harm)
+    store.sweep()
+    store.push([third])
+    assert took(store) == [], "the first one holds it still"
+    assert sum(used(store).values()) == 1
+    store.settle([Commit(first.id, "t")])
+    assert took(store) == [second.id]
+
+
+def test_a_waiter_that_nobody_remembers_goes_on(store: SqlStore) -> None:
+    first, second = jobs(2, limits=SLOT)
+    store.push([first, second])
+    assert took(store) == [first.id]
+    damage(store, "UPDATE stanchion_gates SET waited = (1 = 0)")
+    store.settle([Commit(first.id, "t")])
+    assert took(store) == []
+    store.sweep()
+    assert took(store) == [second.id]
+
+
+def test_a_call_looks_at_so_many_gates(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sweeping, "_GATES", 3)
+    monkeypatch.setattr(sweeping, "_WAITED_AT", 3)
+    stuck = [
+        NewJob(job, "q", "1", order_key=f"k{n}", waits_for=order_gate("q", f"k{n}")) for n, job in enumerate(new_ids(8))
+    ]
+    store.push(stuck)
+    found: list[int] = []
+    while len(found) < 10 and sum(found) < len(stuck):
+        store.sweep()
+        found.append(len(took(store, 20)))
+    assert found == [3, 3, 2]
+
+
+def test_in_memory_too() -> None:
+    store = MemoryStore(frozen=True)
+    store.set_semaphore("slot", 1)
+    waiting = jobs(2, limits=SLOT)
+    store._used["s:slot"] += 1
+    store.push(waiting)
+    assert took(store) == []
+    store.sweep()
+    assert took(store) == [waiting[0].id]
