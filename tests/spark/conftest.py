@@ -9,6 +9,7 @@ import pytest
 from stanchion import Stanchion
 from stanchion.spark import session
 from tests.spark.places import opened
+from tests.spark.supervision import one_at_a_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,7 +29,8 @@ FAST = {
 @pytest.fixture(scope="session")
 def spark() -> Iterator["SparkSession"]:
     """The session that all tests of this process share: two cores; no test may stop it."""
-    running = session("local[2]", **FAST)
+    with one_at_a_time():
+        running = session("local[2]", **FAST)
     yield running
     running.stop()
 

@@ -236,9 +236,11 @@ def drive(work: Callable[[SparkSession, str, Path], None]) -> None:
     """Work in a driver of its own, all of which is killed; the program's arguments are a URL and the folder."""
     from stanchion.spark import session
     from tests.spark.conftest import FAST
+    from tests.spark.supervision import one_at_a_time
 
     url, folder = sys.argv[1], Path(sys.argv[2])
-    mine = session("local[2]", **FAST)
+    with one_at_a_time():
+        mine = session("local[2]", **FAST)
     register(mine)
     at = folder / "at"
     if at.exists():

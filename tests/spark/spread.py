@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stanchion import Stanchion
 from stanchion.spark import session, stations
 from tests.spark.conftest import FAST
+from tests.spark.supervision import one_at_a_time
 from tests.spark.work import enqueue_and_read
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ def _tasks(executors: Any) -> Iterator[tuple[str, int]]:
 
 def main(master: str, url: str, folder: str) -> None:
     """Do all of it, one after the other."""
-    spark = session(master, **FAST)
+    with one_at_a_time():
+        spark = session(master, **FAST)
     found: dict[str, Any] = {"work": enqueue_and_read(spark, url)}
     done = [tasks_done(spark)]
     for step in (lambda: stream(spark, url, folder), lambda: pipeline(spark, url)):

@@ -9,11 +9,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from stanchion import Stanchion
 from tests.servers.process import free_port
 from tests.spark.spread import ITEMS
 from tests.spark.standalone import WORKERS, standalone
 from tests.spark.test_session import listening
+
+pytestmark = pytest.mark.nightly
 
 EXPECTED = {"jobs": 570, "distinct": 570}
 

@@ -37,6 +37,7 @@ def flown(url: str, engine: str, capsys: pytest.CaptureFixture[str]) -> tuple[di
         return report, {job.payload["id"]: job.payload for job in jobs}
 
 
+@pytest.mark.nightly
 def test_spark_and_workers_come_to_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,10 +69,20 @@ def item(n: int) -> dict[str, Any]:
     return {"n": n, "key": f"k{n % 15}", "at": f"2027-01-15T08:{n // 60 % 60:02}:{n % 60:02}Z"}
 
 
-@pytest.mark.parametrize("query", QUERIES)
-@pytest.mark.parametrize("history_ttl", [86_400, 0], ids=["kept", "dropped"])
+STEPS = ("after publish", "after latest", "after take", "before publish", "after publish")
+nightly = pytest.mark.nightly
+
+
+@pytest.mark.parametrize(
+    ("query", "history_ttl", "steps"),
+    [
+        pytest.param("sums", 86_400, STEPS[:1], id="sums once"),
+        *(pytest.param(query, 86_400, STEPS, marks=nightly, id=query) for query in QUERIES),
+        *(pytest.param(query, 0, STEPS, marks=nightly, id=f"{query} without history") for query in QUERIES),
+    ],
+)
 def test_python_processes_die_at_each_step(
-    spark: "SparkSession", app: Stanchion, tmp_path: Path, query: str, history_ttl: int
+    spark: "SparkSession", app: Stanchion, tmp_path: Path, query: str, history_ttl: int, steps: list[str]
 ) -> None:
     killing.register(spark)
     app.queue("raw").configure(history_ttl=history_ttl)
@@ -89,7 +99,7 @@ def test_python_processes_die_at_each_step(
             push(2 * BATCH)
         killing.run(spark, app.url, tmp_path, "append", make=QUERIES[query])
 
-    for step in ("after publish", "after latest", "after take", "before publish", "after publish"):
+    for step in steps:
         killing.kill_at(tmp_path, step)
         until_done(tmp_path, run)
     items.append({**item(0), "key": "last", "at": "2027-01-15T10:00:00Z"})  # closes all windows

@@ -17,7 +17,7 @@ from tests.spark.places import opened
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
 ROOT = Path(__file__).parents[2]
 TRIES = 8

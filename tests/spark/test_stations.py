@@ -8,7 +8,9 @@ import pytest
 from stanchion import Retry, Send, Stanchion
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.pipeline import Pipeline
-from stanchion.spark import stations
+from stanchion.spark import frames, stations
+from stanchion.spark.items import Hand
+from stanchion.stores.records import Claim, Commit, Move
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -174,6 +176,23 @@ def test_mistakes_are_told_and_nothing_is_lost(spark: "SparkSession", app: Stanc
     with pytest.raises(StanchionError, match=told):
         stations.run(etl, spark=spark, available_now=True)
     assert etl.queue("raw").size().ready == 1
+
+
+def test_what_goes_on_keeps_its_digits(app: Stanchion) -> None:
+    """Spark's text is not taken for a float on its way."""
+    etl = app.pipeline("exact")
+    for name, to in (("raw", "end"), ("end", ())):
+        etl.spark_station(name, to=to, schema="a decimal(38, 20)")(lambda items: items)
+    exact = '{"a":0.12345678901234567890}'
+    found = []
+    for name, to in (("raw", "end"), ("end", "")):
+        etl.push({"a": 1}, station=name)
+        (row,) = app.store.claim(Claim(f"exact.{name}", 1, f"token of {name}", lease=30.0)).rows
+        found.append(frames._outcome(Hand(etl.stations[name], str(row.token), ()), row, {"payload": exact, "to": to}))
+    assert [(type(one), getattr(one, name)) for one, name in zip(found, ("payload", "result"), strict=True)] == [
+        (Move, exact),
+        (Commit, exact),
+    ]
 
 
 def test_memory_is_refused(spark: "SparkSession") -> None:

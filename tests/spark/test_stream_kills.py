@@ -15,6 +15,7 @@ import pytest
 from stanchion import Stanchion
 from tests.conftest import NewDatabase
 from tests.spark import killing
+from tests.spark.supervision import supervised
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +58,7 @@ def until_done(folder: Path, run: Callable[[], Any]) -> None:
     """Run until the step was come by, in which all dies; on a busy machine Spark may give up before."""
     for _ in range(TRIES):
         with suppress(Exception):  # whatever Spark makes of it
-            run()
+            supervised(run)
         if (folder / "done").exists():
             return
     raise AssertionError(f"nobody came by {(folder / 'at').read_text()}")
@@ -67,7 +68,7 @@ def to_the_end(run: Callable[[], Any]) -> None:
     """Run to the end, again where Spark gave up by itself."""
     for left in reversed(range(TRIES)):
         try:
-            run()
+            supervised(run)
         except Exception:
             if not left:
                 raise
@@ -87,6 +88,7 @@ def check(app: Stanchion, count: int) -> None:
     assert counts.committed + counts.moved == count
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("mode", ["append", "move"])
 def test_python_processes_die_at_each_step(
     spark: "SparkSession", sqlite_app: Stanchion, tmp_path: Path, mode: str
@@ -109,6 +111,7 @@ def test_python_processes_die_at_each_step(
     check(sqlite_app, pushed)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("other_app", ["redis_url", "mongo_url"], indirect=True)
 def test_stores_without_batches(spark: "SparkSession", other_app: Stanchion, tmp_path: Path) -> None:
     killing.register(spark)
@@ -127,6 +130,7 @@ def drive(app: Stanchion, folder: Path, mode: str) -> None:
     subprocess.run(command, cwd=ROOT, env=env, stderr=subprocess.DEVNULL, timeout=850, check=True)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("mode", "steps"),
     [
@@ -151,21 +155,23 @@ def test_all_of_a_driver_is_killed(
     check(pg_app, 4 * BATCH)
 
 
-@pytest.mark.parametrize(("mode", "seconds"), [("append", 20), ("move", 40)])
-def test_random_kills(spark: "SparkSession", sqlite_app: Stanchion, tmp_path: Path, mode: str, seconds: int) -> None:
+@pytest.mark.parametrize("rounds", [3, pytest.param(15, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("mode", ["append", "move"])
+def test_random_kills(spark: "SparkSession", sqlite_app: Stanchion, tmp_path: Path, mode: str, rounds: int) -> None:
     killing.register(spark)
-    choose, pushed, end = random.Random(mode), 0, time.monotonic() + seconds
-    while time.monotonic() < end:
+    choose, pushed = random.Random(f"{mode} {rounds}"), 0
+    for _ in range(rounds):
         sqlite_app.queue("raw").push_many(list(range(pushed, pushed + 30)))
         pushed += 30
         killing.kill_at(tmp_path, f"{choose.choice(['before', 'after'])} {choose.choice(list(killing.STEPS))}")
         with suppress(Exception):
-            killing.run(spark, sqlite_app.url, tmp_path, mode)
+            supervised(lambda: killing.run(spark, sqlite_app.url, tmp_path, mode))
     (tmp_path / "at").unlink(missing_ok=True)
     to_the_end(lambda: killing.run(spark, sqlite_app.url, tmp_path, mode))
     check(sqlite_app, pushed)
 
 
+@pytest.mark.nightly
 def test_two_drivers_and_a_lost_checkpoint(spark: "SparkSession", sqlite_app: Stanchion, tmp_path: Path) -> None:
     """One that died in a batch, one without its checkpoint, and the first again, which is refused."""
     from pyspark.errors import StreamingQueryException

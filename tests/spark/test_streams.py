@@ -9,6 +9,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.job import JobState
+from tests.spark.supervision import supervised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -27,8 +28,8 @@ class Streams:
         reads: dict[str, Any] = {"url": self.app.url, "queue": "raw", "maxRecordsPerBatch": 200, "partitions": 2}
         frame = self.spark.readStream.format("stanchion").options(**reads).load().where(where).selectExpr(*columns)
         writes = {"url": self.app.url, "stream": "raw", "checkpointLocation": str(self.folder / "checkpoint"), **writes}
-        query = frame.writeStream.format("stanchion").options(**writes)
-        query.trigger(availableNow=True).start().awaitTermination()
+        query = frame.writeStream.format("stanchion").options(**writes).trigger(availableNow=True)
+        supervised(lambda: query.start().awaitTermination())
 
     def fill(self, count: int) -> None:
         self.app.queue("raw").push_many([{"n": n} for n in range(count)])
@@ -115,7 +116,8 @@ class TestQueries:
         def run() -> None:
             rows = streams.spark.readStream.schema("payload struct<n: long>").json(str(source))
             query = rows.writeStream.format("stanchion").options(url=streams.app.url, to="clean")
-            query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
+            query = query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
+            supervised(lambda: query.start().awaitTermination())
 
         run()
         for file in (checkpoint / "commits").iterdir():
@@ -126,16 +128,16 @@ class TestQueries:
     def test_other_sinks_are_acknowledged_too(self, streams: Streams, tmp_path: Path) -> None:
         """By the reader, as soon as Spark's log has the batch; here in a function that runs the batch twice."""
         streams.fill(30)
-        found: list[int] = []
+        found: dict[int, list[int]] = {}
 
         def collect(frame: "DataFrame", number: int) -> None:
             assert frame.count() == 10, number
-            found.extend(int(row.n) for row in frame.selectExpr("get_json_object(payload, '$.n') as n").collect())
+            found[number] = [int(row.n) for row in frame.selectExpr("get_json_object(payload, '$.n') as n").collect()]
 
         rows = streams.spark.readStream.format("stanchion").options(
             url=streams.app.url, queue="raw", maxRecordsPerBatch=10
         )
         query = rows.load().writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query.trigger(availableNow=True).start().awaitTermination()
-        assert sorted(found) == list(range(30))
+        supervised(lambda: query.trigger(availableNow=True).start().awaitTermination())
+        assert sorted(n for batch in found.values() for n in batch) == list(range(30))
         assert streams.app.queue("raw").counts().committed == 30

@@ -241,6 +241,12 @@ class TestRows:
         jobs = made(app, JobMaker("q"), [{"payload": text} for text in texts])
         assert [job.payload for job in jobs] == ['{"a":[1,2.5,null]}', '"text"', "null", "12345678901234567890123"]
 
+    def test_numbers_keep_all_their_digits(self, app: Stanchion) -> None:
+        texts = ['{"a": 0.12345678901234567890, "b": "x \\" 1 : 2"}', '{"a":12345678901234567.890}']
+        jobs = made(app, JobMaker("q"), [{"payload": text} for text in texts])
+        packed = ['{"a":0.12345678901234567890,"b":"x \\" 1 : 2"}', '{"a":12345678901234567.890}']
+        assert [job.payload for job in jobs] == packed
+
     def test_limits_may_depend_on_the_row(self, app: Stanchion) -> None:
         app.semaphore("a", 1).resize(1)
         rows: Rows = [{"payload": "1", "tenant": "x", "limits": ["a"]}, {"payload": "2", "tenant": "y", "limits": None}]

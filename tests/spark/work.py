@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from stanchion.spark import session
 from tests.spark.conftest import FAST
+from tests.spark.supervision import one_at_a_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +28,8 @@ def enqueue_and_read(spark: "SparkSession", url: str) -> dict[str, object]:
 
 def main(master: str, url: str) -> None:
     """Do the work in a session of that master."""
-    spark = session(master, **({} if master.startswith("sc://") else FAST))
+    with one_at_a_time():
+        spark = session(master, **({} if master.startswith("sc://") else FAST))
     found = enqueue_and_read(spark, url)
     spark.stop()
     print(json.dumps(found))

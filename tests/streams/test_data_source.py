@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from stanchion import Stanchion
@@ -22,7 +22,7 @@ from stanchion.spark import stream_sink, stream_source
 from stanchion.spark.stream_sink import stream_writer
 from stanchion.spark.stream_source import StreamReader, stream_reader
 from stanchion.stores.records import WorkerRow
-from stanchion.streams import StreamSource
+from stanchion.streams import StreamSource, streams
 
 Rows = list[dict[str, Any]]
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Query:
 def run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give each query a run of its own."""
     for module in (stream_source, stream_sink):
-        monkeypatch.setattr(module, "this_run", lambda: f"run {Query.runs}")
+        monkeypatch.setattr(module, "this_run", lambda: f"run {Query.runs}:7")
     monkeypatch.setattr(stream_sink, "this_batch", lambda: "query:7")
 
 
@@ -260,6 +260,122 @@ def test_a_stream_that_was_not_read_is_not_acknowledged(app: Stanchion) -> None:
 def test_mistakes(app: Stanchion, columns: list[str], options: dict[str, str], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         Query(app.url, same, *columns, **options).writer()
+
+
+@only_sqlite
+@pytest.mark.parametrize("mode", ["append", "move"])
+def test_a_row_that_cannot_be_a_job_is_buried(app: Stanchion, mode: str) -> None:
+    """All others go on, and the stream with them."""
+
+    def transform(rows: Rows) -> Rows:
+        return [{**row, "payload": "{"} if number(row) in (7, 8, 21) else row for row in same(rows)]
+
+    Query(app.url, transform, "job_id", "payload", mode=mode).run(limit=15)
+    assert found(app, "clean") == [n for n in range(40) if n not in (7, 8, 21)]
+    dead = app.queue("raw").find(state=JobState.DEAD)
+    assert sorted(job.payload["n"] for job in dead) == [7, 8, 21]
+    assert all("holds text that is no JSON" in job.errors[-1]["error"] for job in dead)
+    assert app.queue("raw").size().total == 0
+
+
+@only_sqlite
+def test_rows_of_which_none_can_be_a_job_are_the_fault_of_the_query(app: Stanchion) -> None:
+    broken = Query(app.url, lambda rows: [{**row, "payload": "{"} for row in same(rows)], "job_id", "payload")
+    with pytest.raises(InvalidInput, match="no JSON"):
+        broken.run()
+    assert app.queue("raw").size().running == 40
+
+
+@only_sqlite
+@pytest.mark.parametrize("first", [True, False])
+def test_rows_of_another_stream_in_the_same_batch(app: Stanchion, first: bool) -> None:
+    """Their task may come before any that reads the stream which the sink names."""
+    query = Query(app.url, same, "payload")
+    start = query.reader.initialOffset()
+    end = query.reader.latestOffset(start, ReadMaxRows(10))
+    elsewhere = pa.RecordBatch.from_pylist([{"payload": json.dumps({"n": n})} for n in (100, 101)])
+
+    def write(part: Any) -> Any:
+        read = iter([elsewhere]) if part is None else query.output(query.task().read(part))
+        return query.writer().write(read)
+
+    for _ in range(2):
+        parts = [None, *query.reader.partitions(start, end)]
+        query.writer().commit([write(part) for part in (parts if first else parts[::-1])], 7)
+    assert found(app, "clean") == [*range(10), 100, 101]
+    assert app.queue("raw").counts().committed == 10
+
+
+@only_sqlite
+def test_rows_of_a_batch_without_jobs_are_stored_once(app: Stanchion) -> None:
+    """A window closes, or only another stream has had rows."""
+    query = Query(app.url, same, "payload")
+    query.reader.initialOffset()
+    rows = pa.RecordBatch.from_pylist([{"payload": '{"n": 100}'}])
+    for _ in range(2):
+        query.writer().commit([query.writer().write(iter([rows]))], 7)
+    assert found(app, "clean") == [100]
+    assert app.queue("raw").counts().committed == 0
+
+
+@only_sqlite
+def test_one_batch_of_all_is_refused(app: Stanchion) -> None:
+    query = Query(app.url, same, "payload")
+    with pytest.raises(InvalidInput, match="availableNow=True"):
+        query.reader.latestOffset(query.reader.initialOffset(), ReadAllAvailable())
+
+
+@only_sqlite
+@pytest.mark.parametrize(("mode", "refused"), [("append", False), ("move", True)])
+def test_queries_with_state_append(app: Stanchion, tmp_path: Path, mode: str, refused: bool) -> None:
+    """Seen by the folder that Spark keeps their state in."""
+    for name in ("offsets", "state"):
+        (tmp_path / "checkpoint" / name).mkdir(parents=True)
+    columns = ["payload"] if mode == "append" else ["job_id", "payload"]
+    query = Query(app.url, same, *columns, mode=mode, checkpointLocation=f"file://{tmp_path}/checkpoint")
+    if refused:
+        with pytest.raises(InvalidInput, match="write new jobs with mode=append"):
+            query.run()
+    else:
+        query.run()
+    assert len(found(app, "clean")) == (0 if refused else 40)
+
+
+@only_sqlite
+@pytest.mark.parametrize("stateful", [True, False])
+def test_a_batch_is_read_again_for_the_state_alone(app: Stanchion, tmp_path: Path, stateful: bool) -> None:
+    for name in ("offsets", "state") if stateful else ("offsets",):
+        (tmp_path / "checkpoint" / name).mkdir(parents=True)
+
+    def query() -> Query:
+        return Query(app.url, same, "payload", checkpointLocation=str(tmp_path / "checkpoint"))
+
+    first = query()
+    start = first.reader.initialOffset()
+    end = first.reader.latestOffset(start, ReadMaxRows(10))
+    first.batch(start, end)
+    again = query()
+    parts = again.reader.partitions(start, end)
+    rows = [row for part in parts for batch in again.task().read(part) for row in batch.to_pylist()]
+    assert [number(row) for row in rows] == (list(range(10)) if stateful else [])
+    again.batch(start, end)
+    assert found(app, "clean") == list(range(10))
+
+
+@only_sqlite
+@pytest.mark.parametrize(("number_of_batch", "counted", "left"), [(7, 2, 5), (8, 0, 10)])
+def test_a_failed_sink_says_so(app: Stanchion, number_of_batch: int, counted: int, left: int) -> None:
+    """Spark tells it that the query failed, not why; and of a batch that may be another than that which was read."""
+    query = Query(app.url, same, "payload")
+    start = query.reader.initialOffset()
+    end = query.reader.latestOffset(start, ReadMaxRows(10))
+    for _ in range(2):
+        for part in query.reader.partitions(start, end):
+            list(query.task().read(part))
+        query.writer().abort([None, None], number_of_batch)
+        query = Query(app.url, same, "payload")
+    query.reader.partitions(start, end)
+    assert (streams(app.store)[0].replays, app.queue("raw").size().running) == (counted, left)
 
 
 @only_sqlite

@@ -222,6 +222,17 @@ _compact = re.compile(r'(?:[^\s"\\]++|"[^"\\]*+")*+').fullmatch
 """Matches JSON without spaces between its parts, and without escapes: what an encoder would write the same."""
 
 
+_inexact = re.compile(r"\d[\d.]{16}").search
+"""Finds what may be a number with more digits than a float has."""
+
+_parts = re.compile(r'"(?:[^"\\]|\\.)*+"|\s+')
+
+
+def _packed(text: str) -> str:
+    """Return JSON without spaces between its parts, its numbers as they are written."""
+    return _parts.sub(lambda part: "" if part[0].isspace() else part[0], text)
+
+
 def _texts(batch: pa.RecordBatch) -> list[str | None] | None:
     """Return the payloads as they are, where they are JSON already."""
     if "payload" not in batch.schema.names or not pa.types.is_string(batch.column("payload").type):
@@ -240,8 +251,8 @@ def _payloads(
                 _check_call(value)
         return [
             codec.encode(value, "column payload")
-            if text is None or not _compact(text)
-            else codec.encode_json(text, "column payload")
+            if text is None or not (_compact(text) or _inexact(text))
+            else codec.encode_json(_packed(text) if _inexact(text) else text, "column payload")
             for value, text in zip(values, texts or repeat(None), strict=False)
         ]
     if None in tasks:

@@ -24,7 +24,7 @@ from stanchion.pipeline.station import Frame, Station
 from stanchion.queue import batches, portions
 from stanchion.spark.enqueue import JobMaker
 from stanchion.spark.items import TAKEN, Hand, taken
-from stanchion.stores.records import Bury, JobRow, Outcome
+from stanchion.stores.records import Bury, Commit, Continue, JobRow, Move, Outcome
 from stanchion.streams import SinkBatch
 
 if TYPE_CHECKING:
@@ -198,9 +198,19 @@ def _json(frame: DataFrame) -> Column:
 
 
 def _outcome(hand: Hand, row: JobRow, given: dict[str, Any]) -> Outcome:
-    """Return what becomes of an item; it is dead when what was made of it can't be stored."""
-    value = hand.station.app.codec.decode(given["payload"])
+    """Return what becomes of an item; it is dead when what was made of it can't be stored.
+
+    What goes on is the text that Spark has made, as a value taken from it may have fewer digits.
+    """
+    codec = hand.station.app.codec
+    value = codec.decode(given["payload"])
     try:
-        return hand.station.outcome(row, None, Send(given["to"], value) if given["to"] else value)
+        outcome = hand.station.outcome(row, None, Send(given["to"], value) if given["to"] else value)
+        text = codec.encode_json(given["payload"])
     except InvalidInput as error:
         return Bury(row.id, hand.token, f"InvalidInput: {error}")
+    if isinstance(outcome, Move):
+        return outcome._replace(payload=text)
+    if isinstance(outcome, Continue):
+        return outcome._replace(job=outcome.job._replace(payload=text))
+    return outcome._replace(result=text) if isinstance(outcome, Commit) and not given["to"] else outcome

@@ -31,7 +31,12 @@ def jsonable(kind: DataType, path: str) -> None:
         if kind.keyType.simpleString() != "string":
             raise InvalidInput(f"the keys of {path} are of type {kind.keyType.simpleString()}; JSON has strings only")
         jsonable(kind.valueType, f"{path}[]")
-    elif (name := kind.simpleString()) not in _PLAIN and name not in _MOMENTS:
+    elif (name := kind.simpleString()).startswith("decimal"):
+        raise InvalidInput(
+            f"the column {path} is of type {name}, which has more digits than a number here; give the JSON itself, "
+            f"made by to_json(), to keep them all, or cast it to string or double"
+        )
+    elif name not in _PLAIN and name not in _MOMENTS:
         raise InvalidInput(f"the column {path} is of type {name}, which JSON can't hold; cast it to string or double")
 
 

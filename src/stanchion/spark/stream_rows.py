@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -36,6 +37,15 @@ class SinkColumns:
     def has_content(self) -> bool:
         """True when rows bring a payload, or a result."""
         return ("result" if self.mode == "finish" else "payload") in self.names
+
+    @property
+    def has_ids(self) -> bool:
+        """True when rows say which job they come from."""
+        return ID in self.names
+
+    def without(self, rows: pa.RecordBatch, ids: Collection[str]) -> pa.RecordBatch:
+        """Return the rows of all jobs but these."""
+        return rows.filter(pc.invert(pc.is_in(rows.column(ID), pa.array(list(ids), pa.string()))))
 
     def divided(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """Return the rows with an error, and those without."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
@@ -68,6 +68,15 @@ class Written(WriterCommitMessage):
     refused: str | None = None
 
 
+@dataclass(frozen=True)
+class Made:
+    """Rows, the jobs made of them, and the ids of jobs whose rows can't be any, with why."""
+
+    rows: pa.RecordBatch
+    jobs: list[NewJob]
+    misfits: Mapping[str, str] = field(default_factory=dict)
+
+
 class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the rows of micro-batches. Spark makes one for the tasks of a batch and another for its end."""
 
@@ -90,7 +99,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage or settle the rows of a task.
 
-        A row that can't be a job is reported rather than raised: trying again would not help.
+        A row that can't be a job is buried, if it says which job it comes from, or else reported rather than raised:
+        trying again would not help.
         """
         done = Written(this_run() or "", f"{self.write_id or 'spark'}:{this_batch()}", secrets.token_hex(8))
         seen: set[str] = set()
@@ -108,47 +118,71 @@ class StreamWriter(DataSourceStreamArrowWriter):
         batch = None if self.stream is None else SinkBatch.read_by(app.store, self.stream, done.run)
         if batch is not None and batch.acknowledged:  # this run comes after one that was finished: nothing of it counts
             return
-        failed, good = self.columns.divided(rows)
-        if self.mode == "append":
-            for portion in (portion for some in batches(self._jobs(app, good)) for portion in portions(some)):
-                app.store.stage(done.write, done.attempt, portion)
-                done.staged += len(portion)
-            if not failed.num_rows:
-                return
-        elif has_state(self.checkpoint):
+        if self.mode != "append" and has_state(self.checkpoint):
             raise InvalidInput(
                 f"a query with state can't be written with mode={self.mode}, which settles each job before Spark's log "
                 f"has the batch; write new jobs with mode=append"
             )
-        if batch is None:  # the rows are of another stream, or of none
-            if self.mode == "append":
-                raise InvalidInput(f"a row with an error is of no job that the stream {self.stream!r} has read")
+        failed, good = self.columns.divided(rows)
+        made = self._made(app, good, buries=batch is not None and batch.size > 1)
+        if self.mode == "append":
+            for portion in (portion for some in batches(made.jobs) for portion in portions(some)):
+                app.store.stage(done.write, done.attempt, portion)
+                done.staged += len(portion)
+        elif batch is not None:
+            done.settled += batch.settle(self._outcomes(made, batch.token, seen))
+        elif rows.num_rows:
             raise StreamTaken(cast("str", self.stream))
-        if failed.num_rows:
-            done.settled += batch.settle(self._failures(failed, batch.token, seen))
-        if self.mode != "append":
-            done.settled += batch.settle(self._outcomes(app, good, batch.token, seen))
+        if not failed.num_rows and not made.misfits:
+            return
+        if batch is None:  # the rows are of another stream, or of none
+            raise InvalidInput(f"a row with an error is of no job that the stream {self.stream!r} has read")
+        done.settled += batch.settle(self._failures(failed, batch.token, seen))
+        done.settled += batch.settle([Bury(job_id, batch.token, error) for job_id, error in made.misfits.items()])
 
-    def _jobs(self, app: Stanchion, rows: pa.RecordBatch) -> list[NewJob]:
-        return self.maker.jobs(app, self.columns.content(rows)) if rows.num_rows else []
+    def _made(self, app: Stanchion, rows: pa.RecordBatch, *, buries: bool) -> Made:
+        """Return the jobs of these rows; where `buries`, without those of rows that can't be jobs, unless none can."""
+        if not rows.num_rows:
+            return Made(rows, [])
+        try:
+            return Made(rows, self.maker.jobs(app, self.columns.content(rows)))
+        except InvalidInput:
+            if not buries or self.errors != "bury" or not self.columns.has_ids:
+                raise
+            misfits = self._misfits(app, rows)
+            fit = self.columns.without(rows, misfits)
+            if not fit.num_rows and rows.num_rows > 1:  # the query is at fault rather than a row
+                raise
+            return Made(fit, self.maker.jobs(app, self.columns.content(fit)) if fit.num_rows else [], misfits)
 
-    def _outcomes(self, app: Stanchion, rows: pa.RecordBatch, token: str, seen: set[str]) -> list[Outcome]:
-        ids, jobs = self.columns.ids(rows, seen), self._jobs(app, rows)
+    def _misfits(self, app: Stanchion, rows: pa.RecordBatch) -> dict[str, str]:
+        """Return the ids of the jobs whose rows can't be jobs, and why, by trying ever fewer rows."""
+        try:
+            self.maker.jobs(app, self.columns.content(rows))
+        except InvalidInput as error:
+            if rows.num_rows == 1:
+                return {self.columns.ids(rows, set())[0]: f"InvalidInput: {error}"}
+            half = rows.num_rows // 2
+            return {**self._misfits(app, rows.slice(0, half)), **self._misfits(app, rows.slice(half))}
+        return {}
+
+    def _outcomes(self, made: Made, token: str, seen: set[str]) -> list[Outcome]:
+        ids = self.columns.ids(made.rows, seen)
         with_content = self.columns.has_content
         if self.mode == "finish":
             return [
                 Commit(job_id, token, job.payload if with_content else None)
-                for job_id, job in zip(ids, jobs, strict=True)
+                for job_id, job in zip(ids, made.jobs, strict=True)
             ]
         return [
             Move(
                 job_id, token, job.queue, job.payload if with_content else None, job.delay or 0.0, job.lane, job.headers
             )
-            for job_id, job in zip(ids, jobs, strict=True)
+            for job_id, job in zip(ids, made.jobs, strict=True)
         ]
 
     def _failures(self, rows: pa.RecordBatch, token: str, seen: set[str]) -> list[Outcome]:
-        ids, errors = self.columns.ids(rows, seen), rows.column(ERROR).to_pylist()
+        ids, errors = self.columns.ids(rows, seen), rows.column(ERROR).to_pylist() if rows.num_rows else []
         if self.errors == "bury":
             return [Bury(job_id, token, error) for job_id, error in zip(ids, errors, strict=True)]
         delays = self.columns.delays(rows)

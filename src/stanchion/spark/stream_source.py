@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput
@@ -133,6 +133,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @said_plainly
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         """Acknowledge what is finished, reserve the next batch, and return its end, or `start` when there is none."""
+        if isinstance(limit, ReadAllAvailable):  # nobody would come back to acknowledge its only batch
+            raise InvalidInput("trigger(once=True) is not for streams of jobs; write trigger(availableNow=True)")
         place, most = _position(start), limit.max_rows if isinstance(limit, ReadMaxRows) else self.most
         end = self._source.latest(place, most)
         if end == place and not self._ends_when_done and self._listener.wait(self.poll):
