@@ -37,6 +37,7 @@ from stanchion.stores.records import (
     WorkerRow,
 )
 from stanchion.stores.signs import Signs
+from stanchion.stores.upkeep import MAINTAIN_SECONDS
 
 
 class Listener(Protocol):
@@ -252,10 +253,11 @@ class Store(Protocol):
         One that does not stand in history with that end any more, as it was re-driven, is left as it is.
         """
 
-    def maintain(self) -> None:
-        """Do what keeps the store small and quick; any worker calls it now and then.
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
+        """Do what keeps the store small and quick, for about so many seconds; any worker calls it now and then.
 
         A queue that `expires` is removed when it was not used for so long; see `expiring.py`.
+        Return the queues whose history still holds what it no longer keeps.
         """
 
     # -- semaphores

@@ -32,6 +32,7 @@ from stanchion.stores.records import (
     Sizes,
 )
 from stanchion.stores.search import matches
+from stanchion.stores.upkeep import MAINTAIN_SECONDS
 
 CAPABILITIES = Capabilities(
     name="memory",
@@ -245,7 +246,7 @@ class MemoryStore(Staging, Scanning, Discarding):
             self._remove(row)
         return len(old)
 
-    def maintain(self) -> None:
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
         """Purge what history no longer keeps, remove queues that have expired, forget dead workers with nothing."""
         with self._lock:
             for line in self._lines.values():
@@ -259,6 +260,7 @@ class MemoryStore(Staging, Scanning, Discarding):
             self._workers = {
                 name: worker for name, worker in self._workers.items() if name in busy or alive(worker, now)
             }
+            return []
 
     # -- from store to store
 

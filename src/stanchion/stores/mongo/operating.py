@@ -34,10 +34,11 @@ from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.server import BULK_SECONDS
 from stanchion.stores.optimistic import Change
 from stanchion.stores.records import SECOND, Beat, JobRow, JobState, QueueSettings, WorkerRow
+from stanchion.stores.upkeep import MAINTAIN_SECONDS, Budget, purge_each
 
 _GONE = 500
 _FOLD_SECONDS = 5.0
-_PURGE_ROUNDS = 20
+_PURGED = 1000
 
 
 class Operating(Dropping):
@@ -181,7 +182,7 @@ class Operating(Dropping):
         hidden = {"$set": {"gone": True}, "$unset": content, "$inc": {"version": 1}}
         return self.server.call(lambda on, _again: on.jobs.update_many(such, hidden).matched_count)
 
-    def maintain(self) -> None:
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
         """Fold what happened into the counts, forget dead workers that hold nothing, purge what is kept no longer."""
         # What there is no time for is counted all the same, only not as quickly.
         self.fold_some(_FOLD_SECONDS)
@@ -193,11 +194,10 @@ class Operating(Dropping):
         self.forget_flows()
         self.forget_full()
         self.forget_stages()
-        for settings in self.queues():
-            for _ in range(_PURGE_ROUNDS):
-                if self.purge(settings.name) == 0:
-                    break
+        names = [settings.name for settings in self.queues()]
+        behind = purge_each(lambda queue: self.purge(queue, limit=_PURGED), names, _PURGED, Budget(seconds))
         remove_expired(self)
+        return behind
 
     def _forget_dead(self) -> None:
         now = self.now()

@@ -43,6 +43,7 @@ from stanchion.stores.redis.rows import body_text, rows_in, state_text
 from stanchion.stores.redis.scanning import Scanning
 from stanchion.stores.redis.staging import Staging
 from stanchion.stores.search import matches
+from stanchion.stores.upkeep import MAINTAIN_SECONDS, Budget, purge_each
 
 VERSION = 1
 """Of the keys and of what they hold."""
@@ -234,12 +235,11 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Noting, Sc
         """Delete up to `limit` finished jobs that ended `older_than` seconds ago (None: the queue's ttl)."""
         return int(self.script("purge", queue, "" if older_than is None else older_than, limit))
 
-    def maintain(self) -> None:
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
         """Purge what history no longer keeps, bring jobs to where they are going, remove queues that have expired."""
         names = self.queue_names()
-        for queue in names:  # first: the rest may need memory, and the server have none
-            while self.purge(queue, limit=_PURGED) == _PURGED:
-                pass
+        # First: the rest may need memory, and the server have none.
+        behind = purge_each(lambda queue: self.purge(queue, limit=_PURGED), names, _PURGED, Budget(seconds))
         self.sweep()  # what is done late is known by marks: they must not be forgotten before
         for queue in names:
             self.deliver(queue)
@@ -255,6 +255,7 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Noting, Sc
         for worker in self.known_workers().values():
             if worker.id not in busy and not alive(worker, now):
                 self.leave(worker.id)
+        return behind
 
     # -- from store to store
 

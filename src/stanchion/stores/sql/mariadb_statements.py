@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from sqlalchemy import SelectBase, String, TextClause, column, text
 from sqlalchemy.dialects.mysql import insert
 
+from stanchion.stores.records import SECOND, QueueSettings
 from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.lane_statements import ByArms, LaneStatements, pick
 from stanchion.stores.sql.schema import BY_BYTES, HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs
@@ -230,6 +231,14 @@ class MariaDBStatements(Statements):
         self.held = text(f"""
             SELECT {_names(HELD_COLUMNS, "job.")}, job.token
             FROM {_by_ids("stanchion_jobs")} WHERE {_IN_TIME} FOR UPDATE
+        """)
+        self.purge = text(f"""
+            DELETE FROM stanchion_history WHERE queue = :queue AND finished_at <= {_NOW} - coalesce(
+                :age_micros,
+                (SELECT CAST(history_ttl * 1000000 AS SIGNED) FROM stanchion_queues WHERE name = :queue),
+                {int(QueueSettings("").history_ttl * SECOND)}
+            )
+            ORDER BY finished_at LIMIT :most
         """)
         self.forget = text(f"DELETE job FROM {_by_ids('stanchion_history')}")
         stored = insert(jobs).values(

@@ -24,9 +24,10 @@ from stanchion.stores.sql.expiring import ExpiringQueues
 from stanchion.stores.sql.gating import light
 from stanchion.stores.sql.joining import joined
 from stanchion.stores.transitions import cancel, replay, retried
+from stanchion.stores.upkeep import MAINTAIN_SECONDS, Budget, purge_each
 
 _TALLIES = 5000
-_PURGE_ROUNDS = 20
+_PURGED = 5000
 
 
 class Operating(ExpiringQueues):
@@ -144,13 +145,12 @@ class Operating(ExpiringQueues):
 
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         def work(run: Runner, _again: bool) -> int:
-            age = self.queue_row(run, queue)[0].history_ttl if older_than is None else older_than
-            old = run.rows(self.statements.old, {"queue": queue, "age_micros": int(age * SECOND), "most": limit})
-            return run.change(self.statements.forget, {"ids": json.dumps([row[0] for row in old])}) if old else 0
+            age = None if older_than is None else int(older_than * SECOND)
+            return run.change(self.statements.purge, {"queue": queue, "age_micros": age, "most": limit})
 
         return self.database.write(work)
 
-    def maintain(self) -> None:
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
         """Fold the tallies, forget dead workers with nothing, purge old history, remove queues that have expired."""
 
         def work(run: Runner, _again: bool) -> int:
@@ -169,16 +169,16 @@ class Operating(ExpiringQueues):
                     run.change(self.statements.add_count, added)  # another was the first, since we looked
             return len(rows)
 
-        while self.database.write(work) == _TALLIES:
+        budget = Budget(seconds)
+        while self.database.write(work) == _TALLIES and budget.left:
             pass
         self.database.write(lambda run, _again: run.change(self.statements.forget_dead))
         self.database.write(lambda run, _again: self.forget_rates(run))
         self.forget_flows()
-        for settings in self.queues():
-            for _ in range(_PURGE_ROUNDS):
-                if self.purge(settings.name) == 0:
-                    break
+        names = [settings.name for settings in self.queues()]
+        behind = purge_each(lambda queue: self.purge(queue, limit=_PURGED), names, _PURGED, budget)
         remove_expired(self)
+        return behind
 
     def _redrive_live(self, run: Runner, row: JobRow, now: int) -> Redriven:
         if row.state == JobState.RUNNING:

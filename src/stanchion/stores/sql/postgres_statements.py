@@ -31,6 +31,7 @@ from stanchion.stores.sql.joining import must_be_here
 from stanchion.stores.sql.postgres_gates import claim_at_gates, commit_at_gates
 from stanchion.stores.sql.postgres_identity import HERE
 from stanchion.stores.sql.postgres_lanes import Taken, claim_in_turn, taken
+from stanchion.stores.sql.postgres_purge import PostgresStatements
 from stanchion.stores.sql.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS
 from stanchion.stores.sql.settling import is_plain
 from stanchion.stores.sql.store import SqlStore
@@ -223,6 +224,8 @@ _ADD_ENDS = text("""
 
 class PostgresStore(SqlStore):
     """The SQL store with push, claim and commit in one statement each, committed by itself."""
+
+    statements_of = PostgresStatements
 
     guards = True
 

@@ -23,6 +23,7 @@ from stanchion.stores.sql.operating import Operating
 from stanchion.stores.sql.settling import Settling
 from stanchion.stores.sql.stage_statements import StageStatements
 from stanchion.stores.transitions import due_at
+from stanchion.stores.upkeep import MAINTAIN_SECONDS
 
 _FIRST, _LAST = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _AT_ONCE = 20_000
@@ -136,8 +137,8 @@ class Staging(Claiming, Settling, Operating, Noting):
                 seconds_for(jobs),
             )
 
-    def maintain(self) -> None:
-        super().maintain()
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
+        behind = super().maintain(seconds)
         oldest = self.database.read(self.clock) - KEPT_STAGED
         for write in self._writes():
             last = self.database.read(lambda run, one=write: run.rows(self._stage.last_staged, {"of_write": one}))[0][0]  # type: ignore[misc]
@@ -146,6 +147,7 @@ class Staging(Claiming, Settling, Operating, Noting):
         for note in self.notes(OWN_NOTES):
             if published_at(note) <= oldest + KEPT_STAGED - WRITES_KEPT:
                 self.set_note(OWN_NOTES, note.name, None, note.version)
+        return behind
 
     def _writes(self) -> Iterator[str]:
         """Yield the writes that have staged jobs, each by a look at an index."""

@@ -34,7 +34,7 @@ from sqlalchemy import (
 )
 
 from stanchion.stores.letters import MARK
-from stanchion.stores.records import JobState
+from stanchion.stores.records import SECOND, JobState, QueueSettings
 from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.schema import (
     FIELDS,
@@ -330,11 +330,12 @@ class Statements:
         )
         self.forget: Executable = delete(history).where(history.c.id.in_(ids))
         self.finished_locked = self.finished.with_for_update()
-        self.old = (
-            select(cast(history.c.id, String(36)))
-            .where(history.c.queue == queue, history.c.finished_at <= now - param("age_micros", BigInteger))
-            .order_by(history.c.finished_at)
-            .limit(param("most", Integer))
+        own_age = select(cast(queues.c.history_ttl * SECOND, BigInteger)).where(queues.c.name == queue)
+        default_age = int(QueueSettings("").history_ttl * SECOND)
+        age = func.coalesce(param("age_micros", BigInteger), own_age.scalar_subquery(), default_age)
+        old = select(history.c.id).where(history.c.queue == queue, history.c.finished_at <= now - age)
+        self.purge: Executable = delete(history).where(
+            history.c.id.in_(old.order_by(history.c.finished_at).limit(param("most", Integer)))
         )
         self.some_tallies = (
             select(tallies.c.id, tallies.c.queue, tallies.c.what, tallies.c.n)

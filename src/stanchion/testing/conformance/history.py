@@ -7,14 +7,22 @@ from datetime import timedelta
 import pytest
 
 from stanchion import JobState, Queue, Stanchion
+from stanchion.ids import new_ids
 from stanchion.stores.protocol import Store
-from stanchion.testing.conformance.harness import QUEUE, StoreClock
+from stanchion.stores.records import JobRow, NewJob
+from stanchion.stores.transitions import created
+from stanchion.testing.conformance.harness import QUEUE, StoreClock, new_job
 
 
 def finish(q: Queue, count: int = 1) -> list[str]:
     """Push and pop jobs; return their ids."""
     q.push_many(range(count))
     return [job.id for _ in range(count) if (job := q.pop()) is not None]
+
+
+def finished(job: NewJob, at: int) -> JobRow:
+    """Return the row of a job that ended at this time."""
+    return created(job, at)._replace(state=JobState.DONE.value, finished_at=at)
 
 
 class TestHistory:
@@ -102,6 +110,21 @@ class TestPurge:
         clock.advance(41)
         store.maintain()
         assert set(store.fetch([*old, *young])) == set(young)
+
+    def test_of_all_queues_takes_no_more_time_than_it_is_given_and_says_which_are_left(
+        self, app: Stanchion, store: Store, clock: StoreClock
+    ) -> None:
+        small, large = app.queue("a"), app.queue("b")
+        for q, jobs in ((small, 3), (large, 6000)):
+            q.configure(history_ttl=100)
+            ended = finished(new_job(queue=q.name), store.now())
+            store.adopt([ended._replace(id=one) for one in new_ids(jobs)])
+        clock.advance(101)
+        behind = store.maintain(seconds=0)
+        assert small.history() == []
+        assert behind == (["b"] if large.history() else [])
+        assert store.maintain(seconds=60) == []
+        assert large.history() == []
 
     def test_in_rounds(self, q: Queue, store: Store) -> None:
         finish(q, 7)
