@@ -28,7 +28,7 @@ from stanchion.ids import new_id, new_ids
 from stanchion.job import Job, JobHandle, JobState
 from stanchion.lanes import LaneChooser
 from stanchion.offloop import calls_pool, off_loop
-from stanchion.options import EnqueueOptions, named_queues
+from stanchion.options import EnqueueOptions, named_queues, seconds_of
 from stanchion.pipeline import Pipeline, Station
 from stanchion.queue import Queue, jobs_of, redriven_or_raise
 from stanchion.retry import Retry
@@ -41,6 +41,7 @@ from stanchion.stores.transitions import state_of
 from stanchion.task import COLLECT, Enqueuer, Task, arguments, task_options
 from stanchion.ticker import Ticker
 from stanchion.unknown_work import A_DAY, UnknownWork
+from stanchion.upkeep import Maintained, Upkeep
 from stanchion.waits import Waits
 
 P = ParamSpec("P")
@@ -90,6 +91,7 @@ class Stanchion:
         """The threads in which coroutines call the store."""
         self.waits = Waits(self)
         """Those who wait for jobs and results."""
+        self.upkeep = Upkeep(self)
         self._ticker = Ticker(self)
         self._collect = Task(self, _same, COLLECT, self.retry, {})
 
@@ -141,6 +143,14 @@ class Stanchion:
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction of the store to be passed as `tx`; CannotJoin where the store has none."""
         return self.store.transaction()
+
+    def maintain(self, seconds: float = 60.0) -> Maintained:
+        """Look after the store once, as workers do all the time: for programs that have none.
+
+        Takes back the jobs of dead workers and of leases that ran out, finishes what died half-way, purges history, for
+        about so many seconds at most.
+        """
+        return self.upkeep.round(seconds_of(seconds, "seconds"), self.store.now())
 
     def close(self) -> None:
         """Release connections and threads; a later call opens them anew. Who waits gets an error."""

@@ -165,6 +165,7 @@ class Reservation(Job):
         if state is None:
             raise LeaseLost(self.id)
         self.settled_as = self.state = state
+        self._app.upkeep.nudge()
 
 
 def described(error: BaseException | str) -> tuple[str, str | None]:

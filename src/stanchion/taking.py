@@ -44,6 +44,7 @@ class Taking:
 
     def _try(self) -> list[JobRow] | None:
         """Return what can be had now; None to wait, also for a store that does not answer."""
+        self._app.upkeep.nudge()
         claim = self._wish._replace(token=new_token())
         try:
             store = self._app.store

@@ -77,6 +77,7 @@ class ClaimLook(Look):
             self._again = self._quiet = False
             self.forget_gone()
             wishes = list(self._wishes)
+        self.waits.app.upkeep.nudge()
         self.waits.app.declare(self._claim.queue)
         for wish in wishes:
             if wish.unanswered is not None:

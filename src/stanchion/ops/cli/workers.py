@@ -50,8 +50,10 @@ def late(worker: WorkerRow, now: int) -> bool:
 
 def worker_json(worker: WorkerRow, now: int) -> dict[str, Any]:
     """Return a worker, ready for JSON."""
+    fields = asdict(worker)
+    del fields["began"]  # it has the tokens of the jobs
     return {
-        **asdict(worker),
+        **fields,
         "started_at": iso(moment(worker.started_at)),
         "last_seen_at": iso(moment(worker.last_seen_at)),
         "late": late(worker, now),

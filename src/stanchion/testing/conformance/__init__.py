@@ -83,6 +83,7 @@ _THEMES = (
     "tasks",
     "transactions",
     "transferring",
+    "upkeep",
     "unknown_options",
     "unknown_work",
     "waits",
@@ -206,6 +207,7 @@ from stanchion.testing.conformance.transactions import TestAnotherDatabase, Test
 from stanchion.testing.conformance.transferring import TestAdopting, TestTaking, TestThereAndBack
 from stanchion.testing.conformance.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
 from stanchion.testing.conformance.unknown_work import TestPutOff, TestUnknownWork
+from stanchion.testing.conformance.upkeep import TestMaintain, TestShares
 from stanchion.testing.conformance.waits import (
     TestAwaiting,
     TestCancelledAwaits,
@@ -301,6 +303,7 @@ __all__ = [
     "TestLoops",
     "TestLostLeases",
     "TestLostSignals",
+    "TestMaintain",
     "TestManySchedulers",
     "TestMaxRate",
     "TestMaxRunning",
@@ -356,6 +359,7 @@ __all__ = [
     "TestSemaphores",
     "TestSettings",
     "TestSeveralSemaphores",
+    "TestShares",
     "TestSignalledEnds",
     "TestSizes",
     "TestSlots",
