@@ -12,6 +12,7 @@ from redis import Redis
 
 from stanchion import Push, Stanchion, chain, group
 from stanchion.errors import StoreUnavailable
+from stanchion.stores.gates import Limits, limits_text
 from stanchion.stores.records import Claim, Condition, Find, NoteChange, Publication, Scan
 from stanchion.stores.redis.server import Call, Server
 from stanchion.stores.redis.store import RedisStore
@@ -88,8 +89,11 @@ def use_store(store: RedisStore) -> None:
     assert store.set_note("stream", "s", None, 1)
 
     listener = store.listen([QUEUE])
+    store.set_semaphore("shut", 0)
+    store.push([job._replace(limits=limits_text(Limits(("shut",)))) for job in new_jobs(2)])
+    assert len(store.claim(Claim(QUEUE, 2, "t", worker="w")).rows) == 1  # the one that was published
     (pushed, *_) = store.push(new_jobs(3))
-    assert store.lane_depths(QUEUE, [0]) == {0: 4}
+    assert store.lane_depths(QUEUE, [0]) == {0: 3}
     assert len(store.split(ALL, 2)) == 2
     assert store.next_due([QUEUE]) is not None
     assert len(store.pop(Claim(QUEUE, 1, ""))) == 1

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from stanchion.stores.records import JobRow, JobState
+from stanchion.stores.records import JobRow, JobState, NewJob
 from stanchion.stores.throttle import Bucket, Promise
 
 HOLDER_BOOST = 1000
@@ -96,7 +96,7 @@ def is_node_gate(gate: str | None) -> bool:
     return gate is not None and gate.startswith("f:")
 
 
-def gates_of(row: JobRow) -> tuple[str, ...]:
+def gates_of(row: JobRow | NewJob) -> tuple[str, ...]:
     """Return the gates that a job must hold to run, in the order in which it takes them."""
     order = () if row.order_key is None else (order_gate(row.queue, row.order_key),)
     return order + tuple(map(semaphore_gate, limits_in(row.limits).semaphores))

@@ -17,8 +17,11 @@ has one of its own.
 
 from __future__ import annotations
 
+import math
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from stanchion.stores import transitions
 from stanchion.stores.duties import Hold, hold_of, holds_of, in_hand
@@ -36,10 +39,13 @@ from stanchion.stores.gates import (
 )
 from stanchion.stores.losses import apart
 from stanchion.stores.optimistic import Change, Optimistic, Seen, Swap
-from stanchion.stores.records import Claim, Claimed, JobRow
+from stanchion.stores.records import SECOND, Claim, Claimed, JobRow
 
-_PARKED = 10_000
-"""Jobs that one claim parks at most."""
+CLAIM_SECONDS = 2.0
+"""For so long one claim parks jobs, or for half a lease, so that the lease of what it has found does not run out."""
+
+_GATES = 8
+"""So many full gates are told to the store, so that it leaves out the jobs that wait for them."""
 
 _AT_ONCE = 500
 
@@ -93,6 +99,14 @@ class Permits(Optimistic):
     def gates_waited_at(self) -> Iterable[str]:
         """Return the gates at which some job waits."""
 
+    def park_run(self, claim: Claim, began: int, *, alone: bool) -> bool:
+        """Park the next due jobs that wait first for one of `claim.full`, up to one that does not; True: more are left.
+
+        They wait since the claim `began`, and will hold under its token; afterwards these gates are looked at once
+        more. `alone`: no others are due. A store that would have to read each of them leaves it to `hand_out`.
+        """
+        return False
+
     # -- claims
 
     def claim(self, claim: Claim) -> Claimed:
@@ -114,29 +128,53 @@ class Permits(Optimistic):
         `beyond`: `reserve` may be asked for more than there are to be, as what it gives can be put back.
         """
         rows: dict[str, JobRow] = {}
-        kept_back, wish, began = 0, claim, 0
+        wish, began, until = claim, 0, time.monotonic() + CLAIM_SECONDS
+        full: dict[str, None] = {}
+        refused = False
         while True:
             missing = claim.limit - len(rows)
             wish = wish._replace(limit=max(missing, wish.limit) if beyond else missing)
+            asked = time.monotonic()
             claimed = reserve(wish)
-            if not kept_back and not any(map(gated, claimed.rows)):
+            if not refused and not any(map(gated, claimed.rows)):
                 return claimed
             # After a lost answer the token's jobs come again: those that have their gates are not to ask twice.
             new = [row for row in claimed.rows if row.id not in rows]
             # What is held already is given, however much was wished for.
             began = began or min((row.started_at or 0 for row in new), default=0)
-            mine, refused = self._admit(new, len(new) if wish.repeat else missing, uncounted, began)
+            if not rows:
+                until = min([until, *(time.monotonic() + _lease(row) / 2 for row in new)])
+            mine, waiting = self._admit(new, len(new) if wish.repeat else missing, uncounted, began)
             rows.update((row.id, in_hand(row)) for row in mine)
-            kept_back += refused
-            if not refused or len(rows) >= claim.limit:
+            refused = refused or bool(waiting)
+            if rows and wish.full:  # to pass over the others took time, which later claims are to be spared
+                took = time.monotonic() - asked
+                self._park_while(wish, began, min(until, asked + 1.5 * took), alone=False)
+            if len(rows) >= claim.limit or not (waiting or wish.full):
                 return Claimed(list(rows.values()), claimed.retry_in)
-            if kept_back >= _PARKED:
+            if rows and wish.full:
+                return Claimed(list(rows.values()), 0.0)
+            full.update((verdict.gate, None) for verdict in waiting if verdict.gate is not None and not verdict.held)
+            told = wish._replace(full=tuple(islice(full, _GATES)))
+            more = bool(told.full) and not mine and self.park_run(told, began, alone=not waiting)
+            if more and not waiting:
+                more = self._park_while(told, began, until, alone=True)
+            if time.monotonic() >= until:
                 return Claimed(list(rows.values()), 0.0)
             # Behind many that have to wait there may be more of them: to ask for twice as many makes it a few rounds.
-            wish = wish._replace(limit=0 if mine else min(2 * wish.limit, _AT_ONCE), repeat=False)
+            larger = 0 if mine or more else min(2 * wish.limit, _AT_ONCE)
+            wish = wish._replace(limit=larger, repeat=False, full=told.full if more else ())
 
-    def _admit(self, rows: Sequence[JobRow], most: int, uncounted: str | None, began: int) -> tuple[list[JobRow], int]:
-        """Return up to `most` of these jobs, with all of their gates, and how many have to wait; give back the others.
+    def _park_while(self, claim: Claim, began: int, until: float, *, alone: bool) -> bool:
+        """Park until a moment of this process; return True where more are left."""
+        while (more := self.park_run(claim, began, alone=alone)) and time.monotonic() < until:
+            pass
+        return more
+
+    def _admit(
+        self, rows: Sequence[JobRow], most: int, uncounted: str | None, began: int
+    ) -> tuple[list[JobRow], list[Verdict]]:
+        """Return up to `most` of these jobs, with all of their gates, and which have to wait; give back the others.
 
         All that one claim parks wait since it `began`, in however many rounds it does.
         The gates come first and the rate last, so that nobody spends a start and then waits at a gate.
@@ -161,7 +199,7 @@ class Permits(Optimistic):
         waiting = [verdicts[row.id] for row in rows[:turns] if row.id in verdicts]
         self._keep_back(waiting, uncounted, began)
         self._undo(rows[turns:], lambda row, _now: transitions.put_back(row), uncounted)
-        return admitted, len(waiting)
+        return admitted, waiting
 
     def _spend_starts(self, rows: Sequence[JobRow]) -> dict[str, Verdict]:
         """Take the starts of those that have a rate; return what becomes of those for which there is none."""
@@ -326,3 +364,10 @@ def _rate(row: JobRow) -> Rate:
     rate = limits_in(row.limits).rate
     assert rate is not None  # noqa: S101 - only rows with one come here
     return rate
+
+
+def _lease(row: JobRow) -> float:
+    """Return for how many seconds a job was reserved; a worker holds it as long as it lives."""
+    if row.lease_until is None or row.started_at is None:
+        return math.inf
+    return (row.lease_until - row.started_at) / SECOND

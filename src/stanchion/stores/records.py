@@ -126,6 +126,8 @@ class Claim(NamedTuple):
     Held by the live `worker` of that id, or, where `worker` is None, for `lease` seconds (the queue's
     own lease where that is None too). A `repeat`, after a call that was never answered, gives the jobs
     that the token holds already, if any. `lanes`: the first and the last lane to take them from; None for all.
+    `full`: gates without a free slot. A store may leave out the jobs that wait for one of them first; it is for the
+    stores alone to set.
     """
 
     queue: str
@@ -135,6 +137,7 @@ class Claim(NamedTuple):
     lease: float | None = None
     repeat: bool = False
     lanes: tuple[int, int] | None = None
+    full: tuple[str, ...] = ()
 
 
 class Claimed(NamedTuple):

@@ -115,23 +115,37 @@ class RedisJobs(RedisBase):
     def claim_in_hand(self, claim: Claim) -> Claimed:
         return self.hand_out(claim, lambda part: self._reserve(part, "reserved", "1"), "-reserved", beyond=True)
 
+    def park_run(self, claim: Claim, began: int, *, alone: bool) -> bool:
+        # That jobs of this queue wait at these gates was noted with the first that was parked at each.
+        lanes = claim.lanes or ("", "")
+        wish = (began, claim.token, *lanes, "1" if alone else "", *claim.full)
+        parked, more = self.script("park", claim.queue, *wish)
+        if parked:
+            self.wake(*claim.full)
+        return bool(more)
+
     def _reserve(self, claim: Claim, counted: str, hand: str = "") -> Claimed:
         lease = "" if claim.lease is None else str(int(claim.lease * SECOND))
         worker = claim.worker or ""
         lanes = claim.lanes or ("", "")
 
+        begins: Sequence[Any] = ("", 0)
+
         def run(again: bool) -> Any:
             repeat = "1" if again or claim.repeat else ""
             wish = (claim.limit, claim.token, worker, lease, repeat, counted, *lanes, hand)
-            return self.server.run("claim", self.key(claim.queue), *wish)
+            return self.server.run("claim", self.key(claim.queue), *wish, *begins, *claim.full)
 
         while True:
-            found, jobs, wait = self.server.call(run)
-            if found != b"expired":
+            found, jobs, wait, *reached = self.server.call(run)
+            if found == b"expired":
+                expired = [job_id.decode() for job_id in jobs]
+                self.remember(claim.queue, expired)
+                self.free(expired, {})
+            elif jobs or not reached:
                 break
-            expired = [job_id.decode() for job_id in jobs]
-            self.remember(claim.queue, expired)
-            self.free(expired, {})
+            else:  # nothing yet among those that it was allowed to look at
+                begins = reached
         rows = rows_in(jobs.decode(), claim.queue)
         if found == b"held":
             rows.sort(key=lambda row: (-row.priority, row.run_at, row.id))

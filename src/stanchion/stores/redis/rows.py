@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from stanchion.stores.gates import gates_of
 from stanchion.stores.optimistic import Seen
 from stanchion.stores.records import JobRow, NewJob
 from stanchion.stores.transitions import due_at
@@ -51,13 +52,16 @@ def state_text(row: JobRow, rev: int) -> str:
 
 
 def _bound(job: JobRow | NewJob) -> str:
-    """Return "1" for a job whose steps entail more than themselves."""
-    return "1" if job.order_key or job.limits or job.flow else ""
+    """Return something for a job whose steps entail more than themselves: the gate that it waits for first, if any."""
+    if not (job.order_key or job.limits or job.flow):
+        return ""
+    held = job.held if isinstance(job, JobRow) else 0
+    return "1" if held else next(iter(gates_of(job)), "1")
 
 
 def is_bound(state: str) -> bool:
     """Tell whether the steps of a job in this state entail more than themselves."""
-    return state.rpartition(FIELD)[2] == "1"
+    return state.rpartition(FIELD)[2] != ""
 
 
 def body_text(job: JobRow | NewJob) -> str:

@@ -358,6 +358,25 @@ class TestSlots:
             served.append(row.id)
         assert sorted(served) == sorted(ids[1:3])
 
+    @pytest.mark.parametrize("lanes", [1, 4])
+    def test_thousands_that_wait_keep_their_order(self, store: Store, lanes: int) -> None:
+        store.set_semaphore(SMTP, 1)
+        store.configure(QUEUE, {"lanes": lanes, "laned": lanes > 1})
+        lane = 1 if lanes > 1 else 0
+        ids = push(store, *(limited(SMTP, lane=lane) for _ in range(2500)))
+        plain = push(store, new_job(lane=lane))
+        (row,) = claim(store)
+        for _ in range(3):
+            assert row.id == ids.pop(0)
+            (free,) = took_at_last(store, 1) or plain
+            assert free == plain[0]
+            plain = push(store, new_job(lane=lane))
+            commit(store, row)
+            (row,) = claim(store)
+        assert took_at_last(store, 1) == plain
+        assert took_at_last(store, 1) == []
+        assert store.permits(SMTP)[1] == ids[1:]
+
     def test_thousands_behind_a_full_one_cost_nobody_anything(self, store: Store) -> None:
         store.set_semaphore(SMTP, 1)
         push(store, limited(SMTP, priority=1))
@@ -366,6 +385,7 @@ class TestSlots:
             push(store, *(limited(SMTP) for _ in range(1000)))
         plain = push(store, new_job(priority=-1))
         assert took_at_last(store, 3) == plain
+        assert took_at_last(store, 3) == []
         assert store.sizes(QUEUE).waiting == 5000
         for _ in range(3):
             plain = push(store, new_job())

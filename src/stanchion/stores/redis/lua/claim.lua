@@ -1,10 +1,11 @@
 -- Reserves due jobs. ARGV: skew, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
 -- look first for what the token holds already, the counter or '', the first and the last lane or '' for all, 1 for a
--- reader elsewhere, who asks for what it has in hand by the token.
+-- reader elsewhere, who asks for what it has in hand by the token. To pass over jobs of full gates: the line and the rank
+-- in it to begin at, or '' and 0, and the gates.
 --
 -- Returns what it found: 'expired' and ids whose leases ran out, for the caller to free before it asks again; 'held'
 -- and what the token holds already; or 'jobs' and the jobs, in order; and seconds until the rate of the queue may allow
--- more, or ''.
+-- more, or ''. Where it has passed over so many jobs that it broke off, then the line and the rank to go on at.
 
 local limit, token, worker, lease, again, counted = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local first_lane, last_lane, hand = ARGV[8], ARGV[9], ARGV[10] == '1' and 'hand:' .. token
@@ -64,6 +65,53 @@ local function found(id, line)
     boosted[#ids] = string.sub(line, 7) < '04500'
 end
 
+local LOOKED_AT, looked, reached = 10000, 0, nil
+local full = full_gates(13)
+
+-- Returns those of some due jobs of a line that wait for no full gate first.
+local function eligible(some, line)
+    if #full == 0 or string.sub(line, 7) < '04500' then
+        return some
+    end
+    local chosen = {}
+    looked = looked + #some
+    for index, state in ipairs(several('HMGET', P .. 'live', some)) do
+        if not waits_first(state, full) then
+            chosen[#chosen + 1] = some[index]
+        end
+    end
+    return chosen
+end
+
+-- Takes up to `limit` due jobs of lines that wait for no full gate, one line after the other, from the line and the rank
+-- on where the call before broke off.
+local function take_beyond(lines)
+    for _, line in ipairs(lines) do
+        local rank, taken = line == ARGV[11] and tonumber(ARGV[12]) or 0, {}
+        local due = line < ARGV[11] and 0 or redis.call('ZCOUNT', P .. 'line:' .. line, '-inf', whole(now))
+        while #ids < limit and rank < due and looked < LOOKED_AT do
+            local some = redis.call('ZRANGE', P .. 'line:' .. line, rank, math.min(due, rank + 1000) - 1)
+            for _, id in ipairs(eligible(some, line)) do
+                if #ids < limit then
+                    taken[#taken + 1] = id
+                    found(id, line)
+                end
+            end
+            rank = rank + #some
+        end
+        if #taken > 0 then
+            shorten(P, line, taken)
+        end
+        if #ids >= limit then
+            return
+        end
+        if looked >= LOOKED_AT then
+            reached = { line, rank - #taken }
+            return
+        end
+    end
+end
+
 -- Takes up to `limit` due jobs of lines, one line after the other.
 local function take_in_order(lines)
     for _, line in ipairs(lines) do
@@ -80,26 +128,27 @@ local function take_in_order(lines)
     end
 end
 
-local CHUNK = math.min(limit, 16)
+local CHUNK = #full > 0 and 500 or math.min(limit, 16)
 
 -- Returns a function that gives the next due job of a lane and its line, and nil behind the last.
 local function due_in(lane)
     local lines = redis.call('ZRANGEBYLEX', P .. 'lines', '[' .. lane .. ':', '(' .. lane .. ';')
-    local number, given, chunk, place = 1, 0, {}, 0
+    local number, given, chunk, place, size = 1, 0, {}, 0, 0
     return function()
         place = place + 1
         while not chunk[place] do
-            local last = #chunk < CHUNK and given > 0
+            local last = size < CHUNK and given > 0
             if last then
                 number, given = number + 1, 0
             end
-            if not lines[number] then
+            if not lines[number] or looked >= LOOKED_AT then
                 return nil
             end
             chunk = redis.call(
                 'ZRANGEBYSCORE', P .. 'line:' .. lines[number], '-inf', whole(now), 'LIMIT', given, CHUNK
             )
-            given, place = given + CHUNK, 1
+            given, place, size = given + CHUNK, 1, #chunk
+            chunk = eligible(chunk, lines[number])
         end
         return chunk[place], lines[number]
     end
@@ -167,6 +216,8 @@ if limit > 0 then
         local lines = redis.call('ZRANGE', P .. 'lines', 0, -1)
         if #lines > 0 and string.sub(lines[1], 1, 5) ~= string.sub(lines[#lines], 1, 5) then
             take_in_turn('00000', '99999')
+        elseif #full > 0 then
+            take_beyond(lines)
         else
             take_in_order(lines)
         end
@@ -214,4 +265,8 @@ if rate then
         wait = string.format('%.9f', next_in(rate, tokens))
     end
 end
-return answer('jobs', ids, states, wait)
+local given = answer('jobs', ids, states, wait)
+if reached then
+    given[4], given[5] = reached[1], reached[2]
+end
+return given

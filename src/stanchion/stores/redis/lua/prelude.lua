@@ -201,6 +201,24 @@ local function put(prefix, id, text, job, body)
     end
 end
 
+-- Returns the gates that the arguments name from a place on, as the states of jobs end that wait for one of them first.
+local function full_gates(first)
+    local full = {}
+    for number = first, #ARGV do
+        full[#full + 1] = US .. ARGV[number]
+    end
+    return full
+end
+
+local function waits_first(state, full)
+    for _, gate in ipairs(full) do
+        if string.sub(state, -#gate) == gate then
+            return true
+        end
+    end
+    return false
+end
+
 local function forget(id)
     redis.call('HDEL', P .. 'body', id)
     redis.call('ZREM', P .. 'ids', id)

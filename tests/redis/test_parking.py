@@ -1,0 +1,183 @@
+"""Many jobs that wait for the same: parked in few and bounded steps, and passed over until they are."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stanchion.ids import new_ids
+from stanchion.stores.gates import Limits, limits_text
+from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob
+from stanchion.stores.redis.rows import FIELD
+from stanchion.stores.redis.server import Server
+from stanchion.stores.redis.store import RedisStore
+from tests.redis.conftest import QUEUE, Open
+from tests.redis.keys import broken_rules
+
+SMTP = limits_text(Limits(("smtp",)))
+SMTP_AND_DISK = limits_text(Limits(("disk", "smtp")))
+
+
+@pytest.fixture
+def store(redis_url: str, opened: Open) -> RedisStore:
+    store = opened(redis_url)
+    store.set_semaphore("smtp", 0)
+    store.set_semaphore("disk", 9)
+    return store
+
+
+@pytest.fixture
+def scripts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """How often each script was run."""
+    counted: Counter[str] = Counter()
+    run = Server.run
+
+    def counting(server: Server, name: str, *rest: Any) -> Any:
+        counted[name] += 1
+        return run(server, name, *rest)
+
+    monkeypatch.setattr(Server, "run", counting)
+    yield counted
+    monkeypatch.undo()
+
+
+def push(store: RedisStore, count: int, **fields: Any) -> list[str]:
+    jobs = [NewJob(job, QUEUE, "{}", **fields) for job in new_ids(count)]
+    store.push(jobs)
+    return [job.id for job in jobs]
+
+
+def claim(store: RedisStore, limit: int = 1, **fields: Any) -> Claimed:
+    (token,) = new_ids(1)
+    return store.claim(Claim(QUEUE, limit, token, worker="w", **fields))
+
+
+def test_the_first_free_job_is_found_in_few_steps(store: RedisStore, scripts: Counter[str]) -> None:
+    push(store, 25_000, limits=SMTP)
+    free = push(store, 3)
+    scripts.clear()
+    claimed = claim(store, 5)
+    assert ([row.id for row in claimed.rows], claimed.retry_in) == (free, 0.0)
+    assert scripts["claim"] == 4  # one, and one for each ten thousand
+    assert scripts["look"] == scripts["swap"] == 1  # of the five that it met first
+    assert (scripts["park"] - 1) * 2000 < store.sizes(QUEUE).waiting < 25_000
+    assert broken_rules(store, QUEUE) == []
+
+
+def test_the_rest_is_parked_by_the_way(store: RedisStore, scripts: Counter[str]) -> None:
+    ids = push(store, 6000, limits=SMTP)
+    scripts.clear()
+    claimed = claim(store, 3)
+    assert claimed.rows == []
+    assert scripts["park"] == 3  # by two thousand each
+    assert store.permits("smtp") == ([], ids)
+    assert claim(store).retry_in is None
+    assert broken_rules(store, QUEUE) == []
+
+
+def test_a_claim_breaks_off_when_its_time_is_over(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stanchion.stores.permits.CLAIM_SECONDS", 0.0)
+    push(store, 5000, limits=SMTP)
+    (free,) = push(store, 1)
+    rows: list[JobRow] = []
+    calls = 0
+    while not rows:
+        claimed = claim(store)
+        rows, calls = claimed.rows, calls + 1
+        assert rows or claimed.retry_in == 0.0
+    assert [row.id for row in rows] == [free]
+    assert calls > 1
+
+
+def test_it_lasts_half_a_lease_at_most(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: passed)
+    park_run = store.park_run
+
+    def slow(*given: Any, **options: Any) -> bool:
+        nonlocal passed
+        passed += 0.2
+        return park_run(*given, **options)
+
+    monkeypatch.setattr(store, "park_run", slow)
+    push(store, 20_000, limits=SMTP)
+    assert store.claim(Claim(QUEUE, 1, "t", lease=1.0)) == Claimed([], 0.0)
+    assert passed == pytest.approx(0.6)  # the step in which the half was over was the last one
+
+
+def test_no_job_is_parked_behind_one_that_is_handed_out(store: RedisStore) -> None:
+    first = push(store, 5, limits=SMTP)
+    (free,) = push(store, 1)
+    push(store, 5, limits=SMTP)
+    assert [row.id for row in claim(store).rows] == [free]
+    assert store.permits("smtp") == ([], first)
+
+
+def test_those_that_hold_something_are_not_passed_over(store: RedisStore) -> None:
+    """Of several semaphores, one that is full second leaves the first in the hands of the job."""
+    store.set_semaphore("smtp", 1)
+    store.set_semaphore("disk", 1)
+    (one, other, third) = push(store, 3, limits=SMTP_AND_DISK)
+    (plain,) = push(store, 1, limits=SMTP)
+    (row,) = claim(store).rows
+    assert row.id == one
+    assert claim(store, 9).rows == []
+    assert store.permits("disk") == ([one], [other, third])
+    assert store.permits("smtp") == ([one], [plain])
+    store.settle([Commit(row.id, row.token or "")])
+    done = []
+    while rows := claim(store, 9).rows:
+        done += [row.id for row in rows]
+        assert set(store.settle([Commit(row.id, row.token or "") for row in rows])) == {JobState.DONE}
+    assert sorted(done) == sorted([other, third, plain])
+    assert store.permits("disk") == store.permits("smtp") == ([], [])
+
+
+@pytest.mark.parametrize("limits", [None, SMTP])
+def test_a_long_line_of_an_order_key(store: RedisStore, scripts: Counter[str], limits: str | None) -> None:
+    store.set_semaphore("smtp", 9)
+    ids = push(store, 3000, order_key="k", limits=limits)
+    (free,) = push(store, 1)
+    rows = claim(store).rows
+    done = [row.id for row in rows]
+    scripts.clear()
+    assert [row.id for row in claim(store).rows] == [free]
+    assert scripts["swap"] < 5
+    for _ in range(4):
+        store.settle([Commit(row.id, row.token or "") for row in rows])
+        rows = claim(store, 9).rows
+        done += [row.id for row in rows]
+    assert done == ids[:5]
+    assert broken_rules(store, QUEUE) == []
+
+
+def test_jobs_of_an_earlier_release_are_met_one_by_one(store: RedisStore) -> None:
+    """Their state does not tell which gate they wait for first."""
+    ids = push(store, 20, limits=SMTP)
+    (free,) = push(store, 1)
+    live = store.key(QUEUE) + "live"
+    for job, state in store.server.client.hgetall(live).items():
+        if job.decode() != free:
+            store.server.client.hset(live, job, state.decode().rpartition(FIELD)[0] + FIELD + "1")
+    assert [row.id for row in claim(store).rows] == [free]
+    assert store.permits("smtp") == ([], ids)
+    store.set_semaphore("smtp", 2)
+    assert [row.id for row in claim(store, 9).rows] == ids[:2]
+
+
+def test_a_slot_that_comes_free_meanwhile_is_taken(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = push(store, 3000, limits=SMTP)
+    script = store.script
+
+    def interrupted(name: str, *given: Any) -> Any:
+        answer = script(name, *given)
+        if name == "park":
+            monkeypatch.undo()
+            store.server.client.set(store.gate_key("s:smtp") + "capacity", 2)  # and its looking at the gate is late
+        return answer
+
+    monkeypatch.setattr(store, "script", interrupted)
+    assert [row.id for row in claim(store, 9).rows] == ids[:2]
