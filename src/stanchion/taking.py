@@ -14,6 +14,7 @@ from stanchion.waits.waiter import Waiter
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
+    from stanchion.stores.protocol import Store
 
 
 class Taking:
@@ -49,7 +50,7 @@ class Taking:
         try:
             store = self._app.store
             self._app.declare(claim.queue)
-            rows = store.pop(claim) if self._pops else store.claim(claim).rows
+            rows = store.pop(claim) if self._pops else _claimed(store, claim)
         except StoreUnavailable as error:
             if error.lasting or self._wait <= 0:
                 raise
@@ -65,3 +66,10 @@ class Taking:
         """Give back what a try has taken whose caller was cancelled meanwhile."""
         if not trying.cancelled() and trying.exception() is None and (rows := trying.result()):
             self._app.waits.put_back(rows, pops=self._pops)
+
+
+def _claimed(store: Store, claim: Claim) -> list[JobRow]:
+    """Claim jobs, again where the store broke off among jobs that have to wait: there may be others behind them."""
+    while not (claimed := store.claim(claim)).rows and claimed.retry_in == 0:
+        claim = claim._replace(token=new_token())
+    return claimed.rows

@@ -120,6 +120,15 @@ class Permits(Optimistic):
         """Reserve jobs as `claim` does, but those that are to run alone together with others."""
         return self.hand_out(claim, self.reserve_due, "-reserved", beyond=True)
 
+    def hand_out_some(
+        self, claim: Claim, reserve: Callable[[Claim], Claimed], uncounted: str | None, *, beyond: bool = False
+    ) -> list[JobRow]:
+        """Reserve jobs as `hand_out` does, again where it breaks off with none, for a caller who can't be told so."""
+        while True:
+            claimed = self.hand_out(claim, reserve, uncounted, beyond=beyond)
+            if claimed.rows or claimed.retry_in != 0:
+                return claimed.rows
+
     def hand_out(
         self, claim: Claim, reserve: Callable[[Claim], Claimed], uncounted: str | None, *, beyond: bool = False
     ) -> Claimed:

@@ -81,7 +81,7 @@ class Claiming(Turning):
             reserved.clear()
             return first
 
-        admitted = self.hand_out(claim._replace(limit=claim.limit - len(rows)), reserve, "-reserved").rows
+        admitted = self.hand_out_some(claim._replace(limit=claim.limit - len(rows)), reserve, "-reserved")
         popped = self._pop_reserved([row.id for row in admitted], claim.token)
         return rows + [row for row in popped if row is not None]
 

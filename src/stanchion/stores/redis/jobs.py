@@ -158,7 +158,7 @@ class RedisJobs(RedisBase):
         After a death between the two steps a job was not handed out; it is ready again when its lease is over.
         """
         wish = claim._replace(worker=None, lease=_POP_SECONDS, token=claim.token or token_hex(8))
-        rows = self.hand_out(wish, lambda part: self._reserve(part, ""), "-", beyond=True).rows
+        rows = self.hand_out_some(wish, lambda part: self._reserve(part, ""), "-", beyond=True)
         states = self._commit([Commit(row.id, row.token or "") for row in rows], "popped")
         return [
             popped(row._replace(attempts=row.attempts - 1), row.started_at or 0)

@@ -377,6 +377,19 @@ class TestSlots:
         assert took_at_last(store, 1) == []
         assert store.permits(SMTP)[1] == ids[1:]
 
+    @pytest.mark.parametrize("pops", [False, True])
+    def test_a_call_goes_on_where_a_claim_breaks_off(
+        self, q: Queue, monkeypatch: pytest.MonkeyPatch, pops: bool
+    ) -> None:
+        monkeypatch.setattr("stanchion.stores.permits.CLAIM_SECONDS", 0.0)
+        store = q.app.store
+        store.set_semaphore(SMTP, 0)
+        push(store, *(limited(SMTP) for _ in range(5)))
+        (free,) = push(store, new_job())
+        found = q.pop() if pops else q.reserve()[0]
+        assert found is not None
+        assert found.id == free
+
     def test_thousands_behind_a_full_one_cost_nobody_anything(self, store: Store) -> None:
         store.set_semaphore(SMTP, 1)
         push(store, limited(SMTP, priority=1))
