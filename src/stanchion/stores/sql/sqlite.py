@@ -26,6 +26,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput
@@ -34,6 +36,8 @@ from stanchion.stores.records import Capabilities
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import SKEW, Dialect, Fault
+from stanchion.stores.sql.schema import VERSION
+from stanchion.stores.sql.sqlite_file import StoreFile
 from stanchion.stores.sql.sqlite_store import SqliteStore
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sql.watch import FileWatch
@@ -59,6 +63,8 @@ _UNUSABLE = frozenset(
     }
 )
 _FILES = text("SELECT file FROM pragma_database_list")
+_WAL_BYTES = 32 * 1024 * 1024
+"""To so many the write-ahead log is cut when it begins anew, after a time of many writers in which it could not."""
 _SYNCHRONOUS = ("full", "normal", "off", "extra")
 
 
@@ -82,9 +88,9 @@ class SqliteDialect(Dialect):
     new_identity = "lower(hex(randomblob(16)))"
     identity = "identity"
 
-    def __init__(self, path: str, synchronous: str) -> None:
-        self._path, self._synchronous = path, synchronous
-        self._watch = FileWatch(path)
+    def __init__(self, file: StoreFile, synchronous: str) -> None:
+        self._file, self._synchronous = file, synchronous
+        self._watch = FileWatch(file)
 
     def engine_options(self) -> dict[str, Any]:
         return {
@@ -95,13 +101,25 @@ class SqliteDialect(Dialect):
         }
 
     def is_there(self) -> bool:
-        return Path(self._path).exists()
+        return self._file.place() is not None
 
     def prepare(self, engine: Engine) -> None:
-        @event.listens_for(engine, "connect")
-        def settings(connection: sqlite3.Connection, _record: object) -> None:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        event.listen(engine, "do_connect", self._connect)
+        event.listen(engine, "checkout", self._must_be_there)
+
+    def _connect(
+        self, _dialect: object, record: ConnectionPoolEntry, _args: object, options: dict[str, Any]
+    ) -> sqlite3.Connection:
+        connection, record.info["place"] = self._file.connect(**options)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
+        return connection
+
+    def _must_be_there(self, _connection: object, record: ConnectionPoolEntry, _proxy: object) -> None:
+        """Drop connections to a file that is not at the path any more; the next one is opened, or tells why not."""
+        if record.info["place"] != self._file.place():
+            raise InvalidatePoolError
 
     def start(self, cursor: sqlite3.Cursor) -> None:
         # SQLite itself looks for the lock less and less often, up to ten times a second: beside a busy worker, which
@@ -155,8 +173,9 @@ class SqliteDialect(Dialect):
 
     def is_same_place(self, run: Runner) -> bool:
         """Tell whether one of the connection's files is the store's own: a copy of a file has its identity."""
+        self._file.check()
         with suppress(OSError):
-            own = os.stat(self._path)
+            own = os.stat(self._file.path)
             return any(file and os.path.samestat(own, os.stat(file)) for (file,) in run.rows(_FILES))
         return False
 
@@ -205,4 +224,5 @@ def open_store(url: str) -> SqlStore:
     if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
         raise InvalidInput(f"use sqlite:///..., not {parsed.drivername}:///...; the async API needs no other driver")
     path = str(Path(parsed.database).expanduser())
-    return SqliteStore(Database(URL.create("sqlite", database=path), SqliteDialect(path, synchronous)))
+    file = StoreFile(path, VERSION)
+    return SqliteStore(Database(URL.create("sqlite", database=path), SqliteDialect(file, synchronous)), file)

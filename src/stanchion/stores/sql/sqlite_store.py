@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import text
 
 from stanchion.stores.gates import limits_in, semaphore_gate, semaphore_of
-from stanchion.stores.records import SECOND, Claim, JobRow, QueueSettings
+from stanchion.stores.records import SECOND, Claim, JobRow, NewJob, Pushed, QueueSettings
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.laning import Head, Turn
 from stanchion.stores.sql.schema import LIVE_COLUMNS
+from stanchion.stores.sql.sqlite_file import StoreFile
 from stanchion.stores.sql.store import SqlStore
 
 _PAUSE = 20
@@ -53,10 +54,27 @@ _SAVEPOINT, _BACK, _RELEASE = map(text, ("SAVEPOINT gates", "ROLLBACK TO gates",
 class SqliteStore(SqlStore):
     """A file."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, file: StoreFile) -> None:
         super().__init__(database)
+        self._file = file
+        file.when_replaced(self._forget)
         self._long_way: Counter[str] = Counter()
         """How many of the next claims of a queue are not to try the short way, as it has just led nowhere."""
+
+    def setup(self) -> None:
+        self._file.accept()
+        super().setup()
+
+    def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
+        # They are known, but where the connection has just opened another file, which may have none of them.
+        self.make_queues({job.queue for job in jobs}, run)
+        return super()._push_in(run, jobs, again=again)
+
+    def _forget(self) -> None:
+        """Know nothing of the file that was there before."""
+        self._known.clear()
+        self._long_way.clear()
+        self.database.identity = None
 
     def reserve_with_slots(
         self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterable
 
 from stanchion.stores.forks import begins_anew
+from stanchion.stores.sql.sqlite_file import Place, StoreFile
 from stanchion.stores.wakeup import READY_SECONDS, EventListener, Listeners
 
 _EAGER_SECONDS, _IDLE_SECONDS = 0.001, 0.004
@@ -21,8 +22,8 @@ class FileWatch:
     microseconds a time, so that a look every 4 ms costs well under 1 % of a core.
     """
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, file: StoreFile) -> None:
+        self._file = file
         self.listeners = Listeners(connected=lambda _listener: self._reads)
         begins_anew(self)
 
@@ -53,18 +54,25 @@ class FileWatch:
 
     def _watch(self) -> None:
         connection: sqlite3.Connection | None = None
-        seen, changed_at = -1, 0.0
+        place: Place | None = None
+        seen: tuple[Place | None, int] | None = None
+        changed_at = 0.0
         while self._wanted():
+            found = self._file.place()
+            if connection is not None and found != place:
+                connection.close()
+                connection = None
+            version, place = seen, found
             try:
-                connection = connection or sqlite3.connect(self._path, isolation_level=None)
-                version = connection.execute("PRAGMA data_version").fetchone()[0]
+                connection = connection or self._file.open(isolation_level=None)
+                version = place, int(connection.execute("PRAGMA data_version").fetchone()[0])
                 self._reads = True
             except sqlite3.Error:  # the file is not there yet, or on its way out; polling backs us
-                connection, version = None, seen
+                connection = None
                 self._reads = False
             now = time.monotonic()
             if version != seen:
-                if seen != -1:
+                if seen is not None:
                     changed_at = now
                     self.listeners.wake(None, None)
                 seen = version
