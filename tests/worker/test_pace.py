@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import ExitStack
 
 from stanchion import Stanchion
 from stanchion.patience import Backoff
@@ -93,3 +94,22 @@ def test_what_was_taken_for_a_faster_pace_goes_back_to_the_others(app, monkeypat
         until(lambda: app.queue("default").size().running == 2, 10)
         assert app.queue("default").size().ready == 498
         release.set()
+
+
+def test_the_polling_is_shared_among_those_that_share_a_queue(app, monkeypatch):
+    shared: dict[float, list[int]] = {0.1: [], 0.2: []}
+
+    def noted(poll: float, sharing: int) -> float:
+        shared[poll].append(sharing)
+        return poll_interval(poll, 1)
+
+    monkeypatch.setattr("stanchion.worker.claimer.poll_interval", noted)
+    app.task(name="nothing")(lambda: None)
+    with ExitStack() as stack:
+        for _ in range(3):
+            stack.enter_context(working(app, ["busy"], poll=0.1, heartbeat=0.2))
+        with working(app, ["quiet", "busy"], poll=0.2, heartbeat=0.2):
+            until(lambda: 4 in shared[0.1])
+            assert set(shared[0.2]) == {1}
+        shared[0.1].clear()
+        until(lambda: 3 in shared[0.1])

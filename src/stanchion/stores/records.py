@@ -452,10 +452,14 @@ class WorkerRow:
 
 
 class Beat(NamedTuple):
-    """The answer to a heartbeat: live workers (this one included), and its jobs that are to be cancelled."""
+    """The answer to a heartbeat: live workers (this one included), and its jobs that are to be cancelled.
+
+    `sharing`: how many workers poll for the same work, this one included: for that of its queues which the fewest do.
+    """
 
     live: int
     cancelled: list[str]
+    sharing: int = 1
 
 
 class Redriven(StrEnum):

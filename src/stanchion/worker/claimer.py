@@ -79,7 +79,9 @@ class Claimer:
         self._thread = threading.Thread(target=self._run, name="stanchion-claimer", daemon=True)
         self.delays = PickupDelays()
         self.live = 1
-        """Workers that share the polling, this one included."""
+        """Workers of the store that live, this one included."""
+        self.sharing = 1
+        """Workers among which the polling of the queue with the fewest is shared, this one included."""
 
     # -- called by other threads
 
@@ -256,7 +258,7 @@ class Claimer:
     def _nap(self, retry_in: float | None) -> float:
         """Return the seconds to wait for a sign: until something is due, at most the own poll interval."""
         store = self._app.store
-        naps = [poll_interval(self._poll, self.live)]
+        naps = [poll_interval(self._poll, self.sharing)]
         if retry_in is not None:
             naps.append(retry_in)
         due = store.next_due(self._queues)

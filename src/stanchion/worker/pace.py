@@ -10,9 +10,9 @@ JITTER = 0.2
 """Share by which a poll interval varies up and down, so that workers don't march in step."""
 
 
-def poll_interval(poll: float, live: int) -> float:
-    """Return the seconds until one worker polls again, when `live` workers together poll every `poll` seconds."""
-    return poll * max(1, live) * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreading load
+def poll_interval(poll: float, sharing: int) -> float:
+    """Return the seconds until one worker polls again, when `sharing` workers together poll every `poll` seconds."""
+    return poll * max(1, sharing) * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreading load
 
 
 class Prefetch:

@@ -9,7 +9,7 @@ from typing import Any
 
 from stanchion.stores import transitions
 from stanchion.stores.gates import gated
-from stanchion.stores.liveness import alive, is_lost
+from stanchion.stores.liveness import alive, is_lost, least_sharing, shares
 from stanchion.stores.losses import apart, had_begun
 from stanchion.stores.memory.coordinating import Coordinating
 from stanchion.stores.memory.rows import refuse_to_join
@@ -166,7 +166,9 @@ class Reserving(Coordinating):
             started_at = known.started_at if known else now
             self._workers[worker.id] = replace(worker, started_at=started_at, last_seen_at=now)
             mine = (row for row in self._running() if row.worker == worker.id)
-            return Beat(len(self._alive(now)), [row.id for row in mine if row.cancel_requested])
+            sharing = ((one.queues, 1) for one in self._workers.values() if shares(one, now))
+            cancelled = [row.id for row in mine if row.cancel_requested]
+            return Beat(len(self._alive(now)), cancelled, least_sharing(worker.queues, sharing))
 
     def leave(self, worker: str) -> None:
         """Forget a worker that has given back all its jobs."""

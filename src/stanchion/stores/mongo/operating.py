@@ -12,7 +12,7 @@ from pymongo.errors import BulkWriteError
 
 from stanchion.stores.expiring import remove_expired
 from stanchion.stores.gates import gated
-from stanchion.stores.liveness import alive
+from stanchion.stores.liveness import alive, least_sharing, shares
 from stanchion.stores.mongo.base import settings_in
 from stanchion.stores.mongo.documents import (
     FINISHED,
@@ -92,7 +92,9 @@ class Operating(Dropping):
             return [one["_id"] for one in on.jobs.find(flagged, {"_id": 1})]
 
         cancelled = self.server.call(work)
-        return Beat(sum(alive(one, now) for one in self.known_workers().values()), cancelled)
+        workers = self.known_workers().values()
+        sharing = least_sharing(worker.queues, ((one.queues, 1) for one in workers if shares(one, now)))
+        return Beat(sum(alive(one, now) for one in workers), cancelled, sharing)
 
     def leave(self, worker: str) -> None:
         self.server.call(lambda on, _again: on.workers.delete_one({"_id": worker}))

@@ -16,7 +16,7 @@ from redis.exceptions import ResponseError
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.duties import in_hand
 from stanchion.stores.expiring import remove_expired
-from stanchion.stores.liveness import alive
+from stanchion.stores.liveness import alive, least_sharing, shares
 from stanchion.stores.optimistic import Duty, Seen
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import (
@@ -203,8 +203,10 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Noting, Sc
         else:
             self.server.command("HSET", self.own_key("began"), worker.id, json.dumps(worker.began))
         clock, stored = self.server.call(lambda _again: self.server.run("beat", key, worker.id, described(worker)))
-        live = sum(alive(worker_in(one), int(clock)) for one in stored)
-        return Beat(live, self._asked_to_stop(worker))
+        workers, now = [worker_in(one) for one in stored], int(clock)
+        live = sum(alive(one, now) for one in workers)
+        sharing = least_sharing(worker.queues, ((one.queues, 1) for one in workers if shares(one, now)))
+        return Beat(live, self._asked_to_stop(worker), sharing)
 
     def _asked_to_stop(self, worker: WorkerRow) -> list[str]:
         asked: list[str] = []

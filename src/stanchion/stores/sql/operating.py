@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stanchion.stores.expiring import remove_expired
+from stanchion.stores.liveness import least_sharing
 from stanchion.stores.records import (
     SECOND,
     Beat,
@@ -96,8 +97,11 @@ class Operating(ExpiringQueues):
                         "began": began,
                     },
                 )
-            live = run.rows(self.statements.live_workers)[0][0]
-            return Beat(int(live), [str(row[0]) for row in run.rows(self.statements.cancels, seen)])
+            rows = run.rows(self.statements.live_workers)
+            live = sum(int(alive) for _, alive, _ in rows)
+            sharing = [(json.loads(names), int(claiming)) for names, _, claiming in rows]
+            cancelled = [str(row[0]) for row in run.rows(self.statements.cancels, seen)]
+            return Beat(live, cancelled, least_sharing(worker.queues, sharing))
 
         return self.database.write(work)
 

@@ -60,6 +60,9 @@ RANGES = "lanes "
 MISSED_HEARTBEATS = 3
 """After so many of its own heartbeats without a sign a worker is dead."""
 
+LATE_HEARTBEATS = 2
+"""After so many the others poll as if it were not there."""
+
 
 def param(name: str, kind: Any = None) -> ColumnElement[Any]:
     """Return a parameter."""
@@ -291,7 +294,13 @@ class Statements:
                 for column in workers.columns
             },
         )
-        self.live_workers = select(func.count()).select_from(workers).where(~overdue)
+        late = cast(LATE_HEARTBEATS * 1_000_000 * workers.c.heartbeat, BigInteger)
+        claiming = (workers.c.state == "running") & (workers.c.last_seen_at > now - late)
+        self.live_workers = (
+            select(workers.c.queues, func.count(), func.sum(case((claiming, 1), else_=0)))
+            .where(~overdue)
+            .group_by(workers.c.queues)
+        )
         self.cancels = select(cast(jobs.c.id, String(36))).where(
             jobs.c.state == RUNNING, jobs.c.worker == param("worker", String), jobs.c.cancel_requested
         )

@@ -216,7 +216,7 @@ from stanchion.testing.conformance.waits import (
     TestTogether,
 )
 from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
-from stanchion.testing.conformance.workers import TestHeartbeat, TestRecovery
+from stanchion.testing.conformance.workers import TestHeartbeat, TestRecovery, TestSharedPolling
 
 __all__ = [
     "TestAFailedMember",
@@ -359,6 +359,7 @@ __all__ = [
     "TestSemaphores",
     "TestSettings",
     "TestSeveralSemaphores",
+    "TestSharedPolling",
     "TestShares",
     "TestSignalledEnds",
     "TestSizes",

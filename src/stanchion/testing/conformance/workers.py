@@ -81,6 +81,54 @@ class TestHeartbeat:
         assert len(store.recover()) == 1
 
 
+class TestSharedPolling:
+    """The answer to a heartbeat tells among how many workers the polling is shared: those that share a queue."""
+
+    @staticmethod
+    def sharing(store: Store, name: str, *queues: str, state: str = "running", heartbeat: float = 10.0) -> int:
+        """Beat as a worker of these queues; return the answer."""
+        return store.beat(replace(worker(name, heartbeat), queues=queues, state=state)).sharing
+
+    def test_workers_of_other_queues_do_not_count(self, store: Store, other_store: Store) -> None:
+        for number in range(10):
+            self.sharing(store, f"busy {number}", "busy")
+        assert self.sharing(other_store, "alone", "quiet") == 1
+        assert self.sharing(store, "one more", "busy") == 11
+
+    def test_it_is_the_least_over_one_s_own_queues(self, store: Store) -> None:
+        for name, queues in {"a": ["x"], "b": ["x", "y"], "c": ["y"], "d": ["y", "x"], "e": ["z", "y"]}.items():
+            self.sharing(store, name, *queues)
+        assert self.sharing(store, "a", "x") == 3
+        assert self.sharing(store, "b", "x", "y") == 3
+        assert self.sharing(store, "c", "y") == 4
+        assert self.sharing(store, "e", "z", "y") == 1
+
+    def test_one_that_leaves_or_stops_counts_no_more(self, store: Store, other_store: Store) -> None:
+        for name in ("a", "b", "c"):
+            self.sharing(store, name, QUEUE)
+        assert self.sharing(store, "a", QUEUE) == 3
+        other_store.leave("b")
+        assert self.sharing(store, "a", QUEUE) == 2
+        self.sharing(other_store, "c", QUEUE, state="stopping")
+        assert self.sharing(store, "a", QUEUE) == 1
+
+    def test_one_that_is_late_counts_no_more_until_it_is_back(self, store: Store, clock: StoreClock) -> None:
+        self.sharing(store, "quick", QUEUE, heartbeat=100.0)
+        self.sharing(store, "slow", QUEUE, heartbeat=1000.0)
+        clock.advance(150)
+        assert self.sharing(store, "me", QUEUE, heartbeat=1000.0) == 3
+        clock.advance(51)
+        beat = store.beat(replace(worker("me", heartbeat=1000.0), queues=(QUEUE,)))
+        assert (beat.live, beat.sharing) == (3, 2)
+        assert self.sharing(store, "quick", QUEUE, heartbeat=100.0) == 3
+
+    def test_names_that_are_part_of_each_other_are_told_apart(self, store: Store) -> None:
+        self.sharing(store, "a", "mail")
+        self.sharing(store, "b", "mail.fast", 'ma"il')
+        assert self.sharing(store, "c", "mail") == 2
+        assert self.sharing(store, "d", 'ma"il') == 2
+
+
 class TestRecovery:
     def test_after_exactly_three_missed_heartbeats(self, store: Store, clock: StoreClock) -> None:
         store.beat(worker("w", heartbeat=1000.0))
