@@ -59,7 +59,7 @@ class TestQueuesThatExpire:
 
     def test_with_more_history_than_a_purge_takes(self, store: Store, passing: Passing) -> None:
         store.configure(QUEUE, {"expires": DAY})
-        finish(store, 1200)
+        finish(store, 520)
         passing(MINUTE)
         passing(DAY)
         assert store.queues() == []
