@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 from zoneinfo import ZoneInfo
 
 from stanchion.app_testing import Clock, enqueued, tested
+from stanchion.checking import checked_id, checked_ids, shown
 from stanchion.codec import MAX_PAYLOAD, Codec
 from stanchion.cron import Declared, Missed, Schedule, declared, on_task, schedule_named, schedules
 from stanchion.declaring import DeclaredQueues
@@ -28,7 +29,7 @@ from stanchion.ids import new_id, new_ids
 from stanchion.job import Job, JobHandle, JobState
 from stanchion.lanes import LaneChooser
 from stanchion.offloop import calls_pool, off_loop
-from stanchion.options import EnqueueOptions, named_queues, seconds_of
+from stanchion.options import EnqueueOptions, checked_name, named_queues, seconds_of
 from stanchion.pipeline import Pipeline, Station
 from stanchion.queue import Queue, jobs_of, redriven_or_raise
 from stanchion.retry import Retry
@@ -71,6 +72,8 @@ class Stanchion:
         poll: float = DEFAULT_POLL,
         bury_unknown_after: float | timedelta = A_DAY,
     ) -> None:
+        if url is not None and not isinstance(url, str):
+            raise InvalidInput(f"the URL of a store is text, such as 'sqlite:///jobs.db', not {shown(url)}")
         self._url = url
         self._store = None if store is None else self._with_delays(store)
         self._opening = threading.Lock()
@@ -239,6 +242,8 @@ class Stanchion:
         def register(function: Callable[P, R]) -> Task[P, R]:
             if isinstance(function, Task):
                 raise InvalidInput(f"{function.name} is a task already; @app.cron stands above @app.task")
+            if not callable(function):
+                raise InvalidInput(f"a task is made of a function, not of {shown(function)}")
             policy, rest = task_options({"retry": retry, **options})
             known_as = name or f"{function.__module__}.{function.__qualname__}"
             task = Task(self, function, known_as, policy, rest)
@@ -273,7 +278,7 @@ class Stanchion:
 
     def using(self, task: str, **options: Unpack[EnqueueOptions]) -> Enqueuer[...]:
         """Return an enqueuer for a task known only by name."""
-        known = self.tasks.get(task)
+        known = self.tasks.get(checked_name(task, "task name"))
         return known.using(**options) if known is not None else Enqueuer(self, task, options)
 
     def pipeline(self, name: str) -> Pipeline:
@@ -317,7 +322,7 @@ class Stanchion:
 
     def schedule(self, name: str) -> Schedule:
         """Return a schedule; InvalidInput for one that is not known."""
-        return schedule_named(self, name)
+        return schedule_named(self, checked_name(name, "the name of a schedule"))
 
     def tick(self) -> int:
         """Enqueue the jobs of all ticks that are due, as a worker does; return how many. For tests and scripts."""
@@ -360,7 +365,7 @@ class Stanchion:
 
     def get(self, job_id: str) -> Job | None:
         """Return the job, live or finished, or None."""
-        row = self.store.fetch([job_id]).get(job_id)
+        row = self.store.fetch([checked_id(job_id)]).get(job_id)
         return None if row is None else self.job_of(row)
 
     def find(self, **search: Unpack[Search]) -> list[Job]:
@@ -370,11 +375,11 @@ class Stanchion:
 
     def cancel(self, job_id: str) -> JobState | None:
         """Cancel a job, or ask it to stop if it runs; return its state after that, None if unknown."""
-        return self.store.cancel([job_id])[0]
+        return self.store.cancel([checked_id(job_id)])[0]
 
     def retry_job(self, job_id: str) -> Job:
         """Make a dead, cancelled or scheduled job ready now, with all attempts before it."""
-        verdict = self.store.retry([job_id])[0]
+        verdict = self.store.retry([checked_id(job_id)])[0]
         row = self.store.fetch([job_id]).get(job_id)
         redriven_or_raise(job_id, verdict, row)
         assert row is not None  # noqa: S101 - it has just been re-driven
@@ -382,7 +387,7 @@ class Stanchion:
 
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
         """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
-        origins = list(job_ids)
+        origins = checked_ids(job_ids)
         copies = self.store.replay(origins, new_ids(len(origins)))
         rows = self.store.fetch([copy.id for copy in copies if copy is not None])
         return [self.job_of(rows[copy.id]) for copy in copies if copy is not None and copy.id in rows]
@@ -464,7 +469,8 @@ class Stanchion:
 
     def assert_enqueued(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
         """Return a live job that calls the task with these arguments; AssertionError when there is none."""
-        return enqueued(self, task if isinstance(task, str) else task.name, arguments(args, kwargs))
+        name = task.name if isinstance(task, Task) else checked_name(task, "task name")
+        return enqueued(self, name, arguments(args, kwargs))
 
     def __repr__(self) -> str:
         return f"<Stanchion {shown_url(self._url) if self._url else self._store}>"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+import math
+import sys
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
@@ -28,9 +30,7 @@ def checked_id(value: Any, what: str = "the id of a job") -> str:
 
 def checked_ids(values: Any, what: str = "ids of jobs") -> list[str]:
     """Return a list of ids."""
-    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
-        raise InvalidInput(f"{what} are a list of strings, such as [job.id], not {shown(values)}")
-    return [checked_id(value) for value in values]
+    return [checked_id(value) for value in several(values, what, "[job.id]")]
 
 
 def whole(value: Any, what: str, least: int = 1, most: int | None = None) -> int:
@@ -40,6 +40,21 @@ def whole(value: Any, what: str, least: int = 1, most: int | None = None) -> int
         bounds = f"from {least} up" if most is None else f"from {least} to {most:,}"
         raise InvalidInput(f"{what} must be a whole number {bounds}, not {shown(value)}")
     return int(value)
+
+
+def number(value: Any, what: str, least: float = 0.0, most: float = math.inf) -> float:
+    """Return a number within its bounds, which it may be; infinity and NaN are none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= min(most, _GREATEST):
+        bounds = f"from {least:g} up" if most == math.inf else f"from {least:g} to {most:g}"
+        raise InvalidInput(f"{what} must be a number {bounds}, not {shown(value)}")
+    return float(value)
+
+
+def several(values: Any, what: str, such_as: str) -> Iterable[Any]:
+    """Return an iterable as given, if it is one of the things and not one of the things itself."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{what} must be a list, or another iterable, such as {such_as}, not {shown(values)}")
+    return values
 
 
 def aware(value: Any, what: str) -> datetime:
@@ -63,3 +78,4 @@ def shown(value: Any) -> str:
 
 
 _SHOWN = 200
+_GREATEST = sys.float_info.max

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from stanchion.checking import several, whole
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class Codec:
     """
 
     def __init__(self, keys: Sequence[str | bytes] = (), max_payload: int = MAX_PAYLOAD) -> None:
-        self.max_payload = max_payload
-        self._box = _box(keys) if keys else None
+        self.max_payload = whole(max_payload, "max_payload")
+        given = list(several(keys, "keys", "[new, old]"))
+        self._box = _box(given) if given else None
 
     def encode(self, value: Any, what: str = "payload") -> str:
         """Return the stored text of `value`; InvalidInput when JSON can't hold it or it is too large."""
@@ -134,7 +136,7 @@ def _box(keys: Sequence[str | bytes]) -> MultiFernet:
         raise MissingExtra("crypto", "encrypting payloads") from None
     try:
         return MultiFernet([Fernet(key) for key in keys])
-    except ValueError:
+    except (ValueError, TypeError, AttributeError):
         raise InvalidInput(
             "keys must be Fernet keys (32 bytes, url-safe base64); make one with "
             "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"

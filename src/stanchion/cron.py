@@ -13,7 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo
 
-from stanchion.checking import refuse_unknown
+from stanchion.checking import refuse_unknown, shown, whole
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ids import new_id
 from stanchion.job import JobHandle
@@ -82,6 +82,8 @@ def declared(
     """Return a schedule of calls of this task; InvalidInput says what to mend."""
     name = checked_name(task.name if schedule is None else schedule, "the name of a schedule")
     zone_name = zone(getattr(tz, "key", tz)).key
+    if not isinstance(expression, str):
+        raise InvalidInput(f"a cron expression is text of five fields, such as '0 3 * * *', not {shown(expression)}")
     timetable(expression, zone_name)
     if missed not in get_args(Missed):
         raise InvalidInput(f"missed must be one of {', '.join(get_args(Missed))}, not {missed!r}")
@@ -130,6 +132,7 @@ class Schedule:
 
     def next(self, count: int = 1) -> list[datetime]:
         """Return the next ticks, in the schedule's own time zone."""
+        whole(count, "count", 1, 10_000)
         ticks = islice(timetable(self.expression, self.tz).after(self._since), count)
         return [moment(tick).astimezone(zone(self.tz)) for tick in ticks]
 

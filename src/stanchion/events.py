@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal, TypeVar, get_args
 
+from stanchion.checking import shown
 from stanchion.errors import InvalidInput
 
 log = logging.getLogger("stanchion.events")
@@ -28,10 +29,12 @@ class Listeners:
 
     def on(self, event: Event) -> Callable[[F], F]:
         """Register the decorated function for an event."""
-        if event not in self._by_event:
+        if event not in EVENTS:
             raise InvalidInput(f"unknown event {event!r}; there are {', '.join(EVENTS)}")
 
         def register(listener: F) -> F:
+            if not callable(listener):
+                raise InvalidInput(f"a listener is a function, not {shown(listener)}")
             self._by_event[event].append(listener)
             return listener
 

@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from stanchion.checking import checked_id, whole
 from stanchion.errors import FlowCancelled, FlowFailed, FlowNotFound, ResultTimeout
+from stanchion.finding import MAX_PAGE
 from stanchion.flow_graph import FlowPart, drawn
 from stanchion.flow_values import Values
 from stanchion.job import Job, JobState
@@ -31,7 +33,7 @@ class FlowHandle:
     """A reference to a flow by its id."""
 
     def __init__(self, app: Stanchion, flow_id: str) -> None:
-        self._app, self.id = app, flow_id
+        self._app, self.id = app, checked_id(flow_id, "the id of a flow")
 
     @property
     def state(self) -> FlowState:
@@ -90,6 +92,7 @@ class FlowHandle:
 
     def graph(self, limit: int = 1000) -> FlowPart:
         """Return its parts as a tree, to be shown; of many jobs only the newest `limit`."""
+        whole(limit, "limit", 1, MAX_PAGE)
         return drawn(self._app, self._nodes(), limit)
 
     acancel = off_loop(cancel)

@@ -6,6 +6,7 @@ import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from stanchion.checking import checked_id
 from stanchion.errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from stanchion.lanes import shown_lane
 from stanchion.offloop import off_loop
@@ -197,7 +198,7 @@ class JobHandle:
     __slots__ = ("_app", "duplicate", "id")
 
     def __init__(self, app: Stanchion, job_id: str, *, duplicate: bool = False) -> None:
-        self._app, self.id, self.duplicate = app, job_id, duplicate
+        self._app, self.id, self.duplicate = app, checked_id(job_id), duplicate
 
     def job(self) -> Job:
         """Read the job; JobNotFound when it is neither live nor in history."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, get_args
 
-from stanchion.checking import aware, refuse_unknown, shown, whole
+from stanchion.checking import aware, refuse_unknown, several, shown, whole
 from stanchion.codec import Codec
 from stanchion.errors import InvalidInput
+from stanchion.retry import MOST_ATTEMPTS
 from stanchion.stores.gates import Limits, Rate, limits_text
 from stanchion.times import micros
 
@@ -71,7 +72,7 @@ def checked(
     fields = {name: _CHECKS[name](value) for name, value in options.items() if value is not None}
     if "run_at" in fields and "delay" in fields:
         raise InvalidInput("give run_at or delay, not both")
-    if headers := fields.get("headers"):
+    if headers := fields.pop("headers", None):
         text = codec.plain(headers, "headers")
         if len(text) > MAX_HEADERS:
             raise InvalidInput(f"the headers take {len(text):,} bytes, more than the limit of {MAX_HEADERS:,}")
@@ -108,9 +109,7 @@ def checked_name(value: Any, what: str) -> str:
 
 def named_queues(value: Any) -> list[str]:
     """Return a list of names of queues, each once."""
-    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
-        raise InvalidInput(f"queues is a list of names, such as ['mail'], not {shown(value)}")
-    return list(dict.fromkeys(checked_name(queue, "queue") for queue in value))
+    return list(dict.fromkeys(checked_name(queue, "queue") for queue in several(value, "queues", "['mail']")))
 
 
 def seconds_of(value: Any, what: str) -> float:
@@ -141,7 +140,7 @@ def _on_duplicate(value: Any) -> str:
 
 
 def _max_attempts(value: Any) -> int:
-    return whole(value, "max_attempts", 1, 1_000_000)
+    return whole(value, "max_attempts", 1, MOST_ATTEMPTS)
 
 
 def _timeout(value: Any) -> float:
@@ -172,12 +171,12 @@ def _per_second(value: Any) -> float:
     if isinstance(value, str) and (text := _RATE.fullmatch(value.strip())):
         per_second = float(text["count"]) / _SPANS[text["span"]]
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
-        per_second = float(value)
+        per_second = value
     if per_second is None or not SLOWEST <= per_second <= FASTEST:
         raise InvalidInput(
             f"rate must be starts per second, or such as '20/s', '100/m', '5000/h' or '10/d', not {shown(value)}"
         )
-    return per_second
+    return float(per_second)
 
 
 SLOWEST, FASTEST = 1 / (366 * 86_400), 1e6

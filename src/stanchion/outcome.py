@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from stanchion.errors import InvalidInput
+from datetime import timedelta
+
+from stanchion.options import seconds_of
 
 
 class Outcome(Exception):
@@ -10,11 +12,9 @@ class Outcome(Exception):
 
 
 class _Delayed(Outcome):
-    def __init__(self, seconds: float) -> None:
-        if seconds < 0:
-            raise InvalidInput(f"{type(self).__name__} takes seconds from 0 up, not {seconds!r}")
+    def __init__(self, seconds: float | timedelta) -> None:
         super().__init__(seconds)
-        self.seconds = float(seconds)
+        self.seconds = seconds_of(seconds, f"the delay of {type(self).__name__}")
 
 
 class Snooze(_Delayed):

@@ -7,9 +7,11 @@ import math
 import random
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TypeVar
 
 from stanchion.errors import StoreUnavailable
+from stanchion.options import seconds_of
 
 T = TypeVar("T")
 
@@ -33,9 +35,9 @@ class Backoff:
         self._next = self._first
 
 
-def deadline_in(seconds: float | None) -> float:
+def deadline_in(seconds: float | timedelta | None) -> float:
     """Return the moment on the steady clock that is so many seconds away; None: never."""
-    return math.inf if seconds is None else time.monotonic() + seconds
+    return math.inf if seconds is None or seconds == math.inf else time.monotonic() + seconds_of(seconds, "timeout")
 
 
 def patiently(ask: Callable[[bool], T], deadline: float) -> T:

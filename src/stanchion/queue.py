@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
-from stanchion.checking import refuse_unknown
+from stanchion.checking import checked_ids, refuse_unknown, several, whole
 from stanchion.declaring import as_declared, resettable
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.finding import PageOptions
@@ -39,6 +39,9 @@ T = TypeVar("T")
 
 BATCH = 2000
 """Jobs per round trip of the bulk calls."""
+
+MOST_RESERVED = 1_000_000
+"""Jobs that one call may reserve."""
 
 BATCH_CHARACTERS = 8 * 1024 * 1024
 """Characters of payload per round trip, unless a single job has more."""
@@ -76,6 +79,7 @@ class Queue:
         A collection gives its jobs back. An iterator may be endless: it is streamed in bounded memory and
         gives the number of jobs that were new. Each batch is atomic; with `tx`, all are.
         """
+        several(items, "what is to be pushed", "[{'id': 1}, {'id': 2}]")
         stored = store_batches(self.app, (self._new(batch) for batch in batches(items)), tx)
         if isinstance(items, Collection):
             return [job for new, pushed in stored for job in jobs_of(self.app, new, pushed)]
@@ -132,8 +136,7 @@ class Queue:
     def _reserving(
         self, n: int, wait: float | timedelta, lease: float | timedelta | None, lanes: range | None
     ) -> Taking:
-        if n < 1:
-            raise InvalidInput(f"reserve a whole number of jobs from 1 up, not {n!r}")
+        whole(n, "the number of jobs to reserve", 1, MOST_RESERVED)
         held = None if lease is None else seconds_of(lease, "lease")
         if held == 0:
             raise InvalidInput("lease must be more than 0 seconds")
@@ -198,7 +201,7 @@ class Queue:
 
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
         """Enqueue copies of finished jobs of this queue; each names its origin. Ids of others are left out."""
-        ids = list(job_ids)
+        ids = checked_ids(job_ids)
         known = self.app.store.fetch(ids)
         return self.app.replay([job_id for job_id in ids if job_id in known and known[job_id].queue == self.name])
 

@@ -6,6 +6,7 @@ import traceback
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from stanchion.checking import number, shown
 from stanchion.errors import InvalidInput, LeaseLost, StoreUnavailable
 from stanchion.job import Job, Meter
 from stanchion.offloop import off_loop
@@ -34,8 +35,6 @@ class ReportingMeter(Meter):
 
     def __call__(self, value: float) -> None:
         """Record that the share `value`, from 0 to 1, is done; LeaseLost when the job is no longer ours."""
-        if not 0 <= value <= 1:
-            raise InvalidInput(f"progress is a share from 0 to 1, not {value!r}")
         self.reservation.report_progress(value)
 
 
@@ -95,9 +94,9 @@ class Reservation(Job):
         message, trace = (None, None) if error is None else described(error)
         self._settle(records.Rollback(self.id, self.token, seconds, message, trace), None)
 
-    def release(self, delay: float = 0.0) -> None:
+    def release(self, delay: float | timedelta = 0.0) -> None:
         """Give the job back unharmed: this attempt is not counted."""
-        self._settle(records.Rollback(self.id, self.token, delay, refund=True), None)
+        self._settle(records.Rollback(self.id, self.token, seconds_of(delay, "delay"), refund=True), None)
 
     def move(self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, tx: Any = None) -> None:
         """Commit here and enqueue in another queue, in one step: same id, attempts from 0."""
@@ -118,12 +117,15 @@ class Reservation(Job):
     def extend(self, seconds: float | timedelta) -> None:
         """Hold the job for `seconds` from now on."""
         wanted = records.Extension(self.id, self.token, seconds_of(seconds, "extend"))
+        if wanted.seconds == 0:
+            raise InvalidInput("extend must be more than 0 seconds; to give the job back, call rollback() or release()")
         if not self._app.store.extend([wanted])[0]:
             raise LeaseLost(self.id)
 
     def report_progress(self, value: float) -> None:
         """Record the share done."""
-        if not self._app.store.progress([records.Progress(self.id, self.token, value)])[0]:
+        share = number(value, "progress", 0, 1)
+        if not self._app.store.progress([records.Progress(self.id, self.token, share)])[0]:
             raise LeaseLost(self.id)
 
     def retry_delay(self, error: BaseException | str | None) -> float:
@@ -172,6 +174,8 @@ def described(error: BaseException | str) -> tuple[str, str | None]:
     """Return the message to keep of an error, and its traceback, both of bounded length."""
     if isinstance(error, str):
         return error[:MAX_ERROR], None
+    if not isinstance(error, BaseException):
+        raise InvalidInput(f"an error is an exception, or its text, not {shown(error)}")
     try:
         text = str(error)
     except Exception:  # a faulty __str__ must not hide that there was an error

@@ -7,9 +7,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from stanchion.checking import number, shown, whole
 from stanchion.errors import InvalidInput
 
 DEFAULT_MAX_ATTEMPTS = 25
+MOST_ATTEMPTS = 1_000_000
 _LONGEST = 30 * 86_400.0
 
 
@@ -27,16 +29,18 @@ class Retry:
     curve: Callable[[int, BaseException | None], float] = lambda failures, _error: float(failures**4 + 5)
 
     def __post_init__(self) -> None:
-        if self.max_attempts < 1:
-            raise InvalidInput(f"max_attempts must be a whole number from 1 up, not {self.max_attempts!r}")
-        if not 0 <= self.jitter < 1:
-            raise InvalidInput(f"jitter is a share from 0 up to, not including, 1, not {self.jitter!r}")
-        if not 0 <= self.min <= self.max:
+        whole(self.max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
+        if number(self.jitter, "jitter", 0, 1) == 1:
+            raise InvalidInput("jitter is a share from 0 up to, not including, 1")
+        if not callable(self.curve):
+            raise InvalidInput(f"the delays of a policy are given by a function, not by {shown(self.curve)}")
+        if number(self.min, "min") > number(self.max, "max"):
             raise InvalidInput(f"need 0 <= min <= max seconds, not min={self.min!r}, max={self.max!r}")
 
     @classmethod
     def constant(cls, seconds: float, *, jitter: float = 0.1, max_attempts: int = DEFAULT_MAX_ATTEMPTS) -> Retry:
         """Wait the same number of seconds after every failure."""
+        number(seconds, "seconds")
         return cls(max_attempts, jitter, curve=lambda _failures, _error: seconds)
 
     @classmethod
@@ -50,6 +54,7 @@ class Retry:
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     ) -> Retry:
         """Wait `seconds * failures`, clamped to `min` and `max`."""
+        number(seconds, "seconds")
         return cls(max_attempts, jitter, min, max, lambda failures, _error: seconds * failures)
 
     @classmethod
@@ -64,6 +69,7 @@ class Retry:
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     ) -> Retry:
         """Wait `base * factor**(failures - 1)` seconds, clamped to `min` and `max`."""
+        number(base, "base"), number(factor, "factor")
 
         def curve(failures: int, _error: BaseException | None) -> float:
             try:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from stanchion.checking import whole
 from stanchion.errors import InvalidInput
 from stanchion.offloop import off_loop
 from stanchion.options import checked_name
@@ -70,9 +71,7 @@ class Semaphore:
         return self.capacity
 
     def _jobs(self, ids: list[str], limit: int) -> list[Job]:
-        if limit < 1:
-            raise InvalidInput(f"limit must be a whole number from 1 up, not {limit!r}")
-        page = ids[:limit]
+        page = ids[: whole(limit, "limit")]
         rows = self.app.store.fetch(page)
         return [self.app.job_of(rows[job_id]) for job_id in page if job_id in rows]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from stanchion.checking import refuse_unknown
+from stanchion.checking import refuse_unknown, shown
 from stanchion.errors import InvalidInput
 from stanchion.lanes import MAX_LANES
 from stanchion.options import checked_name, seconds_of
@@ -96,7 +96,7 @@ def _too_many(queue: str, mine: int, lanes: int) -> InvalidInput:
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InvalidInput(f"{name} must be True or False, not {value!r}")
+        raise InvalidInput(f"{name} must be True or False, not {shown(value)}")
     return value
 
 
@@ -104,21 +104,26 @@ def _rate(name: str, value: Any) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= 1e9:
-        raise InvalidInput(f"{name} must be jobs per second, more than 0, or None for no limit, not {value!r}")
+        raise InvalidInput(f"{name} must be jobs per second, more than 0, or None for no limit, not {shown(value)}")
     return float(value)
 
 
 def _count_or_none(name: str, value: Any) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInput(f"{name} must be a whole number from 1 up, or None for no limit, not {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _MOST_RUNNING:
+        raise InvalidInput(
+            f"{name} must be a whole number from 1 to {_MOST_RUNNING:,}, or None for no limit, not {shown(value)}"
+        )
     return value
+
+
+_MOST_RUNNING = 1_000_000_000
 
 
 def _lanes(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_LANES:
-        raise InvalidInput(f"{name} must be a whole number from 1 to {MAX_LANES}, not {value!r}")
+        raise InvalidInput(f"{name} must be a whole number from 1 to {MAX_LANES}, not {shown(value)}")
     return value
 
 

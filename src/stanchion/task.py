@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
-from stanchion.checking import refuse_unknown
+from stanchion.checking import refuse_unknown, several, shown
 from stanchion.errors import InvalidInput
 from stanchion.flow import Signature
 from stanchion.ids import new_ids
@@ -51,7 +51,7 @@ class Enqueuer(Generic[P]):
 
     def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle]:
         """Store many calls, one round trip per 2000: tuples of arguments, or mappings of keyword arguments."""
-        return self._store(batches(_call(call) for call in calls))
+        return self._store(batches(_call(call) for call in several(calls, "calls", "[(1,), (2,)]")))
 
     aenqueue_many = off_loop(enqueue_many)
 
@@ -91,7 +91,7 @@ class Task(Generic[P, R]):
         timeout = options.get("timeout")
         self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
         self.is_async = inspect.iscoroutinefunction(function)
-        self.signature = inspect.signature(function)
+        self.signature = signature_of(function)
         self.job_parameter = job_parameter(function)
         self._enqueuer: Enqueuer[P] = self.using()
         self.__name__ = getattr(function, "__name__", name)
@@ -137,6 +137,16 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Return what a function takes; InvalidInput for what can't be called, or does not tell."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"{shown(function)} is no function, or does not tell its parameters; wrap it in one"
+        ) from None
 
 
 def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ _OF_THE_MODEL = (
     *("TestAgainstTheReference", "TestNoSpinning"),
     *("TestAwaiting", "TestLostSignals"),
     *("TestDrain", "TestActingOnAnotherQueue", "TestUnknownOptions", "TestNoMembersOfAFlow"),
-    *("TestUnknownWork", "TestCirclesOfDeadLetters"),
+    *("TestUnknownWork", "TestCirclesOfDeadLetters", "TestNonsense", "TestWhatWasTakenForSomethingElse"),
     *("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"),
 )
 

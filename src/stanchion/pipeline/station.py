@@ -22,7 +22,7 @@ from stanchion.pipeline.way import headers_after, rounds_of
 from stanchion.reservation import UNCHANGED
 from stanchion.stores.records import Commit, Continue, JobRow, Move, NewJob, Outcome
 from stanchion.stores.transitions import own_priority
-from stanchion.task import job_parameter
+from stanchion.task import job_parameter, signature_of
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
@@ -65,7 +65,7 @@ class Station:
         self.on_workers = function is not None
         self.function: Callable[..., Any] = function or _on_spark_only
         self.is_async = inspect.iscoroutinefunction(function)
-        self.signature = inspect.signature(self.function)
+        self.signature = signature_of(self.function)
         self.job_parameter = None if function is None else job_parameter(function)
         self._check_function()
 

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, Self, get_args
 
+from stanchion.checking import several, whole
 from stanchion.errors import InvalidInput
-from stanchion.options import limits_names, seconds_of
+from stanchion.options import checked_name, limits_names, seconds_of
 from stanchion.retry import Retry
 from stanchion.settings import checked_settings
 from stanchion.stores.gates import Limits, limits_text
@@ -50,17 +51,15 @@ class Terms(NamedTuple):
         """Return checked terms; InvalidInput says what to mend."""
         if payload not in get_args(PayloadMode):
             raise InvalidInput(f"payload must be one of {', '.join(get_args(PayloadMode))}, not {payload!r}")
-        if isinstance(max_rounds, bool) or not isinstance(max_rounds, int) or max_rounds < 1:
-            raise InvalidInput(f"max_rounds must be a whole number from 1 up, not {max_rounds!r}")
         attempts = {} if max_attempts is None else {"max_attempts": max_attempts}
-        targets = [] if to is None else [to] if isinstance(to, str) else to
+        targets = [] if to is None else [to] if isinstance(to, str) else several(to, "to", "['short', 'long']")
         return cls(
-            to=tuple(dict.fromkeys(targets)),
+            to=tuple(dict.fromkeys(checked_name(target, "a station in to=") for target in targets)),
             entry=entry,
             payload=payload,
             retry=task_options({"retry": retry, **attempts})[0],
             limits=limits_text(Limits(limits_names(limits))),
             timeout=None if timeout is None else seconds_of(timeout, "timeout"),
-            max_rounds=max_rounds,
+            max_rounds=whole(max_rounds, "max_rounds"),
             max_rate=checked_settings(settings).get("max_rate"),
         )

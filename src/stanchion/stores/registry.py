@@ -65,5 +65,5 @@ def shown_url(url: str) -> str:
 
     try:
         return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return url.partition("://")[0] + "://..." if "://" in url else "..."

@@ -10,14 +10,18 @@ import threading
 import time
 from dataclasses import asdict, dataclass, replace
 
+from stanchion.checking import whole
 from stanchion.errors import InvalidInput
 from stanchion.loading import load
+from stanchion.worker.status import checked_port
 from stanchion.worker.worker import Worker
 
 log = logging.getLogger("stanchion.worker")
 
 EXIT_OK, EXIT_UNUSABLE = 0, 2
 """How a worker process ends: as it was told to, or because its settings can't work."""
+
+MOST_PROCESSES = 1000
 
 PARENT_TICK = 1.0
 
@@ -61,8 +65,8 @@ def run_worker_process(settings: WorkerSettings, processes: int = 1) -> int:
     from stanchion.worker.supervisor import Supervisor  # which imports this module
 
     logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
-    if processes < 1:
-        raise InvalidInput(f"processes must be a whole number from 1 up, not {processes!r}")
+    whole(processes, "processes", 1, MOST_PROCESSES)
+    checked_port(settings.health_port)
     return work(settings) if processes == 1 else Supervisor(settings, processes).run()
 
 

@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from stanchion.checking import whole
+
 log = logging.getLogger("stanchion.worker")
 
 Status = dict[str, Any]
@@ -78,6 +80,11 @@ class StatusReporter:
             beside.replace(self._file)
         except OSError as error:
             log.warning("can't write the health file %s: %s", self._file, error)
+
+
+def checked_port(port: Any) -> int | None:
+    """Return a port to listen at, None for none; 0 lets the system choose it."""
+    return None if port is None else whole(port, "health_port", 0, 65_535)
 
 
 def line_of(status: Status) -> str:

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stanchion.checking import whole
 from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.options import named_queues, seconds_of
 from stanchion.stores.records import Beat, WorkerRow
@@ -26,7 +27,7 @@ from stanchion.worker.reaper import Reaper
 from stanchion.worker.runner import Runners
 from stanchion.worker.scheduler import Scheduler
 from stanchion.worker.signals import Calls
-from stanchion.worker.status import Status, StatusReporter
+from stanchion.worker.status import Status, StatusReporter, checked_port
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
@@ -37,6 +38,8 @@ FAREWELL = 2.0
 """Seconds that each step of a stop may take beyond the grace: the store may not answer."""
 
 TICK = 0.01
+
+MOST_THREADS = 10_000
 
 
 class Worker:
@@ -66,7 +69,7 @@ class Worker:
         *,
         until_finished: bool = False,
     ) -> None:
-        self._threads = _whole(threads, "threads")
+        self._threads = whole(threads, "threads", 1, MOST_THREADS)
         self.app = app
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         """Names this worker in the store and in its jobs."""
@@ -78,7 +81,7 @@ class Worker:
         self._poll = _positive(app.poll if poll is None else poll, "poll")
         self._until_empty, self._until_finished = until_empty or until_finished, until_finished
         self._health = Health(silence=2 * self._every)
-        self._health_file, self._health_port = health_file, health_port
+        self._health_file, self._health_port = health_file, checked_port(health_port)
         self._calls = Calls()
         self._started = False
         self._state = "running"
@@ -240,12 +243,6 @@ class Worker:
         for pipeline in self.app.pipelines.values():
             pipeline.check_worked(queues)
         return queues
-
-
-def _whole(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidInput(f"{what} must be a whole number from 1 up, not {value!r}")
-    return value
 
 
 def _positive(value: Any, what: str) -> float:

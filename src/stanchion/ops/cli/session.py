@@ -134,7 +134,7 @@ def refuse_missing_file(app: Stanchion) -> None:
 
     try:
         file = make_url(app.url).database
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         return
     if file and file != ":memory:" and not file.startswith("file:") and not Path(file).exists():
         raise InvalidInput(

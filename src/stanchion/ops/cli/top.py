@@ -18,6 +18,7 @@ from stanchion.ops.cli.sample import Rates, sample
 from stanchion.ops.cli.session import Exit, Session, command
 
 _SHORTEST = 0.1
+_LONGEST = 86_400.0
 
 
 @command(cli, "top", panel=LOOK)
@@ -30,7 +31,7 @@ def top(
 
     With --json, print a line of JSON at each interval.
     """
-    seconds = duration(interval, "--interval")
+    seconds = min(duration(interval, "--interval"), _LONGEST)
     if seconds < _SHORTEST:
         raise InvalidInput(f"--interval must be at least {_SHORTEST:g} s, not {interval!r}")
     out, rates = session.out, Rates()

@@ -26,10 +26,21 @@ CAPABILITIES = Capabilities(
 
 def open_store(url: str) -> RedisStore:
     """Return the store on a server, a cluster or the master that sentinels name; `address.py` reads the URL."""
-    if find_spec("redis.asyncio") is None:
+    if not _installed():
         raise MissingExtra("redis", "the Redis store")
     from stanchion.stores.redis.address import address_of
+    from stanchion.stores.redis.clients import refuse_options
     from stanchion.stores.redis.server import Server
     from stanchion.stores.redis.store import RedisStore
 
-    return RedisStore(Server(address_of(url)))
+    address = address_of(url)
+    refuse_options(address)
+    return RedisStore(Server(address))
+
+
+def _installed() -> bool:
+    """Tell whether the client is there, and no other package or folder of that name."""
+    try:
+        return find_spec("redis.asyncio") is not None
+    except ModuleNotFoundError:
+        return False

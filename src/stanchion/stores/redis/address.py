@@ -48,7 +48,7 @@ def address_of(url: str) -> Address:
     `rediss` is TLS; `redis+cluster` and `rediss+cluster` name any node of a cluster, `redis+sentinel` and
     `rediss+sentinel` the sentinels and then the service; valkey may stand for redis.
     """
-    parts = urlsplit(url)
+    parts = _split(url)
     scheme, _, kind = parts.scheme.partition("+")
     if scheme not in _SCHEMES or kind not in ("", "cluster", "sentinel"):
         raise InvalidInput(
@@ -74,6 +74,19 @@ def address_of(url: str) -> Address:
     plain = (_SCHEMES[scheme], server, path, urlencode(options), "")
     shown = (parts.scheme, user + hosts, parts.path, "", "")
     return Address(urlunsplit(plain), urlunsplit(shown), prefix, kind == "cluster", password, watch)
+
+
+def _split(url: str) -> SplitResult:
+    """Return the parts of a URL; InvalidInput for one that makes no sense."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port if "sentinel" not in parts.scheme else None  # read late, and refused then
+    except ValueError:  # its words may show a part of the password
+        raise InvalidInput(
+            f"the URL of the store makes no sense; write {_EXAMPLE}, with a number for the port, and with @, : and / "
+            f"of the password as %40, %3A and %2F"
+        ) from None
+    return parts
 
 
 def hidden(url: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from redis import Redis
+from redis import ConnectionPool, Redis
 from redis.backoff import NoBackoff
 from redis.cluster import RedisCluster
 from redis.connection import parse_url
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
+from stanchion.errors import InvalidInput
 from stanchion.stores.redis.address import Address, Watch
 
 _OPTIONS: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0, "client_name": "stanchion"}
@@ -24,6 +25,20 @@ def client_of(address: Address) -> Any:
         return _watched(address, address.watch)
     kind, retries = (RedisCluster, 3) if address.cluster else (Redis, 0)
     return kind.from_url(address.url, retry=Retry(NoBackoff(), retries), **_OPTIONS)
+
+
+def refuse_options(address: Address) -> None:
+    """Refuse options in the URL that the driver would not take."""
+    if address.cluster:
+        return  # its client takes more than a connection does
+    try:
+        pool = ConnectionPool.from_url(address.url, **_OPTIONS)
+        pool.connection_class(**pool.connection_kwargs)
+    except (TypeError, ValueError) as error:
+        said = address.without_password(str(error)).removeprefix("AbstractConnection.__init__() got an ")
+        raise InvalidInput(
+            f"the options in the URL of the store make no sense: {said}; see redis-py for them"
+        ) from None
 
 
 def _watched(address: Address, watch: Watch) -> Any:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from inspect import signature
 from typing import Any
 
 from sqlalchemy import BigInteger, Executable, Select, SelectBase, Table, event, func, insert, literal_column, select
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import CannotJoin, InvalidInput, MissingExtra, StoreUnavailable
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
+from stanchion.stores.sql import address
 from stanchion.stores.sql.database import CALL_SECONDS, Database
 from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
 from stanchion.stores.sql.mariadb_statements import CLOCK, ID, TEXT, elements, given
@@ -230,11 +232,19 @@ def refuse_old(version: str) -> None:
         )
 
 
+_TLS = frozenset({"ssl_ca", "ssl_capath", "ssl_cert", "ssl_check_hostname", "ssl_cipher", "ssl_key"})
+
+
+def _options() -> frozenset[str]:
+    """Return the options that a URL may have."""
+    return _TLS | signature(pymysql.connections.Connection).parameters.keys()
+
+
 def open_store(url: str) -> MariaDBStore:
     """Return the store in a MariaDB or MySQL database: `mysql://user:password@host:port/database`."""
     if pymysql is None:
         raise MissingExtra("mysql", "the MariaDB store")
-    parsed: URL = make_url(url)
+    parsed = address.parsed(url)
     if parsed.drivername not in _SCHEMES:
         raise InvalidInput(
             f"use {parsed.get_backend_name()}://..., not {parsed.drivername}://...; PyMySQL is the driver"
@@ -243,4 +253,5 @@ def open_store(url: str) -> MariaDBStore:
         raise InvalidInput(
             f"the URL names no database; write {parsed.get_backend_name()}://user:password@host:port/database"
         )
+    address.refuse_unknown(parsed, _options())
     return MariaDBStore(Database(parsed.set(drivername="mysql+pymysql"), MariaDBDialect()))

@@ -22,13 +22,14 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB, insert
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
+from stanchion.stores.sql import address
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
@@ -251,9 +252,15 @@ def open_store(url: str) -> PostgresParts:
     """Return the store in a PostgreSQL database: `postgresql://user:password@host:port/database`."""
     if psycopg is None:
         raise MissingExtra("postgres", "the PostgreSQL store")
-    parsed = make_url(url)
+    parsed = address.parsed(url)
     if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise InvalidInput(f"use postgresql://..., not {parsed.drivername}://...; psycopg 3 is the driver")
     if not parsed.database:
         raise InvalidInput("the URL names no database; write postgresql://user:password@host:port/database")
+    try:
+        psycopg.conninfo.conninfo_to_dict(_conninfo(parsed))
+    except psycopg.ProgrammingError as error:
+        said = str(error).strip()
+        reason = said if said.startswith("invalid URI query parameter") else "escape what is special in it, as %20"
+        raise InvalidInput(f"the URL of the store makes no sense: {reason}") from None
     return PostgresParts(Database(parsed.set(drivername="postgresql+psycopg"), PostgresDialect(parsed)))

@@ -25,7 +25,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.engine import URL, Engine, make_url
+from sqlalchemy.engine import URL, Engine
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeEngine
@@ -33,6 +33,7 @@ from sqlalchemy.types import TypeEngine
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
+from stanchion.stores.sql import address
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import SKEW, Dialect, Fault
@@ -210,7 +211,7 @@ class SqliteDialect(Dialect):
 
 def open_store(url: str) -> SqlStore:
     """Return the store in a file: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
-    parsed: URL = make_url(url)
+    parsed = address.parsed(url)
     options = dict(parsed.query)
     synchronous = str(options.pop("synchronous", "full")).lower()
     if synchronous not in _SYNCHRONOUS:

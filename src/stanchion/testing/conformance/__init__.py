@@ -52,6 +52,7 @@ _THEMES = (
     "leases",
     "lost_leases",
     "model",
+    "nonsense",
     "notes",
     "operating",
     "order",
@@ -164,6 +165,7 @@ from stanchion.testing.conformance.leases import (
 )
 from stanchion.testing.conformance.lost_leases import TestAlone, TestCharges, TestDelayOfTheTask
 from stanchion.testing.conformance.model import TestAgainstTheReference
+from stanchion.testing.conformance.nonsense import TestNonsense, TestWhatWasTakenForSomethingElse
 from stanchion.testing.conformance.notes import TestNotes
 from stanchion.testing.conformance.operating import TestCancel, TestReplay, TestRetry
 from stanchion.testing.conformance.order import TestOrder, TestScheduledJobsStandAside
@@ -313,6 +315,7 @@ __all__ = [
     "TestNextDue",
     "TestNoMembersOfAFlow",
     "TestNoSpinning",
+    "TestNonsense",
     "TestNotes",
     "TestOneAtATime",
     "TestOneWins",
@@ -393,6 +396,7 @@ __all__ = [
     "TestWaitingForATurn",
     "TestWhatGoesAlong",
     "TestWhatIsStored",
+    "TestWhatWasTakenForSomethingElse",
     "app",
     "calendar",
     "clock",
