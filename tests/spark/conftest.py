@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,11 @@ FAST = {
     "spark.sql.shuffle.partitions": "1",
 }
 """Settings for many small queries."""
+
+
+def nightly(value: str) -> Any:
+    """Return a parameter that is left out of `make test`: without Spark it is tried there too."""
+    return pytest.param(value, marks=pytest.mark.nightly)
 
 
 @pytest.fixture(scope="session")
@@ -56,7 +61,7 @@ def sql_app(request: pytest.FixtureRequest) -> Stanchion:
     return found
 
 
-@pytest.fixture(params=["mariadb_url", "redis_url", "mongo_url"])
+@pytest.fixture(params=[nightly("mariadb_url"), "redis_url", nightly("mongo_url")])
 def other_app(request: pytest.FixtureRequest) -> Iterator[Stanchion]:
     """An app over each of the others."""
     with opened(request.getfixturevalue(request.param)) as app:

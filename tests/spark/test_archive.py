@@ -14,6 +14,7 @@ from stanchion.spark.archive_files import Written, drop
 from stanchion.spark.archive_table import ArchiveTable, existing_archive
 from tests.archive.conftest import archived, ends, finished, left
 from tests.archive.test_deaths import Died, dying
+from tests.spark.conftest import nightly
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "archive"
 
 
-@pytest.mark.parametrize("address", ["sqlite", "pg_url"])
+@pytest.mark.parametrize("address", ["sqlite", nightly("pg_url")])
 def test_the_result_is_the_same(
     spark: "SparkSession", request: pytest.FixtureRequest, tmp_path: Path, folder: Path, address: str
 ) -> None:
@@ -47,7 +48,11 @@ def test_the_result_is_the_same(
 
 @pytest.mark.parametrize(
     ("owner", "name", "before"),
-    [(ArchiveTable, "commit", True), (ArchiveTable, "commit", False), (parts.Purger, "purge", True)],
+    [
+        pytest.param(ArchiveTable, "commit", True, marks=pytest.mark.nightly),
+        (ArchiveTable, "commit", False),
+        pytest.param(parts.Purger, "purge", True, marks=pytest.mark.nightly),
+    ],
 )
 def test_after_a_death(
     spark: "SparkSession",

@@ -185,7 +185,7 @@ def test_stations(figures: dict[str, Any], frame: pd.DataFrame) -> None:
     assert found["flights.clean"]["retries"] == 0
 
 
-@pytest.mark.parametrize("scheme", ["sqlite", "memory"])
+@pytest.mark.parametrize("scheme", ["sqlite", pytest.param("memory", marks=pytest.mark.nightly)])
 def test_forks_and_dead_letters_count_once(spark: "SparkSession", tmp_path: Path, scheme: str) -> None:
     app = Stanchion("memory://" if scheme == "memory" else f"sqlite:///{tmp_path}/jobs.db")
     etl = app.pipeline("etl")

@@ -11,6 +11,7 @@ from stanchion.pipeline import Pipeline
 from stanchion.spark import frames, stations
 from stanchion.spark.items import Hand
 from stanchion.stores.records import Claim, Commit, Move
+from tests.spark.conftest import nightly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -67,6 +68,7 @@ def outcome(etl: Pipeline) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize("sql_app", ["sqlite", nightly("postgresql")], indirect=True)
 def test_it_does_what_workers_do(spark: "SparkSession", sql_app: Stanchion, tmp_path: Any) -> None:
     etl = fares(sql_app)
     pushed = etl.push_many(ITEMS)
@@ -106,6 +108,7 @@ def test_rows_without_the_id_of_an_item_are_new_items(spark: "SparkSession", app
     assert etl.queue("raw").size().total == 0
 
 
+@pytest.mark.parametrize("sql_app", [nightly("sqlite"), "postgresql"], indirect=True)
 def test_aggregates_only(spark: "SparkSession", sql_app: Stanchion) -> None:
     etl = sql_app.pipeline("counts")
 
@@ -136,6 +139,7 @@ def test_items_that_do_not_fit_the_schema_are_dead(spark: "SparkSession", app: S
     assert sorted(job.result["n"] for job in etl.queue("raw").find(state="done")) == [1, 3]
 
 
+@pytest.mark.nightly
 def test_items_that_break_the_function_are_dead_in_the_end(spark: "SparkSession", app: Stanchion) -> None:
     """The new items beside them are made once, however often the batch is tried."""
     etl = app.pipeline("poison")
@@ -213,6 +217,7 @@ def test_a_paused_station_keeps_its_items(spark: "SparkSession", app: Stanchion,
     assert etl.queue("raw").size().total == int(paused)
 
 
+@pytest.mark.nightly
 def test_other_stores(spark: "SparkSession", other_app: Stanchion) -> None:
     etl = fares(other_app)
     etl.push_many(ITEMS)

@@ -1,20 +1,23 @@
 """Streams through Spark: from queue to queue, on each store."""
 
+import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
-from stanchion import Stanchion
+from stanchion import Push, Stanchion
 from stanchion.job import JobState
+from tests.spark.conftest import nightly
 from tests.spark.supervision import supervised
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-TRANSACTIONAL = ["sqlite_url", "pg_url", "mariadb_url"]
+TRANSACTIONAL = [nightly("sqlite_url"), "pg_url", nightly("mariadb_url")]
 
 
 class Streams:
@@ -39,7 +42,7 @@ class Streams:
         return sorted(job.payload["n"] for job in self.app.queue(queue).find(limit=10_000))
 
 
-@pytest.fixture(params=[*TRANSACTIONAL, "redis_url", "mongo_url"])
+@pytest.fixture(params=["sqlite_url", *map(nightly, ("pg_url", "mariadb_url", "redis_url", "mongo_url"))])
 def streams(spark: "SparkSession", request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Streams]:
     url = (
         f"sqlite:///{tmp_path / 'jobs.db'}" if request.param == "sqlite_url" else request.getfixturevalue(request.param)
@@ -124,6 +127,21 @@ class TestQueries:
             file.unlink()
         run()
         assert streams.found("clean") == list(range(20))
+
+    def test_a_job_that_breaks_the_query_is_dead_with_the_error(self, streams: Streams) -> None:
+        """Once its attempts are used up; all others go through."""
+        streams.app.queue("raw").push_many([Push({"n": n}, max_attempts=1) for n in range(4)])
+        breaks = "if(get_json_object(payload, '$.n') = 2, raise_error('two'), payload) as payload"
+        restarts = 0
+        while streams.app.queue("raw").size().total:
+            restarts += 1
+            assert restarts < 10
+            with suppress(StreamingQueryException):
+                streams.run(breaks, mode="append", to="clean")
+        assert streams.found("clean") == [0, 1, 3]
+        (dead,) = streams.app.queue("raw").find(state=JobState.DEAD)
+        assert dead.payload == {"n": 2}
+        assert re.search("PoisonJob: .*two", dead.errors[-1]["error"], re.DOTALL)
 
     def test_other_sinks_are_acknowledged_too(self, streams: Streams, tmp_path: Path) -> None:
         """By the reader, as soon as Spark's log has the batch; here in a function that runs the batch twice."""

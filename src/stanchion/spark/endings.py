@@ -46,13 +46,13 @@ def note_ending(run: str, error: str | None) -> None:
 
 
 def told(error: str) -> str:
-    """Return of the text of an exception in Spark what its user raised: the last line of a Python traceback, if any."""
-    lines = [line.strip() for line in error.strip().splitlines() if line.strip()]
-    heads = [n for n, line in enumerate(lines) if line.startswith("Traceback (most recent call last)")]
-    if heads:
-        own = [line for line in lines[heads[-1] + 1 :] if _names_an_error(line)]
-        if own:
-            return own[0] + "\n" + lines[0]
+    """Return of an exception in Spark what its user raised: the end of a Python traceback, and how the text begins."""
+    lines = [line.strip() for line in error.splitlines()]
+    lines = [line for line in lines if line and not line.startswith("at ")]
+    heads = [n for n, line in enumerate(lines) if "Traceback (most recent call last)" in line]
+    for head in reversed(heads):
+        if own := next((line for line in lines[head + 1 :] if _names_an_error(line)), None):
+            return f"{own}\n{lines[0]}"
     return "\n".join(lines[:3])
 
 
