@@ -11,7 +11,7 @@ from stanchion.stores.records import QueueSettings
 from stanchion.stores.sql.base import Step, settings_of
 from stanchion.stores.sql.connection import Row, Runner
 from stanchion.stores.sql.flowing import Flowing
-from stanchion.stores.sql.gating import light
+from stanchion.stores.sql.granting import light
 from stanchion.stores.sql.schema import counts, jobs, queues, tallies
 from stanchion.stores.sql.statements import RUNNING, param
 

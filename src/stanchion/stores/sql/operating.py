@@ -22,7 +22,7 @@ from stanchion.stores.records import (
 from stanchion.stores.sql.base import Step, began_in, is_id, live_values, queue_values, settings_of
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.expiring import ExpiringQueues
-from stanchion.stores.sql.gating import light
+from stanchion.stores.sql.granting import light
 from stanchion.stores.sql.joining import joined
 from stanchion.stores.transitions import cancel, replay, retried
 from stanchion.stores.upkeep import MAINTAIN_SECONDS, Budget, purge_each

@@ -15,7 +15,7 @@ from stanchion.stores.records import SECOND, Commit, Continue, Extension, JobRow
 from stanchion.stores.sql.base import Step
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.flowing import Flowing
-from stanchion.stores.sql.gating import light
+from stanchion.stores.sql.granting import light
 from stanchion.stores.transitions import Transition, holds, left_in, settled
 
 

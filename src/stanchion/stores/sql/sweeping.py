@@ -18,7 +18,7 @@ from collections.abc import Iterable, Sequence
 from stanchion.stores.gates import held_gates, is_node_gate, semaphore_of
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.gating import Gate, Gating, light
+from stanchion.stores.sql.granting import Gate, Granting, light
 
 _GATES = 1000
 """So many rows of gates one call looks at."""
@@ -32,7 +32,7 @@ _HOLDERS = 5000
 _HEALED_AT_ONCE = 100
 
 
-class Sweeping(Gating):
+class Sweeping(Granting):
     """Restores what should hold at gates."""
 
     def __init__(self, database: Database) -> None:

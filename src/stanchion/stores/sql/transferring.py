@@ -13,7 +13,8 @@ from stanchion.stores.sql.base import Step, is_id, kept, live_values, queue_valu
 from stanchion.stores.sql.connection import Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.gating import Gating, light
+from stanchion.stores.sql.gating import Gating
+from stanchion.stores.sql.granting import light
 from stanchion.stores.sql.schema import HISTORY_COLUMNS, history, jobs
 from stanchion.stores.sql.statements import param
 
