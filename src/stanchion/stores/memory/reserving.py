@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,6 +27,9 @@ from stanchion.stores.records import (
     Progress,
     WorkerRow,
 )
+
+_SECONDS = 2.0
+"""So long one claim goes on looking past jobs that have to wait; at most half of its lease."""
 
 
 class Reserving(Coordinating):
@@ -74,6 +78,7 @@ class Reserving(Coordinating):
             self._take_back(row, now)
         allowed, retry_in = line.allowance(claim.limit, now)
         rows: list[JobRow] = []
+        until, broken_off = time.monotonic() + self._seconds_for(claim), False
         for row in line.due(now, claim.lanes):
             if len(rows) == allowed:
                 break
@@ -82,8 +87,18 @@ class Reserving(Coordinating):
                 line.take_turn(claim.lanes, row.lane)
                 rows.append(step(admitted, now))
                 self._change(admitted, rows[-1])
+            elif time.monotonic() > until:
+                broken_off = True
+                break
         line.started(counted, len(rows))
+        if broken_off:
+            return Claimed(rows, 0.0)
         return Claimed(rows, retry_in if len(rows) == allowed else None)
+
+    def _seconds_for(self, claim: Claim) -> float:
+        """Return how long a claim may go on looking past jobs that have to wait; at most half of its lease."""
+        lease = self._settings(claim.queue).lease if claim.lease is None else claim.lease
+        return _SECONDS if claim.worker is not None else min(_SECONDS, lease / 2)
 
     def _admitted(self, row: JobRow, claim: Claim, now: int) -> JobRow | None:
         """Return a job with the gates that it needs; None when it has to wait for one, and does so by then."""

@@ -11,13 +11,16 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 
+from sqlalchemy import Executable
+
 from stanchion.stores.gates import gated
 from stanchion.stores.records import SECOND, UNLANED, Claim, Claimed, JobRow, QueueSettings
 from stanchion.stores.sql.base import in_order
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.gating import Admission, Gating, Search
+from stanchion.stores.sql.gating import Admission, Gating
 from stanchion.stores.sql.laning import Laning
+from stanchion.stores.sql.parking import Search
 from stanchion.stores.sql.recovery import Recovery
 from stanchion.stores.sql.schema import queues
 from stanchion.stores.throttle import Bucket
@@ -49,10 +52,11 @@ class Claiming(Laning, Recovery, Gating):
             # One that a power cut undoes leaves the job ready, and its token refuses whoever had it.
             return self.write(lambda run, again: self._claim_in(run, claim, search, again=again), durable=False)
 
-        return self._filled(claim, work, search)
+        return self._park_passed(claim, search, self._filled(claim, work, search))
 
     def pop(self, claim: Claim) -> list[JobRow]:
-        return self._filled(claim, self._popped, Search()).rows
+        search = Search()
+        return self._park_passed(claim, search, self._filled(claim, self._popped, search)).rows
 
     def _filled(self, claim: Claim, work: Work, search: Search) -> Claimed:
         """Look for jobs, in one transaction after the other, until there are enough, no more, or the time is over.
@@ -71,6 +75,19 @@ class Claiming(Laning, Recovery, Gating):
             if time.monotonic() - began >= search.seconds:
                 return Claimed(list(rows.values()), 0.0)
             wish = claim._replace(limit=claim.limit - len(rows), repeat=False)
+
+    def _park_passed(self, claim: Claim, search: Search, claimed: Claimed) -> Claimed:
+        """Park jobs that the claim has looked past: some, where it found others, else as many as the time allows."""
+        if search.past is None:
+            return claimed
+        until = time.monotonic() + search.seconds
+        for alike in search.runs:
+            while self.write(lambda run, _again, one=alike: self.park_run(run, claim, search, one), durable=False):  # type: ignore[misc]
+                if claimed.rows:
+                    return claimed
+                if time.monotonic() >= until:
+                    return claimed._replace(retry_in=0.0)
+        return claimed
 
     def _claim_in(
         self, run: Runner, claim: Claim, search: Search, *, again: bool = False, counted: str | None = "reserved"
@@ -138,7 +155,7 @@ class Claiming(Laning, Recovery, Gating):
     def hold(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
         """Mark the next due jobs as reserved; return them, whole, as they are now, in order."""
         picks = max(limit, search.picks)
-        ids = self.due_at_gates(run, claim.queue, picks)
+        ids = self.due_at_gates(run, claim.queue, picks, search.past)
         if not ids:
             self.gated_queues.discard(claim.queue)
         found = self.hold_these(run, claim, search, settings, ids, limit)
@@ -222,19 +239,23 @@ class Claiming(Laning, Recovery, Gating):
         self.store(run, rows, [Transition(row, "popped") for row in done])
         return done
 
-    def due(self, run: Runner, queue: str, limit: int) -> list[str]:
+    def due(self, run: Runner, queue: str, limit: int, past: Params | None = None) -> list[str]:
         """Return the ids of the next due jobs, locked, in order."""
         ids: list[str] = []
+        pick: Executable = self.statements.pick
+        given: Params = {"queue": queue}
+        if past is not None:
+            pick, given = self.statements.pick_past, {**past, "keys": self.dialect.listed(past["keys"]), **given}
         for priority in self.priorities(run, queue):
-            picked = run.rows(self.statements.pick, {"queue": queue, "at_priority": priority, "most": limit - len(ids)})
+            picked = run.rows(pick, {**given, "at_priority": priority, "most": limit - len(ids)})
             ids.extend(str(row[0]) for row in picked)
             if len(ids) >= limit:
                 break
         return ids
 
-    def due_at_gates(self, run: Runner, queue: str, limit: int) -> list[str]:
-        """Return the same for jobs that may have to ask at gates."""
-        return self.due(run, queue, limit)
+    def due_at_gates(self, run: Runner, queue: str, limit: int, past: Params | None) -> list[str]:
+        """Return the same for jobs that may have to ask at gates; `past`: but those who would have to wait there."""
+        return self.due(run, queue, limit, past)
 
     def priorities(self, run: Runner, queue: str) -> Iterator[int]:
         """Yield the priorities in use, highest first."""

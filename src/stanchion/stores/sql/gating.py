@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import Executable
@@ -26,33 +24,13 @@ from stanchion.stores.gates import (
 from stanchion.stores.records import SECOND, Claim, JobRow, QueueSettings, SemaphoreRow
 from stanchion.stores.sql.base import Step
 from stanchion.stores.sql.connection import Params, Row, Runner
-from stanchion.stores.sql.granting import Granting, light
+from stanchion.stores.sql.granting import light
 from stanchion.stores.sql.joining import joined
+from stanchion.stores.sql.parking import Parking, Search, quoted
 from stanchion.stores.throttle import Bucket
-
-AT_ONCE = 1000
-"""So many jobs one transaction parks at most, however many wait at a gate without a slot."""
-
-_PICKED_AT_GATES = 100
-"""So many jobs are looked at together, at least, once one had to be parked: few of them may be allowed to run."""
-
-_SECONDS = 2.0
-"""So long one claim goes on looking past jobs that have to wait at gates; at most half of its lease."""
 
 _PARKED = ("waits_for", "waits_since", "held", "permit", "priority")
 _RATES_KEPT = 30 * 86_400 * SECOND
-
-
-@dataclass(slots=True)
-class Search:
-    """What a claim takes along from one of its transactions to the next."""
-
-    picks: int = 0
-    """So many jobs are looked at together, at least."""
-    at: int | None = None
-    """When the first one asked at gates: all that one claim parks wait since then, and so in the order of their ids."""
-    seconds: float = _SECONDS
-    """How long the claim may go on."""
 
 
 class Admission(NamedTuple):
@@ -68,7 +46,7 @@ class Admission(NamedTuple):
     retry_in: float | None = None
 
 
-class Gating(Granting):
+class Gating(Parking):
     """Semaphores, order keys, keyed rates."""
 
     # -- semaphores
@@ -108,12 +86,9 @@ class Gating(Granting):
 
     def permits(self, name: str) -> tuple[list[str], list[str]]:
         gate = semaphore_gate(name)
-        quoted = json.dumps(name, ensure_ascii=False)
-        for special in ("|", "%", "_"):
-            quoted = quoted.replace(special, f"|{special}")
 
         def work(run: Runner) -> tuple[list[str], list[str]]:
-            found = [light(*row) for row in run.rows(self._gates.holding, {"pattern": f"%{quoted}%"})]
+            found = [light(*row) for row in run.rows(self._gates.holding, {"pattern": f"%{quoted(name)}%"})]
             waiting = run.rows(self._gates.waiting, {"gate": gate})
             return sorted(row.id for row in found if gate in held_gates(row)), [str(row[0]) for row in waiting]
 
@@ -152,7 +127,7 @@ class Gating(Granting):
             else:
                 kept.append(Step(row, transitions.kept_back(row, verdict, claim.token, search.at)))
         if kept:
-            search.picks = min(AT_ONCE, max(_PICKED_AT_GATES, 2 * search.picks))
+            search.parked([(step.before, step.after) for step in kept if step.after is not None])
         self._use(run, slots.taken)
         run.change_each(self._gates.fill, [_filled(name, bucket) for name, bucket in slots.buckets.items()])
         self._keep_back(run, kept)

@@ -16,7 +16,7 @@ from stanchion.stores.records import SECOND, QueueSettings
 from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.lane_statements import ByArms, LaneStatements, pick
 from stanchion.stores.sql.schema import BY_BYTES, HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs
-from stanchion.stores.sql.statements import Statements, param
+from stanchion.stores.sql.statements import SHUT, Statements, param
 
 CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """Microseconds since 1970 UTC, whatever the time zone of the session and its leaps."""
@@ -130,13 +130,23 @@ PICK_THESE = text(f"""
     FOR UPDATE SKIP LOCKED
 """)
 
+
 # Jobs that may have to ask at gates are locked by their ids, not by their places in the line: to put a job there, who
 # holds a gate may need the lock of the entry that it left behind, and would wait for one who waits for the gate.
-DUE = text(f"""
-    SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
-    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = :at_priority AND run_at <= {_NOW}
-    ORDER BY run_at, id LIMIT :most
-""")
+def _due(condition: str) -> TextClause:
+    return text(f"""
+        SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
+        WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = :at_priority AND run_at <= {_NOW}
+            AND {condition}
+        ORDER BY run_at, id LIMIT :most
+    """)
+
+
+_SHUT = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(SHUT))
+_ASKING = "held = 0 AND permit IS NULL"
+
+DUE = _due("TRUE")
+DUE_PAST = _due(f"(held > 0 OR (order_key IS NULL OR order_key NOT IN :keys) AND (limits IS NULL OR {_SHUT}))")
 
 QUEUED_OF_THESE = text(
     f"SELECT job.id FROM {_LISTED} WHERE job.id IN :ids AND job.state = 'queued' FOR UPDATE SKIP LOCKED"
@@ -256,5 +266,7 @@ class MariaDBStatements(Statements):
                 job.started_at = {_NOW}, job.progress = NULL
             WHERE job.order_key IS NULL AND job.limits IS NULL
         """)
+        self.pick_limits = _due(f"{_ASKING} AND order_key IS NULL AND limits = :alike")
+        self.pick_key = _due(f"{_ASKING} AND order_key = :alike")
         # Shared, as the insert that met the key has shared it: two that met it must not wait for each other.
         self.by_key = self.by_key.with_for_update(read=True)

@@ -15,9 +15,10 @@ from stanchion.stores.sql import mariadb_statements as sql
 from stanchion.stores.sql.base import live_values
 from stanchion.stores.sql.claiming import beside_the_lane, reservation
 from stanchion.stores.sql.connection import BACK, MARK, Params, Runner
-from stanchion.stores.sql.gating import Admission, Search
+from stanchion.stores.sql.gating import Admission
 from stanchion.stores.sql.laning import Head as LaneHead
 from stanchion.stores.sql.laning import Turn
+from stanchion.stores.sql.parking import Alike, Search
 from stanchion.stores.sql.schema import FIELDS
 from stanchion.stores.sql.store import SqlStore
 
@@ -129,17 +130,20 @@ class MariaDBStore(SqlStore):
             head = self._head(run, claim.queue, head.priority)
         return Admission(rows)
 
-    def due_at_gates(self, run: Runner, queue: str, limit: int) -> list[str]:
+    def due_at_gates(self, run: Runner, queue: str, limit: int, past: Params | None) -> list[str]:
         found: list[str] = []
         for priority in self.priorities(run, queue):
             given = {"queue": queue, "at_priority": priority, "most": max(4 * limit, _CANDIDATES)}
-            due = [one for (one,) in run.rows(sql.DUE, given)]
+            due = [one for (one,) in run.rows(sql.DUE if past is None else sql.DUE_PAST, {**given, **(past or {})})]
             while due and len(found) < limit:
                 some, due = due[: limit - len(found)], due[limit - len(found) :]
                 found += self._lock_queued(run, some)
             if len(found) >= limit:
                 break
         return found
+
+    def due_alike(self, run: Runner, queue: str, alike: Alike) -> list[str]:
+        return self._lock_queued(run, super().due_alike(run, queue, alike))
 
     def pick_in_lanes(self, run: Runner, queue: str, heads: Sequence[LaneHead], share: Mapping[int, int]) -> list[Turn]:
         turns = super().pick_in_lanes(run, queue, heads, share)

@@ -28,6 +28,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    text,
     true,
     union_all,
     update,
@@ -56,6 +57,9 @@ RUNNING: ColumnElement[str] = literal_column("'running'")
 
 RANGES = "lanes "
 """So begin the kinds of the notes that hold whose turn it is in a range of lanes."""
+
+SHUT = 4
+"""So many semaphores without a free slot a claim looks past."""
 
 MISSED_HEARTBEATS = 3
 """After so many of its own heartbeats without a sign a worker is dead."""
@@ -183,6 +187,17 @@ class Statements:
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
+        # Past those who would have to wait.
+        shut = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(SHUT))
+        self.pick_past: Executable = self.pick.where(
+            text(f"""(held > 0 OR (order_key IS NULL OR NOT {dialect.among("order_key", "keys")})
+                AND (limits IS NULL OR {shut}))""")
+        )
+        asking = and_(jobs.c.held == literal_column("0"), jobs.c.permit.is_(None))
+        self.pick_limits: Executable = self.pick.where(
+            asking, jobs.c.order_key.is_(None), jobs.c.limits == param("alike", jobs.c.limits.type)
+        )
+        self.pick_key: Executable = self.pick.where(asking, jobs.c.order_key == param("alike", String))
         self.reserve_unseen: Executable = (
             update(jobs)
             .where(jobs.c.id.in_(ids), jobs.c.order_key.is_(None), jobs.c.limits.is_(None))

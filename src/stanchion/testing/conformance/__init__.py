@@ -51,6 +51,7 @@ _THEMES = (
     "lanes_of_tenants",
     "leases",
     "lost_leases",
+    "long_lines",
     "model",
     "nonsense",
     "notes",
@@ -163,6 +164,7 @@ from stanchion.testing.conformance.leases import (
     TestRepeatedClaim,
     TestRepeatedOutcome,
 )
+from stanchion.testing.conformance.long_lines import TestLongLines
 from stanchion.testing.conformance.lost_leases import TestAlone, TestCharges, TestDelayOfTheTask
 from stanchion.testing.conformance.model import TestAgainstTheReference
 from stanchion.testing.conformance.nonsense import TestNonsense, TestWhatWasTakenForSomethingElse
@@ -302,6 +304,7 @@ __all__ = [
     "TestLease",
     "TestLimits",
     "TestListener",
+    "TestLongLines",
     "TestLoops",
     "TestLostLeases",
     "TestLostSignals",

@@ -109,6 +109,7 @@ class TestOneAtATime:
             push(store, *(keyed() for _ in range(1000)))
         plain = push(store, new_job(priority=-1))
         assert took_at_last(store, 2) == plain
+        assert took_at_last(store, 2) == []
         assert store.sizes(QUEUE).waiting == 3000
         commit(store, row)
         assert len(claim(store, 5)) == 1

@@ -1,0 +1,57 @@
+"""Many jobs that have to wait stand before few that may run: these are found, and those keep their order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stanchion.ids import new_id
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import Claim
+from stanchion.testing.conformance.harness import LONG_LEASE, QUEUE, claim, new_job
+from stanchion.testing.conformance.ordering import keyed
+from stanchion.testing.conformance.semaphores import SMTP, commit, limited, push, took
+
+WAITING = 400
+CALLS = 10
+"""So many claims a store may take to come to the free jobs: each that breaks off says so."""
+
+
+def claimed(store: Store, limit: int) -> list[str]:
+    """Reserve jobs, in as many claims as the store asks for."""
+    found: list[str] = []
+    for _ in range(CALLS):
+        answer = store.claim(Claim(QUEUE, limit - len(found), new_id(), lease=LONG_LEASE))
+        found += [row.id for row in answer.rows]
+        if len(found) == limit or answer.retry_in != 0:
+            return found
+    raise AssertionError(f"{len(found)} of {limit} jobs after {CALLS} claims")
+
+
+class TestLongLines:
+    @pytest.mark.parametrize("kind", ["semaphore", "order key"])
+    def test_free_jobs_behind_those_that_wait(self, store: Store, kind: str) -> None:
+        store.set_semaphore(SMTP, 1)
+        store.set_semaphore("other", 1)
+        given: Any = limited if kind == "semaphore" else keyed
+        name = SMTP if kind == "semaphore" else "k"
+        push(store, given(name))
+        (holder,) = claim(store)
+        line = push(store, *(given(name) for _ in range(WAITING)))
+        free = push(store, new_job(), limited("other"), keyed("other"))
+        assert claimed(store, 3) == free
+        assert claimed(store, 3) == []
+        assert store.sizes(QUEUE).waiting == WAITING
+        for job in line[:3]:
+            commit(store, holder)
+            (holder,) = claim(store, 2)
+            assert holder.id == job
+
+    def test_all_of_them_wait_in_their_order(self, store: Store) -> None:
+        store.set_semaphore(SMTP, 2)
+        held = push(store, *(limited(SMTP) for _ in range(2)))
+        assert took(store, 2) == held
+        line = push(store, *(limited(SMTP) for _ in range(WAITING)))
+        assert claimed(store, 5) == []
+        assert store.permits(SMTP) == (sorted(held), line)

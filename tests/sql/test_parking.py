@@ -1,0 +1,99 @@
+"""Long runs of jobs that have to wait, on the SQL stores and in memory: a claim is bounded, and looks past them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from stanchion.ids import new_ids
+from stanchion.stores.gates import Limits, limits_text
+from stanchion.stores.memory.store import MemoryStore
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import Claim, Commit, NewJob
+from stanchion.stores.registry import open_store
+
+RUN = 2500
+SLOT = {"limits": limits_text(Limits(("slot",)))}
+KEY = {"order_key": "k"}
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    with closing(open_store(url)) as store:
+        store.set_semaphore("slot", 1)
+        yield store
+
+
+def push(store: Store, count: int, **given: Any) -> list[str]:
+    ids = new_ids(count)
+    store.push([NewJob(one, "q", "1", **given) for one in ids])
+    return ids
+
+
+def took(store: Store, limit: int = 10, under: str = "t") -> list[str]:
+    return [row.id for row in store.claim(Claim("q", limit, under, "w")).rows]
+
+
+@pytest.mark.parametrize("given", [SLOT, KEY], ids=["semaphore", "order key"])
+def test_what_may_run_is_found_before_all_others_are_parked(store: Store, given: dict[str, Any]) -> None:
+    holder = push(store, 1, **given)
+    assert took(store) == holder
+    line = push(store, RUN, **given)
+    free = push(store, 10)
+    assert took(store) == free
+    assert store.sizes("q").ready > 0, "it did not wait until all of them were parked"
+    while store.claim(Claim("q", 10, "t", "w")).retry_in == 0:
+        pass
+    assert store.sizes("q").waiting == RUN
+    store.settle([Commit(holder[0], "t")])
+    assert took(store, 2, "t2") == line[:1]
+
+
+def test_higher_priorities_come_first_behind_a_run(store: Store) -> None:
+    push(store, 1, **SLOT)
+    took(store)
+    push(store, 300, **SLOT, priority=5)
+    low, high = push(store, 3), push(store, 3, priority=3)
+    assert took(store, 6) == high + low
+
+
+def test_a_job_that_holds_the_slot_is_not_looked_past(store: Store) -> None:
+    """It was granted its slot, and is the first to run, while very many others still ask for one."""
+    first, second = push(store, 2, **SLOT)
+    assert took(store) == [first]
+    push(store, 500, **SLOT)
+    assert took(store, 1) == []
+    store.settle([Commit(first, "t")])
+    push(store, 500, **SLOT, priority=9)
+    assert took(store, 5, "t2") == [second]
+
+
+def test_a_claim_breaks_off_after_half_its_lease(store: Store) -> None:
+    push(store, 1, **SLOT)
+    assert len(took(store)) == 1
+    push(store, RUN, **SLOT)
+    answer = store.claim(Claim("q", 10, "t2", lease=1e-4))
+    assert (answer.rows, answer.retry_in) == ([], 0.0)
+    assert store.sizes("q").ready > 0
+    calls = 1
+    while answer.retry_in == 0.0:
+        answer = store.claim(Claim("q", 10, "t2", lease=1e-4))
+        calls += 1
+    assert store.sizes("q").waiting == RUN
+    assert calls > 2
+
+
+def test_in_memory_too() -> None:
+    store = MemoryStore()
+    store.set_semaphore("slot", 1)
+    push(store, 1, **SLOT)
+    assert len(took(store)) == 1
+    push(store, RUN, **SLOT)
+    answer = store.claim(Claim("q", 10, "t2", lease=1e-4))
+    assert (answer.rows, answer.retry_in) == ([], 0.0)
+    assert 0 < store.sizes("q").waiting < RUN
+    assert store.claim(Claim("q", 10, "t3", "w")).retry_in is None
+    assert store.sizes("q").waiting == RUN
