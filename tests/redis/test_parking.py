@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError
 
 from stanchion.ids import new_ids
 from stanchion.stores.gates import Limits, limits_text
@@ -65,6 +66,29 @@ def test_the_first_free_job_is_found_in_few_steps(store: RedisStore, scripts: Co
     assert scripts["look"] == scripts["swap"] == 1  # of the five that it met first
     assert (scripts["park"] - 1) * 2000 < store.sizes(QUEUE).waiting < 25_000
     assert broken_rules(store, QUEUE) == []
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_large_claim_is_made_in_steps(
+    store: RedisStore, scripts: Counter[str], monkeypatch: pytest.MonkeyPatch, lost: bool
+) -> None:
+    ids = push(store, 4500)
+    run, left = Server.run, 2
+
+    def losing(server: Server, name: str, *given: Any) -> Any:
+        nonlocal left
+        answer = run(server, name, *given)
+        left -= name == "claim"
+        if name == "claim" and left == 0:
+            raise ConnectionError("the answer is lost")
+        return answer
+
+    if lost:
+        monkeypatch.setattr(Server, "run", losing)
+    scripts.clear()
+    assert [row.id for row in claim(store, 4200).rows] == ids[:4200]
+    assert scripts["claim"] == 3 + lost
+    assert store.sizes(QUEUE).running == store.counts(QUEUE).reserved == 4200
 
 
 def test_the_rest_is_parked_by_the_way(store: RedisStore, scripts: Counter[str]) -> None:

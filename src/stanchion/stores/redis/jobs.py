@@ -125,6 +125,16 @@ class RedisJobs(RedisBase):
         return bool(more)
 
     def _reserve(self, claim: Claim, counted: str, hand: str = "") -> Claimed:
+        """Reserve jobs, so many in a step; between two of them others are served."""
+        rows: dict[str, JobRow] = {}
+        while True:
+            part = claim._replace(limit=min(claim.limit - len(rows), _AT_ONCE))
+            claimed, before = self._reserve_some(part, counted, hand), len(rows)
+            rows.update((row.id, row) for row in claimed.rows)  # after a lost answer all that the token holds come
+            if claim.repeat or len(rows) >= claim.limit or len(rows) - before < part.limit:
+                return Claimed(list(rows.values()), claimed.retry_in)
+
+    def _reserve_some(self, claim: Claim, counted: str, hand: str) -> Claimed:
         lease = "" if claim.lease is None else str(int(claim.lease * SECOND))
         worker = claim.worker or ""
         lanes = claim.lanes or ("", "")
