@@ -77,7 +77,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[PostgresServer]:
     """The PostgreSQL server that all tests of this process share; no test may stop it."""
-    with PostgresServer(fsync=False) as server:
+    with PostgresServer(fsync=False, settings={"max_prepared_transactions": "20"}) as server:
         yield server
 
 

@@ -74,6 +74,18 @@ def test_health_port(start: Start, app: Stanchion, shop: str) -> None:
         assert json.load(answer)["status"] == "ok"
 
 
+def test_health_host(start: Start, app: Stanchion, shop: str) -> None:
+    import socket
+
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.2", 0))
+        port = probe.getsockname()[1]
+    start("worker", shop, "--health-port", str(port), "--health-host", "127.0.0.2")
+    wait_until(lambda: bool(app.workers()))
+    with urllib.request.urlopen(f"http://127.0.0.2:{port}/", timeout=5) as answer:
+        assert json.load(answer)["status"] == "ok"
+
+
 def test_url_is_for_an_app_that_names_none(process: Run, app: Stanchion, shop: str, tmp_path: Path, url: str) -> None:
     app.enqueue("welcome", 1, queue="mail")
     assert process("worker", shop, "--until-empty", "--url", url, STANCHION_URL="").code == 0
@@ -93,6 +105,7 @@ def test_url_is_for_an_app_that_names_none(process: Run, app: Stanchion, shop: s
         (["shop:nothing"], "is not a Stanchion app"),
         (["nowhere:app"], "can't import 'nowhere'"),
         (["shop:app", "--threads", "0"], "threads must be"),
+        (["shop:app", "--health-port", "0", "--health-host", "203.0.113.7"], "health can't be served"),
         (["shop:app", "--processes", "0"], "processes must be"),
         (["shop:app", "--grace", "long"], "--grace must be"),
         (["shop:app", "--heartbeat", "0"], "heartbeat must be"),

@@ -35,7 +35,7 @@ class Heartbeat:
     """One thread that beats from the start to the end of a worker, and leaves at last.
 
     `row()` describes the worker, `longest()` is for how many seconds the oldest attempt has been running,
-    `answered` gets every answer of the store.
+    `answered` gets every answer of the store, `look` is called about every second.
     """
 
     def __init__(
@@ -46,9 +46,10 @@ class Heartbeat:
         row: Callable[[], WorkerRow],
         longest: Callable[[], float],
         answered: Callable[[Beat], None],
+        look: Callable[[], None],
     ) -> None:
         self._app, self._every, self._health = app, every, health
-        self._row, self._longest, self._answered = row, longest, answered
+        self._row, self._longest, self._answered, self._look = row, longest, answered, look
         self._stopping = threading.Event()
         self._leaving = False
         self._beating = threading.Lock()
@@ -81,6 +82,7 @@ class Heartbeat:
         pause = 0.0
         while not self._stopping.wait(pause):
             now = time.monotonic()
+            self._look()
             if now >= due or self._longest() >= QUICK:
                 try:
                     self.beat()

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from stanchion.checking import whole
 from stanchion.errors import InvalidInput
 from stanchion.loading import load
-from stanchion.worker.status import checked_port
+from stanchion.worker.status import LOOPBACK, checked_port
 from stanchion.worker.worker import Worker
 
 log = logging.getLogger("stanchion.worker")
@@ -42,6 +42,7 @@ class WorkerSettings:
     poll: float | None = None
     health_file: str | None = None
     health_port: int | None = None
+    health_host: str = LOOPBACK
     log_level: str = "INFO"
     until_finished: bool = False
 
@@ -79,6 +80,7 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
         load(settings.target),
         *(settings.queues, settings.threads, settings.heartbeat, settings.grace, settings.poll),
         *(settings.until_empty, settings.health_file, settings.health_port),
+        health_host=settings.health_host,
         until_finished=settings.until_finished,
     )
     stuck = threading.Event()

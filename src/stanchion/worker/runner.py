@@ -20,7 +20,7 @@ from stanchion.stores.losses import start_of
 from stanchion.stores.records import Abandon, JobRow
 from stanchion.unknown_work import Unknown
 from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, raised, returned, timed_out, unharmed
-from stanchion.worker.loop import AsyncLoop
+from stanchion.worker.loops import Loops
 from stanchion.worker.timeouts import Timeouts
 
 if TYPE_CHECKING:
@@ -56,9 +56,9 @@ class Runners:
             self._slots.put(next(self._numbers))
         self._growing = threading.Lock()
         self._threads = 0
-        self._loop: AsyncLoop | None = None
         self.running: Running = {}
         self.timeouts = Timeouts(self.running, self._give_up)
+        self.loops = Loops(self.running, self.timeouts, self._ended, self._held_up)
         self.low_water = NEVER
         self._unwanted: set[str] = set()
 
@@ -70,8 +70,7 @@ class Runners:
     def add(self, rows: Sequence[JobRow], in_hand: int) -> None:
         """Take claimed jobs to be run; `in_hand` of this worker's have not ended, with these."""
         if self._threads < self._most:
-            on_loop = 0 if self._loop is None else self._loop.active
-            on_loop += sum(map(self._app.is_async, rows))
+            on_loop = self.loops.active + sum(map(self._app.is_async, rows))
             while self._threads < min(self._most, in_hand - on_loop + 1):
                 self._start_thread()
         for row in rows:
@@ -112,8 +111,7 @@ class Runners:
         for _ in range(self._threads):
             self._slots.put(next(self._numbers))
             self._buffer.put(None)
-        if self._loop is not None:
-            self._loop.stop()
+        self.loops.stop()
 
     def began(self) -> tuple[str, ...]:
         """Return what runs, as the worker's row lists it."""
@@ -126,8 +124,8 @@ class Runners:
 
     def _ask_to_stop(self, slot: int, attempt: Attempt) -> None:
         attempt.job.ask_to_stop()
-        if attempt.task.is_async and self._loop is not None:
-            self._loop.cancel(slot)
+        if attempt.task.is_async:
+            self.loops.cancel(slot)
 
     def _start_thread(self) -> None:
         with self._growing:
@@ -186,11 +184,10 @@ class Runners:
             return raised(attempt, error)
 
     def _start_async(self, slot: int, attempt: Attempt, seconds: float | None) -> None:
-        with self._growing:
-            loop = self._loop = self._loop or AsyncLoop(self.timeouts, self._ended)
+        self._begin(slot, attempt)
+        loop = self.loops.current()
         if seconds is not None:
             attempt.limit = loop.limit(slot, seconds)
-        self._begin(slot, attempt)
         loop.start(slot, attempt)
         if seconds is not None:
             self.timeouts.watch()
@@ -209,6 +206,15 @@ class Runners:
         if self._buffer.qsize() <= self.low_water:
             self._room()
 
+    def _held_up(self, slot: int) -> None:
+        """Give back an async attempt that can't go on, and ignore how it ends."""
+        attempt = self.running.pop(slot, None)
+        if attempt is not None:
+            self._finish(interrupted(attempt))
+            self._slots.put(next(self._numbers))
+            if self._buffer.qsize() <= self.low_water:
+                self._room()
+
     def _give_up(self, slot: int, attempt: Attempt) -> None:
         """Fail an attempt that can't be stopped, and put another thread, or loop, in the place of its own."""
         limit = attempt.limit
@@ -221,8 +227,7 @@ class Runners:
         self._finish(timed_out(attempt, limit))
         self._slots.put(next(self._numbers))
         if attempt.task.is_async:
-            with self._growing:
-                self._loop = None  # the old one keeps its other tasks
+            self.loops.turn_away()
         else:
             with self._growing:
                 self._threads -= 1

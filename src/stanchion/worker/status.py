@@ -1,10 +1,11 @@
-"""Shows health to whoever watches the process: a file, or HTTP on loopback."""
+"""Shows health to what watches the process: a file, or HTTP."""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from stanchion.checking import whole
+from stanchion.errors import InvalidInput
 
 log = logging.getLogger("stanchion.worker")
 
 Status = dict[str, Any]
 """`status` ("ok" or "red"), `reason` (None when ok), and what else is worth knowing."""
+
+LOOPBACK = "127.0.0.1"
 
 TICK = 0.5
 """Seconds between two looks."""
@@ -29,12 +33,14 @@ REWRITE = 5.0
 class StatusReporter:
     """Writes `status()` to a file, and serves it by HTTP: 200 when ok, 503 when red."""
 
-    def __init__(self, status: Callable[[], Status], file: str | Path | None, port: int | None) -> None:
+    def __init__(
+        self, status: Callable[[], Status], file: str | Path | None, port: int | None, host: str = LOOPBACK
+    ) -> None:
         self._status = status
         self._file = None if file is None else Path(file)
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._server = None if port is None else _server(status, port)
+        self._server = None if port is None else _server(status, host, port)
 
     @property
     def port(self) -> int | None:
@@ -92,7 +98,7 @@ def line_of(status: Status) -> str:
     return f"{status['status']} {status.get('worker', '')}" + (f": {status['reason']}" if status["reason"] else "")
 
 
-def _server(status: Callable[[], Status], port: int) -> ThreadingHTTPServer:
+def _server(status: Callable[[], Status], host: str, port: int) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         timeout = 5.0
 
@@ -108,6 +114,19 @@ def _server(status: Callable[[], Status], port: int) -> ThreadingHTTPServer:
         def log_message(self, *_: object) -> None:
             """Say nothing: a probe every second is no news."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    try:
+        server = _SERVERS[":" in host]((host, port), Handler)
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise InvalidInput(
+            f"health can't be served on port {port} of {host}: {error}; choose a free port from 1 to 65535, and an "
+            f"address of this machine, such as 127.0.0.1, or 0.0.0.0 for all of them"
+        ) from None
     server.daemon_threads = True
     return server
+
+
+class _IPv6Server(ThreadingHTTPServer):
+    address_family = socket.AF_INET6
+
+
+_SERVERS = {False: ThreadingHTTPServer, True: _IPv6Server}

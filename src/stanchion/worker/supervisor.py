@@ -103,7 +103,9 @@ class Supervisor:
 
     def run(self) -> int:
         """Work until told to stop, or until all processes have finished; return the exit code."""
-        reporter = StatusReporter(self._status, self._settings.health_file, self._settings.health_port)
+        reporter = StatusReporter(
+            *(self._status, self._settings.health_file, self._settings.health_port, self._settings.health_host)
+        )
         with self._calls, tempfile.TemporaryDirectory(prefix="stanchion-") as folder:
             files = [Path(folder, f"worker-{number}") for number in range(self._processes)]
             self._children = [Child(self._settings, file) for file in files]

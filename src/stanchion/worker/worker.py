@@ -27,7 +27,7 @@ from stanchion.worker.reaper import Reaper
 from stanchion.worker.runner import Runners
 from stanchion.worker.scheduler import Scheduler
 from stanchion.worker.signals import Calls
-from stanchion.worker.status import Status, StatusReporter, checked_port
+from stanchion.worker.status import LOOPBACK, Status, StatusReporter, checked_port
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
@@ -50,7 +50,7 @@ class Worker:
     that running jobs get to finish on a stop. `poll`: seconds between polls of the whole fleet (None: the
     app's). `until_empty`: `run` returns once the queues hold no due job and nothing runs here; `until_finished`:
     once they hold no live job at all. A paused queue is waited for. `health_file` is kept up to date with a line
-    that starts with "ok" or "red"; `health_port` serves the same as JSON on loopback, with status 200 or 503.
+    that starts with "ok" or "red"; `health_port` serves the same as JSON on `health_host`, with status 200 or 503.
 
         new ──start──► running ──stop, signal, or emptied──► stopping ──► stopped
     """
@@ -67,6 +67,7 @@ class Worker:
         health_file: str | Path | None = None,
         health_port: int | None = None,
         *,
+        health_host: str = LOOPBACK,
         until_finished: bool = False,
     ) -> None:
         self._threads = whole(threads, "threads", 1, MOST_THREADS)
@@ -82,6 +83,7 @@ class Worker:
         self._until_empty, self._until_finished = until_empty or until_finished, until_finished
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
+        self._health_host = health_host
         self._calls = Calls()
         self._started = False
         self._state = "running"
@@ -100,7 +102,7 @@ class Worker:
             self.queues = self._checked_queues()
             with suppress(StoreUnavailable, SchemaMismatch):  # told again, and logged, by the first beat
                 _ = self.app.store
-            self._reporter = StatusReporter(self._status, self._health_file, self._health_port)
+            self._reporter = StatusReporter(self._status, self._health_file, self._health_port, self._health_host)
             self._started = True
             self._finisher = Finisher(self.app, self._health, self._settled)
             self._runners = Runners(self.app, self._threads, self._finisher.put, self._room, self._stuck)
@@ -112,7 +114,15 @@ class Worker:
                 alone=Alone(self._runners, lambda: self._claimer.outstanding, lambda: self._heartbeat.beat()),
             )
             self._heartbeat = Heartbeat(
-                *(self.app, self._every, self._health, self._row, self._runners.longest, self._answered)
+                *(
+                    self.app,
+                    self._every,
+                    self._health,
+                    self._row,
+                    self._runners.longest,
+                    self._answered,
+                    self._runners.loops.look,
+                )
             )
             self._reaper = Reaper(self.app, self._every / 2, lambda: self._heartbeat.steady)
             log.info("worker %s runs %s with %d threads", self.id, ", ".join(self.queues), self._threads)
@@ -178,8 +188,8 @@ class Worker:
 
     @property
     def healthy(self) -> bool:
-        """True while the worker runs and reaches its store."""
-        return self._health.trouble() is None
+        """True while the worker runs, reaches its store, and none of its event loops is blocked."""
+        return self._trouble() is None
 
     @property
     def health_port(self) -> int | None:
@@ -221,8 +231,11 @@ class Worker:
             began=self._runners.began() + self._claimer.alone.starting if self._started else None,
         )
 
+    def _trouble(self) -> str | None:
+        return self._health.trouble() or (self._runners.loops.trouble() if self._started else None)
+
     def _status(self) -> Status:
-        trouble = self._health.trouble()
+        trouble = self._trouble()
         return {
             "status": "red" if trouble else "ok",
             "reason": trouble,

@@ -37,8 +37,11 @@ def worker(
         str | None, typer.Option(metavar="FILE", help="Keep a line in this file: ok or red, and why.")
     ] = None,
     health_port: Annotated[
-        int | None, typer.Option(help="Serve health on this port of 127.0.0.1: 200 or 503, and JSON.")
+        int | None, typer.Option(help="Serve health by HTTP on this port: 200 or 503, and JSON.")
     ] = None,
+    health_host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address on which health is served; 0.0.0.0 for all.")
+    ] = "127.0.0.1",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> Exit:
     """Run jobs until SIGTERM or Ctrl-C; a second one stops at once.
@@ -62,6 +65,7 @@ def worker(
         poll=optional_duration(poll, "--poll"),
         health_file=health_file,
         health_port=health_port,
+        health_host=health_host,
         log_level=log_level,
     )
     return Exit(run_worker_process(settings, processes))

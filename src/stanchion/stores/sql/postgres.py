@@ -210,7 +210,8 @@ class PostgresDialect(Dialect):
         """Send the signal with the commit.
 
         A Session tells when it has committed, and the signal goes out beside it; on a bare connection only
-        the server knows, so the signal is part of the transaction.
+        the server knows, so the signal is part of the transaction. A two-phase transaction has none, as what has
+        notified can't be prepared: polling finds what it has stored.
         """
         if _tells_of_commit(transaction):
             self._signals.announce_after_commit(transaction, queues, finished)
@@ -218,6 +219,9 @@ class PostgresDialect(Dialect):
         connection = alchemy_connection(transaction)
         if connection is None and transaction.info.transaction_status is TransactionStatus.IDLE:
             self._signals.announce(queues, finished)  # autocommit: it is committed already
+            return
+        driver = transaction if connection is None else connection.connection.driver_connection
+        if getattr(driver, "_tpc", None) is not None:
             return
         for channel, payload in signals_of(queues, finished):
             if connection is not None:
