@@ -29,7 +29,7 @@ def fatal(job: Job):
     begun(job)
     os.kill(os.getpid(), signal.SIGKILL)
 
-@app.task(name="healthy", max_attempts=2, retry=Retry.constant(0.1, max_attempts=2))
+@app.task(name="healthy", max_attempts=3, retry=Retry.constant(0.1, max_attempts=3))
 def healthy(job: Job, seconds: float):
     begun(job)
     time.sleep(seconds)
@@ -75,9 +75,9 @@ def workers(tmp_path) -> Workers:
 
 @pytest.mark.slow
 def test_the_culprit_alone_ends_dead(workers):
-    healthy = [workers.app.enqueue("healthy", 0.05, max_attempts=2) for _ in range(20)]
+    healthy = [workers.app.enqueue("healthy", 0.05, max_attempts=3) for _ in range(20)]
     fatal = workers.app.enqueue("fatal")
-    healthy += [workers.app.enqueue("healthy", 0.05, max_attempts=2) for _ in range(20)]
+    healthy += [workers.app.enqueue("healthy", 0.05, max_attempts=3) for _ in range(20)]
     deaths = 0
     while workers.start().wait(90) == -signal.SIGKILL:
         deaths += 1
