@@ -111,7 +111,7 @@ class Database:
             self._writing(CALL_SECONDS),
             self.dialect.unhurried(connection),
         ):
-            connection.exec_driver_sql(self.dialect.begin)
+            self._begin(connection)
             try:
                 yield connection
             except BaseException:
@@ -119,6 +119,15 @@ class Database:
                     connection.exec_driver_sql("ROLLBACK")
                 raise
             connection.exec_driver_sql("COMMIT")
+
+    def _begin(self, connection: Connection) -> None:
+        try:
+            with closing(self.dialect.cursor(connection.connection.driver_connection)) as cursor:
+                self.dialect.start(cursor)
+        except self.dialect.errors as error:
+            if self.dialect.fault(error) is Fault.OTHER:
+                raise
+            raise self._unavailable(error, lasting=not self.dialect.worth_retrying(error)) from error
 
     @contextmanager
     def streaming(self, statement: Executable, params: Params) -> Iterator[Any]:

@@ -40,6 +40,7 @@ from stanchion.stores.sql.dialect import SKEW, Dialect, Fault
 from stanchion.stores.sql.schema import VERSION
 from stanchion.stores.sql.sqlite_file import StoreFile
 from stanchion.stores.sql.sqlite_store import SqliteStore
+from stanchion.stores.sql.sqlite_writers import GIVE_WAY_SECONDS, LONG_SECONDS, WriterQueue
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sql.watch import FileWatch
 
@@ -56,7 +57,10 @@ CAPABILITIES = Capabilities(
 )
 
 _BUSY_SECONDS = 5.0
-_LOOK_SECONDS = (0.0002, 0.001)
+_LOOK_SECONDS, _LATER_SECONDS = (0.0002, 0.001), (0.002, 0.008)
+"""Between two looks of a writer at the lock: at first, and after _SOON_SECONDS, as many who look often take the time of
+the one who has it."""
+_SOON_SECONDS = 0.02
 _UNUSABLE = frozenset(
     {
         *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY),
@@ -92,6 +96,7 @@ class SqliteDialect(Dialect):
     def __init__(self, file: StoreFile, synchronous: str) -> None:
         self._file, self._synchronous = file, synchronous
         self._watch = FileWatch(file)
+        self._writers = WriterQueue(file.path)
 
     def engine_options(self) -> dict[str, Any]:
         return {
@@ -125,18 +130,26 @@ class SqliteDialect(Dialect):
     def start(self, cursor: sqlite3.Cursor) -> None:
         # SQLite itself looks for the lock less and less often, up to ten times a second: beside a busy worker, which
         # holds it most of the time, a process that looks so seldom would wait for very long.
-        deadline = time.monotonic() + _BUSY_SECONDS
+        began, first, waited = time.monotonic(), False, 0.0
         cursor.execute("PRAGMA busy_timeout=0")
         try:
             while True:
-                try:
-                    cursor.execute(self.begin)
-                    return
-                except sqlite3.OperationalError as error:
-                    if self.fault(error) is not Fault.BUSY or time.monotonic() > deadline:
-                        raise
-                time.sleep(random.uniform(*_LOOK_SECONDS))  # noqa: S311 - spreading load
+                first = first or (waited > LONG_SECONDS and self._writers.go_first())
+                if first or waited > GIVE_WAY_SECONDS or not self._writers.goes_first():
+                    try:
+                        cursor.execute(self.begin)
+                        break
+                    except sqlite3.OperationalError as error:
+                        if self.fault(error) is not Fault.BUSY or waited > _BUSY_SECONDS:
+                            raise
+                often = first or waited < _SOON_SECONDS
+                time.sleep(random.uniform(*(_LOOK_SECONDS if often else _LATER_SECONDS)))  # noqa: S311 - spreading load
+                waited = time.monotonic() - began
+            if waited > GIVE_WAY_SECONDS and not first:
+                self._writers.ignore()
         finally:
+            if first:
+                self._writers.leave()
             cursor.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
 
     @contextmanager
