@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from stanchion.checking import number, shown
-from stanchion.errors import InvalidInput, LeaseLost, StoreUnavailable
+from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable
 from stanchion.job import Job, Meter
 from stanchion.offloop import off_loop
 from stanchion.options import checked_name, seconds_of
@@ -165,9 +165,19 @@ class Reservation(Job):
             self._unanswered = True  # it may have been carried out; the caller may try again
             raise
         if state is None:
+            if tx is not None and self.settled_as is None and self._holds():
+                raise CannotJoin(
+                    f"the transaction reads a snapshot from before job {self.id} was reserved, so nothing was changed: "
+                    f"begin it after the job was reserved, or use the isolation level READ COMMITTED"
+                )
             raise LeaseLost(self.id)
         self.settled_as = self.state = state
         self._app.upkeep.nudge()
+
+    def _holds(self) -> bool:
+        """Tell whether the job is reserved under this token, as the store sees it outside of any transaction."""
+        row = self._app.store.fetch([self.id]).get(self.id)
+        return row is not None and row.state == JobState.RUNNING and row.token == self.token
 
 
 def described(error: BaseException | str) -> tuple[str, str | None]:

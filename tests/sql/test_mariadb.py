@@ -180,7 +180,7 @@ def test_the_rights_that_it_needs(mariadb_server: MariaDBServer, mariadb_url: st
         closing(open_store(f"mysql://maker:m{address}")) as maker,
         closing(open_store(f"mysql://user:u{address}")) as user,
     ):
-        with pytest.raises(StoreUnavailable, match="CREATE command denied"):
+        with pytest.raises(StoreUnavailable, match=r"refuses this: .*CREATE command denied"):
             user.setup()
         maker.setup()
         queue = Stanchion(store=user).queue("orders", history_ttl=60)
@@ -484,7 +484,7 @@ def test_a_row_that_stays_locked_ends_in_an_error(app: Stanchion, mariadb_url: s
     with connect(mariadb_url) as connection, connection.cursor() as cursor:
         cursor.execute("SELECT 1 FROM stanchion_jobs WHERE id = %s FOR UPDATE", [job.id])
         started = time.monotonic()
-        with pytest.raises(StoreUnavailable, match=r"Lock wait timeout|Lost connection"):
+        with pytest.raises(StoreUnavailable, match="holds a lock"):
             job.commit()
         assert time.monotonic() - started < 40  # the server by itself would wait for 50
     job.commit()

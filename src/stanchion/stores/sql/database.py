@@ -21,6 +21,7 @@ from stanchion.stores.records import SECOND
 from stanchion.stores.sql.connection import Compiler, CursorRunner, Params, compiler_for
 from stanchion.stores.sql.deadlines import Deadlines
 from stanchion.stores.sql.dialect import Dialect, Fault
+from stanchion.stores.sql.telling import told
 
 T = TypeVar("T")
 
@@ -154,9 +155,10 @@ class Database:
     ) -> T:
         started, pause, again = time.monotonic(), 0.01, False
         while True:
+            overdue: list[int] = []
             try:
                 left = seconds - (time.monotonic() - started)
-                return self._attempt(work, again, transaction or again, left, durable=durable)
+                return self._attempt(work, again, transaction or again, left, overdue, durable=durable)
             except PoolTimeout as error:
                 raise self._unavailable(error) from error
             except Exception as error:
@@ -166,7 +168,7 @@ class Database:
                     raise
                 lasting = not self.dialect.worth_retrying(cause)
                 if lasting or time.monotonic() - started + pause > seconds:
-                    raise self._unavailable(cause, lasting=lasting) from error
+                    raise self._unavailable(cause, lasting=lasting, overdue=bool(overdue)) from error
                 if fault is Fault.LOST:
                     again = True
                     self.engine.dispose()
@@ -181,18 +183,24 @@ class Database:
         again: bool,
         transaction: bool,
         seconds: float,
+        overdue: list[int],
         *,
         durable: bool,
     ) -> T:
         with (
             self._writing(seconds) if transaction else nullcontext(),
             self._driver() as driver,
-            self._deadlines.within(self.dialect.fileno(driver), seconds) if self.dialect.remote else nullcontext(),
+            self._within(driver, seconds, overdue),
             closing(self.dialect.cursor(driver)) as cursor,
             nullcontext() if durable else self.dialect.undurable(cursor),
             _transaction(cursor, self.dialect) if transaction else nullcontext(),
         ):
             return work(CursorRunner(cursor, self.compiler, self.given()), again)
+
+    def _within(self, driver: Any, seconds: float, overdue: list[int]) -> AbstractContextManager[None]:
+        if not self.dialect.remote:
+            return nullcontext()
+        return self._deadlines.within(self.dialect.fileno(driver), seconds, overdue)
 
     @contextmanager
     def _driver(self) -> Iterator[Any]:
@@ -219,12 +227,8 @@ class Database:
     def _writing(self, seconds: float) -> AbstractContextManager[None]:
         return nullcontext() if self._turn is None else self._turn.within(seconds)
 
-    def _unavailable(self, cause: BaseException, *, lasting: bool = False) -> StoreUnavailable:
-        reason = " ".join(str(cause).split())
-        if self.url.password:
-            reason = reason.replace(str(self.url.password), "***")
-        shown = self.url.render_as_string(hide_password=True)
-        return StoreUnavailable(f"can't reach the store {shown}: {reason}; {self.dialect.way_out}", lasting=lasting)
+    def _unavailable(self, cause: BaseException, *, lasting: bool = False, overdue: bool = False) -> StoreUnavailable:
+        return StoreUnavailable(told(self.dialect, self.url, cause, overdue=overdue), lasting=lasting)
 
 
 class WriteTurn:

@@ -26,16 +26,16 @@ class Deadlines:
 
     def begin(self) -> None:
         """Watch no call."""
-        self._ends: dict[int, tuple[float, int]] = {}
+        self._ends: dict[int, tuple[float, int, list[int]]] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     @contextmanager
-    def within(self, fileno: int, seconds: float) -> Iterator[None]:
-        """Cut the socket `fileno` if the block takes longer than `seconds`."""
+    def within(self, fileno: int, seconds: float, cut: list[int]) -> Iterator[None]:
+        """Cut the socket `fileno` if the block takes longer than `seconds`, and add it to `cut` then."""
         call = threading.get_ident()
         with self._lock:
-            self._ends[call] = (time.monotonic() + seconds, fileno)
+            self._ends[call] = (time.monotonic() + seconds, fileno, cut)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._watch, name="stanchion-deadlines", daemon=True)
                 self._thread.start()
@@ -52,8 +52,9 @@ class Deadlines:
             now = time.monotonic()
             # The lock is held while a socket is cut: its call can't end, and its number go to another, meanwhile.
             with self._lock:
-                for end, fileno in self._ends.values():
+                for end, fileno, cut in self._ends.values():
                     if end <= now:
+                        cut.append(fileno)
                         _cut(fileno)
                 if self._ends:
                     idle_since = now

@@ -65,6 +65,8 @@ class Dialect(ABC):
     """Ends a read that, in a caller's transaction as well, sees what was committed last; it may wait for others."""
     way_out: str
     """What to do when the database can't be reached."""
+    rights = "give the user of the URL the rights that the store's page names"
+    """What to do when rights are missing."""
     now: ColumnElement[int]
     """The database's clock, plus SKEW."""
     new_identity: str
@@ -126,6 +128,18 @@ class Dialect(ABC):
     @abstractmethod
     def fault(self, error: BaseException) -> Fault:
         """Classify an error of the driver."""
+
+    def advice(self, error: BaseException) -> str:
+        """Say what to do about a database that can't be reached."""
+        return self.way_out
+
+    @abstractmethod
+    def is_forbidden(self, error: BaseException) -> bool:
+        """Tell whether this user, or this process, lacks the right to do what was asked."""
+
+    def is_old_snapshot(self, error: BaseException) -> bool:
+        """Tell whether a transaction can't write any more, as it reads what was there before another had written."""
+        return False
 
     def worth_retrying(self, error: BaseException) -> bool:
         """Return False for a fault that time won't mend, such as a wrong password."""

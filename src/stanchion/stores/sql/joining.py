@@ -44,6 +44,11 @@ def joined(database: Database, transaction: Any, *, guarded: bool = False) -> It
     except Exception as error:
         if run.guarded and database.dialect.is_strange(_cause(error)):
             raise _elsewhere(database) from error
+        if database.dialect.is_old_snapshot(_cause(error)):
+            raise CannotJoin(
+                "the transaction reads an old snapshot, as others have written since its first read, so it can write "
+                "no more: roll it back, and begin it with a write, such as BEGIN IMMEDIATE"
+            ) from error
         raise
 
 

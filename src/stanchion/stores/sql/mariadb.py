@@ -28,7 +28,7 @@ try:
     from pymysql.constants import SERVER_STATUS
     from pymysql.cursors import Cursor
 
-    from stanchion.stores.sql.mariadb_faults import fault, worth_retrying
+    from stanchion.stores.sql.mariadb_faults import fault, is_forbidden, worth_retrying
 except ImportError:  # pragma: no cover - said by open_store
     pymysql = None  # type: ignore[assignment]
     Cursor = object  # type: ignore[assignment,misc]
@@ -148,6 +148,9 @@ class MariaDBDialect(Dialect):
 
     def fault(self, error: BaseException) -> Fault:
         return fault(error)
+
+    def is_forbidden(self, error: BaseException) -> bool:
+        return is_forbidden(error)
 
     def worth_retrying(self, error: BaseException) -> bool:
         return worth_retrying(error)

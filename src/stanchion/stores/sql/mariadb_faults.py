@@ -67,6 +67,7 @@ _HOPELESS = {
     3118: "account locked",
     4151: "account locked",
 }
+_FORBIDDEN = frozenset({1142, 1143, 1227})
 
 
 def fault(error: BaseException) -> Fault:
@@ -77,6 +78,11 @@ def fault(error: BaseException) -> Fault:
     if number in _LOST or number in _HOPELESS or isinstance(error, pymysql.err.InterfaceError):
         return Fault.LOST
     return Fault.OTHER
+
+
+def is_forbidden(error: BaseException) -> bool:
+    """Tell whether a right is missing."""
+    return _number(error) in _FORBIDDEN
 
 
 def worth_retrying(error: BaseException) -> bool:

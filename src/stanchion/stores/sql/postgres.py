@@ -71,7 +71,8 @@ _TABLES = text("""
         SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('stanchion_meta') AND attname = 'identity'
     )
 """)
-_HOPELESS = frozenset({"28P01", "28000", "3D000", "42501"})
+_FORBIDDEN = "42501"
+_HOPELESS = frozenset({"28P01", "28000", "3D000", _FORBIDDEN})
 
 
 class PostgresDialect(Dialect):
@@ -154,6 +155,9 @@ class PostgresDialect(Dialect):
         if state[:3] == "57P" or state[:2] in {"08", "53"} or state == _IDLED or state in _HOPELESS:
             return Fault.LOST
         return Fault.OTHER
+
+    def is_forbidden(self, error: BaseException) -> bool:
+        return getattr(error, "sqlstate", None) == _FORBIDDEN
 
     def worth_retrying(self, error: BaseException) -> bool:
         if getattr(error, "sqlstate", None) in _HOPELESS:

@@ -67,6 +67,11 @@ _UNUSABLE = frozenset(
         *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
     }
 )
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "make room on the disk, then try again",
+    sqlite3.SQLITE_NOTADB: "name a file of SQLite, or one that is not there yet",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: bring back a backup, or save what is left by sqlite3's .recover",
+}
 _FILES = text("SELECT file FROM pragma_database_list")
 _WAL_BYTES = 32 * 1024 * 1024
 """To so many the write-ahead log is cut when it begins anew, after a time of many writers in which it could not."""
@@ -81,10 +86,8 @@ class SqliteDialect(Dialect):
     errors = (sqlite3.Error,)
     single_writer, remote, makes_schema = True, False, True
     begin, locking, locking_free = "BEGIN IMMEDIATE", "", ""
-    way_out = (
-        "check that the path is right, that the folder exists, is writable and lies on a local disk, and that "
-        "nobody holds the lock; to enqueue in a transaction of yours, call app.setup() before it begins"
-    )
+    way_out = "check that the path is right, that the folder exists, is writable and lies on a local disk"
+    rights = "let this user write to the file and its folder, which gets files beside it"
     # SQLite's own clock has milliseconds; julianday() carries them through a double without loss.
     now = (
         literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000", BigInteger) + SKEW
@@ -171,10 +174,19 @@ class SqliteDialect(Dialect):
     def fault(self, error: BaseException) -> Fault:
         if not isinstance(error, sqlite3.DatabaseError):
             return Fault.OTHER
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        code = _code_of(error)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return Fault.BUSY
         return Fault.LOST if code in _UNUSABLE else Fault.OTHER
+
+    def advice(self, error: BaseException) -> str:
+        return _ADVICE.get(_code_of(error), self.way_out)
+
+    def is_forbidden(self, error: BaseException) -> bool:
+        return _code_of(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+
+    def is_old_snapshot(self, error: BaseException) -> bool:
+        return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY_SNAPSHOT
 
     def worth_retrying(self, error: BaseException) -> bool:
         return self.fault(error) is Fault.BUSY
@@ -220,6 +232,11 @@ class SqliteDialect(Dialect):
 
     def close(self) -> None:
         self._watch.close()
+
+
+def _code_of(error: BaseException) -> int:
+    """Return the kind of an error, without what extends it."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def open_store(url: str) -> SqlStore:
