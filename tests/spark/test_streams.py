@@ -143,6 +143,12 @@ class TestQueries:
         assert dead.payload == {"n": 2}
         assert re.search("PoisonJob: .*two", dead.errors[-1]["error"], re.DOTALL)
 
+    def test_one_batch_of_all_is_refused(self, streams: Streams, tmp_path: Path) -> None:
+        rows = streams.spark.readStream.format("stanchion").options(url=streams.app.url, queue="raw").load()
+        query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
+        with pytest.raises(StreamingQueryException, match="availableNow=True"):
+            supervised(lambda: query.trigger(once=True).start().awaitTermination())
+
     def test_other_sinks_are_acknowledged_too(self, streams: Streams, tmp_path: Path) -> None:
         """By the reader, as soon as Spark's log has the batch; here in a function that runs the batch twice."""
         streams.fill(30)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from stanchion.errors import InvalidInput
 from stanchion.spark.folders import own_root
 from stanchion.streams.poison import Ended
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _FOLDER = "endings"
 _KEPT = 86_400.0
 _LONGEST = 20_000
+_WATCHED = "_stanchion_told_of_endings"
 
 
 def how_ended(run: str) -> Ended | None:
@@ -68,23 +70,18 @@ def _file(run: str) -> Path:
 def watch(spark: SparkSession) -> None:
     """Have a session tell how its streaming queries end, once. Sessions over Spark Connect are left alone."""
     manager: Any = getattr(spark.streams, "_jsqm", None)
-    if manager is None or any(one.manager == manager for one in _listeners):
+    if manager is None or hasattr(spark, _WATCHED):
         return
     from pyspark.java_gateway import ensure_callback_server_started
 
     gateway: Any = spark.sparkContext._gateway
     ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    listener = _Listener(manager)
-    wrapper = gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(listener)
-    manager.addListener(wrapper)
-    _listeners.append(listener)
+    manager.addListener(gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_Listener()))
+    setattr(spark, _WATCHED, True)
 
 
 class _Listener:
     """What Java calls. PySpark's own listener would take each progress apart, over dozens of calls, for nobody."""
-
-    def __init__(self, manager: Any) -> None:
-        self.manager = manager
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
         """Do nothing."""
@@ -98,13 +95,10 @@ class _Listener:
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
         """Write down how the run has ended."""
         error = event.exception()
-        with suppress(OSError):
+        with suppress(OSError, InvalidInput):
             note_ending(str(event.runId().toString()), error.get() if error.isDefined() else None)
 
     class Java:
         """For py4j."""
 
         implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)
-
-
-_listeners: list[_Listener] = []

@@ -95,7 +95,8 @@ class TestQueriesWithState:
         """In parts, as they were; not those of others in the same queue, nor what ended otherwise."""
         if not store.capabilities.atomic_batches:
             return
-        fill(store, 6)
+        late = 2  # its id is amidst those of the batch
+        store.push([NewJob(new_id(), SOURCE, str(n), priority=-(n == late)) for n in range(6)])
         source = StreamSource(store, NAME, SOURCE)
         start = source.initial()
         end = source.latest(start, 4)
