@@ -198,10 +198,8 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Noting, Sc
         """Record that the worker is alive."""
         key = self.own_key("workers")
         # Beside the row, which earlier releases read in a form of its own; before it, so that no job begins unsaid.
-        if worker.began is None:
-            self.server.command("HDEL", self.own_key("began"), worker.id)
-        else:
-            self.server.command("HSET", self.own_key("began"), worker.id, json.dumps(worker.began))
+        began = "" if worker.began is None else json.dumps(worker.began)
+        self.server.call(lambda _again: self.server.run("began", self.own_key("began"), worker.id, began))
         clock, stored = self.server.call(lambda _again: self.server.run("beat", key, worker.id, described(worker)))
         workers, now = [worker_in(one) for one in stored], int(clock)
         live = sum(alive(one, now) for one in workers)
