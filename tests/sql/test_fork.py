@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 
 from stanchion import Stanchion
 from stanchion.ids import new_id
+from stanchion.job import JobHandle
+from stanchion.testing.conformance.harness import in_threads
 
 
 def test_a_forked_child_has_connections_of_its_own(app: Stanchion) -> None:
@@ -23,6 +26,26 @@ def test_a_forked_child_has_connections_of_its_own(app: Stanchion) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     payloads = [job.payload for job in queue.reserve(100)]
     assert (payloads.count("parent"), payloads.count("child")) == (21, 1)
+
+
+def test_a_forked_child_waits_by_threads_of_its_own(app: Stanchion) -> None:
+    queue = app.queue("orders")
+    job = queue.push("parent")
+    with in_threads([lambda: app.queue("thread").reserve(wait=30), JobHandle(app, job.id).result]):
+        (first,) = queue.reserve(wait=10)
+        time.sleep(0.3)
+        child = os.fork()
+        if child == 0:
+            try:
+                (mine,) = app.queue("of the child").reserve(wait=30)
+                mine.commit(result=mine.payload)
+                os._exit(0 if JobHandle(app, mine.id).result(timeout=30) == "go on" else 2)
+            finally:
+                os._exit(1)
+        app.queue("of the child").push("go on")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        app.queue("thread").push("go on, too")
+        first.commit()
 
 
 def test_parent_and_child_make_different_ids() -> None:

@@ -82,7 +82,8 @@ class ClaimLook(Look):
         for wish in wishes:
             if wish.unanswered is not None:
                 self._repeat(wish)
-        wanted = min(_MOST, sum(wish.limit for wish in wishes if wish.waiter.waits))
+        limits = [wish.limit for wish in wishes if wish.waiter.waits]
+        wanted = min(max([_MOST, *limits[:1]]), sum(limits))
         if not wanted:
             self._rest(math.inf)
             return

@@ -85,6 +85,6 @@ class FileWatch:
         """Tell whether anybody listens; if not, the thread ends and the next listener starts another."""
         with self._lock:
             if not self.listeners:
-                self._thread = None
+                self._thread, self._reads = None, False
                 return False
             return True
