@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25
 """Seconds between looks where no signals arrive: soon after a wait has begun, and in the end."""
 
+_MOST_OF_THEM = 0.5
+
 _AT_ONCE = 500
 """Jobs per call of the store."""
 
@@ -50,8 +52,8 @@ class EndLook(Look):
         self._next: list[tuple[float, str]] = []
         self._all_at = math.inf
         self._not_before = 0.0
-        self._cost = 0.0
-        """Seconds that a look at one takes, lately."""
+        self._whole = 0.0
+        """Seconds that a look at all takes, as the last one tells that was at most of them."""
 
     @abstractmethod
     def fetch(self, keys: Sequence[str]) -> Mapping[str, Any]:
@@ -117,11 +119,14 @@ class EndLook(Look):
     def ask(self) -> None:
         with self.waits.lock:
             keys = self._to_look_at()
+            share, began = len(keys) / max(1, len(self._entries)), time.monotonic()
         try:
             while keys:
                 part = keys[:_AT_ONCE]
                 self._ask_for(part)
                 del keys[: len(part)]
+            if share >= _MOST_OF_THEM:
+                self._whole = (time.monotonic() - began) / share
         finally:
             with self.waits.lock:
                 if keys:  # the store did not answer
@@ -133,7 +138,7 @@ class EndLook(Look):
         now = time.monotonic()
         if self._all_at <= now:
             self._all_at, self._next = math.inf, []
-            self._not_before = now + SHARE * self._cost * len(self._entries)
+            self._not_before = now + SHARE * self._whole
             return list(self._entries)
         keys: dict[str, None] = {}
         while self._next and self._next[0][0] <= now + (self._interval() / 2 if keys else 0.0):
@@ -147,7 +152,6 @@ class EndLook(Look):
         began = time.monotonic()
         found = self.fetch(keys)
         now, clock = time.monotonic(), cache(self.waits.app.store.now)
-        self._cost = max((now - began) / len(keys), 0.5 * self._cost)
         for key in keys:
             one = found.get(key)
             with self.waits.lock:
@@ -180,11 +184,11 @@ class EndLook(Look):
             pause = entry.pause
             entry.pause = min(pause * 1.5, _LONGEST_PAUSE)
             if entry.pause == _LONGEST_PAUSE:
-                pause = max(pause, SHARE * self._cost * len(self._entries))
+                pause = max(pause, SHARE * self._whole)
         self._look_at(key, entry, min(now + pause, *(max(now, waiter.deadline) for waiter in entry.waiters)))
 
     def _interval(self) -> float:
-        return max(BACKING_POLLS * self.waits.app.poll, SHARE * self._cost * len(self._entries))
+        return max(BACKING_POLLS * self.waits.app.poll, SHARE * self._whole)
 
     def _look_at(self, key: str, entry: Entry, at: float) -> None:
         entry.at = at

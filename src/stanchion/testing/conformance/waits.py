@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -133,6 +133,21 @@ class WithoutSignals:
     def listen(self, queues: Iterable[str], **options: Any) -> Deaf:
         """Return a listener that hears nothing."""
         return Deaf(self._store.listen(queues, **options))
+
+
+class FarAway(WithoutSignals):
+    """A store whose signals don't arrive, which it knows, and whose answers take their time."""
+
+    def fetch(self, ids: Sequence[str]) -> Any:
+        """Return the jobs, a little later."""
+        time.sleep(0.01)
+        return self._store.fetch(ids)
+
+    def listen(self, queues: Iterable[str], **options: Any) -> Deaf:
+        """Return a listener that hears nothing, and says so."""
+        listener = super().listen(queues, **options)
+        listener.connected = False
+        return listener
 
 
 class TestLostSignals:
@@ -290,6 +305,25 @@ class TestAwaiting:
             return await asyncio.gather(*waits)
 
         assert asyncio.run(main()) == list(range(200))
+
+    def test_a_result_among_many_that_are_pending_is_not_late(self, store: Store, other_q: Queue) -> None:
+        far: Any = FarAway(store)
+        app = Stanchion(store=far)
+        jobs = other_q.push_many(range(1000))
+
+        async def main() -> Any:
+            waits = []
+            for some in (jobs[:-1], jobs[-1:]):  # the last one is looked at alone for a while
+                waits += [asyncio.create_task(JobHandle(app, job.id).aresult()) for job in some]
+                await asyncio.sleep(0.5)
+            (held,) = await asyncio.to_thread(other_q.reserve)
+            await asyncio.to_thread(held.commit, "done")
+            done, pending = await asyncio.wait(waits, timeout=SOON, return_when=asyncio.FIRST_COMPLETED)
+            for wait in pending:
+                wait.cancel()
+            return [wait.result() for wait in done]
+
+        assert asyncio.run(main()) == ["done"]
 
     def test_jobs(self, q: Queue, other_q: Queue) -> None:
         async def main() -> list[Any]:
