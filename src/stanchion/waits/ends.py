@@ -71,6 +71,10 @@ class EndLook(Look):
     def unknown(self, key: str) -> Exception:
         """Return the error of those who wait for what is not known."""
 
+    def hears(self) -> bool:
+        """Tell whether signals tell of ends."""
+        return False
+
     def covered(self, entry: Entry) -> bool:
         """Tell whether a signal is going to tell of its end."""
         return entry.queue is not None and entry.queue in (self.waits.heard.finished or ())
@@ -141,7 +145,8 @@ class EndLook(Look):
             self._not_before = now + SHARE * self._whole
             return list(self._entries)
         keys: dict[str, None] = {}
-        while self._next and self._next[0][0] <= now + (self._interval() / 2 if keys else 0.0):
+        # What is due within half a pause comes along, and is due with the others from then on.
+        while self._next and self._next[0][0] <= now + (self._pause() / 2 if keys else 0.0):
             at, key = heappop(self._next)
             entry = self._entries.get(key)
             if entry is not None and entry.at == at:
@@ -178,17 +183,15 @@ class EndLook(Look):
         """Remember of what was read what tells which signals matter."""
 
     def _look_later(self, key: str, entry: Entry, now: float) -> None:
-        if self.covered(entry):
-            pause = self._interval()
-        else:
+        pause = self._pause()
+        if not self.covered(entry) and entry.pause < _LONGEST_PAUSE:
             pause = entry.pause
             entry.pause = min(pause * 1.5, _LONGEST_PAUSE)
-            if entry.pause == _LONGEST_PAUSE:
-                pause = max(pause, SHARE * self._whole)
         self._look_at(key, entry, min(now + pause, *(max(now, waiter.deadline) for waiter in entry.waiters)))
 
-    def _interval(self) -> float:
-        return max(BACKING_POLLS * self.waits.app.poll, SHARE * self._whole)
+    def _pause(self) -> float:
+        """Return the seconds between two looks at what has been waited for some time."""
+        return max(BACKING_POLLS * self.waits.app.poll if self.hears() else _LONGEST_PAUSE, SHARE * self._whole)
 
     def _look_at(self, key: str, entry: Entry, at: float) -> None:
         entry.at = at
@@ -221,6 +224,9 @@ class JobLook(EndLook):
             entry.queue = found.queue
             if entry.queue not in self._queues:
                 self._queues |= {entry.queue}
+
+    def hears(self) -> bool:
+        return bool(self._queues) and self._queues <= (self.waits.heard.finished or frozenset())
 
     def listens_to(self) -> Signs:
         return Signs(finished=self._queues)
