@@ -26,6 +26,7 @@ _OF_THE_MODEL = (
     *("TestDrain", "TestActingOnAnotherQueue", "TestUnknownOptions", "TestNoMembersOfAFlow"),
     *("TestUnknownWork", "TestCirclesOfDeadLetters", "TestNonsense", "TestWhatWasTakenForSomethingElse"),
     *("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"),
+    *("TestInnocentJobs", "TestStoppedStreams", "TestQueriesWithState"),
 )
 
 

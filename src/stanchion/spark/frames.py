@@ -112,7 +112,7 @@ class _Outputs:
         """Store all, so that a repeat of the batch changes nothing more; `buried`: so many of its items are dead."""
         attempts = [attempt for to, frame in self.new.items() for attempt in self._staged(batch.write, to, frame)]
         if self.new and not self.moved and batch.store.capabilities.atomic_batches:
-            batch.publish(attempts, buried)
+            batch.publish(attempts, buried, stateless=True)
             return
         with self._moves() as moves:
             if self.new:

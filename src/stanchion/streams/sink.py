@@ -115,7 +115,8 @@ class SinkBatch:
             self.store.unstage(write)
             return
         in_hand, queue = self.size - settled, self.state.queue
-        if not stateless and self.store.capabilities.atomic_batches and not keeps_history(self.store, queue):
+        held = self.state.published >= self.seq  # by a run before, when the queue kept less history
+        if held or not (stateless or self._can_be_read_again()):
             left = len(self.store.ids_in_hand(queue, self.token))
             if left != in_hand:
                 raise LeasesLost(queue, in_hand, left)
@@ -129,6 +130,9 @@ class SinkBatch:
         )
         if not self.store.publish(publication):
             self._check_acknowledged()
+
+    def _can_be_read_again(self) -> bool:
+        return not self.store.capabilities.atomic_batches or keeps_history(self.store, self.state.queue)
 
     def publish_ahead(self, attempts: Sequence[tuple[str, int]], write: str = "") -> Self:
         """Store what was staged while the jobs of the batch stay in hand, once for it; return the batch as it then is.

@@ -136,6 +136,20 @@ class TestQueriesWithState:
         Driver(store, log, "append").work()
         assert (outputs(store), log.state) == ([0, 1, 2], [0, 1, 2])
 
+    def test_a_batch_held_for_its_log_is_published_once_though_history_is_kept_by_now(self, store: Store) -> None:
+        if not store.capabilities.atomic_batches:
+            return
+        store.configure(SOURCE, {"history_ttl": 0.0})
+        fill(store, 2)
+        log = Log()
+        steps = Driver(store, log, "append").steps()
+        while next(steps) != "committed":
+            pass
+        store.configure(SOURCE, {"history_ttl": 86_400.0})
+        Driver(store, log, "append").work()
+        assert (outputs(store), log.state) == ([0, 1], [0, 1])
+        assert nothing_left(store)
+
     def test_rows_of_elsewhere_do_not_pass_for_those_of_a_run_before(self, store: Store) -> None:
         """A run that has read a batch is refused once another driver has come, and not taken for one without any."""
         fill(store, 2)
