@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from stanchion.stores.losses import ALONE_FROM, lost_leases
 from stanchion.stores.records import Counts, JobRow, JobState
 from stanchion.stores.transitions import NEVER_BEGAN
 from tests.crash.journal import LOST, UNAVAILABLE, Event, What
@@ -148,6 +149,9 @@ def counts_add_up(trial: Trial) -> Iterator[str]:
     yield from _unequal("reserved", counts.reserved, ends + states[JobState.RUNNING])
     never_began = sum((row.errors or "").count(NEVER_BEGAN) for row in trial.rows)  # and got the attempt back
     asked, told = asked + never_began, told + never_began
+    if any(lost_leases(row) >= ALONE_FROM for row in trial.rows):  # claims gave back what stood beside these
+        rollbacks = len({(event.job, event.token) for event in trial.by_kind["asked rollback"]})
+        asked += max(0, counts.rolled_back - asked - rollbacks + never_began)
     if not counts.reserved - asked <= attempts <= counts.reserved - told:
         yield f"miscounted: {attempts} attempts of {counts.reserved} reservations, {told} to {asked} given back"
 
