@@ -12,11 +12,19 @@ MODEL = frozenset(
         *("TestChain", "TestTailCalls", "TestEventGroups", "TestGraph", "TestAWrongClockOfTheClient"),
         *("TestThereAndBack", "TestNoSpinning", "TestFailuresOfStations", "TestForks", "TestLoops", "TestStations"),
         *("TestWhatGoesAlong", "TestCancelAFlow", "TestFailure", "TestAwaiting", "TestLostSignals"),
+        *("TestDrain", "TestActingOnAnotherQueue", "TestCirclesOfDeadLetters", "TestDeclaredAtTheCall", "TestShares"),
+        *("TestExpiryAtTheDoor", "TestNonsense", "TestWhatWasTakenForSomethingElse", "TestUnknownOptions"),
+        *("TestNoMembersOfAFlow", "TestDelayOfTheTask", "TestUnknownWork", "TestCancelledAwaits"),
     )
 )
 """What these try is the model; the verbs that it calls are tried by other cases. So memory and SQLite will do."""
 
-STREAMS = frozenset(("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"))
+STREAMS = frozenset(
+    (
+        *("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"),
+        *("TestInnocentJobs", "TestStoppedStreams", "TestQueriesWithState"),
+    )
+)
 """The protocol of streams, over a few verbs: one database that joins transactions, and one that doesn't, will do."""
 
 HEAVY = frozenset(("TestAgainstTheReference", "TestPermitsAlongAnyPath", "TestLanesAgainstTheReference"))
