@@ -82,7 +82,7 @@ class TestWrite:
 
         rows = spark.sql("SELECT array(1) AS args, struct(2 AS b) AS kwargs UNION ALL SELECT array(3), struct(4 AS b)")
         write(rows, app, queue="q", task="add")
-        app.drain()
+        app.drain(["q"])
         assert sorted(seen) == [(1, 2), (3, 4)]
 
     def test_finished_jobs_go_round_again(self, spark: "SparkSession", app: Stanchion) -> None:
