@@ -8,6 +8,7 @@ failed only if its sink was told so.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +20,8 @@ from stanchion.streams.poison import Ended
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+log = logging.getLogger("stanchion.spark")
 
 _FOLDER = "endings"
 _KEPT = 86_400.0
@@ -75,8 +78,13 @@ def watch(spark: SparkSession) -> None:
     from pyspark.java_gateway import ensure_callback_server_started
 
     gateway: Any = spark.sparkContext._gateway
-    ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
-    manager.addListener(gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_Listener()))
+    try:
+        ensure_callback_server_started(gateway)  # type: ignore[no-untyped-call]
+        manager.addListener(gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_Listener()))
+    except (AttributeError, TypeError) as error:  # these are no part of Spark's public API
+        log.warning(
+            "this Spark does not tell how its streaming queries end (%s); jobs get no text of its errors", error
+        )
     setattr(spark, _WATCHED, True)
 
 
