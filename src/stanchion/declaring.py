@@ -75,12 +75,16 @@ class DeclaredQueues:
         stored = {current.name: current for current in store.queues()} if missing else {}
         changed = False
         for queue in sorted(missing):
-            current = stored.get(queue, QueueSettings(queue))
-            if changes := difference(self._settings[queue], current, store.now):
-                check_letters(queue, changes, stored.values())
-                stored[queue] = store.configure(queue, changes, tx)
-                changed = True
-            if not changes or tx is None:  # a transaction may be rolled back: the next use looks again, from outside
+            settings, current = self._settings[queue], stored.get(queue, QueueSettings(queue))
+            new = difference(settings, current, store.now)
+            if new:
+                check_letters(queue, new, stored.values())
+                current = store.configure(queue, new, tx)
+                # Another process may have declared other lanes since they were read.
+                if more := agreement(settings, current, store.now):
+                    current = store.configure(queue, more, tx)
+                stored[queue], changed = current, True
+            if not new or tx is None:  # a transaction may be rolled back: the next use looks again, from outside
                 self._missing.discard(queue)
         return changed
 
@@ -136,10 +140,8 @@ def agreement(settings: Mapping[str, Any], current: QueueSettings, now: Callable
     declared = {f"{_SEEN}{lanes}": 0 for lanes in gone}
     if gone != others and moment - seen[mine] > AFFIRM_SECONDS * SECOND:
         declared[f"{_SEEN}{mine}"] = moment
-    if not declared:
-        return {}
-    changes: dict[str, Any] = {"declared": declared}
-    if current.lanes in gone and current.lanes > max(there):  # what an operator has set is left as it is
+    changes: dict[str, Any] = {"declared": declared} if declared else {}
+    if current.lanes in seen and current.lanes != max(there):  # what an operator has set is left as it is
         changes |= lanes_changes(settings, current, max(there))
     return changes
 

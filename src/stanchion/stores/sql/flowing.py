@@ -109,8 +109,7 @@ class Flowing(Gating, Pushing):
             self.make_queues(queues)
             return self.write(work)
         with joined(self.database, tx, guarded=guarded) as run:
-            # With one writer for the whole database, the caller's transaction has its lock.
-            self.make_queues(queues, run if self.dialect.single_writer else None)
+            self.make_queues_of(run, queues)
             done = work(run, False)
             self.pass_on_slots(run)
             if run.woken or run.ended:

@@ -42,6 +42,7 @@ class Operating(ExpiringQueues):
             known, row = self.queue_row(run, queue, lock=True)
             if row is None:
                 run.change(self.statements.insert_queue, queue_values(queue))
+                known, _ = self.queue_row(run, queue, lock=True)  # another may have made it meanwhile
             for name, value in changes.items():
                 stored = json.dumps({**known.declared, **value}) if name == "declared" else value
                 run.change(self.statements.configure[name], {"queue": queue, "value": stored})

@@ -36,14 +36,25 @@ class Pushing(SqlBase):
         self.database.write(lambda run, _again: run.change_each(self.statements.insert_queue, new))
         self._known.update(queues)
 
+    def make_queues_of(self, run: Runner, queues: Iterable[str]) -> None:
+        """Make sure that queues to which a caller's transaction pushes have their rows.
+
+        With one writer, which that transaction is, in it; otherwise beside it, as others would wait for the row of a
+        new queue until its end. But one that it has made itself, as by a move, would be waited for here.
+        """
+        if self.dialect.single_writer:
+            self.make_queues(queues, run)
+            return
+        new = [queue for queue in queues if queue not in self._known]
+        self.make_queues([queue for queue in new if self.queue_row(run, queue)[1] is None])
+
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
         if not jobs:
             return []
         queues = {job.queue for job in jobs}
         if tx is not None:
             with joined(self.database, tx, guarded=self.guards and not any(job.lane for job in jobs)) as run:
-                # With one writer for the whole database, the caller's transaction has its lock.
-                self.make_queues(queues, run if self.dialect.single_writer else None)
+                self.make_queues_of(run, queues)
                 pushed = self._push_in(run, jobs)
                 self.pass_on_slots(run)
                 self.dialect.announce_in(tx, queues | run.woken, run.ended)

@@ -13,7 +13,7 @@ from stanchion.declaring import AFFIRM_SECONDS, GONE_SECONDS, DeclaredQueues
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import QueueSettings
-from stanchion.testing.conformance.harness import QUEUE, NewStore, StoreClock
+from stanchion.testing.conformance.harness import QUEUE, NewStore, StoreClock, all_at_once
 from stanchion.testing.conformance.transactions import rolled_back
 
 Start = Callable[..., Queue]
@@ -145,6 +145,10 @@ class TestDeclaredLanes:
         for lanes in (16, 4, 8, 16, 4):
             assert start(lanes=lanes).settings.lanes == 16
         assert q.reset().lanes == 16
+
+    def test_whichever_of_many_starts_is_the_last_to_write(self, q: Queue, start: Start) -> None:
+        all_at_once([lambda lanes=lanes: start(lanes=lanes, max_rate=1e6) for lanes in (16, 4, 8, 16, 4, 8)])  # type: ignore[misc]
+        assert (q.settings.lanes, q.settings.max_rate) == (16, 1e6)
 
     def test_until_the_processes_with_it_are_gone(self, q: Queue, start: Start, clock: StoreClock) -> None:
         start(lanes=16)

@@ -94,6 +94,17 @@ class TestJoining:
         assert q.size().running == 1
         assert app.queue("next").size().total == 0
 
+    def test_a_push_into_the_queue_to_which_it_has_moved_a_job(self, app: Stanchion, q: Queue) -> None:
+        q.push(1)
+        (job,) = q.reserve()
+        with app.transaction() as tx:
+            job.move("next", tx=tx)
+            app.queue("next").push(2, tx=tx)
+            app.queue("next").push(3, tx=tx)
+        assert app.queue("next").size().total == 3
+        app.queue("next").push(4)
+        assert [queue.name for queue in app.queues()] == ["next", q.name]
+
     def test_the_effect_of_a_late_worker_is_not_committed(self, app: Stanchion, q: Queue, clock: StoreClock) -> None:
         q.push(1)
         (late,) = q.reserve(lease=10)
