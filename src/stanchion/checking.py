@@ -22,8 +22,8 @@ def refuse_unknown(given: Iterable[Any], known: Collection[str], what: str = "op
 
 
 def checked_id(value: Any, what: str = "the id of a job") -> str:
-    """Return an id as given, if it is text; one that is unknown is no error."""
-    if not isinstance(value, str):
+    """Return an id as given, if it is text that a database can hold; one that is unknown is no error."""
+    if not isinstance(value, str) or not value.isprintable():
         raise InvalidInput(f"{what} is a string, such as job.id, not {shown(value)}")
     return value
 
