@@ -119,6 +119,7 @@ class TestFailuresOfStations:
             assert etl.queue("raw").reserve(lease=10)
             clock.advance(11)
             store.recover()
+        clock.advance(60)  # it waits by its retry policy after a second lost lease
         etl.drain()
         assert ran == []
         assert the_item(app, pushed).queue == "etl.dead"
