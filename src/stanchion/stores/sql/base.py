@@ -44,15 +44,27 @@ class SqlBase(ABC):
         self.lost_lease_delay: LostLeaseDelay = default_delay
         self.statements = self.dialect.once(self.statements_of)
 
-    def write(self, work: Callable[[Runner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True) -> T:
+    def write(
+        self,
+        work: Callable[[Runner, bool], T],
+        seconds: float = CALL_SECONDS,
+        *,
+        durable: bool = True,
+        together: bool = False,
+    ) -> T:
         """Run `work` in one transaction; then wake those whom it has let go on. It is told when it is a repeat."""
-        done, passed_over = self.write_once(work, seconds, durable=durable)
+        done, passed_over = self.write_once(work, seconds, durable=durable, together=together)
         if passed_over:
             self.look_again(passed_over)
         return done
 
     def write_once(
-        self, work: Callable[[Runner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True
+        self,
+        work: Callable[[Runner, bool], T],
+        seconds: float = CALL_SECONDS,
+        *,
+        durable: bool = True,
+        together: bool = False,
     ) -> tuple[T, set[str]]:
         """Do what `write` does but a further look at the gates where it passed waiters over; return these as well."""
         runs: list[Runner] = []
@@ -63,7 +75,7 @@ class SqlBase(ABC):
             self.pass_on_slots(run)
             return done
 
-        done = self.database.write(noted, seconds, durable=durable)
+        done = self.database.write(noted, seconds, durable=durable, together=together)
         (run,) = runs
         self.tell(run)
         return done, run.passed_over
@@ -111,7 +123,7 @@ class SqlBase(ABC):
     def tally(self, run: Runner, counted: Iterable[tuple[str, str]], sign: int = 1) -> None:
         """Count what happened, as (queue, what); with -1, take it back."""
         totals = Counter(counted)
-        run.change_each(
+        run.send_each(
             self.statements.tally,
             [{"queue": queue, "what": what, "n": sign * n} for (queue, what), n in sorted(totals.items())],
         )

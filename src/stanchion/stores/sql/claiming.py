@@ -15,7 +15,7 @@ from sqlalchemy import Executable
 
 from stanchion.stores.gates import gated
 from stanchion.stores.records import SECOND, UNLANED, Claim, Claimed, JobRow, QueueSettings
-from stanchion.stores.sql.base import in_order
+from stanchion.stores.sql.base import in_order, settings_of
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.gating import Admission, Gating
@@ -25,6 +25,9 @@ from stanchion.stores.sql.recovery import Recovery
 from stanchion.stores.sql.schema import queues
 from stanchion.stores.throttle import Bucket
 from stanchion.stores.transitions import Transition, holds, popped
+
+_AHEAD, _FEW = 3, 30
+"""So many times as many jobs as are wanted are looked at together, up to a few, where they must ask at gates."""
 
 Work = Callable[[Claim, Search], Admission | None]
 """One transaction of a claim. None: it has freed leases that had run out, and looked for nothing yet."""
@@ -50,7 +53,9 @@ class Claiming(Laning, Recovery, Gating):
 
         def work(claim: Claim, search: Search) -> Admission | None:
             # One that a power cut undoes leaves the job ready, and its token refuses whoever had it.
-            return self.write(lambda run, again: self._claim_in(run, claim, search, again=again), durable=False)
+            return self.write(
+                lambda run, again: self._claim_in(run, claim, search, again=again), durable=False, together=True
+            )
 
         return self._park_passed(claim, search, self._filled(claim, work, search))
 
@@ -92,11 +97,13 @@ class Claiming(Laning, Recovery, Gating):
     def _claim_in(
         self, run: Runner, claim: Claim, search: Search, *, again: bool = False, counted: str | None = "reserved"
     ) -> Admission | None:
-        if self.recover_expired(run):
+        expired, queue = run.all_rows([self.asks_expired, (self.statements.queue, {"queue": claim.queue})])
+        if expired:
+            self.free_lost(run, expired)
             return None  # what follows from that locks rows which this claim would lock in another order
         if (again or claim.repeat) and (held := self.held(run, claim)):
             return Admission(held)
-        settings, _ = self.queue_row(run, claim.queue)
+        settings = settings_of(queue[0]) if queue else QueueSettings(claim.queue)
         if settings.throttled:
             return self._throttled(run, claim, search, counted)
         return self._reserve(run, claim, search, settings, claim.limit, counted)
@@ -154,8 +161,10 @@ class Claiming(Laning, Recovery, Gating):
 
     def hold(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
         """Mark the next due jobs as reserved; return them, whole, as they are now, in order."""
-        picks = max(limit, search.picks)
-        ids = self.due_at_gates(run, claim.queue, picks, search.past)
+        # Some of them may have to wait, and the next to be looked at takes another transaction.
+        picks = max(limit, search.picks, min(_AHEAD * limit, _FEW) if claim.queue in self.gated_queues else 0)
+        search.asking.clear()
+        ids = self.due_at_gates(run, claim.queue, picks, search)
         if not ids:
             self.gated_queues.discard(claim.queue)
         found = self.hold_these(run, claim, search, settings, ids, limit)
@@ -253,9 +262,9 @@ class Claiming(Laning, Recovery, Gating):
                 break
         return ids
 
-    def due_at_gates(self, run: Runner, queue: str, limit: int, past: Params | None) -> list[str]:
-        """Return the same for jobs that may have to ask at gates; `past`: but those who would have to wait there."""
-        return self.due(run, queue, limit, past)
+    def due_at_gates(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
+        """Return the same for jobs that may have to ask at gates, past those who would have to wait there."""
+        return self.due(run, queue, limit, search.past)
 
     def priorities(self, run: Runner, queue: str) -> Iterator[int]:
         """Yield the priorities in use, highest first."""

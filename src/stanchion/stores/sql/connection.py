@@ -54,6 +54,15 @@ class Runner(Protocol):
     def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
         """Run a statement once for each set of parameters; return the number of rows changed in all."""
 
+    def send(self, statement: Executable, params: Params | None = None) -> None:
+        """Run a statement of which nothing is to be known; it may go with the next one of which something is."""
+
+    def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
+        """Do the same once for each set of parameters."""
+
+    def all_rows(self, asked: Sequence[tuple[Executable, Params]]) -> list[list[Row]]:
+        """Run statements one after the other, together where that can be; return the rows of each."""
+
 
 class Compiled(NamedTuple):
     """A statement in the driver's SQL."""
@@ -96,8 +105,17 @@ def _in_order(names: tuple[str, ...]) -> Callable[[Params], tuple[Any, ...]]:
 class CursorRunner:
     """Runs statements on a DBAPI cursor. `given` are parameters that any statement may use."""
 
-    def __init__(self, cursor: Any, compiler: Compiler, given: Params, *, joined: bool = False) -> None:
-        self.cursor, self._compiler, self._given = cursor, compiler, given
+    def __init__(
+        self,
+        cursor: Any,
+        compiler: Compiler,
+        given: Params,
+        *,
+        joined: bool = False,
+        sync: Callable[[], None] | None = None,
+    ) -> None:
+        """`sync` waits for all statements that were sent, where these are carried out later."""
+        self.cursor, self._compiler, self._given, self._sync = cursor, compiler, given, sync
         self.joined = joined
         self.woken: set[str] = set()
         self.clock: int | None = None
@@ -113,23 +131,44 @@ class CursorRunner:
 
     def change(self, statement: Executable, params: Params | None = None) -> int:
         self.execute(statement, params)
+        if self._sync is not None:
+            self._sync()
         return int(self.cursor.rowcount)
+
+    def send(self, statement: Executable, params: Params | None = None) -> None:
+        self.execute(statement, params)
+
+    def all_rows(self, asked: Sequence[tuple[Executable, Params]]) -> list[list[Row]]:
+        if self._sync is None:
+            return [self.rows(*one) for one in asked]
+        cursors = [self.cursor.connection.cursor(row_factory=self.cursor.row_factory) for _ in asked]
+        for cursor, (statement, params) in zip(cursors, asked, strict=True):
+            self.execute(statement, params, cursor)
+        return [cursor.fetchall() for cursor in cursors]
 
     def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
         if not batch:
             return 0
+        self.send_each(statement, batch)
+        if self._sync is not None:
+            self._sync()
+        return int(self.cursor.rowcount)
+
+    def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
+        if not batch:
+            return
         compiled = self._compiler.compiled(statement)
         base = {**self._given, **compiled.fixed}
         if not compiled.names.isdisjoint(base):
             batch = [{**base, **params} for params in batch]
         self.cursor.executemany(compiled.sql, batch if compiled.positions is None else map(compiled.positions, batch))
-        return int(self.cursor.rowcount)
 
-    def execute(self, statement: Executable, params: Params | None) -> None:
+    def execute(self, statement: Executable, params: Params | None, cursor: Any = None) -> None:
         """Run a statement, leaving its rows in the cursor."""
         compiled = self._compiler.compiled(statement)
         named = {**self._given, **compiled.fixed, **(params or {})}
-        self.cursor.execute(compiled.sql, named if compiled.positions is None else compiled.positions(named))
+        cursor = self.cursor if cursor is None else cursor
+        cursor.execute(compiled.sql, named if compiled.positions is None else compiled.positions(named))
 
 
 class AlchemyRunner:
@@ -153,6 +192,15 @@ class AlchemyRunner:
 
     def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
         return sum(self.change(statement, params) for params in batch)
+
+    def send(self, statement: Executable, params: Params | None = None) -> None:
+        self.change(statement, params)
+
+    def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
+        self.change_each(statement, batch)
+
+    def all_rows(self, asked: Sequence[tuple[Executable, Params]]) -> list[list[Row]]:
+        return [self.rows(*one) for one in asked]
 
     def _execute(self, statement: Executable, params: Params) -> CursorResult[Any]:
         fitting = self._fitting(statement, params)

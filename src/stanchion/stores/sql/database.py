@@ -84,13 +84,19 @@ class Database:
         return self._call(work, transaction=False, seconds=seconds)
 
     def write(
-        self, work: Callable[[CursorRunner, bool], T], seconds: float = CALL_SECONDS, *, durable: bool = True
+        self,
+        work: Callable[[CursorRunner, bool], T],
+        seconds: float = CALL_SECONDS,
+        *,
+        durable: bool = True,
+        together: bool = False,
     ) -> T:
         """Run statements in one transaction, in `seconds` at most.
 
-        `work` is told when it is a repeat after a lost answer. `durable`: see Dialect.undurable.
+        `work` is told when it is a repeat after a lost answer. `durable`: see Dialect.undurable. `together`: statements
+        of which nothing is to be known go with the next one of which something is, where the driver can do that.
         """
-        return self._call(work, transaction=True, seconds=seconds, durable=durable)
+        return self._call(work, transaction=True, seconds=seconds, durable=durable, together=together)
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
@@ -152,13 +158,16 @@ class Database:
         transaction: bool,
         seconds: float = CALL_SECONDS,
         durable: bool = True,
+        together: bool = False,
     ) -> T:
         started, pause, again = time.monotonic(), 0.01, False
         while True:
             overdue: list[int] = []
             try:
                 left = seconds - (time.monotonic() - started)
-                return self._attempt(work, again, transaction or again, left, overdue, durable=durable)
+                return self._attempt(
+                    work, again, transaction or again, left, overdue, durable=durable, together=together
+                )
             except PoolTimeout as error:
                 raise self._unavailable(error) from error
             except Exception as error:
@@ -186,6 +195,7 @@ class Database:
         overdue: list[int],
         *,
         durable: bool,
+        together: bool,
     ) -> T:
         with (
             self._writing(seconds) if transaction else nullcontext(),
@@ -193,9 +203,9 @@ class Database:
             self._within(driver, seconds, overdue),
             closing(self.dialect.cursor(driver)) as cursor,
             nullcontext() if durable else self.dialect.undurable(cursor),
-            _transaction(cursor, self.dialect) if transaction else nullcontext(),
+            _transaction(cursor, self.dialect, durable, together) if transaction else nullcontext() as sync,
         ):
-            return work(CursorRunner(cursor, self.compiler, self.given()), again)
+            return work(CursorRunner(cursor, self.compiler, self.given(), sync=sync), again)
 
     def _within(self, driver: Any, seconds: float, overdue: list[int]) -> AbstractContextManager[None]:
         if not self.dialect.remote:
@@ -260,12 +270,13 @@ class WriteTurn:
 
 
 @contextmanager
-def _transaction(cursor: Any, dialect: Dialect) -> Iterator[None]:
-    dialect.start(cursor)
+def _transaction(cursor: Any, dialect: Dialect, durable: bool, together: bool) -> Iterator[Callable[[], None] | None]:
     try:
-        yield
+        with dialect.together(cursor) if together else nullcontext() as sync:
+            dialect.start(cursor, durable=durable)
+            yield sync
+            cursor.execute("COMMIT")
     except BaseException:
         with suppress(Exception):
             cursor.execute("ROLLBACK")
         raise
-    cursor.execute("COMMIT")

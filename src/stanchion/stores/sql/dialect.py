@@ -105,9 +105,16 @@ class Dialect(ABC):
         """Keep other processes from changing the schema while the block, or else the transaction, lasts."""
         return nullcontext()  # a single writer has its lock
 
-    def start(self, cursor: Any) -> None:
-        """Begin a transaction."""
+    def start(self, cursor: Any, *, durable: bool = True) -> None:
+        """Begin a transaction; `durable`: as `undurable` says, for a database that is told within it."""
         cursor.execute(self.begin)
+
+    def together(self, cursor: Any) -> AbstractContextManager[Callable[[], None] | None]:
+        """Send the statements of a block several at a time, where the driver can do that.
+
+        Gives what waits until all are carried out; None where each is carried out at once.
+        """
+        return nullcontext()
 
     def undurable(self, cursor: Any) -> AbstractContextManager[None]:
         """Let a transaction in the block be committed without waiting for the disk, where that is cheaply had."""

@@ -107,7 +107,7 @@ class Flowing(Gating, Pushing):
         queues = {job.queue for job in jobs}
         if tx is None:
             self.make_queues(queues)
-            return self.write(work)
+            return self.write(work, together=True)
         with joined(self.database, tx, guarded=guarded) as run:
             self.make_queues_of(run, queues)
             done = work(run, False)

@@ -8,6 +8,9 @@ from stanchion.stores.gates import HOLDER_BOOST
 from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.schema import LIVE_COLUMNS
 
+ASKING = ("queue", "state", "priority", "run_at", "order_key", "limits", "flow", "held", "permit", "waits_since")
+"""What is read of a job, beside its id, that asks at gates."""
+
 
 class GateStatements:
     """Every statement about gates and those who wait at them, for one dialect."""
@@ -97,8 +100,7 @@ class GateStatements:
 
         # -- the jobs
         self.asking = text(f"""
-            SELECT {an_id}, queue, state, priority, run_at, order_key, limits, flow, held, permit,
-                waits_since
+            SELECT {an_id}, {", ".join(ASKING)}
             FROM stanchion_jobs {key} WHERE {ids}
         """)
         own_priority = f"CASE WHEN priority > {HOLDER_BOOST // 2} THEN priority - {HOLDER_BOOST} ELSE priority END"

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
-
-from sqlalchemy import Executable
 
 from stanchion.stores import transitions
 from stanchion.stores.gates import (
@@ -16,6 +14,7 @@ from stanchion.stores.gates import (
     gated,
     held_gates,
     limits_in,
+    order_gate,
     semaphore_gate,
     semaphore_of,
     wanted_gates,
@@ -24,7 +23,7 @@ from stanchion.stores.gates import (
 from stanchion.stores.records import SECOND, Claim, JobRow, QueueSettings, SemaphoreRow
 from stanchion.stores.sql.base import Step
 from stanchion.stores.sql.connection import Params, Row, Runner
-from stanchion.stores.sql.granting import light
+from stanchion.stores.sql.granting import Asked, light
 from stanchion.stores.sql.joining import joined
 from stanchion.stores.sql.parking import Parking, Search, quoted
 from stanchion.stores.throttle import Bucket
@@ -61,7 +60,7 @@ class Gating(Parking):
         def work(run: Runner, _again: bool) -> bool:
             if (declared or capacity is None) and as_before(run):
                 return False
-            self._lock(run, [gate])
+            self.lock_and_ask(run, [gate])
             run.change(self._gates.resize, {"name": gate, "capacity": capacity})
             if declared:
                 run.change(self._gates.declare, {"name": gate, "capacity": capacity})
@@ -103,17 +102,29 @@ class Gating(Parking):
 
         Those before them that may not run yet wait at their gates by then.
         """
-        found = {row.id: row for row in map(_asking, run.rows(self._gates.asking, {"ids": self.dialect.listed(ids)}))}
+        found = {one: asking(row) for one, row in search.asking.items()}
+        if unread := [one for one in ids if one not in found]:
+            given = {"ids": self.dialect.listed(unread)}
+            found |= {str(row[0]): asking(row) for row in run.rows(self._gates.asking, given)}
         rows = [found[one] for one in ids if one in found]
         rates = wanted_rates(rows)
         # One that its rate puts off lets go of the slot that it was granted.
         held = [gate for row in rows if row.held and limits_in(row.limits).rate for gate in held_gates(row)]
-        gates = self._lock(run, [*wanted_gates(rows), *held, *map(_rate_gate, rates)])
-        now = self.clock(run)
+        keys = {row.order_key for row in rows if row.order_key is not None and not row.held}
+        wanted = [*wanted_gates(rows), *held, *map(_rate_gate, rates)]
+        under_lock: list[Asked] = [(self.statements.now, {})]
+        if keys:
+            under_lock.append(self.asks_first(run, claim.queue, keys))
+        gates, (((now,),), *firsts) = self.lock_and_ask(run, wanted, under_lock)
         search.at = search.at or now
         slots = Slots(
             free={name: gate.free for name, gate in gates.items()},
-            turns=self._turns(run, claim.queue, rows),
+            turns={
+                order_gate(claim.queue, key): first
+                for found_first in firsts
+                for key, first in found_first
+                if first is not None
+            },
             buckets={name: gates[_rate_gate(name)].bucket(rate.per_second) for name, rate in rates.items()},
         )
         admitted: list[Verdict] = []
@@ -129,7 +140,7 @@ class Gating(Parking):
         if kept:
             search.parked([(step.before, step.after) for step in kept if step.after is not None])
         self._use(run, slots.taken)
-        run.change_each(self._gates.fill, [_filled(name, bucket) for name, bucket in slots.buckets.items()])
+        run.send_each(self._gates.fill, [_filled(name, bucket) for name, bucket in slots.buckets.items()])
         self._keep_back(run, kept)
         reserved = self._reserve_admitted(run, claim, settings, admitted, now)
         self.free_gates(run, kept)  # they are locked already
@@ -159,42 +170,38 @@ class Gating(Parking):
             "started_at": now,
             "lease_until": None if claim.worker else now + int(lease * SECOND),
         }
-        reserved: dict[str, JobRow] = {}
-        for (held, at_gates), ids in alike.items():
-            given = {**params, "held": held, "gated": int(at_gates), "ids": self.dialect.listed(ids)}
-            reserved |= {row.id: row for row in self.reserve_these(run, self._gates.reserve, given, ids)}
-        return reserved
+        asked = [
+            ({**params, "held": held, "gated": int(at_gates), "ids": self.dialect.listed(ids)}, ids)
+            for (held, at_gates), ids in alike.items()
+        ]
+        return {row.id: row for row in self.reserve_asked(run, asked)} if asked else {}
 
-    def reserve_these(self, run: Runner, reserve: Executable, given: Params, ids: Sequence[str]) -> list[JobRow]:
-        """Mark jobs as reserved; return them as they are now."""
-        return [JobRow(*row) for row in run.rows(reserve, given)]
+    def reserve_asked(self, run: Runner, alike: Sequence[tuple[Params, Sequence[str]]]) -> list[JobRow]:
+        """Mark jobs as reserved, as parameters and ids of those that hold as much; return them as they are now."""
+        answers = run.all_rows([(self._gates.reserve, given) for given, _ in alike])
+        return [JobRow(*row) for rows in answers for row in rows]
 
     def _keep_back(self, run: Runner, steps: Sequence[Step]) -> None:
         """Write jobs that may not run yet, and mark the gates at which they wait."""
         kept = [step.after for step in steps if step.after is not None]
-        run.change_each(self._gates.postpone, [row._asdict() for row in kept if row.waits_for is None])
+        run.send_each(self._gates.postpone, [row._asdict() for row in kept if row.waits_for is None])
         alike: defaultdict[tuple[Any, ...], list[str]] = defaultdict(list)
         for row in kept:
             if row.waits_for is not None:
                 alike[tuple(getattr(row, name) for name in _PARKED)].append(row.id)
         for place, ids in alike.items():
             given = dict(zip(_PARKED, place, strict=True))
-            run.change(self._gates.park, {**given, "ids": self.dialect.listed(ids)})
+            run.send(self._gates.park, {**given, "ids": self.dialect.listed(ids)})
         if alike:
             gates = {place[0] for place in alike}
-            run.change(self._gates.mark, {"waited": True, "names": self.dialect.listed(gates)})
-
-    def _turns(self, run: Runner, queue: str, rows: Iterable[JobRow]) -> dict[str, str]:
-        """Return the first live job of each order gate that one of these jobs has still to take."""
-        keys = {row.order_key for row in rows if row.order_key is not None and not row.held}
-        return self._first_of(run, queue, keys) if keys else {}
+            run.send(self._gates.mark, {"waited": True, "names": self.dialect.listed(gates)})
 
     def forget_rates(self, run: Runner) -> None:
         """Forget the rates that nobody has asked for a month."""
         run.change(self._gates.idle_rates, {"oldest": self.clock(run) - _RATES_KEPT})
 
 
-def _asking(row: Row) -> JobRow:
+def asking(row: Row) -> JobRow:
     """Return what is to be known of a queued job that asks at gates."""
     id_, queue, state, priority, run_at, order_key, limits, flow, held, permit, since = row
     known = {

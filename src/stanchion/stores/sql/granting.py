@@ -24,16 +24,22 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from sqlalchemy import Executable
+
 from stanchion.stores.gates import HOLDER_BOOST, freed, order_gate, order_of, semaphore_of
 from stanchion.stores.records import JobRow, JobState
 from stanchion.stores.sql.base import SqlBase, Step
-from stanchion.stores.sql.connection import Row, Runner
+from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.gate_statements import GateStatements
 from stanchion.stores.throttle import Bucket
 
 _LOOKS = (0.005, 0.02, 0.1)
 """Seconds before each further look at a gate whose waiters others had locked; what is left then is for `sweep`."""
+
+
+Asked = tuple[Executable, Params]
+"""A statement and its parameters."""
 
 
 class Gate(NamedTuple):
@@ -82,8 +88,12 @@ class Granting(SqlBase):
     def pass_on_slots(self, run: Runner) -> None:
         slots = self.free_unwaited(run, run.freed) if run.freed else {}
         if slots:
-            locked = self._lock(run, slots).values()
-            self._grant(run, [gate._replace(used=gate.used - slots[gate.name]) for gate in locked], slots)
+            orders = _by_queue(name for name in slots if semaphore_of(name) is None)
+            gates, answers = self.lock_and_ask(run, slots, [self.asks_first(run, *one) for one in orders.items()])
+            firsts = _firsts(orders, answers)
+            self._grant(
+                run, [gate._replace(used=gate.used - slots[gate.name]) for gate in gates.values()], slots, firsts
+            )
 
     def look_again(self, gates: set[str]) -> None:
         for pause in _LOOKS:
@@ -96,20 +106,30 @@ class Granting(SqlBase):
         """Give back slots of semaphores at which nobody waits; return the others, for a store with a short way."""
         return slots
 
-    def _grant(self, run: Runner, gates: Sequence[Gate], freed: Mapping[str, int]) -> None:
-        """Give what is free at these locked gates to the first in line; `freed`: what was set free there just now."""
+    def _grant(self, run: Runner, gates: Sequence[Gate], freed: Mapping[str, int], firsts: Mapping[str, str]) -> None:
+        """Give what is free at these locked gates to the next; `freed`: what was set free there just now.
+
+        Those are the first in line at a semaphore, and the first live job of an order key, if it waits there.
+        """
         more = Counter({name: -n for name, n in freed.items()})
         free = [gate for gate in gates if gate.free > 0]
-        more.update(self._grant_slots(run, [gate for gate in free if gate.waited and semaphore_of(gate.name)]))
-        turns, unused = self._grant_turns(run, [gate for gate in free if not semaphore_of(gate.name)])
-        more.update(turns)
-        if unused:
-            run.change(self._gates.drop, {"names": self.dialect.listed(unused)})
+        lined = [gate for gate in free if gate.waited and semaphore_of(gate.name)]
+        keyed = [gate for gate in free if semaphore_of(gate.name) is None]
+        turns = {gate.name: firsts[gate.name] for gate in keyed if gate.waited and gate.name in firsts}
+        asked: list[Asked] = [(self._gates.in_line, {"gate": gate.name, "most": gate.free}) for gate in lined]
+        if turns:
+            asked.append((self._gates.waiting_of, {"ids": self.dialect.listed(turns.values())}))
+        answers = run.all_rows(asked)
+        more.update(self._grant_slots(run, dict(zip(lined, answers, strict=False))))
+        if turns:
+            more.update(self._grant_turns(run, turns, answers[-1]))
+        # The row of an order key is there for as long as somebody has the gate, or may wait at it.
+        if unused := {gate.name for gate in keyed if gate.name not in turns}:
+            run.send(self._gates.drop, {"names": self.dialect.listed(unused)})
         self._use(run, {name: n for name, n in more.items() if name not in unused})
 
-    def _grant_slots(self, run: Runner, gates: Sequence[Gate]) -> Counter[str]:
+    def _grant_slots(self, run: Runner, lines: Mapping[Gate, list[Row]]) -> Counter[str]:
         """Give the free slots of semaphores to those who wait longest; return how many of each."""
-        lines = {gate: run.rows(self._gates.in_line, {"gate": gate.name, "most": gate.free}) for gate in gates}
         self._let_on(run, [row for line in lines.values() for row in line], HOLDER_BOOST)
         left = {gate.name for gate, line in lines.items() if len(line) < gate.free}
         if left and not run.joined:
@@ -118,56 +138,53 @@ class Granting(SqlBase):
             missed = {name for (name,) in run.rows(self._gates.waited_at, given)}
             run.passed_over |= missed
             if left > missed:
-                run.change(self._gates.mark, {"waited": False, "names": self.dialect.listed(left - missed)})
+                run.send(self._gates.mark, {"waited": False, "names": self.dialect.listed(left - missed)})
         return Counter({gate.name: len(line) for gate, line in lines.items()})
 
-    def _grant_turns(self, run: Runner, gates: Sequence[Gate]) -> tuple[Counter[str], set[str]]:
-        """Let on the first live jobs of order keys, where they wait; return at which gates, and which are unused."""
-        firsts = self._firsts(run, [gate.name for gate in gates if gate.waited])
-        given = {"ids": self.dialect.listed(firsts.values())}
-        waiting = {str(row[0]): row for row in run.rows(self._gates.waiting_of, given)} if firsts else {}
+    def _grant_turns(self, run: Runner, firsts: Mapping[str, str], unlocked: Sequence[Row]) -> Counter[str]:
+        """Let on the first live jobs of order keys, where they wait there; return at which gates."""
+        waiting = {str(row[0]): row for row in unlocked}
         on = {gate: row for gate, one in firsts.items() if (row := waiting.get(one)) and row[2] == gate}
         self._let_on(run, list(on.values()), 0)
         if locked := {one: gate for gate, one in firsts.items() if one not in waiting}:
             found = run.rows(self._gates.still_waiting, {"ids": self.dialect.listed(locked)})
             run.passed_over.update(locked[str(one)] for one, gate in found if locked[str(one)] == gate)
-        # The row of an order key is there for as long as somebody has the gate, or may wait at it.
-        return Counter(on.keys()), {gate.name for gate in gates if gate.name not in firsts}
+        return Counter(on.keys())
 
     def _let_on(self, run: Runner, rows: Sequence[Row], boost: int) -> None:
         """Queue jobs again that have got what they waited for."""
         if rows:
-            run.change(self._gates.grant, {"boost": boost, "ids": self.dialect.listed(str(row[0]) for row in rows)})
+            run.send(self._gates.grant, {"boost": boost, "ids": self.dialect.listed(str(row[0]) for row in rows)})
             run.woken.update(row[1] for row in rows)
 
-    def _firsts(self, run: Runner, gates: Iterable[str]) -> dict[str, str]:
+    def firsts(self, run: Runner, gates: Iterable[str]) -> dict[str, str]:
         """Return the first live job of each order key, by its gate."""
-        keys: defaultdict[str, list[str]] = defaultdict(list)
-        for gate in gates:
-            queue, key = order_of(gate)
-            keys[queue].append(key)
-        return {name: one for queue, names in keys.items() for name, one in self._first_of(run, queue, names).items()}
+        orders = _by_queue(gates)
+        return _firsts(orders, run.all_rows([self.asks_first(run, *one) for one in orders.items()]))
 
-    def _first_of(self, run: Runner, queue: str, keys: Iterable[str]) -> dict[str, str]:
-        """Return the first live job of each of these keys of a queue, by its gate."""
+    def asks_first(self, run: Runner, queue: str, keys: Iterable[str]) -> Asked:
+        """Return the question for the first live job of each of these keys of a queue."""
         statement = self._gates.turns_now if run.joined else self._gates.turns
-        found = run.rows(statement, {"queue": queue, "keys": json.dumps(sorted(keys), ensure_ascii=False)})
-        return {order_gate(queue, key): first for key, first in found if first is not None}
+        return statement, {"queue": queue, "keys": json.dumps(sorted(keys), ensure_ascii=False)}
 
-    def _lock(self, run: Runner, names: Iterable[str]) -> dict[str, Gate]:
-        """Return these gates, locked; those that are not there are made."""
+    def lock_and_ask(
+        self, run: Runner, names: Iterable[str], asked: Sequence[Asked] = ()
+    ) -> tuple[dict[str, Gate], list[list[Row]]]:
+        """Return these gates, locked, and what is answered under the locks; those that are not there are made."""
         wanted = set(names)
         if not wanted:
-            return {}
-        given = {"names": self.dialect.listed(wanted)}
-        found: dict[str, Gate] = {}
-        if wanted <= self._lasting:
-            found = {row[0]: Gate(*row) for row in run.rows(self._gates.lock, given)}
-        if len(found) < len(wanted):
-            run.change(self._gates.make, {"wanted": json.dumps(sorted(wanted), ensure_ascii=False)})
-            found = {row[0]: Gate(*row) for row in run.rows(self._gates.lock, given)}
-        self._lasting.update(name for name, gate in found.items() if gate.capacity is not None)
-        return found
+            return {}, run.all_rows(asked)
+        make = self._gates.make, {"wanted": json.dumps(sorted(wanted), ensure_ascii=False)}
+        lock = self._gates.lock, {"names": self.dialect.listed(wanted)}
+        if not wanted <= self._lasting:
+            run.send(*make)
+        found, *answers = run.all_rows([lock, *asked])
+        if len(found) < len(wanted):  # the row of a semaphore was taken away
+            run.send(*make)
+            found, *answers = run.all_rows([lock, *asked])
+        gates = {row[0]: Gate(*row) for row in found}
+        self._lasting.update(name for name, gate in gates.items() if gate.capacity is not None)
+        return gates, answers
 
     def _use(self, run: Runner, more: Mapping[str, int]) -> None:
         """Add to the number of slots that are used at each gate; also to write a row that a decision was based on."""
@@ -175,7 +192,22 @@ class Granting(SqlBase):
         for name, n in more.items():
             alike[n].append(name)
         for n, names in alike.items():
-            run.change(self._gates.use, {"more": n, "names": self.dialect.listed(names)})
+            run.send(self._gates.use, {"more": n, "names": self.dialect.listed(names)})
+
+
+def _by_queue(gates: Iterable[str]) -> dict[str, list[str]]:
+    """Return the order keys of these gates, by their queues."""
+    keys: defaultdict[str, list[str]] = defaultdict(list)
+    for gate in gates:
+        queue, key = order_of(gate)
+        keys[queue].append(key)
+    return keys
+
+
+def _firsts(queues: Iterable[str], answers: Sequence[Sequence[Row]]) -> dict[str, str]:
+    """Return the first live jobs that were asked for, queue by queue, by their gates."""
+    asked = zip(queues, answers, strict=True)
+    return {order_gate(queue, key): first for queue, rows in asked for key, first in rows if first is not None}
 
 
 def light(id_: str, queue: str, order_key: str | None, limits: str | None, flow: str | None, held: int) -> JobRow:

@@ -7,8 +7,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Executable
-
 from stanchion.stores.gates import gated
 from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob, Pushed, QueueSettings
 from stanchion.stores.sql import mariadb_statements as sql
@@ -130,8 +128,9 @@ class MariaDBStore(SqlStore):
             head = self._head(run, claim.queue, head.priority)
         return Admission(rows)
 
-    def due_at_gates(self, run: Runner, queue: str, limit: int, past: Params | None) -> list[str]:
+    def due_at_gates(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
         found: list[str] = []
+        past = search.past
         for priority in self.priorities(run, queue):
             given = {"queue": queue, "at_priority": priority, "most": max(4 * limit, _CANDIDATES)}
             due = [one for (one,) in run.rows(sql.DUE if past is None else sql.DUE_PAST, {**given, **(past or {})})]
@@ -158,9 +157,10 @@ class MariaDBStore(SqlStore):
     def reserve_plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:
         return _reserved(run, _whole(run.rows(sql.PICK_THESE, {"ids": list(ids), **reservation(claim, settings)})))
 
-    def reserve_these(self, run: Runner, reserve: Executable, given: Params, ids: Sequence[str]) -> list[JobRow]:
-        run.change(reserve, given)
-        return list(self.live(run, ids).values())
+    def reserve_asked(self, run: Runner, alike: Sequence[tuple[Params, Sequence[str]]]) -> list[JobRow]:
+        for given, _ in alike:
+            run.change(self._gates.reserve, given)
+        return list(self.live(run, [one for _, ids in alike for one in ids]).values())
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         freed = super().recover(limit, as_of)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from stanchion.stores.gates import gates_of, limits_in, order_of, semaphore_of
 from stanchion.stores.records import Claim, JobRow
-from stanchion.stores.sql.connection import Params, Runner
+from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.granting import Granting
 from stanchion.stores.sql.statements import SHUT
 
@@ -56,6 +56,8 @@ class Search:
     """How long the claim may go on."""
     shut: dict[str, None] = field(default_factory=dict)
     """Gates at which some had to wait."""
+    asking: dict[str, Row] = field(default_factory=dict)
+    """Jobs that were read as they were locked, with the columns of `GateStatements.asking`."""
     runs: dict[Alike, None] = field(default_factory=dict)
     """What those were like."""
 
@@ -109,9 +111,9 @@ class Parking(Granting):
         ids = self.due_alike(run, claim.queue, alike)
         if not ids:
             return False
-        (gate,) = self._lock(run, [alike.gate]).values()
+        (gate,) = self.lock_and_ask(run, [alike.gate])[0].values()
         if semaphore_of(gate.name) is None:
-            first = self._firsts(run, [gate.name]).get(gate.name)
+            first = self.firsts(run, [gate.name]).get(gate.name)
             waiting = [one for one in ids if one != first]
         else:
             waiting = ids if gate.free < 1 else []
@@ -124,6 +126,6 @@ class Parking(Granting):
                 "waits_since": search.at,
                 "ids": self.dialect.listed(waiting),
             }
-            run.change(self._gates.park, given)
-            run.change(self._gates.mark, {"waited": True, "names": self.dialect.listed([gate.name])})
+            run.send(self._gates.park, given)
+            run.send(self._gates.mark, {"waited": True, "names": self.dialect.listed([gate.name])})
         return len(ids) == RUN and bool(waiting)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -133,6 +133,19 @@ class PostgresDialect(Dialect):
         finally:
             with suppress(DBAPIError):
                 connection.exec_driver_sql("RESET idle_in_transaction_session_timeout")
+
+    def start(self, cursor: psycopg.Cursor[Any], *, durable: bool = True) -> None:
+        cursor.execute(self.begin)
+        if not durable:
+            cursor.execute("SET LOCAL synchronous_commit TO off")
+
+    @contextmanager
+    def together(self, cursor: psycopg.Cursor[Any]) -> Iterator[Callable[[], None] | None]:
+        if not psycopg.Pipeline.is_supported():
+            yield None
+            return
+        with cursor.connection.pipeline() as pipeline:
+            yield pipeline.sync
 
     def cursor(self, driver: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
         if not self._prepares:

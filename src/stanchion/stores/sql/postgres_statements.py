@@ -27,7 +27,9 @@ from stanchion.stores.sql.base import in_order
 from stanchion.stores.sql.claiming import beside_the_lane, reservation
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
+from stanchion.stores.sql.gate_statements import ASKING
 from stanchion.stores.sql.joining import must_be_here
+from stanchion.stores.sql.parking import Search
 from stanchion.stores.sql.postgres_gates import claim_at_gates, commit_at_gates
 from stanchion.stores.sql.postgres_identity import HERE
 from stanchion.stores.sql.postgres_lanes import Taken, claim_in_turn, taken
@@ -136,6 +138,34 @@ PICKED = f"""
         LIMIT :most
     )
 """
+
+_PICK_ASKING = text(
+    f"""
+    WITH RECURSIVE heads (priority) AS (
+        (
+            SELECT priority FROM stanchion_jobs
+            WHERE queue = :queue AND lane = 0 AND state = 'queued' ORDER BY priority DESC LIMIT 1
+        )
+        UNION ALL
+        SELECT (
+            SELECT priority FROM stanchion_jobs
+            WHERE queue = :queue AND lane = 0 AND state = 'queued' AND priority < heads.priority
+            ORDER BY priority DESC LIMIT 1
+        )
+        FROM heads WHERE heads.priority IS NOT NULL
+    ), picked AS MATERIALIZED (
+        SELECT due.* FROM heads CROSS JOIN LATERAL (
+            SELECT id, {{}} FROM stanchion_jobs
+            WHERE queue = :queue AND lane = 0 AND state = 'queued'
+                AND priority = heads.priority AND run_at <= {NOW}
+            ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
+        ) AS due
+        WHERE heads.priority IS NOT NULL
+        LIMIT :most
+    )
+    SELECT CAST(id AS text), {{}} FROM picked ORDER BY priority DESC, run_at, id
+""".format(*[", ".join(ASKING)] * 2)
+)
 
 RESERVED = f"""
     state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
@@ -359,6 +389,12 @@ class PostgresStore(SqlStore):
         else:
             self._laned_queues.discard(claim.queue)
         return super().claim_together(claim)
+
+    def due_at_gates(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
+        if search.past is not None:
+            return super().due_at_gates(run, queue, limit, search)
+        search.asking = {str(row[0]): row for row in run.rows(_PICK_ASKING, {"queue": queue, "most": limit})}
+        return list(search.asking)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         if tx is not None or repeat or not all(map(is_plain, outcomes)):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from sqlalchemy import Executable
+
 from stanchion.stores.losses import had_begun
 from stanchion.stores.records import SECOND, JobRow, WorkerRow
 from stanchion.stores.sql.base import SqlBase, began_in
-from stanchion.stores.sql.connection import Row, Runner
+from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.statements import MISSED_HEARTBEATS
 from stanchion.stores.transitions import lease_lost
 
@@ -24,9 +26,14 @@ class Recovery(SqlBase):
 
     def recover_expired(self, run: Runner) -> bool:
         """Free expired leases, before a claim that may want their jobs; tell whether there were any."""
-        rows = run.rows(self.statements.expired, {"most": _BATCH})
-        self._free(run, rows)
+        rows = run.rows(*self.asks_expired)
+        self.free_lost(run, rows)
         return bool(rows)
+
+    @property
+    def asks_expired(self) -> tuple[Executable, Params]:
+        """The question for jobs of expired leases."""
+        return self.statements.expired, {"most": _BATCH}
 
     def _recover_all(self, run: Runner, limit: int, as_of: int | None) -> list[JobRow]:
         lost = run.rows(self.statements.expired, {"most": limit})
@@ -38,7 +45,7 @@ class Recovery(SqlBase):
         if heartbeat is not None:
             given = {"orphan_micros": int(MISSED_HEARTBEATS * heartbeat * SECOND), "most": limit - len(lost)}
             lost += run.rows(self.statements.orphans, given | at)
-        return self._free(run, lost)
+        return self.free_lost(run, lost)
 
     def _holders(self, run: Runner) -> dict[str, WorkerRow]:
         """Return all workers by what they said to have begun."""
@@ -47,7 +54,8 @@ class Recovery(SqlBase):
             for name, began in run.rows(self.statements.begun)
         }
 
-    def _free(self, run: Runner, rows: list[Row]) -> list[JobRow]:
+    def free_lost(self, run: Runner, rows: list[Row]) -> list[JobRow]:
+        """Give back these jobs, which are locked; return them as they are then."""
         if not rows:
             return []
         before = [JobRow(*row) for row in rows]

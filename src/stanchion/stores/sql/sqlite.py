@@ -130,7 +130,7 @@ class SqliteDialect(Dialect):
         if record.info["place"] != self._file.place():
             raise InvalidatePoolError
 
-    def start(self, cursor: sqlite3.Cursor) -> None:
+    def start(self, cursor: sqlite3.Cursor, *, durable: bool = True) -> None:
         # SQLite itself looks for the lock less and less often, up to ten times a second: beside a busy worker, which
         # holds it most of the time, a process that looks so seldom would wait for very long.
         began, first, waited = time.monotonic(), False, 0.0

@@ -80,7 +80,7 @@ class Sweeping(Granting):
 
     def _forgotten(self, run: Runner, gates: Iterable[str]) -> set[str]:
         """Return those of these order gates at which the first live job of the key itself waits."""
-        firsts = self._firsts(run, [name for name in gates if not semaphore_of(name)])
+        firsts = self.firsts(run, [name for name in gates if not semaphore_of(name)])
         given = {"ids": self.dialect.listed(firsts.values())}
         waiting = {str(row[0]): row[1] for row in run.rows(self._gates.still_waiting, given)} if firsts else {}
         return {gate for gate, first in firsts.items() if waiting.get(first) == gate}
@@ -93,7 +93,7 @@ class Sweeping(Granting):
         return Counter(gate for row in rows for gate in held_gates(light(*row)))
 
     def _heal(self, run: Runner, names: Sequence[str]) -> None:
-        locked, held = self._lock(run, names), self._held(run)
+        (locked, _), held = self.lock_and_ask(run, names), self._held(run)
         for gate in locked.values():
             if held is not None and gate.used != held[gate.name]:
                 run.change(
