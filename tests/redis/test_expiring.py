@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,27 @@ def test_no_key_is_left(store: RedisStore, with_jobs: bool) -> None:
         store.maintain()
     assert keys(store) == set()
     assert store.queues() == []
+
+
+@pytest.mark.parametrize("with_jobs", [False, True])
+def test_a_push_at_the_last_moment_keeps_it(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch, with_jobs: bool
+) -> None:
+    store.configure(QUEUE, {"expires": DAY, "expires_with_jobs": with_jobs})
+    store.maintain()
+    script = store.script
+
+    def interrupted(name: str, *given: Any) -> Any:
+        if name == "remove":
+            monkeypatch.undo()
+            store.push([NewJob("late", QUEUE, "{}")])
+        return script(name, *given)
+
+    monkeypatch.setattr(store, "script", interrupted)
+    store.skew = DAY
+    store.maintain()
+    assert store.fetch(["late"]).keys() == {"late"}
+    assert [settings.expires for settings in store.queues()] == [DAY]
 
 
 def test_an_idle_worker_does_not_bring_it_back(store: RedisStore) -> None:

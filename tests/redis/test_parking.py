@@ -11,6 +11,7 @@ from redis.exceptions import ConnectionError
 
 from stanchion.ids import new_ids
 from stanchion.stores.gates import Limits, limits_text
+from stanchion.stores.permits import Parked
 from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob
 from stanchion.stores.redis.rows import FIELD
 from stanchion.stores.redis.server import Server
@@ -121,7 +122,7 @@ def test_it_lasts_half_a_lease_at_most(store: RedisStore, monkeypatch: pytest.Mo
     monkeypatch.setattr("time.monotonic", lambda: passed)
     park_run = store.park_run
 
-    def slow(*given: Any, **options: Any) -> bool:
+    def slow(*given: Any, **options: Any) -> Parked:
         nonlocal passed
         passed += 0.2
         return park_run(*given, **options)
@@ -138,6 +139,14 @@ def test_no_job_is_parked_behind_one_that_is_handed_out(store: RedisStore) -> No
     push(store, 5, limits=SMTP)
     assert [row.id for row in claim(store).rows] == [free]
     assert store.permits("smtp") == ([], first)
+
+
+def test_in_lanes_none_is_parked_before_its_turn(store: RedisStore) -> None:
+    store.configure(QUEUE, {"lanes": 2, "laned": True})
+    (first, *_) = push(store, 5, limits=SMTP, lane=1)
+    (free,) = push(store, 1, lane=2)
+    assert [row.id for row in claim(store).rows] == [free]
+    assert store.permits("smtp") == ([], [first])
 
 
 def test_those_that_hold_something_are_not_passed_over(store: RedisStore) -> None:

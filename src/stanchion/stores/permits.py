@@ -22,6 +22,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
+from typing import NamedTuple
 
 from stanchion.stores import transitions
 from stanchion.stores.duties import Hold, hold_of, holds_of, in_hand
@@ -48,6 +49,13 @@ _GATES = 8
 """So many full gates are told to the store, so that it leaves out the jobs that wait for them."""
 
 _AT_ONCE = 500
+
+
+class Parked(NamedTuple):
+    """How many jobs were parked, and whether there may be more of them."""
+
+    jobs: int
+    more: bool
 
 
 class Permits(Optimistic):
@@ -99,13 +107,13 @@ class Permits(Optimistic):
     def gates_waited_at(self) -> Iterable[str]:
         """Return the gates at which some job waits."""
 
-    def park_run(self, claim: Claim, began: int, *, alone: bool) -> bool:
-        """Park the next due jobs that wait first for one of `claim.full`, up to one that does not; True: more are left.
+    def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:
+        """Park the next due jobs that wait first for one of `claim.full`, up to one that does not.
 
         They wait since the claim `began`, and will hold under its token; afterwards these gates are looked at once
         more. `alone`: no others are due. A store that would have to read each of them leaves it to `hand_out`.
         """
-        return False
+        return Parked(0, more=False)
 
     # -- claims
 
@@ -165,7 +173,7 @@ class Permits(Optimistic):
                 return Claimed(list(rows.values()), 0.0)
             full.update((verdict.gate, None) for verdict in waiting if verdict.gate is not None and not verdict.held)
             told = wish._replace(full=tuple(islice(full, _GATES)))
-            more = bool(told.full) and not mine and self.park_run(told, began, alone=not waiting)
+            more = bool(told.full) and not mine and self.park_run(told, began, alone=not waiting).more
             if more and not waiting:
                 more = self._park_while(told, began, until, alone=True)
             if time.monotonic() >= until:
@@ -176,9 +184,10 @@ class Permits(Optimistic):
 
     def _park_while(self, claim: Claim, began: int, until: float, *, alone: bool) -> bool:
         """Park until a moment of this process; return True where more are left."""
-        while (more := self.park_run(claim, began, alone=alone)) and time.monotonic() < until:
-            pass
-        return more
+        while True:
+            parked = self.park_run(claim, began, alone=alone)
+            if not (parked.jobs and parked.more) or time.monotonic() >= until:
+                return parked.more
 
     def _admit(
         self, rows: Sequence[JobRow], most: int, uncounted: str | None, began: int

@@ -51,7 +51,12 @@ class ExpiringQueues(Gating, Following):
     def remove_unused(self, settings: QueueSettings, noted: Use) -> None:
         """Remove a queue, unless anything has happened since this was noted."""
         queue, with_jobs = settings.name, settings.expires_with_jobs
-        ended = self.end_bound(queue, noted.at) if with_jobs and not self._runs(queue) else 0
+        ended = 0
+        if with_jobs:
+            seen = Use(sum(one.events for one in self._expiring_of([queue])), noted.at)
+            if self._runs(queue) or seen != noted:
+                return
+            ended = self.end_bound(queue, noted.at)
         if self.script("remove", queue, noted.events, noted.at, ended, "1" if with_jobs else ""):
             self.unlist_queue(queue)
 

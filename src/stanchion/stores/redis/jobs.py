@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 from stanchion.errors import CannotJoin, DuplicateKey
 from stanchion.stores.optimistic import Change, Swap
+from stanchion.stores.permits import Parked
 from stanchion.stores.records import SECOND, Claim, Claimed, Commit, JobRow, JobState, NewJob, Outcome, Pushed
 from stanchion.stores.redis.base import RedisBase, portions
 from stanchion.stores.redis.rows import FIELD, new_text, rows_in
@@ -115,14 +116,14 @@ class RedisJobs(RedisBase):
     def claim_in_hand(self, claim: Claim) -> Claimed:
         return self.hand_out(claim, lambda part: self._reserve(part, "reserved", "1"), "-reserved", beyond=True)
 
-    def park_run(self, claim: Claim, began: int, *, alone: bool) -> bool:
+    def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:
         # That jobs of this queue wait at these gates was noted with the first that was parked at each.
         lanes = claim.lanes or ("", "")
         wish = (began, claim.token, *lanes, "1" if alone else "", *claim.full)
         parked, more = self.script("park", claim.queue, *wish)
         if parked:
             self.wake(*claim.full)
-        return bool(more)
+        return Parked(parked, more == 1)
 
     def _reserve(self, claim: Claim, counted: str, hand: str = "") -> Claimed:
         """Reserve jobs, so many in a step; between two of them others are served."""

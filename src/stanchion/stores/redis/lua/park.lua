@@ -11,7 +11,7 @@ local last = ARGV[5] == '' and '99999' or string.format('%05d', ARGV[5])
 local PARTS = '^([^\31]*)\31[^\31]*\31(.*)\31[^\31]*\31([^\31]*)\31[^\31]*\31[^\31]*\31([^\31]*\31([^\31]*))$'
 
 local lines = redis.call('ZRANGE', P .. 'lines', 0, -1)
-if #lines > 0 and string.sub(lines[1], 1, 5) ~= string.sub(lines[#lines], 1, 5) and not alone then
+if redis.call('HGET', P .. 'settings', 'laned') == '1' and not alone then
     return { 0, 1 }
 end
 

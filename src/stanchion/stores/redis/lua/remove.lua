@@ -3,7 +3,7 @@
 -- live jobs. Returns 1 when it was deleted, otherwise 0.
 
 local events, at = unpack(redis.call('HMGET', P .. 'settings', 'active_events', 'active_at'))
-local live = redis.call('SCARD', P .. 'running') + (ARGV[5] == '1' and 0 or redis.call('HLEN', P .. 'live'))
+local live = ARGV[5] == '1' and 0 or redis.call('HLEN', P .. 'live')
 local owed = redis.call('HLEN', P .. 'duties') + redis.call('HLEN', P .. 'leaving')
 local happened = 0
 for _, number in ipairs(redis.call('HVALS', P .. 'counts')) do
