@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,13 +49,15 @@ class TestMaintain:
         assert app.maintain() == (0, ())
 
     def test_of_a_dead_worker_too(self, app: Stanchion, store: Store, clock: StoreClock) -> None:
-        store.beat(worker("w"))
+        dead = []
+        app.on("dead")(lambda job, _error: dead.append(job.id))
+        store.beat(replace(worker("w"), began=()))
         store.push([new_job()])
         (row,) = claim(store, worker="w")
         assert app.maintain().recovered == 0
         clock.advance(31)
         assert app.maintain().recovered == 1
-        assert state(store, row.id) is JobState.READY
+        assert (state(store, row.id), row_of(store, row.id).attempts, dead) == (JobState.READY, 0, [])
         assert app.workers() == []
 
     def test_fires_the_event_of_those_that_died(self, app: Stanchion, q: Queue, clock: StoreClock) -> None:
