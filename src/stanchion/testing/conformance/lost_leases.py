@@ -200,7 +200,11 @@ class TestAlone:
         assert [len(claim(store, 10)) for _ in range(4)] == [1, 1, 1, 0]
         assert len(store.permits("few")[0]) == 3
 
-    def test_batches_for_readers_elsewhere_are_whole(self, store: Store, clock: StoreClock) -> None:
+    @pytest.mark.parametrize("max_running", [None, 100])
+    def test_batches_for_readers_elsewhere_are_whole(
+        self, store: Store, clock: StoreClock, max_running: int | None
+    ) -> None:
+        store.configure(QUEUE, {"max_running": max_running})
         self.lost_twice(store, clock, 2)
         store.push([new_job()])
         assert store.reserve(Claim(QUEUE, 10, new_id(), lease=60.0)) == 3
