@@ -57,7 +57,10 @@ class ClaimLook(Look):
     def add(self, wish: Wish) -> None:
         """Let another one wait, who has just found nothing; the lock is held."""
         self._wishes.append(wish)
-        self.due = min(self.due, wish.waiter.deadline) if self._quiet and wish.unanswered is None else 0.0
+        if self._quiet and wish.unanswered is None:
+            self.due = min(self.due, wish.waiter.deadline)
+        else:
+            self.due, self._again = 0.0, True
 
     def forget_gone(self) -> None:
         self._wishes = deque(wish for wish in self._wishes if wish.waiter.waits)

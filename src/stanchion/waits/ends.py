@@ -33,12 +33,14 @@ _AT_ONCE = 500
 class Entry:
     """One job or flow, and who waits for its end."""
 
-    __slots__ = ("at", "pause", "queue", "waiters")
+    __slots__ = ("asked_for", "at", "pause", "queue", "waiters")
 
     def __init__(self) -> None:
         self.waiters: list[Waiter[Any]] = []
         self.at = 0.0
         """When to look at it next."""
+        self.asked_for = 0.0
+        """When it was last signalled, or waited for anew: what was read before that says nothing."""
         self.pause = _FIRST_PAUSE
         self.queue: str | None = None
 
@@ -52,6 +54,7 @@ class EndLook(Look):
         self._next: list[tuple[float, str]] = []
         self._all_at = math.inf
         self._not_before = 0.0
+        self._run_began = self._weight = 0.0
         self._whole = 0.0
         """Seconds that a look at all takes, as the last one tells that was at most of them."""
 
@@ -90,9 +93,7 @@ class EndLook(Look):
         """Let one more wait; the lock is held."""
         entry = self._entries.setdefault(key, Entry())
         entry.waiters.append(waiter)
-        entry.pause = _FIRST_PAUSE
-        self._look_at(key, entry, 0.0)
-        self.due = 0.0
+        self._ask_soon(key, entry)
 
     def forget(self, key: str) -> None:
         """Drop those who wait no more for this one; the lock is held."""
@@ -113,9 +114,7 @@ class EndLook(Look):
             return
         for key in signs.finished:
             if (entry := self._entries.get(key)) is not None:
-                entry.pause = _FIRST_PAUSE
-                self._look_at(key, entry, 0.0)
-                self.due = 0.0
+                self._ask_soon(key, entry)
 
     def heard(self) -> None:
         self._all_at = self.due = 0.0
@@ -124,6 +123,7 @@ class EndLook(Look):
         with self.waits.lock:
             keys = self._to_look_at()
             share, began = len(keys) / max(1, len(self._entries)), time.monotonic()
+            self._run_began, self._weight = began, min(1.0, len(keys) / _AT_ONCE)
         try:
             while keys:
                 part = keys[:_AT_ONCE]
@@ -177,16 +177,25 @@ class EndLook(Look):
                 self.note(entry, one)
                 self.forget(key)
                 if key in self._entries:
-                    self._look_later(key, entry, now)
+                    self._look_later(key, entry, now, began)
 
     def note(self, entry: Entry, found: Any) -> None:
         """Remember of what was read what tells which signals matter."""
 
-    def _look_later(self, key: str, entry: Entry, now: float) -> None:
+    def _ask_soon(self, key: str, entry: Entry) -> None:
+        entry.asked_for, entry.pause = time.monotonic(), _FIRST_PAUSE
+        self._look_at(key, entry, 0.0)
+        self.due = 0.0
+
+    def _look_later(self, key: str, entry: Entry, now: float, began: float) -> None:
+        if entry.asked_for >= began:
+            self._look_at(key, entry, 0.0)
+            return
         pause = self._pause()
         if not self.covered(entry) and entry.pause < _LONGEST_PAUSE:
-            pause = entry.pause
-            entry.pause = min(pause * 1.5, _LONGEST_PAUSE)
+            # Short at first, unless they are very many that have come together.
+            pause = max(entry.pause, SHARE * self._weight * (now - self._run_began))
+            entry.pause = min(entry.pause * 1.5, _LONGEST_PAUSE)
         self._look_at(key, entry, min(now + pause, *(max(now, waiter.deadline) for waiter in entry.waiters)))
 
     def _pause(self) -> float:

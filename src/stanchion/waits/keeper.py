@@ -87,7 +87,9 @@ class Waits:
         with self.lock:
             look = self._look(key, lambda: ClaimLook(self, claim, pops=pops))
             look.add(Wish(waiter, claim.limit, unanswered))
-            self._start(look)
+            if look.due <= time.monotonic():
+                self._start(look)
+        self._wake_keeper()
         return waiter
 
     def _of_key(

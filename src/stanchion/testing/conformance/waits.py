@@ -264,6 +264,26 @@ class TestSignalledEnds:
         if end != "dead letter":
             assert time.monotonic() - ended[0] < SOON
 
+    def test_an_end_during_a_look_is_not_missed(self, store: Store, other_store: Store) -> None:
+        stale: Any = StaleOnce(store)
+        app = Stanchion(store=stale, poll=LONG)
+        job = new_job()
+        other_store.push([job])
+
+        def end() -> None:
+            until(lambda: hears_ends(app))
+            app.waits._looks["jobs"].signed(Signs(finished=frozenset([job.id])))  # have it look once more
+            app.waits._wake_keeper()
+            until(lambda: stale.read)
+            (row,) = claim(other_store)
+            other_store.settle([Commit(row.id, row.token or "")])
+            time.sleep(0.3)  # the signal comes during the look
+            stale.go_on.set()
+
+        stale.ready = lambda: hears_ends(app)
+        with in_threads([end]):
+            assert seconds(lambda: JobHandle(app, job.id).result(timeout=LONG)) < SOON
+
     def test_a_free_place_ends_the_wait(self, store: Store, other_store: Store, other_q: Queue) -> None:
         q = Stanchion(store=store, poll=LONG).queue(QUEUE)
         q.configure(max_running=1)
@@ -306,6 +326,26 @@ class TestSignalledEnds:
         finally:
             one.close()
             other.close()
+
+
+class StaleOnce:
+    """A store that once, when all is `ready`, answers with what it has read a while ago."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.read, self.go_on = False, threading.Event()
+        self.ready: Callable[[], bool] = lambda: False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def fetch(self, ids: Sequence[str]) -> Any:
+        """Return the jobs, once when it is too late."""
+        found = self._store.fetch(ids)
+        if not self.read and self.ready():
+            self.read = True
+            self.go_on.wait(SOON)
+        return found
 
 
 def heard(listener: Listener, signs: list[Signs], job_id: str) -> bool:
