@@ -98,7 +98,7 @@ class MongoBase(Publishing):
                 difference(
                     change,
                     stamp,
-                    settings[change.row.queue].history_ttl if change.row.queue in settings else 0,
+                    settings[change.row.queue].history_ttl if change.row.queue in settings and not deleted else 0,
                 ),
             )
             for change in changes
