@@ -61,6 +61,9 @@ class Parked(NamedTuple):
 class Permits(Optimistic):
     """What claims have to do with gates, and how slots go from hand to hand."""
 
+    passes_over_first = False
+    """Whether a claim that finds gates full looks for jobs behind those that wait before it parks a run of them."""
+
     # -- what a store provides: each item of a call is one atomic operation, and may be repeated
 
     @abstractmethod
@@ -173,7 +176,8 @@ class Permits(Optimistic):
                 return Claimed(list(rows.values()), 0.0)
             full.update((verdict.gate, None) for verdict in waiting if verdict.gate is not None and not verdict.held)
             told = wish._replace(full=tuple(islice(full, _GATES)))
-            more = bool(told.full) and not mine and self.park_run(told, began, alone=not waiting).more
+            passing = self.passes_over_first and not wish.full
+            more = bool(told.full) and not mine and (passing or self.park_run(told, began, alone=not waiting).more)
             if more and not waiting:
                 more = self._park_while(told, began, until, alone=True)
             if time.monotonic() >= until:

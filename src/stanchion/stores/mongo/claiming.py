@@ -21,7 +21,7 @@ let in by their gates, and then finished.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from secrets import token_hex
 from typing import NamedTuple
 
@@ -32,8 +32,9 @@ from stanchion.stores.gates import HOLDER_BOOST
 from stanchion.stores.mongo.base import make_queue
 from stanchion.stores.mongo.documents import FINISHED, PLAIN, Document, event, expiry, row_of
 from stanchion.stores.mongo.laning import in_turn, place_in_line, queued
+from stanchion.stores.mongo.parking import Parking, passing
 from stanchion.stores.mongo.places import Place
-from stanchion.stores.mongo.turns import Line, Turning
+from stanchion.stores.mongo.turns import Line
 from stanchion.stores.optimistic import Context, Decision
 from stanchion.stores.records import QUEUED, SECOND, UNLANED, Claim, Claimed, JobRow, JobState, Rollback
 
@@ -54,7 +55,7 @@ Updates = Callable[[Line], list[tuple[Document, Document]]]
 """Returns the updates that hand out jobs, each with the filter for those that it is for."""
 
 
-class Claiming(Turning):
+class Claiming(Parking):
     """Reserves due jobs."""
 
     def reserve_due(self, claim: Claim) -> Claimed:
@@ -157,7 +158,7 @@ class Claiming(Turning):
         holds jobs in some.
         """
         if not _lanewise(claim, line):
-            return self._next_in_line(line, limit)
+            return self._next_in_line(line, limit, claim.full)
         while lost := self.server.call(
             lambda on, _again: _ids(on.jobs.find(_expired(line), {"_id": 1}).limit(_EXPIRED))
         ):
@@ -166,9 +167,9 @@ class Claiming(Turning):
         lanes = [lane for lane in self.lanes_of(claim.queue) if first <= lane <= last]
         if served is None:
             served = line.document.get("served", {}).get(_range(claim), UNLANED)
-        return self.due_in_turn(claim.queue, line.now, in_turn(lanes, served), limit)
+        return self.due_in_turn(claim.queue, line.now, in_turn(lanes, served), limit, passing(claim.queue, claim.full))
 
-    def _next_in_line(self, line: Line, limit: int) -> list[str] | None:
+    def _next_in_line(self, line: Line, limit: int, full: Sequence[str]) -> list[str] | None:
         queue = line.settings.name
         expired: list[Document] = [{"$match": _expired(line)}, {"$limit": _EXPIRED}]
         stray: list[Document] = [
@@ -177,7 +178,7 @@ class Claiming(Turning):
             {"$project": {"_id": 1, "stray": {"$literal": True}}},
         ]
         due: list[Document] = [
-            {"$match": {**queued(queue), "lane": UNLANED, "run_at": {"$lte": line.now}}},
+            {"$match": {**queued(queue), "lane": UNLANED, "run_at": {"$lte": line.now}, **passing(queue, full)}},
             {"$sort": {"priority": -1, "run_at": 1, "_id": 1}},
             {"$limit": limit},
             {"$project": {"priority": 1, "run_at": 1}},

@@ -20,14 +20,14 @@ _FEW = 4
 class Laning(MongoBase):
     """Looks into lanes."""
 
-    def due_in_turn(self, queue: str, now: int, lanes: Sequence[int], limit: int) -> list[str]:
-        """Return the ids of the next due jobs when these lanes take turns in this order."""
+    def due_in_turn(self, queue: str, now: int, lanes: Sequence[int], limit: int, such: Document) -> list[str]:
+        """Return the ids of the next due jobs that are `such`, when these lanes take turns in this order."""
         share, left, found = -(-limit // max(1, len(lanes))), list(lanes), dict[int, list[str]]()
         while left:
             size = min(ARMS, max(_FEW, limit))
             for start in range(0, len(left), size):
                 part = left[start : start + size]
-                for lane, ids in self._heads(queue, now, part, share).items():
+                for lane, ids in self._heads(queue, now, part, share, such).items():
                     found[lane] = ids
                 if share == 1 and len(found) >= limit:
                     break
@@ -38,10 +38,10 @@ class Laning(MongoBase):
         rounds = zip_longest(*(found[lane] for lane in lanes if lane in found))
         return [job for one in rounds for job in one if job is not None][:limit]
 
-    def _heads(self, queue: str, now: int, lanes: Sequence[int], most: int) -> dict[int, list[str]]:
+    def _heads(self, queue: str, now: int, lanes: Sequence[int], most: int, such: Document) -> dict[int, list[str]]:
         def arm(lane: int) -> list[Document]:
             return [
-                {"$match": {**queued(queue), "lane": lane, "run_at": {"$lte": now}}},
+                {"$match": {**queued(queue), "lane": lane, "run_at": {"$lte": now}, **such}},
                 {"$sort": {"priority": -1, "run_at": 1, "_id": 1}},
                 {"$limit": most},
                 {"$project": {"lane": 1, "priority": 1, "run_at": 1}},
