@@ -65,8 +65,8 @@ def wanted(spark: "SparkSession", query: str, items: list[dict[str, Any]]) -> Co
 
 
 def item(n: int) -> dict[str, Any]:
-    """Return a row: in order of time, with keys that come again."""
-    return {"n": n, "key": f"k{n % 15}", "at": f"2027-01-15T08:{n // 60 % 60:02}:{n % 60:02}Z"}
+    """Return a row: in order of time, with keys that come three times, some of them in another batch."""
+    return {"n": n, "key": f"k{n // 45} {n % 15}", "at": f"2027-01-15T08:{n // 60 % 60:02}:{n % 60:02}Z"}
 
 
 STEPS = ("after publish", "after latest", "after take", "before publish", "after publish")
