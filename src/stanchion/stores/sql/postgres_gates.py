@@ -10,8 +10,39 @@ from __future__ import annotations
 from sqlalchemy import TextClause, text
 
 from stanchion.stores.gates import HOLDER_BOOST
+from stanchion.stores.sql.gate_statements import ASKING
 
 _HOLDS = "jsonb_array_elements_text(CAST({job}.limits AS jsonb) -> 'hold') WITH ORDINALITY AS gate (name, nth)"
+
+
+def pick_asking(now: str, condition: str) -> TextClause:
+    """Return the statement that locks the next due jobs that meet a condition, and reads what they need at gates."""
+    columns = ", ".join(ASKING)
+    return text(f"""
+    WITH RECURSIVE heads (priority) AS (
+        (
+            SELECT priority FROM stanchion_jobs
+            WHERE queue = :queue AND lane = 0 AND state = 'queued' ORDER BY priority DESC LIMIT 1
+        )
+        UNION ALL
+        SELECT (
+            SELECT priority FROM stanchion_jobs
+            WHERE queue = :queue AND lane = 0 AND state = 'queued' AND priority < heads.priority
+            ORDER BY priority DESC LIMIT 1
+        )
+        FROM heads WHERE heads.priority IS NOT NULL
+    ), picked AS MATERIALIZED (
+        SELECT due.* FROM heads CROSS JOIN LATERAL (
+            SELECT id, {columns} FROM stanchion_jobs
+            WHERE queue = :queue AND lane = 0 AND state = 'queued'
+                AND priority = heads.priority AND run_at <= {now} AND {condition}
+            ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
+        ) AS due
+        WHERE heads.priority IS NOT NULL
+        LIMIT :most
+    )
+    SELECT CAST(id AS text), {columns} FROM picked ORDER BY priority DESC, run_at, id
+    """)
 
 
 def claim_at_gates(picked: str, reserved: str, columns: tuple[str, ...], returning: str) -> TextClause:

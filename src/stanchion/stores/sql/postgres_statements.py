@@ -27,15 +27,16 @@ from stanchion.stores.sql.base import in_order
 from stanchion.stores.sql.claiming import beside_the_lane, reservation
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.gate_statements import ASKING
+from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.joining import must_be_here
 from stanchion.stores.sql.parking import Search
-from stanchion.stores.sql.postgres_gates import claim_at_gates, commit_at_gates
+from stanchion.stores.sql.postgres_gates import claim_at_gates, commit_at_gates, pick_asking
 from stanchion.stores.sql.postgres_identity import HERE
 from stanchion.stores.sql.postgres_lanes import Taken, claim_in_turn, taken
 from stanchion.stores.sql.postgres_purge import PostgresStatements
 from stanchion.stores.sql.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS
 from stanchion.stores.sql.settling import is_plain
+from stanchion.stores.sql.statements import past_shut
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.transitions import created, due_at
 
@@ -139,34 +140,6 @@ PICKED = f"""
     )
 """
 
-_PICK_ASKING = text(
-    f"""
-    WITH RECURSIVE heads (priority) AS (
-        (
-            SELECT priority FROM stanchion_jobs
-            WHERE queue = :queue AND lane = 0 AND state = 'queued' ORDER BY priority DESC LIMIT 1
-        )
-        UNION ALL
-        SELECT (
-            SELECT priority FROM stanchion_jobs
-            WHERE queue = :queue AND lane = 0 AND state = 'queued' AND priority < heads.priority
-            ORDER BY priority DESC LIMIT 1
-        )
-        FROM heads WHERE heads.priority IS NOT NULL
-    ), picked AS MATERIALIZED (
-        SELECT due.* FROM heads CROSS JOIN LATERAL (
-            SELECT id, {{}} FROM stanchion_jobs
-            WHERE queue = :queue AND lane = 0 AND state = 'queued'
-                AND priority = heads.priority AND run_at <= {NOW}
-            ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
-        ) AS due
-        WHERE heads.priority IS NOT NULL
-        LIMIT :most
-    )
-    SELECT CAST(id AS text), {{}} FROM picked ORDER BY priority DESC, run_at, id
-""".format(*[", ".join(ASKING)] * 2)
-)
-
 RESERVED = f"""
     state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
     lease_until = CASE WHEN CAST(:worker_holds AS boolean) THEN NULL
@@ -191,6 +164,7 @@ _CLAIM = text(f"""
     UNION ALL SELECT {listed(["NULL"] * len(LIVE_COLUMNS))} WHERE EXISTS (SELECT 1 FROM picked WHERE gated)
 """)
 
+_PICK_ASKING = pick_asking(NOW, "true")
 _CLAIM_AT_GATES = claim_at_gates(PICKED, RESERVED, LIVE_COLUMNS, _WHOLE)
 _CLAIM_IN_TURN = claim_in_turn(NOW, _NONE_EXPIRED, _WHOLE)
 
@@ -391,9 +365,13 @@ class PostgresStore(SqlStore):
         return super().claim_together(claim)
 
     def due_at_gates(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
-        if search.past is not None:
-            return super().due_at_gates(run, queue, limit, search)
-        search.asking = {str(row[0]): row for row in run.rows(_PICK_ASKING, {"queue": queue, "most": limit})}
+        given: Params = {"queue": queue, "most": limit}
+        if search.past is None:
+            rows = run.rows(_PICK_ASKING, given)
+        else:
+            keys = self.dialect.listed(search.past["keys"])
+            rows = run.rows(self.dialect.once(_pick_past), {**search.past, "keys": keys, **given})
+        search.asking = {str(row[0]): row for row in rows}
         return list(search.asking)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
@@ -454,6 +432,10 @@ class PostgresStore(SqlStore):
     def add_ends(self, run: Runner, ends: Sequence[End]) -> None:
         if ends:
             run.change(_ADD_ENDS, {"ends": json.dumps([end._asdict() for end in ends])})
+
+
+def _pick_past(dialect: Dialect) -> TextClause:
+    return pick_asking(NOW, past_shut(dialect))
 
 
 def _states(commits: Sequence[Commit], done: Container[str]) -> list[JobState | None]:

@@ -109,6 +109,13 @@ def _text_id(column: Column[Any]) -> ColumnElement[Any]:
     return column
 
 
+def past_shut(dialect: Dialect) -> str:
+    """Return the condition that a job does not need any of the gates in `shut0`, `shut1`, ... and `keys` first."""
+    shut = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(SHUT))
+    keys = dialect.among("order_key", "keys")
+    return f"(held > 0 OR (order_key IS NULL OR NOT {keys}) AND (limits IS NULL OR {shut}))"
+
+
 class Statements:
     """Every shared statement, for one dialect."""
 
@@ -187,12 +194,7 @@ class Statements:
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
-        # Past those who would have to wait.
-        shut = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(SHUT))
-        self.pick_past: Executable = self.pick.where(
-            text(f"""(held > 0 OR (order_key IS NULL OR NOT {dialect.among("order_key", "keys")})
-                AND (limits IS NULL OR {shut}))""")
-        )
+        self.pick_past: Executable = self.pick.where(text(past_shut(dialect)))
         asking = and_(jobs.c.held == literal_column("0"), jobs.c.permit.is_(None))
         self.pick_limits: Executable = self.pick.where(
             asking, jobs.c.order_key.is_(None), jobs.c.limits == param("alike", jobs.c.limits.type)
