@@ -209,3 +209,13 @@ def stored_moment(store: RedisStore, rate: Rate) -> int:
     found = store.server.client.hget(store.own_key(f"rate:{rate.name}"), "filled_at")
     assert found is not None
     return int(found)
+
+
+def test_a_semaphore_of_which_a_key_was_lost_is_declared_again(one: RedisStore) -> None:
+    assert one.set_semaphore(SMTP, 2, declared=True)
+    key = one.gate_key(semaphore_gate(SMTP))
+    for lose in (("UNLINK", f"{key}capacity"), ("UNLINK", f"{key}declared"), ("SREM", one.own_key("semaphores"), SMTP)):
+        assert not one.set_semaphore(SMTP, 2, declared=True)
+        one.server.command(*lose)
+        assert one.set_semaphore(SMTP, 2, declared=True)
+        assert [(row.name, row.capacity) for row in one.semaphores()] == [(SMTP, 2)]

@@ -134,11 +134,10 @@ class TestReplaced:
         other = tmp_path / "other"
         other.write_bytes(b"no database" * 1000 if what == "text" else b"")
         if what in ("other tables", "an older version"):
-            with closing(sqlite3.connect(other)) as connection:
-                connection.execute(
-                    f"CREATE TABLE {'effects' if what == 'other tables' else 'stanchion_meta'} (version)"
-                )
-                connection.commit()
+            with closing(sqlite3.connect(other)) as connection, connection:
+                table = "effects" if what == "other tables" else "stanchion_meta"
+                connection.execute(f"CREATE TABLE {table} (version)")
+                connection.execute(f"INSERT INTO {table} VALUES (3)")
         before = other.read_bytes()
         delete(path)
         os.replace(other, path)
