@@ -17,6 +17,7 @@ from sqlalchemy import (
     Text,
     and_,
     cast,
+    literal_column,
     not_,
     or_,
     select,
@@ -64,10 +65,9 @@ class Looking(SqlBase):
             "most": query.limit,
         }
         given = frozenset(name for name, value in params.items() if value is not None)
-        live = frozenset(state for state in query.states if not state.final or state is JobState.DEAD)
-        if query.stored:
-            live -= {JobState.DEAD}
+        live = frozenset(state for state in query.states if not state.final)
         final = frozenset(state for state in query.states if state.final)
+        dead_seen = JobState.DEAD in final and not query.stored
 
         def work(run: Runner) -> list[JobRow]:
             found: dict[str, JobRow] = {}
@@ -77,9 +77,18 @@ class Looking(SqlBase):
             if live or not query.states:
                 rows = run.rows(_search(jobs, self.dialect, given, live, query.stored), params)
                 found.update((row[0], JobRow(*row)) for row in rows)
+            for queue in self._letter_queues(run, query) if dead_seen else ():
+                for state in ("queued", "waiting"):
+                    rows = run.rows(_letters(self.dialect, given, state), {**params, "queue": queue})
+                    found.update((row[0], JobRow(*row)) for row in rows)
             return sorted(found.values(), key=lambda job: job.id, reverse=True)[: query.limit]
 
         return self.database.read(work)
+
+    def _letter_queues(self, run: Runner, query: Find) -> list[str]:
+        """Return the queues in which dead letters can be."""
+        names = {row[0] for row in run.rows(_LETTER_QUEUES)}
+        return sorted(names if query.queue is None else names & {query.queue})
 
     def sizes(self, queue: str) -> Sizes:
         rows = self.database.read(lambda run: run.rows(self.statements.sizes, {"queue": queue}))
@@ -103,6 +112,27 @@ def _search(
 ) -> Select[Any]:
     """Return the search with these conditions; one statement for each set of them, so that each is compiled once."""
     columns = finished_row() if table is history else live_row()
+    found = select(*columns).where(*_asked(table, dialect, given))
+    if states:
+        in_state = _stored_in if stored or table is history else _seen_in
+        found = found.where(or_(*(in_state(table, dialect, state) for state in sorted(states))))
+    # Those of a flow are found by its index, and not on a walk through all jobs in the order of their ids.
+    newest = cast(table.c.id, String(36)) if "flow" in given else table.c.id
+    return found.order_by(newest.desc()).limit(param("most", Integer))
+
+
+@cache
+def _letters(dialect: Dialect, given: frozenset[str], state: str) -> Select[Any]:
+    """Return the search for the dead letters of a queue in a stored state: by its index, not through all live jobs."""
+    in_state = and_(jobs.c.state == literal_column(f"'{state}'"), is_letter())
+    if state == "waiting":
+        in_state = and_(in_state, jobs.c.waits_for.is_not(None))  # which has an index
+    found = select(*live_row()).where(*_asked(jobs, dialect, given | {"queue"}), in_state)
+    return found.order_by(cast(jobs.c.id, String(36)).desc()).limit(param("most", Integer))
+
+
+def _asked(table: Table, dialect: Dialect, given: frozenset[str]) -> list[ColumnElement[bool]]:
+    """Return the conditions of a search but for the states."""
     conditions: dict[str, ColumnElement[bool]] = {
         "queue": table.c.queue == param("queue", String),
         "task": table.c.task == param("task", String),
@@ -115,13 +145,7 @@ def _search(
             *(dialect.position(column, param("text", Text)) > 0 for column in (table.c.payload, table.c.errors))
         ),
     }
-    found = select(*columns).where(*(conditions[name] for name in sorted(given - {"most"})))
-    if states:
-        in_state = _stored_in if stored or table is history else _seen_in
-        found = found.where(or_(*(in_state(table, dialect, state) for state in sorted(states))))
-    # Those of a flow are found by its index, and not on a walk through all jobs in the order of their ids.
-    newest = cast(table.c.id, String(36)) if "flow" in given else table.c.id
-    return found.order_by(newest.desc()).limit(param("most", Integer))
+    return [conditions[name] for name in sorted(given - {"most"})]
 
 
 def _begins(by_bytes: ColumnElement[str], flow: Column[Any]) -> ColumnElement[bool]:
@@ -132,8 +156,6 @@ def _begins(by_bytes: ColumnElement[str], flow: Column[Any]) -> ColumnElement[bo
 
 def _seen_in(table: Table, dialect: Dialect, state: JobState) -> ColumnElement[bool]:
     """Return the condition that a live job is in a state, as the outside sees it."""
-    if state is JobState.DEAD:
-        return and_(table.c.queue.in_(_LETTER_QUEUES), is_letter())
     if state is JobState.RUNNING:
         return _stored_in(table, dialect, state)
     return and_(_stored_in(table, dialect, state), not_(is_letter()))
