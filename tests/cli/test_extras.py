@@ -73,7 +73,9 @@ def blocked(tmp_path_factory: pytest.TempPathFactory) -> Core:
     """This Python, in which the drivers can't be found."""
     folder = tmp_path_factory.mktemp("blocked")
     (folder / "sitecustomize.py").write_text(f"import sys\n\nsys.modules.update(dict.fromkeys({DRIVERS!r}))\n")
-    return Core(Path(sys.executable), PYTHONPATH=str(folder))
+    return Core(
+        Path(sys.executable), PYTHONPATH=os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])])
+    )
 
 
 @pytest.fixture(scope="module")

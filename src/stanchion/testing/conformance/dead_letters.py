@@ -9,9 +9,11 @@ import pytest
 
 from stanchion import FlowState, JobHandle, JobState, Queue, Stanchion, group
 from stanchion.errors import InvalidInput, JobFailed
+from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Condition, Rollback, Scan
 from stanchion.testing.conformance.harness import QUEUE, SLACK, StoreClock, claim, new_job
+from stanchion.transfer import Transfer
 
 
 @pytest.fixture
@@ -266,6 +268,14 @@ class TestDeadToThoseWhoLook:
         clock.advance(11)
         app.store.recover()
         assert [job.id for job in app.find(state="dead")] == [pushed.id]
+
+    def test_a_copy_takes_it_along_alive(self, store: Store, letter: str) -> None:
+        there = MemoryStore()
+        (copied,) = Transfer(store, there, ["letters"], settle=0).run()
+        assert (copied.live, copied.history) == (1, 0)
+        assert store.fetch([letter]) == {}
+        assert there.sizes("letters").ready == 1
+        assert [job.id for job in Stanchion(store=there).find(state="dead")] == [letter]
 
     @pytest.mark.usefixtures("letters")
     def test_to_flows(self, app: Stanchion) -> None:
