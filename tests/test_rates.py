@@ -75,3 +75,11 @@ def test_a_bucket_of_an_older_release_goes_on() -> None:
     older = Bucket(2.0, tokens=0.0, filled_at=EPOCH, promised=EPOCH + SECOND)
     assert older.asked(EPOCH + SECOND // 2, Promise(EPOCH + SECOND // 2, again=False))[1] is None
     assert older.asked(EPOCH, None)[1] == EPOCH + 3 * SECOND // 2
+
+
+def test_a_job_that_was_put_back_is_not_passed_by_one_that_returns_later() -> None:
+    bucket = Bucket(1.0, tokens=0.0, filled_at=EPOCH, promised=EPOCH + 9 * SECOND, promised_again=EPOCH + 4 * SECOND)
+    now = EPOCH + 4 * SECOND
+    assert bucket.asked(now, Promise(EPOCH + 3 * SECOND, again=False))[1] == EPOCH + 5 * SECOND
+    assert bucket.asked(now, Promise(EPOCH + 4 * SECOND, again=True))[1] is None
+    assert bucket.asked(now + SECOND, Promise(EPOCH + 5 * SECOND, again=False))[1] is None

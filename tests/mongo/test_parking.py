@@ -107,8 +107,9 @@ def test_a_claim_breaks_off_when_its_time_is_over(
 
 def test_what_begins_alike_is_not_passed_over(store: MongoStore, queue: str) -> None:
     push(store, queue, 20, limits=SMTP)
-    others = push(store, queue, 3, limits=OTHER)
-    assert [row.id for row in claim(store, queue, 3).rows] == others
+    others = push(store, queue, 5, limits=OTHER)
+    assert [row.id for row in claim(store, queue, 3).rows] == others[:3]
+    assert [(row_of(store, job).state, row_of(store, job).held) for job in others[3:]] == [("queued", 0)] * 2
 
 
 def test_they_go_on_in_their_order_when_there_is_a_slot(store: MongoStore, queue: str) -> None:

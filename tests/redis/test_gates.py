@@ -186,8 +186,9 @@ class TestKeys:
         assert list(one.server.client.scan_iter(one.key(QUEUES[0]) + "*")) == []
 
 
-def test_a_rate_is_the_bucket_of_all_stores(one: RedisStore) -> None:
-    rate = Rate("r", 30.0)
+@pytest.mark.parametrize("per_second", [5.0, 30.0])
+def test_a_rate_is_the_bucket_of_all_stores(one: RedisStore, per_second: float) -> None:
+    rate = Rate("r", per_second)
     bucket = Bucket(rate.per_second, 0.0, 0)
     step, refused = 0.0, 0
     clock = int(one.server.client.time()[0]) * SECOND

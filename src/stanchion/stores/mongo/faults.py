@@ -9,7 +9,6 @@ from pymongo.errors import (
     BulkWriteError,
     ConfigurationError,
     ConnectionFailure,
-    DocumentTooLarge,
     DuplicateKeyError,
     InvalidOperation,
     OperationFailure,
@@ -69,13 +68,11 @@ def fault_of(error: PyMongoError) -> Fault:
     return Fault.LOST if lost else Fault.OTHER
 
 
-def is_too_large(error: Exception) -> bool:
+def is_too_large(error: PyMongoError) -> bool:
     """Tell whether a document would have been larger than the server stores."""
     if isinstance(error, BulkWriteError):
         return any(_about_size(one["code"], one["errmsg"]) for one in error.details["writeErrors"])
-    if isinstance(error, OperationFailure):
-        return _about_size(error.code, str(error))
-    return isinstance(error, DocumentTooLarge)
+    return isinstance(error, OperationFailure) and _about_size(error.code, str(error))
 
 
 def _about_size(code: int | None, text: str) -> bool:
