@@ -73,6 +73,7 @@ _THEMES = (
     "semaphore_races",
     "semaphores",
     "settings",
+    "signalled_ends",
     "slots_freed",
     "staging",
     "strange_names",
@@ -187,6 +188,7 @@ from stanchion.testing.conformance.semaphore_machine import TestPermitsAlongAnyP
 from stanchion.testing.conformance.semaphore_races import TestRacesForSlots, TestSeveralSemaphores, TestWaitingForASlot
 from stanchion.testing.conformance.semaphores import TestSemaphores, TestSlots
 from stanchion.testing.conformance.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
+from stanchion.testing.conformance.signalled_ends import TestSignalledEnds
 from stanchion.testing.conformance.slots_freed import (
     TestEveryHolderLetsGo,
     TestEverySlotIsFreed,
@@ -216,7 +218,6 @@ from stanchion.testing.conformance.waits import (
     TestAwaiting,
     TestCancelledAwaits,
     TestLostSignals,
-    TestSignalledEnds,
     TestTogether,
 )
 from stanchion.testing.conformance.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
