@@ -167,10 +167,10 @@ def test_postgresql_reads_a_bounded_number_of_blocks(big_url: str, monkeypatch: 
     ran: list[tuple[str, Any]] = []
     execute = CursorRunner.execute
 
-    def noted(self: CursorRunner, statement: Any, params: Any) -> None:
+    def noted(self: CursorRunner, statement: Any, params: Any, cursor: Any = None) -> None:
         compiled = self._compiler.compiled(statement)
         ran.append((compiled.sql, {**self._given, **compiled.fixed, **(params or {})}))
-        execute(self, statement, params)
+        execute(self, statement, params, cursor)
 
     monkeypatch.setattr(CursorRunner, "execute", noted)
     OPERATIONS[name](app.store, held)
