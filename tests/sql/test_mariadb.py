@@ -452,7 +452,9 @@ def check_counts(store: Store, done: int) -> None:
     counts, sizes = store.counts("orders"), store.sizes("orders")
     assert counts.committed == done
     assert counts.pushed == counts.committed + counts.buried + sizes.total
-    assert len(store.claim(Claim("orders", 10_000, new_id())).rows) == sizes.total
+    store.skew += 100_000  # some have lost leases, and wait by their retry policy; each of these is handed out alone
+    claims = iter(lambda: len(store.claim(Claim("orders", 10_000, new_id(), lease=1e6)).rows), 0)
+    assert sum(claims) == sizes.total
 
 
 def test_a_deadlock_is_tried_again(store: Store, app: Stanchion, mariadb_url: str) -> None:

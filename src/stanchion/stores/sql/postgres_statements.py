@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -208,10 +208,13 @@ _FINISH = f"""
         INSERT INTO stanchion_tallies (queue, what, n)
         SELECT queue, 'committed', count(*) FROM gone GROUP BY queue
     )
-    SELECT {listed(HELD_COLUMNS, id="CAST(id AS text)")},
+    SELECT {listed(HELD_COLUMNS, id="CAST(id AS text)")}, token,
         queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL) AS bounded
     FROM gone
 """
+
+_TOKEN = len(HELD_COLUMNS)
+"""Where a row of what was committed has the token."""
 
 PLAIN = "job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL"  # the end of others has consequences
 _COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=_HELD)}") for given in (_GIVEN, _GIVEN_JOINED))
@@ -438,13 +441,14 @@ def _pick_past(dialect: Dialect) -> TextClause:
     return pick_asking(NOW, past_shut(dialect))
 
 
-def _states(commits: Sequence[Commit], done: Container[str]) -> list[JobState | None]:
-    """Return the state that each commit led to; of two with the same id only the first can have led to any."""
-    seen: set[str] = set()
+def _states(commits: Sequence[Commit], done: Mapping[str, Row]) -> list[JobState | None]:
+    """Return the state that each commit led to: of those with one id, the first under the token in force."""
+    tokens = {job: row[_TOKEN] for job, row in done.items()}
     states: list[JobState | None] = []
     for commit in commits:
-        states.append(JobState.DONE if commit.id in done and commit.id not in seen else None)
-        seen.add(commit.id)
+        states.append(JobState.DONE if tokens.get(commit.id) == commit.token else None)
+        if states[-1] is not None:
+            del tokens[commit.id]
     return states
 
 

@@ -74,10 +74,11 @@ class Settling(Flowing):
         done: list[tuple[Commit, Row]] = []
         states: list[JobState | None] = []
         for commit in commits:
-            row = holders.pop(commit.id, None)
+            row = holders.get(commit.id)
             if row is None or row[-1] != commit.token:
                 states.append(None)
                 continue
+            del holders[commit.id]
             done.append((commit, row))
             states.append(JobState.DONE)
         self.note_ended(run, ((row[0], row[1], settings[row[1]].max_running is not None) for _, row in done))

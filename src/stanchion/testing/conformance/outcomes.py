@@ -237,6 +237,18 @@ class TestBuryAndAbandon:
 
 
 class TestBatches:
+    def test_an_old_token_beside_the_one_in_force(self, store: Store) -> None:
+        # A worker that was thought dead, or whose claim a crash of the server undid, has both in one batch.
+        jobs = [new_job() for _ in range(2)]
+        store.push(jobs)
+        first = [job.id for job in jobs]
+        old = claim(store, 2)
+        store.settle([Rollback(row.id, row.token or "", 0.0) for row in old])
+        new = claim(store, 2)
+        outcomes: list[Outcome] = [Commit(row.id, row.token or "", "1") for row in (old[0], new[0], new[1], old[1])]
+        assert store.settle(outcomes) == [None, JobState.DONE, JobState.DONE, None]
+        assert [store.fetch([one])[one].token for one in first] == [row.token for row in new]
+
     def test_each_outcome_for_itself(self, store: Store) -> None:
         jobs = [new_job(str(number)) for number in range(7)]
         store.push(jobs)
