@@ -99,15 +99,12 @@ def refusals_hold(trial: Trial) -> Iterator[str]:
 
 
 def nothing_starts_after_its_commit(trial: Trial) -> Iterator[str]:
-    """No delivery comes after the committed one; a stalled process may still begin an earlier one."""
-    delivered = {(event.job, event.token): event.attempt for event in trial.by_kind["told claim"]}
+    """No delivery comes after a commit; a stalled process may still begin an earlier one."""
+    delivered = {(event.job, event.token): event for event in trial.by_kind["told claim"]}
     committed = {event.job: event for event in trial.commits}
     for event in trial.by_kind["started"]:
-        commit = committed.get(event.job)
-        if commit is None or event.token == commit.token:
-            continue
-        last = delivered.get((commit.job, commit.token), 0)
-        if event.attempt > last or (event.attempt == last and event.at > commit.at):
+        commit, claim = committed.get(event.job), delivered.get((event.job, event.token))
+        if commit is not None and claim is not None and event.token != commit.token and claim.at > commit.at:
             yield f"started after its commit: {event.job}, attempt {event.attempt}"
 
 
