@@ -94,7 +94,7 @@ class TestKeyedRates:
             # A slow claim may start many more than the bucket holds: it fills meanwhile. There are enough for each.
             push(store, *(rated(Rate("fast", 1000.0)) for _ in range(400)))
             began = store.now()
-            started = len(claim(store, 400))
+            started = sum(len(claim(store, 400)) for _ in range(2))  # the first may break off among those it postpones
             meanwhile = (store.now() - began) / SECOND * 1000.0
             assert 100 <= started <= 102 + meanwhile  # a store's clock may go by the millisecond
             clock.advance(1)
