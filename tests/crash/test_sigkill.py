@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.crash.deaths import PRODUCER_FATES, WORKER_FATES
+from tests.crash.deaths import WORKER_FATES, producers_die
 from tests.crash.producer import Pushing
 from tests.crash.scene import PATIENCE, Scene
 
@@ -37,13 +37,8 @@ def test_workers_killed_between_claim_run_and_commit(scene: Scene) -> None:
 @pytest.mark.nightly
 def test_producers_killed_around_their_pushes(scene: Scene) -> None:
     worker = scene.worker()
-    for kind in PRODUCER_FATES * 2:
-        doomed = scene.producer(Pushing(pause=0.01), fate=f"{kind} {random.randint(2, 20)}")
-        victim = scene.producer(Pushing(pause=0.01, size=20))
-        assert doomed.wait(PATIENCE) == -9
-        scene.seen("told push", victim)
-        time.sleep(random.uniform(0, 0.2))
-        scene.kill(victim)
+    for _ in range(2):
+        producers_die(scene)
     time.sleep(LAST_WORDS)
     scene.drained()
     scene.end(worker)
