@@ -7,8 +7,11 @@ One start comes due every 1/rate seconds. What the rule adds to that, and why:
 * Idle time saves up a tenth of a second's worth, at least one start, and no tolerance.
 * A job that has to wait is promised a time, one behind the other, and is admitted when it returns. One that comes for
   the first time while others wait stands behind them, unless their next start was left for longer than the tolerance.
-* Where returning jobs find less than they were promised, as nobody claimed for a while, each is promised another time,
-  one behind the other; and all that were promised a time behind them likewise, when they return. So their order holds.
+* Where returning jobs find less than they were promised, as nothing claimed for a while, each is promised another time,
+  one behind the other; and all that were promised a time behind them likewise, when they return. So their order holds
+  over a standstill. It holds no longer where claims always come later than the tolerance: then a job that was sent away
+  for the third time stands behind those sent away for the second. The jobs that are promised another time return one by
+  one, so the first claim after a standstill may leave a part of what was saved up to the next ones.
 
 So in any stretch of time no more jobs start than the rate allows for it and for the tolerance, and one.
 """
