@@ -61,9 +61,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         call = getattr(item, "callspec", None)
         named = {*getattr(item, "fixturenames", ()), *map(str, call.params.values() if call else ())}
-        if item.nodeid.startswith(SLOW) or item.get_closest_marker("nightly") or not SERVERS.isdisjoint(named):
+        if item.nodeid.startswith(SLOW) or item.get_closest_marker("nightly") or not SERVERS.isdisjoint(_words(named)):
             item.add_marker("slow")
     tiers.assign(items)
+
+
+def _words(names: set[str]) -> set[str]:
+    """Return the names, and the first word of each: a parameter may say more than the kind of its server."""
+    return names | {name.partition(",")[0] for name in names}
 
 
 @pytest.hookimpl(optionalhook=True)

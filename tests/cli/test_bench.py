@@ -4,6 +4,7 @@ from stanchion import Stanchion
 from tests.cli.conftest import Run
 
 
+@pytest.mark.slow
 def test_measures_and_leaves_nothing(run: Run, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stanchion.ops.cli.measure._LONGEST_SINGLES", 60.0)
     app.queue("mail").push(1)

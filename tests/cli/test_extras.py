@@ -107,6 +107,7 @@ def check(core: Core) -> None:
         assert "pip install 'stanchion[" in answer.stderr
 
 
+@pytest.mark.slow
 def test_where_the_drivers_are_not_found(blocked: Core) -> None:
     check(blocked)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+import pytest
+
 from stanchion import Stanchion
 from stanchion.ids import new_id
 from stanchion.job import JobHandle
@@ -48,6 +50,7 @@ def test_a_forked_child_waits_by_threads_of_its_own(app: Stanchion) -> None:
         first.commit()
 
 
+@pytest.mark.slow
 def test_parent_and_child_make_different_ids() -> None:
     for _ in range(20):
         new_id()

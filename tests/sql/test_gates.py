@@ -165,6 +165,7 @@ def test_a_line_behind_an_order_key_costs_its_next_nothing(store: SqlStore, work
     assert [row.id for row in taken] == [line[1].id]
 
 
+@pytest.mark.slow
 def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work: Work) -> None:
     root, after = new_ids(2)
     members = [job._replace(flow=Standing(root, root, place).text) for place, job in enumerate(jobs(PARKED))]
@@ -184,6 +185,7 @@ def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work:
     assert [node.state for node in store.nodes(root)] == [NodeState.DONE, NodeState.DONE]
 
 
+@pytest.mark.slow
 def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -> None:
     push_all(store, jobs(PARKED))
     root = new_id()
