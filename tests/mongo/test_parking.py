@@ -79,20 +79,45 @@ def test_the_first_free_job_is_found_in_few_commands(store: MongoStore, queue: s
     Commands.counted.clear()
     claimed = claim(store, queue, 5)
     assert ([row.id for row in claimed.rows], claimed.retry_in) == (free, 0.0)
+    assert sum(Commands.counted.values()) <= 20
+    assert store.sizes(queue).waiting == 5, "it has waited for the others to be parked"
+    more = push(store, queue, 3)
+    Commands.counted.clear()
+    assert [row.id for row in claim(store, queue, 5).rows] == more
     assert sum(Commands.counted.values()) < 60
-    assert 50 <= store.sizes(queue).waiting < 150
+    assert 50 < store.sizes(queue).waiting < 150
     Commands.counted.clear()
     while store.sizes(queue).waiting < 150:
         assert claim(store, queue).rows == []
     assert sum(Commands.counted.values()) < 60
     assert claim(store, queue).retry_in is None
-    assert store.counts(queue).reserved == 3
+    assert store.counts(queue).reserved == 6
+
+
+def test_a_run_is_parked_from_one_lane_and_in_one_page(store: MongoStore, queue: str, monkeypatch: Any) -> None:
+    """Else the server would sort the whole queue for each part, as its index is in order within a lane."""
+    asked: list[Any] = []
+    find = Collection.find
+
+    def heard(jobs: Any, *args: Any, **options: Any) -> Any:
+        asked.append((args, options))
+        return find(jobs, *args, **options)
+
+    push(store, queue, 150, limits=SMTP)
+    push(store, queue, 1)
+    assert len(claim(store, queue).rows) == 1
+    push(store, queue, 1)
+    monkeypatch.setattr(Collection, "find", heard)
+    assert len(claim(store, queue).rows) == 1
+    runs = [(args[0], options) for args, options in asked if "run_at" in args[0]]
+    assert [(wanted["lane"], options["batch_size"]) for wanted, options in runs] == [(0, 51)] * len(runs)
+    assert runs
 
 
 def test_a_claim_breaks_off_when_its_time_is_over(
     store: MongoStore, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stanchion.stores.permits.CLAIM_SECONDS", 0.0)
+    monkeypatch.setattr("stanchion.stores.handing_out.CLAIM_SECONDS", 0.0)
     push(store, queue, 120, limits=SMTP)
     (free,) = push(store, queue, 1)
     rows: list[JobRow] = []
@@ -155,10 +180,10 @@ def test_a_job_that_changes_meanwhile_is_not_parked(
             jobs.update_one({"_id": ids[4]}, {"$unset": {"limits": ""}, "$inc": {"version": 1}})
         return update_many(jobs, wanted, update, *args, **options)
 
-    monkeypatch.setattr(Collection, "update_many", interrupted)
     assert [row.id for row in claim(store, queue).rows] == [free]
+    monkeypatch.setattr(Collection, "update_many", interrupted)
+    assert [row.id for row in claim(store, queue).rows] == ids[4:]
     assert row_of(store, ids[3]).state == JobState.CANCELLED
-    assert [row.id for row in claim(store, queue, 9).rows] == ids[4:]
 
 
 def test_a_slot_that_comes_free_meanwhile_is_taken(

@@ -1,16 +1,19 @@
 """The collections and their indexes: made, made again, checked, and printed."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from pymongo import MongoClient
+from pymongo.collection import Collection
 from pymongo.database import Database
 
 from stanchion.errors import SchemaMismatch
+from stanchion.stores.mongo import schema
 from stanchion.stores.protocol import Store
+from stanchion.stores.records import Commit
 from stanchion.stores.registry import open_store
 from stanchion.testing.conformance.harness import QUEUE, claim, new_job, worker
 
@@ -101,3 +104,42 @@ def test_names_may_be_anything_that_the_door_lets_in(store: Store) -> None:
         assert store.counts(name).pushed == 1
         store.maintain()
         assert store.counts(name).reserved == 1
+
+
+def test_times_are_looked_up_in_the_indexes_that_hold_them(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server may not use an index of the documents with a time, unless it is told that there is one."""
+    store.setup()
+    kept = {
+        key
+        for indexes in schema.INDEXES.values()
+        for index in indexes
+        for key in index.options.get("partialFilterExpression", {})
+    }
+    asked: list[tuple[str, Any]] = []
+
+    def note(wanted: Any) -> None:
+        if isinstance(wanted, list):
+            for one in wanted:
+                note(one)
+        elif isinstance(wanted, dict):
+            asked.extend((key, one) for key, one in wanted.items() if key in kept and isinstance(one, dict))
+            note(list(wanted.values()))
+
+    def heard(does: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            note(list(args[1:]))
+            return does(*args, **options)
+
+        return call
+
+    for name in ("find", "aggregate", "distinct", "delete_many", "update_many"):
+        monkeypatch.setattr(Collection, name, heard(getattr(Collection, name)))
+    store.push([new_job(), new_job()])
+    (job,) = claim(store)
+    store.settle([Commit(job.id, job.token or "")])
+    store.purge(QUEUE, 0.0)
+    store.recover()
+    store.maintain()
+    ranges = [(key, one) for key, one in asked if "$lte" in one or "$lt" in one]
+    assert {key for key, _ in ranges} >= {"lease_until", "finished_at", "assembling", "used_at"}
+    assert [one for one in ranges if "$exists" not in one[1] and "$gte" not in one[1]] == []

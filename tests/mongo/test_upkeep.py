@@ -1,14 +1,15 @@
 """Maintenance reads as much as it has to do, and no more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 from pymongo.collection import Collection
 
 from stanchion.ids import new_id
-from stanchion.stores.records import Claim
-from stanchion.testing.conformance.harness import QUEUE, NewStore, new_job
+from stanchion.stores.protocol import Store
+from stanchion.stores.records import Bury, Claim, Commit, JobRow, Move
+from stanchion.testing.conformance.harness import QUEUE, NewStore, claim, new_job
 
 
 def test_maintenance_lists_nothing_without_a_filter(new_store: NewStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,3 +38,96 @@ def test_maintenance_counts_what_happened_in_a_queue_that_was_dropped(new_store:
     other.maintain()
     assert other.counts("gone").pushed == 1
     assert "gone" in [settings.name for settings in other.queues()]
+
+
+@pytest.fixture
+def queue() -> str:
+    """A queue of its own for each test."""
+    return new_id()
+
+
+def finish(store: Store, queue: str, jobs: int) -> None:
+    store.push([new_job(queue=queue) for _ in range(jobs)])
+    commit(store, claim(store, jobs, queue=queue))
+
+
+def commit(store: Store, rows: Sequence[JobRow]) -> None:
+    assert None not in store.settle([Commit(row.id, row.token or "") for row in rows])
+
+
+def test_a_purge_takes_few_commands(new_store: NewStore, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = new_store()
+    finish(store, queue, 60)
+    monkeypatch.setattr("stanchion.stores.mongo.purging._PORTION", 20)
+    writes: list[str] = []
+
+    def heard(name: str, does: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*args: Any, **options: Any) -> Any:
+            writes.append(name)
+            return does(*args, **options)
+
+        return call
+
+    for name in ("update_one", "update_many", "delete_many", "bulk_write"):
+        monkeypatch.setattr(Collection, name, heard(name, getattr(Collection, name)))
+    assert (store.purge(queue, 0.0, 50), store.purge(queue, 0.0, 50)) == (50, 10)
+    assert writes == ["update_one", "delete_many", "update_one"] * 4
+    counts = store.counts(queue)
+    assert (counts.pushed, counts.reserved, counts.committed) == (60, 60, 60)
+    store.maintain()
+    finish(store, queue, 5)
+    store.maintain()  # counts what happened
+    writes.clear()
+    assert (store.purge(queue, 0.0), store.counts(queue).committed, writes) == (5, 65, ["delete_many"])
+
+
+def test_a_job_that_is_retried_while_it_is_purged(
+    new_store: NewStore, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = new_store(), new_store()
+    finish(store, queue, 3)
+    store.push([new_job(queue=queue)])
+    (job,) = claim(store, queue=queue)
+    store.settle([Bury(job.id, job.token or "", "why")])
+    delete_many = Collection.delete_many
+
+    def late(collection: Any, *args: Any) -> Any:
+        monkeypatch.undo()
+        other.retry([job.id])
+        return delete_many(collection, *args)
+
+    monkeypatch.setattr(Collection, "delete_many", late)
+    assert store.purge(queue, 0.0) == 3
+    (row,) = claim(store, queue=queue)
+    assert row.id == job.id
+    commit(store, [row])
+    counts = store.counts(queue)
+    assert (counts.pushed, counts.reserved, counts.buried, counts.committed) == (4, 5, 1, 4)
+
+
+def test_events_that_another_counts_while_jobs_are_purged(
+    new_store: NewStore, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, other = new_store(), new_store()
+    finish(store, queue, 3)
+    update_one = Collection.update_one
+
+    def late(collection: Any, *args: Any) -> Any:
+        monkeypatch.undo()
+        other.maintain()
+        return update_one(collection, *args)
+
+    monkeypatch.setattr(Collection, "update_one", late)
+    assert store.purge(queue, 0.0) == 3
+    counts = store.counts(queue)
+    assert (counts.pushed, counts.reserved, counts.committed) == (3, 3, 3)
+
+
+def test_what_happened_elsewhere_to_jobs_that_are_purged(new_store: NewStore, queue: str) -> None:
+    store, other = new_store(), new_id()
+    store.push([new_job(queue=other), new_job(queue=queue)])
+    (job,) = claim(store, queue=other)
+    store.settle([Move(job.id, job.token or "", queue)])
+    commit(store, claim(store, 2, queue=queue))
+    assert store.purge(queue, 0.0) == 2
+    assert (store.counts(other).pushed, store.counts(other).moved, store.counts(queue).committed) == (1, 1, 2)

@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError
 
 from stanchion.ids import new_ids
 from stanchion.stores.gates import Limits, limits_text
-from stanchion.stores.permits import Parked
+from stanchion.stores.handing_out import Parked
 from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob
 from stanchion.stores.redis.rows import FIELD
 from stanchion.stores.redis.server import Server
@@ -104,7 +104,7 @@ def test_the_rest_is_parked_by_the_way(store: RedisStore, scripts: Counter[str])
 
 
 def test_a_claim_breaks_off_when_its_time_is_over(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stanchion.stores.permits.CLAIM_SECONDS", 0.0)
+    monkeypatch.setattr("stanchion.stores.handing_out.CLAIM_SECONDS", 0.0)
     push(store, 5000, limits=SMTP)
     (free,) = push(store, 1)
     rows: list[JobRow] = []

@@ -16,8 +16,8 @@ from typing import TypeVar
 from stanchion.stores import flows, transitions
 from stanchion.stores.duties import Hold, duty_text, entailed_in, holds_of
 from stanchion.stores.gates import is_node_gate, node_gate
+from stanchion.stores.handing_out import HandingOut
 from stanchion.stores.optimistic import Change, Duty, Seen, Swap
-from stanchion.stores.permits import Permits
 from stanchion.stores.records import SECOND, Commit, Continue, End, JobRow, NewJob, Node, NodeState
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ STALE = 3 * SECOND
 _AT_ONCE = 500
 
 
-class Following(Permits):
+class Following(HandingOut):
     """What follows a step at gates and in flows."""
 
     # -- what a store provides: each item of a call is one atomic operation, and may be repeated

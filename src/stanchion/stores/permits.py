@@ -17,15 +17,11 @@ has one of its own.
 
 from __future__ import annotations
 
-import math
-import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from itertools import islice
-from typing import NamedTuple
 
 from stanchion.stores import transitions
-from stanchion.stores.duties import Hold, hold_of, holds_of, in_hand
+from stanchion.stores.duties import Hold, hold_of, holds_of
 from stanchion.stores.gates import (
     Asking,
     Rate,
@@ -38,37 +34,14 @@ from stanchion.stores.gates import (
     promise_of,
     semaphore_of,
 )
-from stanchion.stores.losses import apart
 from stanchion.stores.optimistic import Change, Optimistic, Seen, Swap
-from stanchion.stores.records import SECOND, Claim, Claimed, JobRow
-
-CLAIM_SECONDS = 2.0
-"""For so long one claim parks jobs, or for half a lease, so that the lease of what it has found does not run out."""
-
-_GATES = 8
-"""So many full gates are told to the store, so that it leaves out the jobs that wait for them."""
-
-_AT_ONCE = 500
-
-
-class Parked(NamedTuple):
-    """How many jobs were parked, and whether there may be more of them."""
-
-    jobs: int
-    more: bool
+from stanchion.stores.records import JobRow
 
 
 class Permits(Optimistic):
     """What claims have to do with gates, and how slots go from hand to hand."""
 
-    passes_over_first = False
-    """Whether a claim that finds gates full looks for jobs behind those that wait before it parks a run of them."""
-
     # -- what a store provides: each item of a call is one atomic operation, and may be repeated
-
-    @abstractmethod
-    def reserve_due(self, claim: Claim) -> Claimed:
-        """Reserve due jobs, whatever gates they need."""
 
     @abstractmethod
     def take_each(self, wanted: Sequence[Hold]) -> list[bool]:
@@ -110,90 +83,9 @@ class Permits(Optimistic):
     def gates_waited_at(self) -> Iterable[str]:
         """Return the gates at which some job waits."""
 
-    def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:
-        """Park the next due jobs that wait first for one of `claim.full`, up to one that does not.
-
-        They wait since the claim `began`, and will hold under its token; afterwards these gates are looked at once
-        more. `alone`: no others are due. A store that would have to read each of them leaves it to `hand_out`.
-        """
-        return Parked(0, more=False)
-
     # -- claims
 
-    def claim(self, claim: Claim) -> Claimed:
-        """Reserve due jobs that have their gates; park or postpone those that have not."""
-        claimed, others = apart(self.claim_together(claim), claim.token)
-        if others:
-            self.settle_each(others)
-        return claimed
-
-    def claim_together(self, claim: Claim) -> Claimed:
-        """Reserve jobs as `claim` does, but those that are to run alone together with others."""
-        return self.hand_out(claim, self.reserve_due, "-reserved", beyond=True)
-
-    def hand_out_some(
-        self, claim: Claim, reserve: Callable[[Claim], Claimed], uncounted: str | None, *, beyond: bool = False
-    ) -> list[JobRow]:
-        """Reserve jobs as `hand_out` does, again where it breaks off with none, for a caller who can't be told so."""
-        while True:
-            claimed = self.hand_out(claim, reserve, uncounted, beyond=beyond)
-            if claimed.rows or claimed.retry_in != 0:
-                return claimed.rows
-
-    def hand_out(
-        self, claim: Claim, reserve: Callable[[Claim], Claimed], uncounted: str | None, *, beyond: bool = False
-    ) -> Claimed:
-        """Reserve jobs until there are enough that have their gates; `uncounted`: counted for each of the others.
-
-        `beyond`: `reserve` may be asked for more than there are to be, as what it gives can be put back.
-        """
-        rows: dict[str, JobRow] = {}
-        wish, began, until = claim, 0, time.monotonic() + CLAIM_SECONDS
-        full: dict[str, None] = {}
-        refused = False
-        while True:
-            missing = claim.limit - len(rows)
-            wish = wish._replace(limit=max(missing, wish.limit) if beyond else missing)
-            asked = time.monotonic()
-            claimed = reserve(wish)
-            if not refused and not any(map(gated, claimed.rows)):
-                return claimed
-            # After a lost answer the token's jobs come again: those that have their gates are not to ask twice.
-            new = [row for row in claimed.rows if row.id not in rows]
-            # What is held already is given, however much was wished for.
-            began = began or min((row.started_at or 0 for row in new), default=0)
-            if not rows:
-                until = min([until, *(time.monotonic() + _lease(row) / 2 for row in new)])
-            mine, waiting = self._admit(new, len(new) if wish.repeat else missing, uncounted, began)
-            rows.update((row.id, in_hand(row)) for row in mine)
-            refused = refused or bool(waiting)
-            if rows and wish.full:  # to pass over the others took time, which later claims are to be spared
-                took = time.monotonic() - asked
-                self._park_while(wish, began, min(until, asked + 1.5 * took), alone=False)
-            if len(rows) >= claim.limit or not (waiting or wish.full):
-                return Claimed(list(rows.values()), claimed.retry_in)
-            if rows and wish.full:
-                return Claimed(list(rows.values()), 0.0)
-            full.update((verdict.gate, None) for verdict in waiting if verdict.gate is not None and not verdict.held)
-            told = wish._replace(full=tuple(islice(full, _GATES)))
-            passing = self.passes_over_first and not wish.full
-            more = bool(told.full) and not mine and (passing or self.park_run(told, began, alone=not waiting).more)
-            if more and not waiting:
-                more = self._park_while(told, began, until, alone=True)
-            if time.monotonic() >= until:
-                return Claimed(list(rows.values()), 0.0)
-            # Behind many that have to wait there may be more of them: to ask for twice as many makes it a few rounds.
-            larger = 0 if mine or more else min(2 * wish.limit, _AT_ONCE)
-            wish = wish._replace(limit=larger, repeat=False, full=told.full if more else ())
-
-    def _park_while(self, claim: Claim, began: int, until: float, *, alone: bool) -> bool:
-        """Park until a moment of this process; return True where more are left."""
-        while True:
-            parked = self.park_run(claim, began, alone=alone)
-            if not (parked.jobs and parked.more) or time.monotonic() >= until:
-                return parked.more
-
-    def _admit(
+    def admit(
         self, rows: Sequence[JobRow], most: int, uncounted: str | None, began: int
     ) -> tuple[list[JobRow], list[Verdict]]:
         """Return up to `most` of these jobs, with all of their gates, and which have to wait; give back the others.
@@ -386,10 +278,3 @@ def _rate(row: JobRow) -> Rate:
     rate = limits_in(row.limits).rate
     assert rate is not None  # noqa: S101 - only rows with one come here
     return rate
-
-
-def _lease(row: JobRow) -> float:
-    """Return for how many seconds a job was reserved; a worker holds it as long as it lives."""
-    if row.lease_until is None or row.started_at is None:
-        return math.inf
-    return (row.lease_until - row.started_at) / SECOND

@@ -30,7 +30,7 @@ from bson import ObjectId
 from stanchion.stores import transitions
 from stanchion.stores.gates import HOLDER_BOOST
 from stanchion.stores.mongo.base import make_queue
-from stanchion.stores.mongo.documents import FINISHED, PLAIN, Document, event, expiry, row_of
+from stanchion.stores.mongo.documents import FINISHED, PLAIN, Document, event, expiry, row_of, up_to
 from stanchion.stores.mongo.laning import in_turn, place_in_line, queued
 from stanchion.stores.mongo.parking import Parking, passing
 from stanchion.stores.mongo.places import Place
@@ -185,6 +185,8 @@ class Claiming(Parking):
         ]
 
         def work(on: Place, _again: bool) -> list[Document]:
+            if full:  # this claim has looked for the others before
+                return on.documents(on.jobs, *due)
             others = ({"$unionWith": {"coll": on.jobs.name, "pipeline": one}} for one in (stray, due))
             return on.documents(on.jobs, *expired, {"$project": {"_id": 1, "expired": {"$literal": True}}}, *others)
 
@@ -279,7 +281,7 @@ def _served(claim: Claim) -> str:
 
 
 def _expired(line: Line) -> Document:
-    return {"lease_until": {"$lte": line.now}}
+    return {"lease_until": up_to(line.now)}
 
 
 def _ids(found: Iterable[Document]) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, auto
 from typing import Any
 
@@ -64,10 +64,17 @@ class Counting(MongoBase):
         return {event["queue"] for job in self.server.call(work) for event in job["events"]}
 
     def _fold_all(self, queue: str, among: Document, end: float) -> None:
+        self.fold_by(lambda on, _again, alone: _fold(on, queue, among, alone), end)
+
+    def fold_by(self, some: Callable[[Place, bool, bool], Folded], end: float = math.inf) -> None:
+        """Fold some events after the other until all are, or the time is over.
+
+        `some` is told whether it is a repeat after a lost answer, and whether who is at it has died.
+        """
         waits_until = time.monotonic() + _PATIENCE
         while (now := time.monotonic()) < end:
             alone = now >= waits_until
-            match self.server.call(lambda on, _again: _fold(on, queue, among, alone)):  # noqa: B023
+            match self.server.call(lambda on, again: some(on, again, alone)):  # noqa: B023
                 case Folded.ALL:
                     return
                 case Folded.SOME:
@@ -135,6 +142,21 @@ def _fold(on: Place, queue: str, among: Document, alone: bool) -> Folded:
     the jobs, (3) the list is. `alone`: whose list is there has died, so (2) and (3) are done for it, and nothing is
     counted twice. `folds` moves with (1) and (3): a reader, and a second folder, tell by it.
     """
+    found = to_fold(on, queue, alone)
+    if isinstance(found, Folded):
+        return found
+    jobs = list(on.jobs.find({"events.queue": queue, **among}, {"events": 1}).limit(_FOLDED))
+    if not jobs:
+        return Folded.ALL
+    folding = begin_fold(on, found, jobs)
+    if folding is None:
+        return Folded.BY_ANOTHER
+    end_fold(on, folding)
+    return Folded.SOME
+
+
+def to_fold(on: Place, queue: str, alone: bool) -> Document | Folded:
+    """Return the counts of a queue to which events may be added now, or why they may not."""
     found = _counted(on, queue)
     if not found:  # dropped, while another process went on pushing to it
         if on.jobs.find_one({"events.queue": queue}, {"_id": 1}) is None:
@@ -143,33 +165,40 @@ def _fold(on: Place, queue: str, among: Document, alone: bool) -> Folded:
         return Folded.SOME
     if "folding" in found:
         if alone:
-            _end_fold(on, found)
+            end_fold(on, found)
         return Folded.SOME if alone else Folded.BY_ANOTHER
+    return found
+
+
+def begin_fold(on: Place, found: Document, jobs: Iterable[Document]) -> Document | None:
+    """Add the events of these jobs to the counts, and list them; None when another process came first.
+
+    The jobs must have been read after the counts that were `found`.
+    """
+    queue, folds = found["_id"], found["folds"]
     folding: list[Document] = []
     totals: Counter[str] = Counter()
-    for job in on.jobs.find({"events.queue": queue, **among}, {"events": 1}).limit(_FOLDED):
+    for job in jobs:
         mine = [event for event in job["events"] if event["queue"] == queue]
         totals.update(event["what"] for event in mine)
         folding.append({"job": job["_id"], "events": [event["id"] for event in mine]})
-    if not folding:
-        return Folded.ALL
     more = {f"counts.{what}": count for what, count in _net(totals).items()}
     begin = {"$set": {"folding": folding}, "$inc": {**more, "folds": 1}}
-    if not on.queues.update_one({"_id": queue, "folds": found["folds"], "folding": None}, begin).matched_count:
-        return Folded.BY_ANOTHER
-    _end_fold(on, {"_id": queue, "folds": found["folds"] + 1, "folding": folding})
-    return Folded.SOME
+    if not on.queues.update_one({"_id": queue, "folds": folds, "folding": None}, begin).matched_count:
+        return None
+    return {"_id": queue, "folds": folds + 1, "folding": folding}
 
 
-def _end_fold(on: Place, found: Document) -> None:
+def end_fold(on: Place, found: Document) -> None:
     """Remove the listed events, and the list."""
     queue, folding = found["_id"], found["folding"]
-    on.jobs.bulk_write(
-        [
-            UpdateOne({"_id": one["job"]}, {"$pull": {"events": {"id": {"$in": one["events"]}, "queue": queue}}})
-            for one in folding
-        ],
-        ordered=False,
-    )
+    if folding:
+        on.jobs.bulk_write(
+            [
+                UpdateOne({"_id": one["job"]}, {"$pull": {"events": {"id": {"$in": one["events"]}, "queue": queue}}})
+                for one in folding
+            ],
+            ordered=False,
+        )
     ended = {"$unset": {"folding": ""}, "$inc": {"folds": 1}}
     on.queues.update_one({"_id": queue, "folds": found["folds"]}, ended)

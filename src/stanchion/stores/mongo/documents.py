@@ -92,9 +92,22 @@ def entailing(row: JobRow) -> bool:
     return gated(row) or row.flow is not None
 
 
+def up_to(moment: int) -> Document:
+    """Return the condition that a time is there, and not later.
+
+    The indexes of such times hold those alone that have one, and a server may use them only where that is said.
+    """
+    return {"$exists": True, "$lte": moment}
+
+
 def wanted_once(now: int) -> Document:
     """Return the filter for jobs whose ids must be known, so that they are not stored again."""
     return {"once": {"$gt": now - _KEPT_ONCE}}
+
+
+def is_wanted_once(job: Document, now: int) -> bool:
+    """Tell whether the id of a job must be known, so that it is not stored again."""
+    return bool(job.get("once", 0) > now - _KEPT_ONCE)
 
 
 def unwanted(now: int) -> Document:

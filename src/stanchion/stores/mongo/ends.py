@@ -23,7 +23,7 @@ from pymongo.errors import BulkWriteError
 from stanchion.stores import flows
 from stanchion.stores.following import STALE
 from stanchion.stores.mongo.base import MongoBase
-from stanchion.stores.mongo.documents import Document
+from stanchion.stores.mongo.documents import Document, up_to
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.records import End, JobState, Node, NodeState
@@ -98,7 +98,7 @@ class Ending(MongoBase):
         )
 
     def unfollowed(self) -> list[Node]:
-        wanted = {"unfollowed": True, "finished_at": {"$lt": self.now() - STALE}}
+        wanted = {"unfollowed": True, "finished_at": up_to(self.now() - STALE)}
         return [node_in(one) for one in self.server.call(lambda on, _again: list(on.nodes.find(wanted)))]
 
 

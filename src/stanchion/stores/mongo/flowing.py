@@ -21,7 +21,7 @@ from pymongo.errors import BulkWriteError
 from stanchion.errors import DuplicateKey
 from stanchion.stores import flows
 from stanchion.stores.following import STALE
-from stanchion.stores.mongo.documents import Document
+from stanchion.stores.mongo.documents import Document, up_to
 from stanchion.stores.mongo.ends import Ending, node_document, node_in
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.places import Place
@@ -170,7 +170,7 @@ class Flowing(Ending):
 
     def forget_flows(self) -> None:
         """Forget flows that ended a week ago."""
-        ended = {"finished_at": {"$lte": self.now() - _KEPT}, "$expr": {"$eq": ["$_id", "$root"]}}
+        ended = {"finished_at": up_to(self.now() - _KEPT), "$expr": {"$eq": ["$_id", "$root"]}}
         found = self.server.call(lambda on, _again: list(on.nodes.find(ended, {"_id": 1})))
         for root in (one["_id"] for one in found):
             for node in self.nodes(root):
@@ -188,7 +188,7 @@ class Flowing(Ending):
             for note in one["adding"]:
                 self._store(_jobs_in(note))
                 self._added(one["_id"], [note["mark"]])
-        abandoned = {"assembling": {"$lt": now - _ABANDONED}}
+        abandoned = {"assembling": up_to(now - _ABANDONED)}
         roots = self.server.call(lambda on, _again: on.nodes.distinct("root", abandoned))
         for root in roots:
             self._abandon(root)

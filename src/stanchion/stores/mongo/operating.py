@@ -26,14 +26,15 @@ from stanchion.stores.mongo.documents import (
     entailing,
     expiry,
     unwanted,
-    wanted_once,
+    up_to,
 )
-from stanchion.stores.mongo.dropping import NO_USE, Dropping
+from stanchion.stores.mongo.dropping import NO_USE
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.places import Place
+from stanchion.stores.mongo.purging import Purging
 from stanchion.stores.mongo.server import BULK_SECONDS
 from stanchion.stores.optimistic import Change
-from stanchion.stores.records import SECOND, Beat, JobRow, JobState, QueueSettings, WorkerRow
+from stanchion.stores.records import Beat, JobRow, JobState, QueueSettings, WorkerRow
 from stanchion.stores.upkeep import MAINTAIN_SECONDS, Budget, purge_each
 
 _GONE = 500
@@ -41,7 +42,7 @@ _FOLD_SECONDS = 5.0
 _PURGED = 1000
 
 
-class Operating(Dropping):
+class Operating(Purging):
     """What operators and maintenance do."""
 
     # -- queues
@@ -109,7 +110,7 @@ class Operating(Dropping):
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
         dead = [name for name, worker in workers.items() if not alive(worker, now)]
         wanted: tuple[Document, ...] = (
-            {"lease_until": {"$lte": now}},
+            {"lease_until": up_to(now)},
             {"held_by": {"$in": dead}},
             {"held_by": {"$exists": True, "$nin": list(workers)}},
         )
@@ -169,20 +170,6 @@ class Operating(Dropping):
         self.follow_up(self.duties_of(ids))
 
     # -- upkeep
-
-    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
-        age = self.settings_of([queue])[queue].history_ttl if older_than is None else older_than
-        ended: Document = {**FINISHED, "finished_at": {"$lte": self.now() - int(age * SECOND)}}
-        old = self.some({"queue": queue, **ended, **FREE}, limit)
-        # Asked again as they are deleted: one of them may have been retried meanwhile.
-        return self._hide(old, ended) + self.forget(old, ended) if old else 0
-
-    def _hide(self, ids: Sequence[str], ended: Document) -> int:
-        """Leave no more than their ids of those jobs that might be stored again; return how many they were."""
-        such = {"_id": {"$in": list(ids)}, **ended, **FREE, **wanted_once(self.now())}
-        content = dict.fromkeys(("payload", "headers", "errors", "result"), "")
-        hidden = {"$set": {"gone": True}, "$unset": content, "$inc": {"version": 1}}
-        return self.server.call(lambda on, _again: on.jobs.update_many(such, hidden).matched_count)
 
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
         """Fold what happened into the counts, forget dead workers that hold nothing, purge what is kept no longer."""

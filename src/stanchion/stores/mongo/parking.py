@@ -12,12 +12,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from stanchion.stores.gates import HOLDER_BOOST, limits_in, order_gate, semaphore_gate, semaphore_of
+from stanchion.stores.handing_out import Parked
 from stanchion.stores.mongo.documents import Document
 from stanchion.stores.mongo.laning import place_in_line, queued
 from stanchion.stores.mongo.places import Place
 from stanchion.stores.mongo.turns import Line, Turning
-from stanchion.stores.permits import Parked
-from stanchion.stores.records import Claim, JobState
+from stanchion.stores.records import UNLANED, Claim, JobState
 
 AT_ONCE = 500
 """So many jobs are parked by one command."""
@@ -55,13 +55,15 @@ class Parking(Turning):
         """Return the next due jobs; where none but those at full gates are due, in any order."""
         wanted = {**queued(claim.queue), "run_at": {"$lte": line.now}}
         if alone:
-            wanted |= {**_UNHELD, "$or": [_at(claim.queue, gate) for gate in claim.full]}
+            wanted |= {**_UNHELD, "$or": [one for gate in claim.full for one in _at(claim.queue, gate)]}
         if claim.lanes is not None:
             wanted["lane"] = {"$gte": claim.lanes[0], "$lte": claim.lanes[1]}
+        elif not line.settings.laned:
+            wanted["lane"] = UNLANED  # the index of the line gives those of one lane in order
         fields = dict.fromkeys(("limits", "order_key", "held", "permit", "priority", "run_at"), 1)
 
         def work(on: Place, _again: bool) -> list[Document]:
-            found = on.jobs.find(wanted, fields)
+            found = on.jobs.find(wanted, fields, batch_size=AT_ONCE + 1)
             if not alone:
                 found = found.sort([("priority", -1), ("run_at", 1), ("_id", 1)])
             return list(found.limit(AT_ONCE))
@@ -80,19 +82,22 @@ class Parking(Turning):
 
 def passing(queue: str, full: Sequence[str]) -> Document:
     """Return the filter for jobs of a queue that wait first for none of these gates."""
-    return {"$nor": [{**_UNHELD, "$or": [_at(queue, gate) for gate in full]}]} if full else {}
+    return {"$nor": [one for gate in full for one in _at(queue, gate)]} if full else {}
 
 
-def _at(queue: str, gate: str) -> Document:
-    """Return the filter for jobs that take this gate first; their semaphores are read off how their limits begin."""
+def _at(queue: str, gate: str) -> list[Document]:
+    """Return filters for jobs that wait first for this gate; their semaphores are read off how their limits begin.
+
+    Each condition costs with every job that is passed over, so there are few: who has no permit yet holds nothing.
+    """
     name = semaphore_of(gate)
     if name is None:
-        return {"order_key": gate.removeprefix(order_gate(queue, ""))}
+        return [{"order_key": gate.removeprefix(order_gate(queue, "")), "permit": None, "held": {"$in": [None, 0]}}]
     begin = '{"hold":[' + json.dumps(name, ensure_ascii=False)
-    return {
-        "order_key": None,
-        "$or": [{"limits": {"$gte": begin + end, "$lt": begin + chr(ord(end) + 1)}} for end in ",]"],
-    }
+    return [
+        {"limits": {"$gte": begin + end, "$lt": begin + chr(ord(end) + 1)}, "permit": None, "order_key": None}
+        for end in "],"
+    ]
 
 
 def _first_gate(queue: str, job: Document) -> str | None:

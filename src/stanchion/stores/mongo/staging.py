@@ -13,7 +13,7 @@ from bson import ObjectId
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from stanchion.stores.duties import in_hand
-from stanchion.stores.mongo.documents import Document, row_of
+from stanchion.stores.mongo.documents import Document, row_of, up_to
 from stanchion.stores.mongo.faults import duplicates
 from stanchion.stores.mongo.noting import Noting
 from stanchion.stores.mongo.places import Place
@@ -178,7 +178,7 @@ class Staging(Noting):
     def forget_stages(self) -> None:
         """Forget what was staged a day ago and not published, and that writes were published a month ago."""
         now = self.now()
-        unused = {"used_at": {"$lte": now - KEPT_STAGED}}
+        unused = {"used_at": up_to(now - KEPT_STAGED)}
         for one in self.server.call(lambda on, _again: list(on.stage.find(unused, {"_id": 1}))):
             self._forget_stage({**one, **unused})
         for note in self.notes(OWN_NOTES):

@@ -8,8 +8,8 @@ from secrets import token_hex
 from typing import Any, NoReturn, TypeVar
 
 from stanchion.errors import CannotJoin, DuplicateKey
+from stanchion.stores.handing_out import Parked
 from stanchion.stores.optimistic import Change, Swap
-from stanchion.stores.permits import Parked
 from stanchion.stores.records import SECOND, Claim, Claimed, Commit, JobRow, JobState, NewJob, Outcome, Pushed
 from stanchion.stores.redis.base import RedisBase, portions
 from stanchion.stores.redis.rows import FIELD, new_text, rows_in

@@ -10,7 +10,7 @@ from stanchion.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Claim
 from stanchion.testing.conformance.harness import LONG_LEASE, QUEUE, claim, new_job
-from stanchion.testing.conformance.ordering import keyed
+from stanchion.testing.conformance.ordering import back, keyed
 from stanchion.testing.conformance.semaphores import SMTP, commit, limited, push, took
 
 WAITING = 400
@@ -47,6 +47,46 @@ class TestLongLines:
             commit(store, holder)
             (holder,) = claim(store, 2)
             assert holder.id == job
+
+    @pytest.mark.parametrize("kind", ["semaphore", "order key"])
+    def test_further_free_jobs_while_those_are_parked(self, store: Store, kind: str) -> None:
+        store.set_semaphore(SMTP, 1)
+        given: Any = limited if kind == "semaphore" else keyed
+        push(store, given(SMTP))
+        (holder,) = claim(store)
+        line = push(store, *(given(SMTP) for _ in range(WAITING)))
+        for _ in range(3):
+            free = push(store, new_job(), new_job())
+            assert claimed(store, 2) == free
+        assert claimed(store, 1) == []
+        assert store.sizes(QUEUE).waiting == WAITING
+        for job in line[:3]:
+            commit(store, holder)
+            (holder,) = claim(store, 2)
+            assert holder.id == job
+
+    @pytest.mark.parametrize("kind", ["semaphore", "order key"])
+    def test_the_first_of_them_when_there_is_a_slot_before_all_are_parked(self, store: Store, kind: str) -> None:
+        store.set_semaphore(SMTP, 1)
+        given: Any = limited if kind == "semaphore" else keyed
+        push(store, given(SMTP))
+        (holder,) = claim(store)
+        line = push(store, *(given(SMTP) for _ in range(WAITING)))
+        free = push(store, new_job(), new_job())
+        assert claimed(store, 1) == free[:1]
+        for job in line[:3]:
+            commit(store, holder)
+            (holder,) = claim(store)
+            assert holder.id == job
+        assert claimed(store, 1) == free[1:]
+
+    def test_who_holds_its_key_is_not_passed_over(self, store: Store) -> None:
+        push(store, keyed())
+        (holder,) = claim(store)
+        back(store, holder)
+        push(store, *(keyed(priority=9) for _ in range(WAITING)))
+        free = push(store, new_job())
+        assert claimed(store, 2) == [holder.id, *free]
 
     def test_all_of_them_wait_in_their_order(self, store: Store) -> None:
         store.set_semaphore(SMTP, 2)

@@ -381,7 +381,7 @@ class TestSlots:
     def test_a_call_goes_on_where_a_claim_breaks_off(
         self, q: Queue, monkeypatch: pytest.MonkeyPatch, pops: bool
     ) -> None:
-        monkeypatch.setattr("stanchion.stores.permits.CLAIM_SECONDS", 0.0)
+        monkeypatch.setattr("stanchion.stores.handing_out.CLAIM_SECONDS", 0.0)
         store = q.app.store
         store.set_semaphore(SMTP, 0)
         push(store, *(limited(SMTP) for _ in range(5)))
