@@ -15,7 +15,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records import Claim, Commit, NewJob
 from stanchion.stores.registry import open_store
 
-RUN = 2500
+RUN = 3000
 SLOT = {"limits": limits_text(Limits(("slot",)))}
 KEY = {"order_key": "k"}
 
@@ -44,7 +44,11 @@ def test_what_may_run_is_found_before_all_others_are_parked(store: Store, given:
     line = push(store, RUN, **given)
     free = push(store, 10)
     assert took(store) == free
-    assert store.sizes("q").ready > 0, "it did not wait until all of them were parked"
+    asked = store.sizes("q").waiting
+    assert asked < 500, "it did not wait until a run of them was parked"
+    more = push(store, 10)
+    assert took(store) == more
+    assert asked + 1000 < store.sizes("q").waiting < RUN
     while store.claim(Claim("q", 10, "t", "w")).retry_in == 0:
         pass
     assert store.sizes("q").waiting == RUN

@@ -43,6 +43,8 @@ class Claiming(Laning, Recovery, Gating):
         super().__init__(database)
         self.gated_queues: set[str] = set()
         """Queues whose last claim met jobs that have to ask at gates."""
+        self.owed: dict[str, float] = {}
+        """Seconds for which the next claim of a queue is to park what claims have looked past."""
 
     def claim_together(self, claim: Claim) -> Claimed:
         """Reserve jobs as `claim` does, but those that are to run alone together with others."""
@@ -71,28 +73,38 @@ class Claiming(Laning, Recovery, Gating):
         rows: dict[str, JobRow] = {}
         wish, began = claim, time.monotonic()
         while True:
+            past, asked = search.past, time.monotonic()
             found = work(wish, search)
             if found is None:
                 continue
+            if past is not None:
+                search.looked = time.monotonic() - asked
             rows |= {row.id: row for row in found.rows}
             if not found.more or len(rows) >= claim.limit:
                 return Claimed(list(rows.values()), found.retry_in)
+            if search.past is not None and (seconds := self.owed.pop(claim.queue, 0.0)):
+                self._park_runs(claim, search, min(seconds, search.seconds))
             if time.monotonic() - began >= search.seconds:
                 return Claimed(list(rows.values()), 0.0)
             wish = claim._replace(limit=claim.limit - len(rows), repeat=False)
 
     def _park_passed(self, claim: Claim, search: Search, claimed: Claimed) -> Claimed:
-        """Park jobs that the claim has looked past: some, where it found others, else as many as the time allows."""
+        """Park jobs that the claim has looked past; where it found others, the next claim does, before it looks."""
         if search.past is None:
             return claimed
-        until = time.monotonic() + search.seconds
+        if claimed.rows:
+            self.owed[claim.queue] = search.looked / 2
+            return claimed
+        return claimed if self._park_runs(claim, search, search.seconds) else claimed._replace(retry_in=0.0)
+
+    def _park_runs(self, claim: Claim, search: Search, seconds: float) -> bool:
+        """Park jobs like those that had to wait, for so long; False where the time was too short."""
+        until = time.monotonic() + seconds
         for alike in search.runs:
             while self.write(lambda run, _again, one=alike: self.park_run(run, claim, search, one), durable=False):  # type: ignore[misc]
-                if claimed.rows:
-                    return claimed
                 if time.monotonic() >= until:
-                    return claimed._replace(retry_in=0.0)
-        return claimed
+                    return False
+        return True
 
     def _claim_in(
         self, run: Runner, claim: Claim, search: Search, *, again: bool = False, counted: str | None = "reserved"

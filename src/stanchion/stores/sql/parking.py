@@ -2,8 +2,9 @@
 
 A claim asks for each of the first jobs that it meets, and parks those that must wait. After a hundred of them it looks
 for jobs that need none of the gates where these wait: so it finds at once what may run, however many stand before it.
-Then it parks jobs that it has passed, as far as they are like one that was parked: with the same limits, or of the same
-order key. The next claim does a further part, until all of them wait.
+The next claim of the process first parks some that were passed, for half as long as it took to look past them, as far
+as they are like one that it has parked: with the same limits, or of the same order key. So does each claim behind it,
+until all of them wait. A claim that finds nothing which may run parks as many as its time allows.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class Search:
     """When the first one asked at gates: all that one claim parks wait since then, and so in the order of their ids."""
     seconds: float = _SECONDS
     """How long the claim may go on."""
+    looked: float = 0.0
+    """So many seconds it took to look past those who have to wait."""
     shut: dict[str, None] = field(default_factory=dict)
     """Gates at which some had to wait."""
     asking: dict[str, Row] = field(default_factory=dict)
