@@ -211,7 +211,7 @@ class TestWhatWasTakenForSomethingElse:
         assert store.fetch([pushed.id])[pushed.id].headers is None
         assert q.reserve()[0].headers == {}
 
-    @pytest.mark.parametrize("job_id", [None, 5, b"x", ["x"]], ids=repr)
+    @pytest.mark.parametrize("job_id", [None, 5, b"x", ["x"], "nul\0", "tab\t"], ids=repr)
     def test_what_is_no_id(self, app: Stanchion, job_id: Any) -> None:
         for ask in (app.get, app.cancel, app.retry_job, app.queue(QUEUE).get):
             with pytest.raises(InvalidInput, match="the id of a job is a string"):
