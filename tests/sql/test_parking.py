@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion.ids import new_ids
-from stanchion.stores.gates import Limits, limits_text
+from stanchion.stores.gates import Limits, Rate, limits_text
 from stanchion.stores.memory.store import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records import Claim, Commit, NewJob
@@ -54,6 +54,38 @@ def test_what_may_run_is_found_before_all_others_are_parked(store: Store, given:
     assert store.sizes("q").waiting == RUN
     store.settle([Commit(holder[0], "t")])
     assert took(store, 2, "t2") == line[:1]
+
+
+def test_what_a_rate_does_not_bind_is_found_before_all_others_are_deferred(store: Store) -> None:
+    given = {"limits": limits_text(Limits((), Rate("api", 0.001)))}
+    (first,) = push(store, 1, **given)
+    assert took(store) == [first]
+    line = push(store, RUN, **given)
+    free = push(store, 10)
+    assert took(store) == free
+    asked = store.sizes("q").scheduled
+    assert asked < 500, "it did not wait until a run of them was deferred"
+    more = push(store, 10)
+    assert took(store) == more
+    assert asked < store.sizes("q").scheduled < RUN
+    while store.claim(Claim("q", 10, "t", "w")).retry_in == 0:
+        pass
+    assert store.sizes("q").scheduled == RUN
+    rows = store.fetch(line)
+    assert sorted(line, key=lambda job: rows[job].run_at) == line
+
+
+def test_a_job_that_a_rate_promised_a_time_is_not_looked_past(store: Store) -> None:
+    given = {"limits": limits_text(Limits((), Rate("api", 0.001)))}
+    first, second = push(store, 2, **given)
+    assert took(store) == [first]
+    promised = store.fetch([second])[second].run_at
+    store.skew = 1001
+    push(store, RUN, **given, priority=1)
+    push(store, 10)
+    took(store)
+    took(store)
+    assert store.fetch([second])[second].run_at > promised, "it asked again, and was promised another time"
 
 
 def test_higher_priorities_come_first_behind_a_run(store: Store) -> None:

@@ -8,6 +8,7 @@ many and however important, cost a claim one look per priority.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 
@@ -73,16 +74,19 @@ class Claiming(Laning, Recovery, Gating):
         rows: dict[str, JobRow] = {}
         wish, began = claim, time.monotonic()
         while True:
-            past, asked = search.past, time.monotonic()
+            past, rates, asked = search.past, search.passed_rates, time.monotonic()
             found = work(wish, search)
             if found is None:
                 continue
             if past is not None:
                 search.looked = time.monotonic() - asked
             rows |= {row.id: row for row in found.rows}
-            if not found.more or len(rows) >= claim.limit:
-                return Claimed(list(rows.values()), found.retry_in)
-            if search.past is not None and (seconds := self.owed.pop(claim.queue, 0.0)):
+            if rates and not rows:
+                search.deferring_until = math.inf  # nothing else is there: what was passed is to be deferred
+            elif not found.more or len(rows) >= claim.limit:
+                return Claimed(list(rows.values()), 0.0 if rates and found.retry_in is None else found.retry_in)
+            elif search.past is not None and (seconds := self.owed.pop(claim.queue, 0.0)):
+                search.deferring_until = time.monotonic() + seconds
                 self._park_runs(claim, search, min(seconds, search.seconds))
             if time.monotonic() - began >= search.seconds:
                 return Claimed(list(rows.values()), 0.0)

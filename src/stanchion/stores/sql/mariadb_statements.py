@@ -146,7 +146,8 @@ _SHUT = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(SHUT)
 _ASKING = "held = 0 AND permit IS NULL"
 
 DUE = _due("TRUE")
-DUE_PAST = _due(f"(held > 0 OR (order_key IS NULL OR order_key NOT IN :keys) AND (limits IS NULL OR {_SHUT}))")
+_FREE = f"(order_key IS NULL OR order_key NOT IN :keys) AND (limits IS NULL OR {_SHUT})"
+DUE_PAST = _due(f"(held > 0 OR waits_since IS NOT NULL OR {_FREE})")
 
 QUEUED_OF_THESE = text(
     f"SELECT job.id FROM {_LISTED} WHERE job.id IN :ids AND job.state = 'queued' FOR UPDATE SKIP LOCKED"

@@ -5,11 +5,15 @@ for jobs that need none of the gates where these wait: so it finds at once what 
 The next claim of the process first parks some that were passed, for half as long as it took to look past them, as far
 as they are like one that it has parked: with the same limits, or of the same order key. So does each claim behind it,
 until all of them wait. A claim that finds nothing which may run parks as many as its time allows.
+
+Jobs that a rate defers are looked past likewise, but for those that return: they were promised a time. The others keep
+their places, are deferred by later claims, from the front, and so in their order.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -63,17 +67,29 @@ class Search:
     """Jobs that were read as they were locked, with the columns of `GateStatements.asking`."""
     runs: dict[Alike, None] = field(default_factory=dict)
     """What those were like."""
+    spent: dict[str, None] = field(default_factory=dict)
+    """Rates that had no start left for some."""
+    deferring_until: float = 0.0
+    """Until then jobs of such rates are deferred, and not looked past."""
 
     def parked(self, rows: Sequence[tuple[JobRow, JobRow]]) -> None:
         """Remember jobs that had to wait, as they were and as they are."""
         self.picks = min(AT_ONCE, max(_PICKED_AT_GATES, 2 * self.picks))
         for before, after in rows:
             gate = after.waits_for
+            if gate is None and (rate := limits_in(before.limits).rate) is not None:
+                self.spent[rate.name] = None
             if gate is None or before.held:
                 continue
             self.shut[gate] = None
             if gate == gates_of(before)[0] and limits_in(before.limits).rate is None:
                 self.runs[Alike(before.priority, gate, before.limits if semaphore_of(gate) else None)] = None
+
+    @property
+    def passed_rates(self) -> list[str]:
+        """The rates whose jobs are looked past, but for those that return at the time which they were promised."""
+        deferring = self.picks <= _PICKED_AT_GATES or time.monotonic() < self.deferring_until
+        return [] if deferring else list(self.spent)
 
     @property
     def past(self) -> Params | None:
@@ -82,7 +98,10 @@ class Search:
             return None
         names = [name for gate in self.shut if (name := semaphore_of(gate)) is not None]
         keys = [order_of(gate)[1] for gate in self.shut if semaphore_of(gate) is None]
-        patterns = [f"%{quoted(name)}%" for name in names[:SHUT]] + [_NO_PATTERN] * SHUT
+        rates = [f'%"rate":[{quoted(name)},%' for name in self.passed_rates]
+        if not (names or keys or rates):
+            return None
+        patterns = [f"%{quoted(name)}%" for name in names[:SHUT]] + rates + [_NO_PATTERN] * SHUT
         return {
             **{f"shut{n}": patterns[n] for n in range(SHUT)},
             "keys": [_NO_KEY, *sorted(keys)[:_KEYS]],

@@ -113,7 +113,8 @@ def past_shut(dialect: Dialect) -> str:
     """Return the condition that a job does not need any of the gates in `shut0`, `shut1`, ... and `keys` first."""
     shut = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(SHUT))
     keys = dialect.among("order_key", "keys")
-    return f"(held > 0 OR (order_key IS NULL OR NOT {keys}) AND (limits IS NULL OR {shut}))"
+    free = f"(order_key IS NULL OR NOT {keys}) AND (limits IS NULL OR {shut})"
+    return f"(held > 0 OR waits_since IS NOT NULL OR {free})"
 
 
 class Statements:

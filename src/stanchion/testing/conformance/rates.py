@@ -212,6 +212,7 @@ class TestKeyedRates:
         assert took_at_last(store, 5) == plain
         plain = push(store, new_job())
         assert took(store) == plain
+        assert took_at_last(store, 5) == []
         assert store.sizes(QUEUE).scheduled == 1999
 
     def test_holds_for_racing_claimers(self, store: Store, stores: list[Store], clock: StoreClock) -> None:
