@@ -28,7 +28,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records import SECOND, Claim, Commit, NewJob, Rollback
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.dialect import Fault
-from stanchion.stores.sql.mariadb import MariaDBDialect, StrictCursor, refuse_old
+from stanchion.stores.sql.mariadb import MariaDBDialect, refuse_old
+from stanchion.stores.sql.mariadb_cursors import StrictCursor
 from stanchion.stores.sql.mariadb_statements import CLOCK
 from tests.crash.scene import until
 from tests.servers.mariadb import MariaDBServer

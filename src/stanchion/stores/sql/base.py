@@ -141,13 +141,13 @@ class SqlBase(ABC):
         run.ended.update(step.row.id for step in after if step.state(0).final)
         ended = [step.row for step in after if step.final]
         live = [step.row for step in after if not step.final]
-        run.change_each(
+        run.send_each(
             self.statements.keep,
             [kept(row) for row in ended if settings[row.queue].history_ttl > 0],
         )
         self.remove(run, [row.id for row in ended])
         elsewhere = {step.row.queue for step in after if not step.final} - {row.queue for row in before}
-        run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in sorted(elsewhere)])
+        run.send_each(self.statements.insert_queue, [queue_values(queue) for queue in sorted(elsewhere)])
         self.mark_letters(run, live)
         moved = zip(before, (step.row for step in after), strict=True)
         self.make_laned(run, {row.queue for was, row in moved if row.lane and (row.queue, row.lane) != was[1:3]})
@@ -170,11 +170,11 @@ class SqlBase(ABC):
 
     def remove(self, run: Runner, ids: Sequence[str]) -> None:
         """Delete live jobs."""
-        run.change_each(self.statements.remove, [{"job": one} for one in ids])
+        run.send_each(self.statements.remove, [{"job": one} for one in ids])
 
     def rewrite(self, run: Runner, rows: Sequence[JobRow]) -> None:
         """Write live jobs as they are now."""
-        run.change_each(
+        run.send_each(
             self.statements.rewrite,
             [
                 {"job": row.id} | {f"new_{name}": value for name, value in live_values(row).items() if name != "id"}

@@ -53,18 +53,21 @@ class Claiming(Laning, Recovery, Gating):
 
     def search(self, claim: Claim, search: Search) -> Claimed:
         """Claim, in as many transactions as it takes."""
-
-        def work(claim: Claim, search: Search) -> Admission | None:
-            # One that a power cut undoes leaves the job ready, and its token refuses whoever had it.
-            return self.write(
-                lambda run, again: self._claim_in(run, claim, search, again=again), durable=False, together=True
-            )
-
-        return self._park_passed(claim, search, self._filled(claim, work, search))
+        return self.claim_by(self.claim_some, claim, search)
 
     def pop(self, claim: Claim) -> list[JobRow]:
-        search = Search()
-        return self._park_passed(claim, search, self._filled(claim, self._popped, search)).rows
+        return self.claim_by(self._popped, claim, Search()).rows
+
+    def claim_by(self, work: Work, claim: Claim, search: Search) -> Claimed:
+        """Claim by as many of these transactions as it takes, and park jobs that they have looked past."""
+        return self._park_passed(claim, search, self._filled(claim, work, search))
+
+    def claim_some(self, claim: Claim, search: Search) -> Admission | None:
+        """Carry out one transaction of a claim, by the way that does for all."""
+        # One that a power cut undoes leaves the job ready, and its token refuses whoever had it.
+        return self.write(
+            lambda run, again: self._claim_in(run, claim, search, again=again), durable=False, together=True
+        )
 
     def _filled(self, claim: Claim, work: Work, search: Search) -> Claimed:
         """Look for jobs, in one transaction after the other, until there are enough, no more, or the time is over.
@@ -177,8 +180,7 @@ class Claiming(Laning, Recovery, Gating):
 
     def hold(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
         """Mark the next due jobs as reserved; return them, whole, as they are now, in order."""
-        # Some of them may have to wait, and the next to be looked at takes another transaction.
-        picks = max(limit, search.picks, min(_AHEAD * limit, _FEW) if claim.queue in self.gated_queues else 0)
+        picks = self.picks(claim, search, limit)
         search.asking.clear()
         ids = self.due_at_gates(run, claim.queue, picks, search)
         if not ids:
@@ -186,6 +188,10 @@ class Claiming(Laning, Recovery, Gating):
         found = self.hold_these(run, claim, search, settings, ids, limit)
         # Where that was all there is, there is no more, unless a slot was set free.
         return found._replace(more=found.more and (len(ids) == picks or bool(run.freed)))
+
+    def picks(self, claim: Claim, search: Search, limit: int) -> int:
+        """Return how many jobs are looked at together: some may have to wait, and to look on takes a transaction."""
+        return max(limit, search.picks, min(_AHEAD * limit, _FEW) if claim.queue in self.gated_queues else 0)
 
     def hold_these(
         self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, ids: Sequence[str], room: int

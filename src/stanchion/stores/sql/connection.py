@@ -60,8 +60,11 @@ class Runner(Protocol):
     def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
         """Do the same once for each set of parameters."""
 
-    def all_rows(self, asked: Sequence[tuple[Executable, Params]]) -> list[list[Row]]:
-        """Run statements one after the other, together where that can be; return the rows of each."""
+    def all_rows(self, asked: Sequence[tuple[Executable, Params]], *, last: bool = False) -> list[list[Row]]:
+        """Run statements one after the other, together where that can be; return the rows of each.
+
+        `last`: nothing else follows in this transaction, unless it is a caller's, so it may be committed with them.
+        """
 
 
 class Compiled(NamedTuple):
@@ -102,6 +105,16 @@ def _in_order(names: tuple[str, ...]) -> Callable[[Params], tuple[Any, ...]]:
     return itemgetter(*names)
 
 
+class Together(NamedTuple):
+    """Cursors whose statements are sent when one is asked for its rows, together with all before it."""
+
+    cursor: Any
+    another: Callable[[], Any]
+    """Makes a further cursor."""
+    sync: Callable[[], None]
+    """Waits until all are carried out."""
+
+
 class CursorRunner:
     """Runs statements on a DBAPI cursor. `given` are parameters that any statement may use."""
 
@@ -112,10 +125,12 @@ class CursorRunner:
         given: Params,
         *,
         joined: bool = False,
-        sync: Callable[[], None] | None = None,
+        together: Together | None = None,
+        commit: Callable[[], None] | None = None,
     ) -> None:
-        """`sync` waits for all statements that were sent, where these are carried out later."""
-        self.cursor, self._compiler, self._given, self._sync = cursor, compiler, given, sync
+        """`together`: how statements go several at a time; `commit` has the transaction committed in this way."""
+        self.cursor, self._compiler, self._given = cursor, compiler, given
+        self._together, self._commit = together, commit
         self.joined = joined
         self.woken: set[str] = set()
         self.clock: int | None = None
@@ -131,27 +146,30 @@ class CursorRunner:
 
     def change(self, statement: Executable, params: Params | None = None) -> int:
         self.execute(statement, params)
-        if self._sync is not None:
-            self._sync()
-        return int(self.cursor.rowcount)
+        return self._changed()
 
     def send(self, statement: Executable, params: Params | None = None) -> None:
         self.execute(statement, params)
 
-    def all_rows(self, asked: Sequence[tuple[Executable, Params]]) -> list[list[Row]]:
-        if self._sync is None:
+    def all_rows(self, asked: Sequence[tuple[Executable, Params]], *, last: bool = False) -> list[list[Row]]:
+        if self._together is None:
             return [self.rows(*one) for one in asked]
-        cursors = [self.cursor.connection.cursor(row_factory=self.cursor.row_factory) for _ in asked]
+        cursors = [self._together.another() for _ in asked]
         for cursor, (statement, params) in zip(cursors, asked, strict=True):
             self.execute(statement, params, cursor)
+        if last and self._commit is not None:
+            self._commit()
         return [cursor.fetchall() for cursor in cursors]
 
     def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
         if not batch:
             return 0
         self.send_each(statement, batch)
-        if self._sync is not None:
-            self._sync()
+        return self._changed()
+
+    def _changed(self) -> int:
+        if self._together is not None:
+            self._together.sync()
         return int(self.cursor.rowcount)
 
     def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
@@ -199,7 +217,7 @@ class AlchemyRunner:
     def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
         self.change_each(statement, batch)
 
-    def all_rows(self, asked: Sequence[tuple[Executable, Params]]) -> list[list[Row]]:
+    def all_rows(self, asked: Sequence[tuple[Executable, Params]], *, last: bool = False) -> list[list[Row]]:
         return [self.rows(*one) for one in asked]
 
     def _execute(self, statement: Executable, params: Params) -> CursorResult[Any]:

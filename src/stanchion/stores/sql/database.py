@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
 from sqlalchemy import Executable, create_engine
@@ -18,7 +18,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from stanchion.errors import CannotJoin, StanchionError, StoreUnavailable, TaskTimeout
 from stanchion.stores.forks import begins_anew
 from stanchion.stores.records import SECOND
-from stanchion.stores.sql.connection import Compiler, CursorRunner, Params, compiler_for
+from stanchion.stores.sql.connection import Compiler, CursorRunner, Params, Together, compiler_for
 from stanchion.stores.sql.deadlines import Deadlines
 from stanchion.stores.sql.dialect import Dialect, Fault
 from stanchion.stores.sql.telling import told
@@ -203,9 +203,13 @@ class Database:
             self._within(driver, seconds, overdue),
             closing(self.dialect.cursor(driver)) as cursor,
             nullcontext() if durable else self.dialect.undurable(cursor),
-            _transaction(cursor, self.dialect, durable, together) if transaction else nullcontext() as sync,
+            _transaction(cursor, self.dialect, durable, together) if transaction else nullcontext(Open(cursor)) as on,
         ):
-            return work(CursorRunner(cursor, self.compiler, self.given(), sync=sync), again)
+            if again:
+                self.dialect.see_to_disk(on.cursor)
+            return work(
+                CursorRunner(on.cursor, self.compiler, self.given(), together=on.together, commit=on.commit), again
+            )
 
     def _within(self, driver: Any, seconds: float, overdue: list[int]) -> AbstractContextManager[None]:
         if not self.dialect.remote:
@@ -269,13 +273,31 @@ class WriteTurn:
             self._lock.release()
 
 
+class Open(NamedTuple):
+    """An open transaction: on which cursor it goes on, and how its statements are sent several at a time, if at all."""
+
+    cursor: Any
+    together: Together | None = None
+    commit: Callable[[], None] | None = None
+    """Has it committed after them."""
+
+
 @contextmanager
-def _transaction(cursor: Any, dialect: Dialect, durable: bool, together: bool) -> Iterator[Callable[[], None] | None]:
+def _transaction(cursor: Any, dialect: Dialect, durable: bool, together: bool) -> Iterator[Open]:
+    committed = False
+
+    def commit() -> None:
+        nonlocal committed
+        committed = True
+        dialect.commit_early(goes_on, durable=durable)
+
     try:
-        with dialect.together(cursor) if together else nullcontext() as sync:
-            dialect.start(cursor, durable=durable)
-            yield sync
-            cursor.execute("COMMIT")
+        with dialect.together(cursor) if together else nullcontext() as several:
+            goes_on = cursor if several is None else several.cursor
+            dialect.start(goes_on, durable=durable)
+            yield Open(goes_on, several, None if several is None else commit)
+            if not committed:
+                goes_on.execute("COMMIT")
     except BaseException:
         with suppress(Exception):
             cursor.execute("ROLLBACK")

@@ -15,7 +15,7 @@ from sqlalchemy.types import TypeEngine
 
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
-from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.connection import Runner, Together
 
 IDLE_SECONDS = 15
 """After so long between two statements, more than a call may take, the server ends a transaction whose client has
@@ -109,12 +109,19 @@ class Dialect(ABC):
         """Begin a transaction; `durable`: as `undurable` says, for a database that is told within it."""
         cursor.execute(self.begin)
 
-    def together(self, cursor: Any) -> AbstractContextManager[Callable[[], None] | None]:
-        """Send the statements of a block several at a time, where the driver can do that.
-
-        Gives what waits until all are carried out; None where each is carried out at once.
-        """
+    def together(self, cursor: Any) -> AbstractContextManager[Together | None]:
+        """Send the statements of a block several at a time; None where the driver can't do that."""
         return nullcontext()
+
+    def commit_early(self, cursor: Any, *, durable: bool) -> None:
+        """Send the commit of a transaction behind its last statements, before these have answered.
+
+        Where locks are held until the disk has it, they need not be: the answer alone must wait for that.
+        """
+        cursor.execute("COMMIT")
+
+    def see_to_disk(self, cursor: Any) -> None:  # noqa: B027 - most need nothing
+        """See that the end of a transaction waits for the disk to have all that was committed before it."""
 
     def undurable(self, cursor: Any) -> AbstractContextManager[None]:
         """Let a transaction in the block be committed without waiting for the disk, where that is cheaply had."""

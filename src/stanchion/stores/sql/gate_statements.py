@@ -12,6 +12,10 @@ ASKING = ("queue", "state", "priority", "run_at", "order_key", "limits", "flow",
 """What is read of a job, beside its id, that asks at gates."""
 
 
+GATE = "name, capacity, used, waited, tokens, filled_at, promised, promised_again"
+"""What is read of a gate."""
+
+
 class GateStatements:
     """Every statement about gates and those who wait at them, for one dialect."""
 
@@ -26,15 +30,14 @@ class GateStatements:
         """
 
         # -- the gates themselves
-        columns = "name, capacity, used, waited, tokens, filled_at, promised, promised_again"
         self.lock, self.look = (
             text(f"""
-                SELECT {columns} FROM stanchion_gates {key} WHERE {names} ORDER BY name {locking}
+                SELECT {GATE} FROM stanchion_gates {key} WHERE {names} ORDER BY name {locking}
             """)
             for locking in (dialect.locking, "")
         )
         self.next_gates = text(f"""
-            SELECT {columns} FROM stanchion_gates {key} WHERE name > :after ORDER BY name LIMIT :most
+            SELECT {GATE} FROM stanchion_gates {key} WHERE name > :after ORDER BY name LIMIT :most
         """)
         # In the order in which `lock` goes: two that make and lock the same ones never wait for each other in a circle.
         self.make = text(f"""
@@ -73,6 +76,14 @@ class GateStatements:
         self.turns, self.turns_now = (
             text(f"""
                 SELECT given.value, (SELECT {an_id} {first_of_key} {reading}) FROM {dialect.elements("keys")}
+            """)
+            for reading in ("", dialect.reading)
+        )
+        self.turns_to_grant, self.turns_to_grant_now = (
+            text(f"""
+                SELECT given.value, (SELECT {an_id} {first_of_key} {reading}),
+                    (SELECT waits_for {first_of_key} {reading})
+                FROM {dialect.elements("keys")}
             """)
             for reading in ("", dialect.reading)
         )

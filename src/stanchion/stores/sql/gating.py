@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from stanchion.stores import transitions
@@ -23,7 +23,7 @@ from stanchion.stores.gates import (
 from stanchion.stores.records import SECOND, Claim, JobRow, QueueSettings, SemaphoreRow
 from stanchion.stores.sql.base import Step
 from stanchion.stores.sql.connection import Params, Row, Runner
-from stanchion.stores.sql.granting import Asked, light
+from stanchion.stores.sql.granting import Asked, Gate, light
 from stanchion.stores.sql.joining import joined
 from stanchion.stores.sql.parking import Parking, Search, quoted
 from stanchion.stores.throttle import Bucket
@@ -43,6 +43,26 @@ class Admission(NamedTuple):
     more: bool = False
     asked: bool = False
     retry_in: float | None = None
+
+
+class AtGates(NamedTuple):
+    """Locked jobs that ask at gates, those gates, locked too, and the first live job of each order gate."""
+
+    rows: list[JobRow]
+    gates: Mapping[str, Gate]
+    turns: Mapping[str, str]
+    now: int
+
+
+class Decision(NamedTuple):
+    """What a claim has decided: the jobs that may run, those that may not yet, as they were and are, and the slots."""
+
+    admitted: list[Verdict]
+    kept: list[Step]
+    slots: Slots
+    now: int
+    last: bool
+    """Nothing else is left to be done in the transaction but to count the jobs, and to pass on slots."""
 
 
 class Gating(Parking):
@@ -96,56 +116,86 @@ class Gating(Parking):
     # -- claims
 
     def admit_in(
-        self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, ids: Sequence[str], room: int
+        self,
+        run: Runner,
+        claim: Claim,
+        search: Search,
+        settings: QueueSettings,
+        ids: Sequence[str],
+        room: int,
+        *,
+        last: bool = False,
     ) -> Admission:
         """Reserve up to `room` of these queued jobs, which are locked, in their order, as far as their gates allow.
 
-        Those before them that may not run yet wait at their gates by then.
+        Those before them that may not run yet wait at their gates by then. `last`: see `admit_at`.
         """
         found = {one: asking(row) for one, row in search.asking.items()}
         if unread := [one for one in ids if one not in found]:
             given = {"ids": self.dialect.listed(unread)}
             found |= {str(row[0]): asking(row) for row in run.rows(self._gates.asking, given)}
         rows = [found[one] for one in ids if one in found]
-        rates = wanted_rates(rows)
-        # One that its rate puts off lets go of the slot that it was granted.
-        held = [gate for row in rows if row.held and limits_in(row.limits).rate for gate in held_gates(row)]
+        wanted = gates_to_lock(rows)
         keys = {row.order_key for row in rows if row.order_key is not None and not row.held}
-        wanted = [*wanted_gates(rows), *held, *map(_rate_gate, rates)]
         under_lock: list[Asked] = [(self.statements.now, {})]
         if keys:
             under_lock.append(self.asks_first(run, claim.queue, keys))
         gates, (((now,),), *firsts) = self.lock_and_ask(run, wanted, under_lock)
-        search.at = search.at or now
+        turns = {
+            order_gate(claim.queue, key): first
+            for found_first in firsts
+            for key, first in found_first
+            if first is not None
+        }
+        return self.admit_at(run, claim, search, settings, AtGates(rows, gates, turns, now), room, last=last)
+
+    def admit_at(
+        self,
+        run: Runner,
+        claim: Claim,
+        search: Search,
+        settings: QueueSettings,
+        found: AtGates,
+        room: int,
+        *,
+        last: bool = False,
+    ) -> Admission:
+        """Reserve up to `room` of these jobs, and put off those before them that may not run yet.
+
+        `last`: that is all of the transaction, so the jobs are counted, and it may be committed at once.
+        """
+        search.at = search.at or found.now
+        rates = wanted_rates(found.rows)
         slots = Slots(
-            free={name: gate.free for name, gate in gates.items()},
-            turns={
-                order_gate(claim.queue, key): first
-                for found_first in firsts
-                for key, first in found_first
-                if first is not None
-            },
-            buckets={name: gates[_rate_gate(name)].bucket(rate.per_second) for name, rate in rates.items()},
+            free={name: gate.free for name, gate in found.gates.items()},
+            turns=found.turns,
+            buckets={name: found.gates[_rate_gate(name)].bucket(rate.per_second) for name, rate in rates.items()},
         )
         admitted: list[Verdict] = []
         kept: list[Step] = []
-        for row in rows:
+        for row in found.rows:
             if len(admitted) == room:
                 break
-            (verdict,) = admit([row], slots, now)
+            (verdict,) = admit([row], slots, found.now)
             if verdict.admitted:
                 admitted.append(verdict)
             else:
                 kept.append(Step(row, transitions.kept_back(row, verdict, claim.token, search.at)))
         if kept:
             search.parked([(step.before, step.after) for step in kept if step.after is not None])
-        self._use(run, slots.taken)
-        run.send_each(self._gates.fill, [_filled(name, bucket) for name, bucket in slots.buckets.items()])
-        self._keep_back(run, kept)
-        reserved = self._reserve_admitted(run, claim, settings, admitted, now)
         self.free_gates(run, kept)  # they are locked already
-        asked = any(map(gated, rows))
-        return Admission([reserved[one] for one in ids if one in reserved], bool(kept) and len(admitted) < room, asked)
+        reserved = self.carry_out(run, claim, settings, Decision(admitted, kept, slots, found.now, last))
+        in_turn = [reserved[row.id] for row in found.rows if row.id in reserved]
+        return Admission(in_turn, bool(kept) and len(admitted) < room, any(map(gated, found.rows)))
+
+    def carry_out(self, run: Runner, claim: Claim, settings: QueueSettings, decision: Decision) -> dict[str, JobRow]:
+        """Write what a claim has decided about jobs and their gates; return those that it has reserved."""
+        self._use(run, decision.slots.taken)
+        run.send_each(self._gates.fill, [filled(name, bucket) for name, bucket in decision.slots.buckets.items()])
+        self._keep_back(run, decision.kept)
+        if decision.last:
+            self.tally(run, [(claim.queue, "reserved")] * len(decision.admitted))
+        return self._reserve_admitted(run, claim, settings, decision)
 
     def reserve_with_slots(
         self,
@@ -158,27 +208,29 @@ class Gating(Parking):
         return []
 
     def _reserve_admitted(
-        self, run: Runner, claim: Claim, settings: QueueSettings, admitted: Sequence[Verdict], now: int
+        self, run: Runner, claim: Claim, settings: QueueSettings, decision: Decision
     ) -> dict[str, JobRow]:
-        lease = settings.lease if claim.lease is None else claim.lease
         alike: defaultdict[tuple[int, bool], list[str]] = defaultdict(list)
-        for verdict in admitted:
+        for verdict in decision.admitted:
             alike[verdict.held, gated(verdict.row)].append(verdict.row.id)
         params = {
             "token": claim.token,
             "worker": claim.worker,
-            "started_at": now,
-            "lease_until": None if claim.worker else now + int(lease * SECOND),
+            "started_at": decision.now,
+            "lease_until": lease_until(claim, settings, decision.now),
         }
         asked = [
             ({**params, "held": held, "gated": int(at_gates), "ids": self.dialect.listed(ids)}, ids)
             for (held, at_gates), ids in alike.items()
         ]
-        return {row.id: row for row in self.reserve_asked(run, asked)} if asked else {}
+        last = decision.last and not run.freed
+        return {row.id: row for row in self.reserve_asked(run, asked, last=last)} if asked else {}
 
-    def reserve_asked(self, run: Runner, alike: Sequence[tuple[Params, Sequence[str]]]) -> list[JobRow]:
+    def reserve_asked(
+        self, run: Runner, alike: Sequence[tuple[Params, Sequence[str]]], *, last: bool = False
+    ) -> list[JobRow]:
         """Mark jobs as reserved, as parameters and ids of those that hold as much; return them as they are now."""
-        answers = run.all_rows([(self._gates.reserve, given) for given, _ in alike])
+        answers = run.all_rows([(self._gates.reserve, given) for given, _ in alike], last=last)
         return [JobRow(*row) for rows in answers for row in rows]
 
     def _keep_back(self, run: Runner, steps: Sequence[Step]) -> None:
@@ -215,10 +267,23 @@ def asking(row: Row) -> JobRow:
     return JobRow(str(id_), queue, 0, state, priority, run_at, 0, "", **known)
 
 
+def lease_until(claim: Claim, settings: QueueSettings, now: int) -> int | None:
+    """Return when the lease of a job ends that is reserved now; None where a worker holds it."""
+    lease = settings.lease if claim.lease is None else claim.lease
+    return None if claim.worker else now + int(lease * SECOND)
+
+
+def gates_to_lock(rows: Sequence[JobRow]) -> list[str]:
+    """Return the gates at which something may change by a claim of these jobs."""
+    # One that its rate puts off lets go of the slot that it was granted.
+    held = [gate for row in rows if row.held and limits_in(row.limits).rate for gate in held_gates(row)]
+    return [*wanted_gates(rows), *held, *map(_rate_gate, wanted_rates(rows))]
+
+
 def _rate_gate(name: str) -> str:
     return f"r:{name}"
 
 
-def _filled(name: str, bucket: Bucket) -> Params:
+def filled(name: str, bucket: Bucket) -> Params:
     state = {name: getattr(bucket, name) for name in ("tokens", "filled_at", "promised", "promised_again")}
     return {"name": _rate_gate(name), **state}

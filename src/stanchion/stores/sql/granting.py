@@ -89,7 +89,9 @@ class Granting(SqlBase):
         slots = self.free_unwaited(run, run.freed) if run.freed else {}
         if slots:
             orders = _by_queue(name for name in slots if semaphore_of(name) is None)
-            gates, answers = self.lock_and_ask(run, slots, [self.asks_first(run, *one) for one in orders.items()])
+            turns = self._gates.turns_to_grant_now if run.joined else self._gates.turns_to_grant
+            asked = [(turns, _of_keys(*one)) for one in orders.items()]
+            gates, answers = self.lock_and_ask(run, slots, asked)
             firsts = _firsts(orders, answers)
             self._grant(
                 run, [gate._replace(used=gate.used - slots[gate.name]) for gate in gates.values()], slots, firsts
@@ -106,16 +108,19 @@ class Granting(SqlBase):
         """Give back slots of semaphores at which nobody waits; return the others, for a store with a short way."""
         return slots
 
-    def _grant(self, run: Runner, gates: Sequence[Gate], freed: Mapping[str, int], firsts: Mapping[str, str]) -> None:
+    def _grant(self, run: Runner, gates: Sequence[Gate], freed: Mapping[str, int], firsts: Mapping[str, Row]) -> None:
         """Give what is free at these locked gates to the next; `freed`: what was set free there just now.
 
-        Those are the first in line at a semaphore, and the first live job of an order key, if it waits there.
+        Those are the first in line at a semaphore, and the first live job of an order key, if it waits there; `firsts`
+        has these jobs, and where they wait. One that does not is left alone: a claim has locked it, perhaps, and waits
+        for this gate.
         """
         more = Counter({name: -n for name, n in freed.items()})
         free = [gate for gate in gates if gate.free > 0]
         lined = [gate for gate in free if gate.waited and semaphore_of(gate.name)]
         keyed = [gate for gate in free if semaphore_of(gate.name) is None]
-        turns = {gate.name: firsts[gate.name] for gate in keyed if gate.waited and gate.name in firsts}
+        known = {gate.name: firsts[gate.name] for gate in keyed if gate.waited and gate.name in firsts}
+        turns = {name: job for name, (job, waits_for) in known.items() if waits_for == name}
         asked: list[Asked] = [(self._gates.in_line, {"gate": gate.name, "most": gate.free}) for gate in lined]
         if turns:
             asked.append((self._gates.waiting_of, {"ids": self.dialect.listed(turns.values())}))
@@ -124,7 +129,7 @@ class Granting(SqlBase):
         if turns:
             more.update(self._grant_turns(run, turns, answers[-1]))
         # The row of an order key is there for as long as somebody has the gate, or may wait at it.
-        if unused := {gate.name for gate in keyed if gate.name not in turns}:
+        if unused := {gate.name for gate in keyed if gate.name not in known}:
             run.send(self._gates.drop, {"names": self.dialect.listed(unused)})
         self._use(run, {name: n for name, n in more.items() if name not in unused})
 
@@ -160,12 +165,13 @@ class Granting(SqlBase):
     def firsts(self, run: Runner, gates: Iterable[str]) -> dict[str, str]:
         """Return the first live job of each order key, by its gate."""
         orders = _by_queue(gates)
-        return _firsts(orders, run.all_rows([self.asks_first(run, *one) for one in orders.items()]))
+        found = _firsts(orders, run.all_rows([self.asks_first(run, *one) for one in orders.items()]))
+        return {gate: first for gate, (first,) in found.items()}
 
     def asks_first(self, run: Runner, queue: str, keys: Iterable[str]) -> Asked:
         """Return the question for the first live job of each of these keys of a queue."""
         statement = self._gates.turns_now if run.joined else self._gates.turns
-        return statement, {"queue": queue, "keys": json.dumps(sorted(keys), ensure_ascii=False)}
+        return statement, _of_keys(queue, keys)
 
     def lock_and_ask(
         self, run: Runner, names: Iterable[str], asked: Sequence[Asked] = ()
@@ -204,10 +210,14 @@ def _by_queue(gates: Iterable[str]) -> dict[str, list[str]]:
     return keys
 
 
-def _firsts(queues: Iterable[str], answers: Sequence[Sequence[Row]]) -> dict[str, str]:
-    """Return the first live jobs that were asked for, queue by queue, by their gates."""
+def _of_keys(queue: str, keys: Iterable[str]) -> Params:
+    return {"queue": queue, "keys": json.dumps(sorted(keys), ensure_ascii=False)}
+
+
+def _firsts(queues: Iterable[str], answers: Sequence[Sequence[Row]]) -> dict[str, Row]:
+    """Return what was asked for of the first live jobs, queue by queue, by their gates."""
     asked = zip(queues, answers, strict=True)
-    return {order_gate(queue, key): first for queue, rows in asked for key, first in rows if first is not None}
+    return {order_gate(queue, row[0]): row[1:] for queue, rows in asked for row in rows if row[1] is not None}
 
 
 def light(id_: str, queue: str, order_key: str | None, limits: str | None, flow: str | None, held: int) -> JobRow:

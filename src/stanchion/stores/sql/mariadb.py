@@ -17,6 +17,7 @@ from stanchion.errors import CannotJoin, InvalidInput, MissingExtra, StoreUnavai
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
 from stanchion.stores.sql import address
+from stanchion.stores.sql.connection import Together
 from stanchion.stores.sql.database import CALL_SECONDS, Database
 from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
 from stanchion.stores.sql.mariadb_statements import CLOCK, ID, TEXT, elements, given
@@ -25,13 +26,12 @@ from stanchion.stores.wakeup import Listeners
 
 try:
     import pymysql
-    from pymysql.constants import SERVER_STATUS
-    from pymysql.cursors import Cursor
+    from pymysql.constants import CLIENT, SERVER_STATUS
 
+    from stanchion.stores.sql.mariadb_cursors import Batch, StrictCursor
     from stanchion.stores.sql.mariadb_faults import fault, is_forbidden, worth_retrying
 except ImportError:  # pragma: no cover - said by open_store
     pymysql = None  # type: ignore[assignment]
-    Cursor = object  # type: ignore[assignment,misc]
 
 CAPABILITIES = Capabilities(
     name="mariadb",
@@ -55,7 +55,6 @@ _SESSION = (
 )
 _MARIADB = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)-MariaDB", re.IGNORECASE)
 _MYSQL = re.compile(r"(\d+)\.(\d+)\.(\d+)")
-_CUT = frozenset({1264, 1265, 1366, 1406})  # out of range, truncated, not in the character set, too long
 _SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
 
 
@@ -102,6 +101,10 @@ class MariaDBDialect(Dialect):
         }
 
     def prepare(self, engine: Engine) -> None:
+        @event.listens_for(engine, "do_connect")
+        def options(_dialect: object, _record: object, _args: object, options: dict[str, Any]) -> None:
+            options["client_flag"] = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS
+
         @event.listens_for(engine, "connect")
         def settings(connection: pymysql.Connection[Any], _record: object) -> None:
             refuse_old(connection.server_version)  # type: ignore[attr-defined]
@@ -137,7 +140,13 @@ class MariaDBDialect(Dialect):
             with suppress(DBAPIError):
                 connection.scalar(select(func.release_lock(name)))
 
-    def cursor(self, driver: pymysql.Connection[Any]) -> Cursor:
+    @contextmanager
+    def together(self, cursor: StrictCursor) -> Iterator[Together | None]:
+        batch = Batch(cursor)
+        yield Together(batch.cursor(), batch.cursor, batch.sync)
+        batch.sync()
+
+    def cursor(self, driver: pymysql.Connection[Any]) -> StrictCursor:
         return driver.cursor(StrictCursor)
 
     def fileno(self, driver: pymysql.Connection[Any]) -> int:
@@ -204,20 +213,6 @@ class MariaDBDialect(Dialect):
 
     def close(self) -> None:
         self._listeners.close()
-
-
-class StrictCursor(Cursor):
-    """Raises where the server only warns, on IGNORE or in a caller's lenient mode, that it cut a value."""
-
-    def execute(self, query: str, args: Any = None) -> int:
-        changed = super().execute(query, args)
-        if self.warning_count:
-            with self.connection.cursor(Cursor) as beside:
-                beside.execute("SHOW WARNINGS")
-                for _level, number, message in beside.fetchall():
-                    if number in _CUT:
-                        raise pymysql.DataError(number, message)
-        return changed
 
 
 def refuse_old(version: str) -> None:

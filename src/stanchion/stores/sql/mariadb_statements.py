@@ -14,8 +14,9 @@ from sqlalchemy.dialects.mysql import insert
 
 from stanchion.stores.records import SECOND, QueueSettings
 from stanchion.stores.sql.dialect import Dialect
+from stanchion.stores.sql.gate_statements import ASKING
 from stanchion.stores.sql.lane_statements import ByArms, LaneStatements, pick
-from stanchion.stores.sql.schema import BY_BYTES, HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs
+from stanchion.stores.sql.schema import BY_BYTES, HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs, queues
 from stanchion.stores.sql.statements import SHUT, Statements, param
 
 CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -149,9 +150,35 @@ DUE = _due("TRUE")
 _FREE = f"(order_key IS NULL OR order_key NOT IN :keys) AND (limits IS NULL OR {_SHUT})"
 DUE_PAST = _due(f"(held > 0 OR waits_since IS NOT NULL OR {_FREE})")
 
-QUEUED_OF_THESE = text(
-    f"SELECT job.id FROM {_LISTED} WHERE job.id IN :ids AND job.state = 'queued' FOR UPDATE SKIP LOCKED"
-)
+# Due jobs by priorities, from the highest in use to the next below. A variable of the session hands on the priority, so
+# that these can go to the server together.
+ABOVE = text(f"SET @stanchion_priority = {ABOVE_ALL}")
+NEXT_BELOW = text("""
+    -- A SET with a subquery would lock what it reads.
+    SELECT (
+        SELECT priority FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
+        WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority < @stanchion_priority
+        ORDER BY priority DESC LIMIT 1
+    ) INTO @stanchion_priority
+""")
+PRIORITY = text("SELECT @stanchion_priority")
+DUE_THERE = text(f"""
+    SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
+    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = @stanchion_priority AND run_at <= {_NOW}
+    ORDER BY run_at, id LIMIT :most
+""")
+
+
+def _lock_due(columns: str) -> TextClause:
+    # Another may have put off a job since it was found, by its rate perhaps.
+    return text(f"""
+        SELECT {columns} FROM {_LISTED} WHERE job.id IN :ids AND job.state = 'queued' AND job.run_at <= {_NOW}
+        FOR UPDATE SKIP LOCKED
+    """)
+
+
+QUEUED_OF_THESE = _lock_due("job.id")
+ASKING_OF_THESE = _lock_due(", ".join(f"job.{name}" for name in ("id", *ASKING)))
 
 RESERVE = text(f"""
     UPDATE {_LISTED}
@@ -216,6 +243,12 @@ _LANE_HEADS = text(f"""
         ) AS priority
         FROM numbers HAVING priority IS NOT NULL ORDER BY lane LIMIT :most
     ) AS top
+""")
+
+
+SETTINGS_OF_THESE = text(f"""
+    SELECT {_names(tuple(queues.columns.keys()))} FROM stanchion_queues
+    WHERE name IN (SELECT queue FROM {_by_ids("stanchion_jobs")})
 """)
 
 

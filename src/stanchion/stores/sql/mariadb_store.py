@@ -10,21 +10,23 @@ from typing import NamedTuple
 from stanchion.stores.gates import gated
 from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob, Pushed, QueueSettings
 from stanchion.stores.sql import mariadb_statements as sql
-from stanchion.stores.sql.base import live_values
+from stanchion.stores.sql.base import live_values, settings_of
 from stanchion.stores.sql.claiming import beside_the_lane, reservation
-from stanchion.stores.sql.connection import BACK, MARK, Params, Runner
+from stanchion.stores.sql.connection import BACK, MARK, Row, Runner
+from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.gating import Admission
 from stanchion.stores.sql.laning import Head as LaneHead
 from stanchion.stores.sql.laning import Turn
-from stanchion.stores.sql.parking import Alike, Search
+from stanchion.stores.sql.mariadb_admitting import MariaDBAdmitting
+from stanchion.stores.sql.parking import Search
 from stanchion.stores.sql.schema import FIELDS
-from stanchion.stores.sql.store import SqlStore
 
 _PAYLOAD = FIELDS.index("payload")
-_CANDIDATES = 100
-"""So many due jobs are looked at, at least, as others may have locked the first of them."""
-
 _MOMENT = 0.02
+
+_TIED_SECONDS = 0.5
+"""So long commits are taken for such as have consequences, after some that had."""
+
 _PACKET = 1_000_000
 """As many characters as the driver puts into one bulk insert; a server takes 16 MiB, escaped, if not told otherwise."""
 
@@ -37,11 +39,15 @@ class Head(NamedTuple):
     id: str
 
 
-class MariaDBStore(SqlStore):
+class MariaDBStore(MariaDBAdmitting):
     """The SQL store with claims and outcomes by whole sets."""
 
     statements_of = sql.MariaDBStatements
     lane_statements_of = sql.MariaDBLaneStatements
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._tied_until = 0.0
 
     # -- in
 
@@ -60,7 +66,7 @@ class MariaDBStore(SqlStore):
             return [row for row in rows if run.change(self.statements.insert_new, live_values(row)) == 1]
         # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
         ordered = sorted(rows, key=lambda row: (row.queue, row.key or "", row.id))
-        run.change(MARK)
+        run.send(MARK)
         if run.change_each(self.statements.insert_new, [live_values(row) for row in ordered]) == len(rows):
             return list(rows)
         run.change(BACK)  # some were left out; one by one tells which
@@ -77,6 +83,8 @@ class MariaDBStore(SqlStore):
     def claim_together(self, claim: Claim) -> Claimed:
         if claim.repeat or beside_the_lane(claim):
             return super().claim_together(claim)
+        if claim.queue in self.gated_queues:
+            return self.claim_at_gates(claim)
         # Most looks of an idle worker find nothing: they need no transaction.
         hindered, lease, head = self.database.read(lambda run: self._look(run, claim.queue))
         if hindered:
@@ -94,10 +102,10 @@ class MariaDBStore(SqlStore):
             self.tally(run, [(claim.queue, "reserved")] * len(found.rows))
             return found
 
-        found = self.write(work)
+        found = self.write(work, together=True)
         if not found.more:
             return Claimed(found.rows)
-        rest = self.search(claim._replace(limit=claim.limit - len(found.rows)), search)
+        rest = self.claim_at_gates(claim._replace(limit=claim.limit - len(found.rows)))
         return rest._replace(rows=found.rows + rest.rows)
 
     def hold(
@@ -128,39 +136,13 @@ class MariaDBStore(SqlStore):
             head = self._head(run, claim.queue, head.priority)
         return Admission(rows)
 
-    def due_at_gates(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
-        found: list[str] = []
-        past = search.past
-        for priority in self.priorities(run, queue):
-            given = {"queue": queue, "at_priority": priority, "most": max(4 * limit, _CANDIDATES)}
-            due = [one for (one,) in run.rows(sql.DUE if past is None else sql.DUE_PAST, {**given, **(past or {})})]
-            while due and len(found) < limit:
-                some, due = due[: limit - len(found)], due[limit - len(found) :]
-                found += self._lock_queued(run, some)
-            if len(found) >= limit:
-                break
-        return found
-
-    def due_alike(self, run: Runner, queue: str, alike: Alike) -> list[str]:
-        return self._lock_queued(run, super().due_alike(run, queue, alike))
-
     def pick_in_lanes(self, run: Runner, queue: str, heads: Sequence[LaneHead], share: Mapping[int, int]) -> list[Turn]:
         turns = super().pick_in_lanes(run, queue, heads, share)
-        locked = set(self._lock_queued(run, [turn.id for turn in turns]))
+        locked = set(self.lock_queued(run, [turn.id for turn in turns]))
         return [turn for turn in turns if turn.id in locked]
-
-    def _lock_queued(self, run: Runner, ids: Sequence[str]) -> list[str]:
-        """Return those of these jobs that are queued and locked by nobody else, locked, in this order."""
-        locked = {one for (one,) in run.rows(sql.QUEUED_OF_THESE, {"ids": list(ids)})} if ids else set()
-        return [one for one in ids if one in locked]
 
     def reserve_plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:
         return _reserved(run, _whole(run.rows(sql.PICK_THESE, {"ids": list(ids), **reservation(claim, settings)})))
-
-    def reserve_asked(self, run: Runner, alike: Sequence[tuple[Params, Sequence[str]]]) -> list[JobRow]:
-        for given, _ in alike:
-            run.change(self._gates.reserve, given)
-        return list(self.live(run, [one for _, ids in alike for one in ids]).values())
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         freed = super().recover(limit, as_of)
@@ -186,7 +168,7 @@ class MariaDBStore(SqlStore):
 
     def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
         ids, tokens = [one.id for one in commits], {one.token for one in commits}
-        if len(set(ids)) < len(ids) or len(tokens) > 1:
+        if len(set(ids)) < len(ids) or len(tokens) > 1 or self._tied_until > time.monotonic():
             return super().commit_in(run, commits)
         held = run.rows(sql.HELD, {"ids": sorted(ids), "token": tokens.pop()})
         kept = {bool(keeps) for _, _, keeps, _ in held}
@@ -200,16 +182,27 @@ class MariaDBStore(SqlStore):
         self.tally(run, [(queue, "committed") for queue, count, _, _ in held for _ in range(count)])
         return [JobState.DONE] * len(ids)
 
+    def held_with_settings(self, run: Runner, ids: Sequence[str]) -> tuple[list[Row], dict[str, QueueSettings]]:
+        given = {"ids": json.dumps(sorted(ids))}
+        held, found = run.all_rows([(self.statements.held, given), (sql.SETTINGS_OF_THESE, given)])
+        settings = {one.name: one for one in map(settings_of, found)}
+        return held, {name: settings.get(name, QueueSettings(name)) for name in {row[1] for row in held}}
+
+    def follow_commits(self, run: Runner, done: Sequence[tuple[Commit, Row]]) -> None:
+        if any(any(row[2:5]) for _, row in done):
+            self._tied_until = time.monotonic() + _TIED_SECONDS
+        super().follow_commits(run, done)
+
     def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
         bare = [one.id for one in commits if one.result is None and one.payload is None]
         if bare:
-            run.change(sql.KEEP, {"ids": bare})
+            run.send(sql.KEEP, {"ids": bare})
         for given in _packets(one for one in commits if one.result is not None or one.payload is not None):
-            run.change(sql.KEEP_RESULTS, {"commits": json.dumps(given, ensure_ascii=False)})
+            run.send(sql.KEEP_RESULTS, {"commits": json.dumps(given, ensure_ascii=False)})
 
     def remove(self, run: Runner, ids: Sequence[str]) -> None:
         if ids:
-            run.change(sql.REMOVE, {"ids": list(ids)})
+            run.send(sql.REMOVE, {"ids": list(ids)})
 
 
 def _packets(commits: Iterable[Commit]) -> Iterator[list[tuple[str, str | None, str | None]]]:
@@ -231,7 +224,7 @@ def _reserved(run: Runner, rows: list[JobRow]) -> list[JobRow]:
     """Mark picked jobs as reserved, as they are given."""
     if rows:
         held = {name: getattr(rows[0], name) for name in ("token", "worker", "lease_until", "started_at")}
-        run.change(sql.RESERVE, {"ids": [row.id for row in rows], **held})
+        run.send(sql.RESERVE, {"ids": [row.id for row in rows], **held})
     return rows
 
 

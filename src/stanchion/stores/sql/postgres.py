@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -30,7 +30,7 @@ from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records import Capabilities
 from stanchion.stores.sql import address
-from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.connection import Runner, Together
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
 from stanchion.stores.sql.joining import alchemy_connection
@@ -139,13 +139,25 @@ class PostgresDialect(Dialect):
         if not durable:
             cursor.execute("SET LOCAL synchronous_commit TO off")
 
+    def commit_early(self, cursor: psycopg.Cursor[Any], *, durable: bool) -> None:
+        # A commit that waits for the disk would hold the rows of gates meanwhile, and everybody wants those. So this
+        # one does not, and another behind it does: the log has one order. Only then the caller is answered.
+        if durable:
+            cursor.execute("SET LOCAL synchronous_commit TO off")
+        cursor.execute("COMMIT")
+        if durable:
+            self.see_to_disk(cursor)
+
+    def see_to_disk(self, cursor: psycopg.Cursor[Any]) -> None:
+        cursor.execute("SELECT pg_logical_emit_message(true, 'stanchion', '')")
+
     @contextmanager
-    def together(self, cursor: psycopg.Cursor[Any]) -> Iterator[Callable[[], None] | None]:
+    def together(self, cursor: psycopg.Cursor[Any]) -> Iterator[Together | None]:
         if not psycopg.Pipeline.is_supported():
             yield None
             return
         with cursor.connection.pipeline() as pipeline:
-            yield pipeline.sync
+            yield Together(cursor, lambda: self.cursor(cursor.connection), pipeline.sync)
 
     def cursor(self, driver: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
         if not self._prepares:

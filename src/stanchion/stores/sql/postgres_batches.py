@@ -10,7 +10,8 @@ from sqlalchemy import text
 
 from stanchion.stores.records import Claim, Finish, NewJob
 from stanchion.stores.sql.connection import BACK, MARK, CursorRunner, Params, Runner
-from stanchion.stores.sql.postgres_statements import DEFAULTS, ONCE, PICKED, PLAIN, RESERVED, PostgresStore, listed
+from stanchion.stores.sql.postgres_picking import ONCE, PICKED, RESERVED, listed
+from stanchion.stores.sql.postgres_statements import DEFAULTS, PLAIN, PostgresStore
 from stanchion.stores.sql.schema import HISTORY_COLUMNS
 from stanchion.stores.sql.staging import seconds_for, staged
 

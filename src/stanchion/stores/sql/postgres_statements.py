@@ -30,20 +30,16 @@ from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.dialect import Dialect
 from stanchion.stores.sql.joining import must_be_here
 from stanchion.stores.sql.parking import Search
+from stanchion.stores.sql.postgres_admitting import PostgresAdmitting
 from stanchion.stores.sql.postgres_gates import claim_at_gates, commit_at_gates, pick_asking
 from stanchion.stores.sql.postgres_identity import HERE
 from stanchion.stores.sql.postgres_lanes import Taken, claim_in_turn, taken
+from stanchion.stores.sql.postgres_picking import NONE_EXPIRED, NOW, ONCE, PICKED, RESERVED, WHOLE, listed
 from stanchion.stores.sql.postgres_purge import PostgresStatements
 from stanchion.stores.sql.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS
 from stanchion.stores.sql.settling import is_plain
 from stanchion.stores.sql.statements import past_shut
-from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.transitions import created, due_at
-
-NOW = "(CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:skew AS BIGINT))"
-ONCE = f"(SELECT {NOW})"
-"""The same for many rows, for which the clock is read once. It says nothing to who plans the search for them."""
-
 
 _REQUIRED = object()
 
@@ -53,14 +49,6 @@ _CAREFUL_SECONDS = 0.5
 _IN_VAIN = 3
 """So often a claim looks once more for jobs that others have just taken."""
 
-
-def listed(names: Sequence[str], **instead: str) -> str:
-    """Return column names for a list of columns or values, some replaced."""
-    return ", ".join(instead.get(name, name) for name in names)
-
-
-# The first entry of the index of leases; of any queue, as a queue of its own would take a scan of what runs in it.
-_NONE_EXPIRED = f"coalesce((SELECT min(lease_until) FROM stanchion_jobs WHERE lease_until IS NOT NULL) > {NOW}, true)"
 
 _NEW = listed(
     LIVE_COLUMNS,
@@ -106,55 +94,13 @@ _PUSHED = f"""
 """
 _PUSH, _PUSH_JOINED = (text(_PUSHED.format(where=where)) for where in ("", f"WHERE {HERE}"))
 
-PICKED = f"""
-    WITH RECURSIVE heads (priority) AS (
-        (
-            SELECT priority FROM stanchion_jobs
-            WHERE queue = :queue AND lane = 0 AND state = 'queued' AND NOT EXISTS (
-                SELECT 1 FROM stanchion_queues
-                WHERE name = :queue AND (paused OR laned OR max_rate IS NOT NULL OR max_running IS NOT NULL)
-            ) AND {_NONE_EXPIRED}
-            -- A claim need not wait for the disk: one that a crash of the server undoes leaves the job ready,
-            -- and its token refuses whoever had it. What is committed later makes it durable too.
-            AND set_config('synchronous_commit', 'off', true) IS NOT NULL
-            ORDER BY priority DESC LIMIT 1
-        )
-        UNION ALL
-        SELECT (
-            SELECT priority FROM stanchion_jobs
-            WHERE queue = :queue AND lane = 0 AND state = 'queued' AND priority < heads.priority
-            ORDER BY priority DESC LIMIT 1
-        )
-        FROM heads WHERE heads.priority IS NOT NULL
-    ), picked AS MATERIALIZED (
-        -- The heads come highest first, and the limit stops before a lower one is looked at, let alone locked.
-        SELECT due.* FROM heads CROSS JOIN LATERAL (
-            SELECT ctid AS place, id, order_key, limits, held, order_key IS NOT NULL OR limits IS NOT NULL AS gated
-            FROM stanchion_jobs
-            WHERE queue = :queue AND lane = 0 AND state = 'queued'
-                AND priority = heads.priority AND run_at <= {NOW}
-            ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
-        ) AS due
-        WHERE heads.priority IS NOT NULL
-        LIMIT :most
-    )
-"""
-
-RESERVED = f"""
-    state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
-    lease_until = CASE WHEN CAST(:worker_holds AS boolean) THEN NULL
-        ELSE {ONCE} + CAST(:lease_micros AS BIGINT) END,
-    started_at = {ONCE}
-"""
-
-_WHOLE = listed(LIVE_COLUMNS, id="CAST(id AS text)", origin="CAST(origin AS text)")
 
 _CLAIM = text(f"""
     {PICKED}, claimed AS (
         UPDATE stanchion_jobs AS job SET {RESERVED}
         -- By their places, which the locks keep in place: no planner can turn this into a scan of the table.
         WHERE job.ctid = ANY (ARRAY(SELECT place FROM picked WHERE NOT EXISTS (SELECT 1 FROM picked WHERE gated)))
-        RETURNING {_WHOLE}
+        RETURNING {WHOLE}
     ), counted AS (
         INSERT INTO stanchion_tallies (queue, what, n)
         SELECT :queue, 'reserved', count(*) FROM claimed HAVING count(*) > 0
@@ -165,8 +111,8 @@ _CLAIM = text(f"""
 """)
 
 _PICK_ASKING = pick_asking(NOW, "true")
-_CLAIM_AT_GATES = claim_at_gates(PICKED, RESERVED, LIVE_COLUMNS, _WHOLE)
-_CLAIM_IN_TURN = claim_in_turn(NOW, _NONE_EXPIRED, _WHOLE)
+_CLAIM_AT_GATES = claim_at_gates(PICKED, RESERVED, LIVE_COLUMNS, WHOLE)
+_CLAIM_IN_TURN = claim_in_turn(NOW, NONE_EXPIRED, WHOLE)
 
 _HINDRANCE = text(f"""
     SELECT
@@ -174,7 +120,7 @@ _HINDRANCE = text(f"""
             SELECT paused OR laned OR max_rate IS NOT NULL OR max_running IS NOT NULL
             FROM stanchion_queues WHERE name = :queue
         ), false),
-        NOT {_NONE_EXPIRED}
+        NOT {NONE_EXPIRED}
 """)
 
 _DONE = listed(
@@ -229,7 +175,7 @@ _ADD_ENDS = text("""
 """)
 
 
-class PostgresStore(SqlStore):
+class PostgresStore(PostgresAdmitting):
     """The SQL store with push, claim and commit in one statement each, committed by itself."""
 
     statements_of = PostgresStatements
@@ -294,11 +240,11 @@ class PostgresStore(SqlStore):
         if claim.queue in self._throttled_queues or beside_the_lane(claim):
             return self._claim_carefully(claim)
         if self._contended.get(claim.queue, 0.0) > time.monotonic():
-            return super().claim_together(claim)
+            return self.claim_at_gates(claim)
         rows = self.database.statement(lambda run, again: self._claim_at_once(run, claim, again))
         if rows is None:  # not all of the next ones may run
             self._contended[claim.queue] = time.monotonic() + _CAREFUL_SECONDS
-            return super().claim_together(claim)
+            return self.claim_at_gates(claim)
         if rows:
             return Claimed(rows)
         throttled, expired = self.database.read(lambda run: run.rows(_HINDRANCE, {"queue": claim.queue})[0])

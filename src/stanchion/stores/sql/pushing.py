@@ -60,7 +60,7 @@ class Pushing(SqlBase):
                 self.dialect.announce_in(tx, queues | run.woken, run.ended)
             return pushed
         self.make_queues(queues)
-        pushed = self.write(lambda run, again: self._push_in(run, jobs, again=again))
+        pushed = self.write(lambda run, again: self._push_in(run, jobs, again=again), together=True)
         self.dialect.announce(queues)
         return pushed
 

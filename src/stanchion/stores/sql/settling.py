@@ -11,7 +11,18 @@ from sqlalchemy import Executable
 
 from stanchion.stores import transitions
 from stanchion.stores.gates import limits_in, semaphore_gate
-from stanchion.stores.records import SECOND, Commit, Continue, Extension, JobRow, JobState, NewJob, Outcome, Progress
+from stanchion.stores.records import (
+    SECOND,
+    Commit,
+    Continue,
+    Extension,
+    JobRow,
+    JobState,
+    NewJob,
+    Outcome,
+    Progress,
+    QueueSettings,
+)
 from stanchion.stores.sql.base import Step
 from stanchion.stores.sql.connection import Params, Row, Runner
 from stanchion.stores.sql.flowing import Flowing
@@ -68,9 +79,8 @@ class Settling(Flowing):
 
     def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
         """Commit without reading whole jobs: they go to history inside the database."""
-        held = run.rows(self.statements.held, {"ids": json.dumps(sorted(commit.id for commit in commits))})
+        held, settings = self.held_with_settings(run, [commit.id for commit in commits])
         holders = {row[0]: row for row in held}
-        settings = self.settings_in(run, {row[1] for row in held})
         done: list[tuple[Commit, Row]] = []
         states: list[JobState | None] = []
         for commit in commits:
@@ -88,6 +98,11 @@ class Settling(Flowing):
         self.tally(run, [(row[1], "committed") for _, row in done])
         self.follow_commits(run, done)
         return states
+
+    def held_with_settings(self, run: Runner, ids: Sequence[str]) -> tuple[list[Row], dict[str, QueueSettings]]:
+        """Return those of these jobs that are held, locked, and the settings of their queues."""
+        held = run.rows(self.statements.held, {"ids": json.dumps(sorted(ids))})
+        return held, self.settings_in(run, {row[1] for row in held})
 
     def note_ended(self, run: Runner, done: Iterable[tuple[str, str, bool]]) -> None:
         """Have it told that jobs have ended: id, queue, and whether that bounds what runs, so that a place is free."""
