@@ -2,38 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from typing import NamedTuple
 
+import psycopg
 import pytest
+from sqlalchemy.engine import Connection
 
 from benchmarks.limits_contention import mariadb_deadlocks, postgresql_deadlocks
+from stanchion.ids import new_id, new_ids
+from stanchion.stores.flows import Standing
+from stanchion.stores.records import NewJob, Node
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.store import SqlStore
+from tests.servers.mariadb import MariaDBServer
 from tests.sql.contending import Contender, contend, declare
 
 pytestmark = pytest.mark.slow
 
 
+class Server(NamedTuple):
+    """The URL of an empty, set-up store, and what its server counts: deadlocks so far, transactions that wait."""
+
+    url: str
+    deadlocks: Callable[[], int]
+    waiting: Callable[[], int]
+
+
 @pytest.fixture(params=["postgresql", "mariadb"])
-def server(request: pytest.FixtureRequest) -> tuple[str, Callable[[], int]]:
-    """The URL of an empty, set-up store, and what counts the deadlocks of its server."""
+def server(request: pytest.FixtureRequest) -> Server:
+    """A server whose locks are looked at."""
     if request.param == "postgresql":
-        url = request.getfixturevalue("pg_url")
-        found = request.getfixturevalue("postgres_server")
-        count = lambda: postgresql_deadlocks(found.url())  # noqa: E731
+        url, found = request.getfixturevalue("pg_url"), request.getfixturevalue("postgres_server")
+        counts = (lambda: postgresql_deadlocks(found.url()), lambda: waiting_on_postgresql(found.url()))
     else:
-        url = request.getfixturevalue("mariadb_url")
-        found = request.getfixturevalue("mariadb_server")
-        count = lambda: mariadb_deadlocks(found)  # noqa: E731
+        url, found = request.getfixturevalue("mariadb_url"), request.getfixturevalue("mariadb_server")
+        counts = (lambda: mariadb_deadlocks(found), lambda: waiting_on_mariadb(found))
     with closing(open_store(url)) as store:
         store.setup()
         declare(store)
-    return url, count
+    return Server(url, *counts)
 
 
-def test_four_processes_of_every_verb_meet_in_no_deadlock(server: tuple[str, Callable[[], int]]) -> None:
-    url, deadlocks = server
+def waiting_on_postgresql(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+    return int(row[0]) if row else 0
+
+
+def waiting_on_mariadb(server: MariaDBServer) -> int:
+    with server.connect_as_root() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
+        row = cursor.fetchone()
+    return int(row[0]) if row else 0
+
+
+def test_four_processes_of_every_verb_meet_in_no_deadlock(server: Server) -> None:
+    url, deadlocks, _ = server
     before = deadlocks()
     done = contend(url, "mixed", 4, "--turns", "50")
     assert deadlocks() - before == 0
@@ -45,3 +73,67 @@ def test_four_processes_of_every_verb_meet_in_no_deadlock(server: tuple[str, Cal
         with store.database.connection() as connection:
             used = connection.exec_driver_sql("SELECT name, used FROM stanchion_gates WHERE used <> 0").fetchall()
         assert used == []
+
+
+# -- one step at a time
+
+
+@pytest.fixture
+def another(server: Server) -> Iterator[Connection]:
+    """Another program's connection, in a transaction that goes on."""
+    with closing(open_store(server.url)) as store:
+        assert isinstance(store, SqlStore)
+        with store.database.transaction() as connection:
+            yield connection
+
+
+@pytest.fixture
+def store(server: Server) -> Iterator[SqlStore]:
+    with closing(open_store(server.url)) as store:
+        assert isinstance(store, SqlStore)
+        yield store
+
+
+def lock(connection: Connection, table: str, row: str) -> None:
+    """Lock a row that nobody else has locked."""
+    connection.exec_driver_sql(f"SELECT 1 FROM {table} WHERE id = '{row}' FOR UPDATE NOWAIT")
+
+
+def wait_until_it_waits(server: Server) -> None:
+    """Wait until another transaction waits for a lock."""
+    until = time.monotonic() + 30
+    while not server.waiting():
+        assert time.monotonic() < until
+        time.sleep(0.15)  # MariaDB looks anew only when it was not asked for a tenth of a second
+
+
+def test_a_flow_is_stopped_from_below_upwards(server: Server, store: SqlStore, another: Connection) -> None:
+    root, child = new_ids(2)
+    nodes = [Node(root, root, created_at=0), Node(child, root, parent=f"{root}:0")]
+    store.open_flow(nodes, [NewJob(new_id(), "q", "1", flow=Standing(root, child).text)])
+    before = server.deadlocks()
+    with ThreadPoolExecutor() as pool:
+        lock(another, "stanchion_nodes", child)  # as the end of its member does, which goes on to the root
+        stopping = pool.submit(store.stop_flow, root)
+        wait_until_it_waits(server)
+        lock(another, "stanchion_nodes", root)
+        another.exec_driver_sql("COMMIT")
+        assert stopping.result()
+    assert server.deadlocks() == before
+
+
+def test_a_queue_is_deleted_in_the_order_of_its_jobs_ids(server: Server, store: SqlStore, another: Connection) -> None:
+    first, second = new_ids(2)
+    store.push([NewJob(second, "q", "1", priority=1, order_key="k")])
+    store.push([NewJob(first, "q", "1")])
+    before = server.deadlocks()
+    with ThreadPoolExecutor() as pool:
+        lock(another, "stanchion_jobs", first)
+        deleting = pool.submit(store.drop_queue, "q")
+        wait_until_it_waits(server)
+        lock(another, "stanchion_jobs", second)
+        another.exec_driver_sql(f"DELETE FROM stanchion_jobs WHERE id IN ('{first}', '{second}')")
+        another.exec_driver_sql("COMMIT")
+        deleting.result()
+    assert server.deadlocks() == before
+    assert store.sizes("q").total == 0

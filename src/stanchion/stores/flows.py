@@ -8,6 +8,8 @@ a node waits at that node's gate. A node may be a member of another one.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from stanchion.stores.records import End, JobRow, JobState, NewJob, Node, NodeState
@@ -71,6 +73,28 @@ def completed(node: Node, now: int) -> Node:
     if node.state == NodeState.RUNNING and node.closed and node.ended >= node.size:
         return node._replace(state=NodeState.DONE.value, finished_at=now)
     return node
+
+
+def deepest_first(nodes: Sequence[Node]) -> list[list[Node]]:
+    """Return the nodes of a flow by how deep they are in its tree, the deepest first, as the ends of members go up."""
+    parents = {node.id: _parent(node) for node in nodes}
+    depths: dict[str, int] = {}
+    for one in parents:
+        above, found = one, 0
+        while (up := parents.get(above)) is not None:
+            above, found = up, found + 1
+            if above in depths:
+                found += depths[above]
+                break
+        depths[one] = found
+    levels: defaultdict[int, list[Node]] = defaultdict(list)
+    for node in nodes:
+        levels[depths[node.id]].append(node)
+    return [levels[depth] for depth in sorted(levels, reverse=True)]
+
+
+def _parent(node: Node) -> str | None:
+    return None if node.parent is None else node.parent.partition(":")[0]
 
 
 def end_of_node(node: Node) -> End | None:

@@ -146,10 +146,10 @@ class CursorRunner:
 
     def change(self, statement: Executable, params: Params | None = None) -> int:
         self.execute(statement, params)
-        return self._changed()
+        return self._changed(self.cursor)
 
     def send(self, statement: Executable, params: Params | None = None) -> None:
-        self.execute(statement, params)
+        self.execute(statement, params, self._cursor_for_sending())
 
     def all_rows(self, asked: Sequence[tuple[Executable, Params]], *, last: bool = False) -> list[list[Row]]:
         if self._together is None:
@@ -162,24 +162,30 @@ class CursorRunner:
         return [cursor.fetchall() for cursor in cursors]
 
     def change_each(self, statement: Executable, batch: Sequence[Params]) -> int:
-        if not batch:
-            return 0
-        self.send_each(statement, batch)
-        return self._changed()
-
-    def _changed(self) -> int:
-        if self._together is not None:
-            self._together.sync()
-        return int(self.cursor.rowcount)
+        return self._changed(self._send_each(statement, batch)) if batch else 0
 
     def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
-        if not batch:
-            return
+        if batch:
+            self._send_each(statement, batch)
+
+    def _send_each(self, statement: Executable, batch: Sequence[Params]) -> Any:
+        """Run a statement for each set of parameters; return the cursor that will know what was changed."""
         compiled = self._compiler.compiled(statement)
         base = {**self._given, **compiled.fixed}
         if not compiled.names.isdisjoint(base):
             batch = [{**base, **params} for params in batch]
-        self.cursor.executemany(compiled.sql, batch if compiled.positions is None else map(compiled.positions, batch))
+        cursor = self._cursor_for_sending()
+        cursor.executemany(compiled.sql, batch if compiled.positions is None else map(compiled.positions, batch))
+        return cursor
+
+    def _cursor_for_sending(self) -> Any:
+        """Return a cursor of its own for what is sent: its answer may come when the next statement has been sent."""
+        return self.cursor if self._together is None else self._together.another()
+
+    def _changed(self, cursor: Any) -> int:
+        if self._together is not None:
+            self._together.sync()
+        return int(cursor.rowcount)
 
     def execute(self, statement: Executable, params: Params | None, cursor: Any = None) -> None:
         """Run a statement, leaving its rows in the cursor."""

@@ -1,6 +1,7 @@
 """Flows as rows: what follows when a member ends, in the transaction of the step that ended it.
 
-Rows of nodes are locked after those of jobs, those of each round in the order of their ids, and before those of gates.
+Rows of nodes are locked after those of jobs, from below upwards, those of each round in the order of their ids, and
+before those of gates.
 However long a chain and however large a group, the work is done round by round and by whole sets.
 """
 
@@ -74,8 +75,10 @@ class Flowing(Gating, Pushing):
     def stop_flow(self, root: str) -> bool:
         def work(run: Runner, _again: bool) -> bool:
             found = [_node(row) for row in run.rows(self._flows.of_root, {"root": root})]
-            running = [node.id for node in found if node.state == NodeState.RUNNING]
-            before = self._locked(run, running)
+            running = [node for node in found if node.state == NodeState.RUNNING]
+            before: dict[str, Node] = {}
+            for nodes in flows.deepest_first(running):  # as the ends of members do
+                before |= self._locked(run, [node.id for node in nodes])
             now = self.clock(run)
             self._count(
                 run,

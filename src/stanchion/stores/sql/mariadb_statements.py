@@ -246,6 +246,9 @@ _LANE_HEADS = text(f"""
 """)
 
 
+OF_QUEUE = text("SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line) WHERE queue = :queue ORDER BY id")
+HELD_OF_THESE = text(f"SELECT {_names(HELD_COLUMNS, 'job.')} FROM {_LISTED} WHERE job.id IN :ids FOR UPDATE")
+
 SETTINGS_OF_THESE = text(f"""
     SELECT {_names(tuple(queues.columns.keys()))} FROM stanchion_queues
     WHERE name IN (SELECT queue FROM {_by_ids("stanchion_jobs")})

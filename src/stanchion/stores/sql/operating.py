@@ -20,7 +20,7 @@ from stanchion.stores.records import (
     WorkerRow,
 )
 from stanchion.stores.sql.base import Step, began_in, is_id, live_values, queue_values, settings_of
-from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.connection import Row, Runner
 from stanchion.stores.sql.expiring import ExpiringQueues
 from stanchion.stores.sql.granting import light
 from stanchion.stores.sql.joining import joined
@@ -66,12 +66,21 @@ class Operating(ExpiringQueues):
 
     def drop_queue(self, queue: str) -> int:
         def work(run: Runner, _again: bool) -> int:
-            tied = [light(*row) for row in run.rows(self.statements.tied, {"queue": queue})]
-            live, *_ = [run.change(drop, {"queue": queue}) for drop in self.statements.drop]
-            self.follow(run, [Step(row, None) for row in tied])
+            given = {"queue": queue}
+            live, tied = self.drop_live(run, queue)
+            for drop in self.statements.drop:
+                run.change(drop, given)
+            self.follow(run, [Step(light(*row), None) for row in tied])
             return live
 
         return self.write(work)
+
+    def drop_live(self, run: Runner, queue: str) -> tuple[int, list[Row]]:
+        """Delete the live jobs of a queue, locked in the order of their ids; return how many, and what some held."""
+        given = {"queue": queue}
+        run.rows(self.statements.lock_all, given)
+        tied = run.rows(self.statements.tied, given)
+        return run.change(self.statements.drop_live, given), tied
 
     # -- workers
 

@@ -142,15 +142,12 @@ class Statements:
             .order_by(jobs.c.id)
             .with_for_update()
         )
+        of_queue = select(jobs.c.id).where(jobs.c.queue == queue).order_by(jobs.c.id).with_for_update().subquery()
+        self.lock_all = select(func.count()).select_from(of_queue)
+        self.drop_live = delete(jobs).where(jobs.c.queue == queue)
         self.drop = [
-            delete(table).where(column == queue)
-            for table, column in (
-                (jobs, jobs.c.queue),
-                (history, history.c.queue),
-                (tallies, tallies.c.queue),
-                (counts, counts.c.queue),
-                (queues, queues.c.name),
-            )
+            *(delete(table).where(table.c.queue == queue) for table in (history, tallies, counts)),
+            delete(queues).where(queues.c.name == queue),
         ]
         self.forget_ranges = delete(notes).where(notes.c.kind.startswith(RANGES), notes.c.name == queue)
         self.drop.append(self.forget_ranges)
