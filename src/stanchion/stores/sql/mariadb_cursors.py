@@ -57,9 +57,11 @@ class Batch:
 
     def add(self, cursor: LateCursor, sql: str, *, more: bool = False) -> None:
         """Let a statement wait; `more`: what it changes is added to what the one before it has changed."""
+        if self._size + len(sql) > _PACKET:
+            self.sync()
         self._waiting.append((cursor, more, sql))
         self._size += len(sql)
-        if self._size > _PACKET or sql.startswith("INSERT IGNORE"):  # which may cut values
+        if sql.startswith("INSERT IGNORE"):  # which may cut values
             self.sync()
 
     def sync(self) -> None:

@@ -33,6 +33,16 @@ class TestOrderAndSlots:
         assert usage(store) == (2, 0)
         assert row_of(store, ids[1]).waits_for == order_gate(QUEUE, KEY)
 
+    def test_at_many_priorities(self, store: Store) -> None:
+        store.set_semaphore(SMTP, 9)
+        for _ in range(2):  # by then it is known that jobs of the queue ask at gates
+            ids = push(store, *(limited(SMTP, order_key=str(n), priority=n) for n in range(8)))
+            rows = claim(store, 9)
+            assert [row.id for row in rows] == ids[::-1]
+            for row in rows:
+                commit(store, row)
+        assert usage(store) == (0, 0)
+
     def test_a_first_that_waits_for_its_retry_holds_no_slot(self, store: Store) -> None:
         store.set_semaphore(SMTP, 1)
         _, second, other = push(store, *(limited(SMTP, order_key=KEY) for _ in range(2)), limited(SMTP))
