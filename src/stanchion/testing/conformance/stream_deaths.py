@@ -108,6 +108,26 @@ class TestTwoDrivers:
                 call()
         assert newer.latest(start, 1) == end
 
+    def test_a_reader_of_a_batch_before_comes_late(self, store: Store) -> None:
+        """Its batch was read by another task meanwhile, and is finished."""
+        fill(store, 2)
+        source = StreamSource(store, NAME, SOURCE)
+        start = source.initial()
+        first = source.latest(start, 1)
+        (late,) = source.parts(start, first, 1)
+        begin(store, late, "run:0")
+        batch = SinkBatch.read_by(store, NAME, "run:0")
+        assert batch is not None
+        batch.drop_rest()
+        (part,) = source.parts(first, source.latest(first, 1), 1)
+        begin(store, part, "run:1")
+        with pytest.raises(StreamTaken):
+            begin(store, late, "run:0")
+        state = known(store, NAME)
+        assert (state.run, state.pending) == (state.begun, True)
+        assert state.run is not None
+        assert state.run.name == "run:1"
+
     def test_what_a_late_one_claims_goes_back(self, store: Store) -> None:
         """It is held up between the note and the claim, while its successor finishes that very batch."""
         fill(store, 4)
