@@ -1,6 +1,7 @@
 """The note of a stream, as other releases write it."""
 
 import json
+from dataclasses import replace
 
 from stanchion.stores.records import Note
 from stanchion.streams.state import Run, StreamState
@@ -18,3 +19,11 @@ def test_what_a_later_release_adds_is_passed_over() -> None:
     state = StreamState("i", "q", "d", run=Run("run", 1, 2, "a", "b"), past=("one", "two"), failure="x", version=1)
     text = json.dumps({**json.loads(state.text), "new": 1})
     assert StreamState.of(Note("etl", text, 1)) == state
+
+
+def test_each_driver_claims_a_batch_under_a_token_of_its_own() -> None:
+    state = StreamState("01a20000-0000-7000-8000-000000000000", "q", "d", epoch=1, reserved=3)
+    after = replace(state, epoch=2)
+    assert state.next_token != after.next_token
+    assert after.next_token == replace(after).next_token
+    assert state.token != state.next_token

@@ -184,6 +184,9 @@ class TestFind:
         assert payloads(q.find(until=early)) == ["old"]
         assert payloads(q.find(since=early)) == ["new", "middle"]
         assert payloads(q.find(since=early, until=late)) == ["middle"]
+        (newest,) = q.find(since=late)
+        assert payloads(q.find(since=newest.enqueued_at)) == ["new"]
+        assert payloads(q.find(until=newest.enqueued_at)) == ["middle", "old"]
 
     def test_page_by_page(self, q: Queue) -> None:
         ids = [job.id for job in q.push_many(range(25))]
