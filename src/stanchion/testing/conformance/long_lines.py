@@ -8,7 +8,7 @@ import pytest
 
 from stanchion.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim
+from stanchion.stores.records import Claim, JobRow
 from stanchion.testing.conformance.harness import LONG_LEASE, QUEUE, claim, new_job
 from stanchion.testing.conformance.ordering import back, keyed
 from stanchion.testing.conformance.semaphores import SMTP, commit, limited, push, took
@@ -29,16 +29,21 @@ def claimed(store: Store, limit: int) -> list[str]:
     raise AssertionError(f"{len(found)} of {limit} jobs after {CALLS} claims")
 
 
+def held_up(store: Store, kind: str) -> tuple[JobRow, list[str]]:
+    """Have a job hold the only slot, or an order key, and many wait for the same; return that one and their ids."""
+    store.set_semaphore(SMTP, 1)
+    given: Any = limited if kind == "semaphore" else keyed
+    name = SMTP if kind == "semaphore" else "k"
+    push(store, given(name))
+    (holder,) = claim(store)
+    return holder, push(store, *(given(name) for _ in range(WAITING)))
+
+
 class TestLongLines:
     @pytest.mark.parametrize("kind", ["semaphore", "order key"])
     def test_free_jobs_behind_those_that_wait(self, store: Store, kind: str) -> None:
-        store.set_semaphore(SMTP, 1)
         store.set_semaphore("other", 1)
-        given: Any = limited if kind == "semaphore" else keyed
-        name = SMTP if kind == "semaphore" else "k"
-        push(store, given(name))
-        (holder,) = claim(store)
-        line = push(store, *(given(name) for _ in range(WAITING)))
+        holder, line = held_up(store, kind)
         free = push(store, new_job(), limited("other"), keyed("other"))
         assert claimed(store, 3) == free
         assert claimed(store, 3) == []
@@ -50,11 +55,7 @@ class TestLongLines:
 
     @pytest.mark.parametrize("kind", ["semaphore", "order key"])
     def test_further_free_jobs_while_those_are_parked(self, store: Store, kind: str) -> None:
-        store.set_semaphore(SMTP, 1)
-        given: Any = limited if kind == "semaphore" else keyed
-        push(store, given(SMTP))
-        (holder,) = claim(store)
-        line = push(store, *(given(SMTP) for _ in range(WAITING)))
+        holder, line = held_up(store, kind)
         for _ in range(3):
             free = push(store, new_job(), new_job())
             assert claimed(store, 2) == free
@@ -67,11 +68,7 @@ class TestLongLines:
 
     @pytest.mark.parametrize("kind", ["semaphore", "order key"])
     def test_the_first_of_them_when_there_is_a_slot_before_all_are_parked(self, store: Store, kind: str) -> None:
-        store.set_semaphore(SMTP, 1)
-        given: Any = limited if kind == "semaphore" else keyed
-        push(store, given(SMTP))
-        (holder,) = claim(store)
-        line = push(store, *(given(SMTP) for _ in range(WAITING)))
+        holder, line = held_up(store, kind)
         free = push(store, new_job(), new_job())
         assert claimed(store, 1) == free[:1]
         for job in line[:3]:
