@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError
 from stanchion.ids import new_ids
 from stanchion.stores.gates import Limits, limits_text
 from stanchion.stores.handing_out import Parked
-from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob
+from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob, Rollback
 from stanchion.stores.redis.rows import FIELD
 from stanchion.stores.redis.server import Server
 from stanchion.stores.redis.store import RedisStore
@@ -185,6 +185,15 @@ def test_a_long_line_of_an_order_key(store: RedisStore, scripts: Counter[str], l
         done += [row.id for row in rows]
     assert done == ids[:5]
     assert broken_rules(store, QUEUE) == []
+
+
+def test_who_holds_its_order_key_is_not_passed_over(store: RedisStore) -> None:
+    (holder,) = push(store, 1, order_key="k")
+    (row,) = claim(store).rows
+    store.settle([Rollback(holder, row.token or "", 0.0)])
+    push(store, 5000, order_key="k", priority=9)  # more than one step parks
+    (free,) = push(store, 1)
+    assert [row.id for row in claim(store, 2).rows] == [holder, free]
 
 
 def test_jobs_of_an_earlier_release_are_met_one_by_one(store: RedisStore) -> None:

@@ -55,8 +55,9 @@ def _bound(job: JobRow | NewJob) -> str:
     """Return something for a job whose steps entail more than themselves: the gate that it waits for first, if any."""
     if not (job.order_key or job.limits or job.flow):
         return ""
-    held = job.held if isinstance(job, JobRow) else 0
-    return "1" if held else next(iter(gates_of(job)), "1")
+    # One with a permit holds its order key or a semaphore, so no other has to make way for it.
+    holds = isinstance(job, JobRow) and bool(job.held or job.permit)
+    return "1" if holds else next(iter(gates_of(job)), "1")
 
 
 def is_bound(state: str) -> bool:
