@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,8 +17,8 @@ from stanchion.stores.records import Claim, Commit, NewJob
 from stanchion.stores.registry import open_store
 
 RUN = 3000
-SLOT = {"limits": limits_text(Limits(("slot",)))}
-KEY = {"order_key": "k"}
+SLOT: dict[str, Any] = {"limits": limits_text(Limits(("slot",)))}
+KEY: dict[str, Any] = {"order_key": "k"}
 
 
 @pytest.fixture
@@ -27,9 +28,9 @@ def store(url: str) -> Iterator[Store]:
         yield store
 
 
-def push(store: Store, count: int, **given: Any) -> list[str]:
+def push(store: Store, count: int, queue: str = "q", **given: Any) -> list[str]:
     ids = new_ids(count)
-    store.push([NewJob(one, "q", "1", **given) for one in ids])
+    store.push([NewJob(one, queue, "1", **given) for one in ids])
     return ids
 
 
@@ -57,7 +58,7 @@ def test_what_may_run_is_found_before_all_others_are_parked(store: Store, given:
 
 
 def test_what_a_rate_does_not_bind_is_found_before_all_others_are_deferred(store: Store) -> None:
-    given = {"limits": limits_text(Limits((), Rate("api", 0.001)))}
+    given: dict[str, Any] = {"limits": limits_text(Limits((), Rate("api", 0.001)))}
     (first,) = push(store, 1, **given)
     assert took(store) == [first]
     line = push(store, RUN, **given)
@@ -77,8 +78,23 @@ def test_what_a_rate_does_not_bind_is_found_before_all_others_are_deferred(store
     assert sorted(line, key=lambda job: rows[job].run_at) == line
 
 
+def test_a_claim_that_stops_deferring_between_two_looks_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it defers or looks past those jobs is settled once for a transaction, and not by the time amid it."""
+    ticks = itertools.count()
+    for late in range(8):
+        given: dict[str, Any] = {"limits": limits_text(Limits((), Rate(f"api{late}", 0.001)))}
+        push(store, 1500, f"q{late}", **given)
+        assert len(store.claim(Claim(f"q{late}", 1, "t", "w")).rows) == 1
+        monkeypatch.setattr("time.monotonic", lambda: next(ticks) / 1000)
+        cast(Any, store).owed[f"q{late}"] = (late + 0.5) / 1000
+        while (found := store.claim(Claim(f"q{late}", 1, f"t{late}", "w"))).retry_in == 0:
+            assert found.rows == []
+        monkeypatch.undo()
+        assert store.sizes(f"q{late}").scheduled == 1499
+
+
 def test_a_job_that_a_rate_promised_a_time_is_not_looked_past(store: Store) -> None:
-    given = {"limits": limits_text(Limits((), Rate("api", 0.001)))}
+    given: dict[str, Any] = {"limits": limits_text(Limits((), Rate("api", 0.001)))}
     first, second = push(store, 2, **given)
     assert took(store) == [first]
     promised = store.fetch([second])[second].run_at

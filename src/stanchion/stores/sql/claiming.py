@@ -75,8 +75,9 @@ class Claiming(Laning, Recovery, Gating):
         Each locks gates only once, and a claim that met many jobs which have to wait must not take long.
         """
         rows: dict[str, JobRow] = {}
-        wish, began = claim, time.monotonic()
+        wish, began, deferring_until = claim, time.monotonic(), 0.0
         while True:
+            search.deferring = time.monotonic() < deferring_until
             past, rates, asked = search.past, search.passed_rates, time.monotonic()
             found = work(wish, search)
             if found is None:
@@ -85,11 +86,11 @@ class Claiming(Laning, Recovery, Gating):
                 search.looked = time.monotonic() - asked
             rows |= {row.id: row for row in found.rows}
             if rates and not rows:
-                search.deferring_until = math.inf  # nothing else is there: what was passed is to be deferred
+                deferring_until = math.inf  # nothing else is there: what was passed is to be deferred
             elif not found.more or len(rows) >= claim.limit:
                 return Claimed(list(rows.values()), 0.0 if rates and found.retry_in is None else found.retry_in)
             elif search.past is not None and (seconds := self.owed.pop(claim.queue, 0.0)):
-                search.deferring_until = time.monotonic() + seconds
+                deferring_until = time.monotonic() + seconds
                 self._park_runs(claim, search, min(seconds, search.seconds))
             if time.monotonic() - began >= search.seconds:
                 return Claimed(list(rows.values()), 0.0)

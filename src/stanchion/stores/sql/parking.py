@@ -13,7 +13,6 @@ their places, are deferred by later claims, from the front, and so in their orde
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -69,8 +68,8 @@ class Search:
     """What those were like."""
     spent: dict[str, None] = field(default_factory=dict)
     """Rates that had no start left for some."""
-    deferring_until: float = 0.0
-    """Until then jobs of such rates are deferred, and not looked past."""
+    deferring: bool = False
+    """Whether jobs of such rates are deferred now, and not looked past; the same all through a transaction."""
 
     def parked(self, rows: Sequence[tuple[JobRow, JobRow]]) -> None:
         """Remember jobs that had to wait, as they were and as they are."""
@@ -88,8 +87,7 @@ class Search:
     @property
     def passed_rates(self) -> list[str]:
         """The rates whose jobs are looked past, but for those that return at the time which they were promised."""
-        deferring = self.picks <= _PICKED_AT_GATES or time.monotonic() < self.deferring_until
-        return [] if deferring else list(self.spent)
+        return [] if self.deferring or self.picks <= _PICKED_AT_GATES else list(self.spent)
 
     @property
     def past(self) -> Params | None:
