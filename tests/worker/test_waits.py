@@ -131,7 +131,7 @@ def test_close_while_a_thread_waits(app):
         except StoreUnavailable as error:
             errors.append(error)
 
-    waiting = threading.Thread(target=wait)
+    waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
     until(lambda: sum(len(look) for look in app.waits._looks.values()))
     with suppress(StoreUnavailable):
