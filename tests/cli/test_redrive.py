@@ -1,3 +1,5 @@
+import pytest
+
 from stanchion import JobState, Stanchion
 from stanchion.ids import new_id
 from tests.cli.conftest import Run
@@ -20,6 +22,7 @@ def test_retry_by_id(run: Run, app: Stanchion) -> None:
     assert app.queue("orders").size().ready == 2
 
 
+@pytest.mark.slow
 def test_retry_by_filter_takes_the_dead_ones(run: Run, app: Stanchion) -> None:
     bury(app, 1_200)
     bury(app, 1, "other")

@@ -26,6 +26,7 @@ def ended(process: subprocess.Popen[str]) -> Answer:
     return Answer(process.returncode, out, err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", ["1", "2"])
 def test_until_empty(process: Run, app: Stanchion, shop: str, processes: str) -> None:
     for user in range(20):
@@ -44,6 +45,7 @@ def test_named_queues_only(process: Run, app: Stanchion, shop: str) -> None:
     assert app.find(state="dead")[0].errors[0]["error"] == "ValueError: no money for 1"
 
 
+@pytest.mark.slow
 def test_is_seen_and_stops_on_a_signal(start: Start, run: Run, app: Stanchion, shop: str, tmp_path: Path) -> None:
     health = tmp_path / "health"
     worker = start("worker", shop, "--threads", "3", "--health-file", str(health), "--heartbeat", "1s")
@@ -86,6 +88,7 @@ def test_health_host(start: Start, app: Stanchion, shop: str) -> None:
         assert json.load(answer)["status"] == "ok"
 
 
+@pytest.mark.slow
 def test_url_is_for_an_app_that_names_none(process: Run, app: Stanchion, shop: str, tmp_path: Path, url: str) -> None:
     app.enqueue("welcome", 1, queue="mail")
     assert process("worker", shop, "--until-empty", "--url", url, STANCHION_URL="").code == 0

@@ -49,6 +49,7 @@ def etl(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[P
     sys.modules.pop("flow").app.close()
 
 
+@pytest.mark.slow
 def test_run_until_empty_and_status(etl: Pipeline, process: Run, run: Run) -> None:  # noqa: F811
     etl.push_many(list(range(20)))
     answer = process("pipeline", "run", "flow:etl", "--until-empty", "--threads", "2", "--log-level", "error")
@@ -63,6 +64,7 @@ def test_run_until_empty_and_status(etl: Pipeline, process: Run, run: Run) -> No
     assert "1 dead letters: stanchion jobs --queue etl.dead" in table.err
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_pipeline(etl: Pipeline, process: Run) -> None:  # noqa: F811
     etl.push_many([n for n in range(60) if n != 13])
     answer = process(

@@ -30,6 +30,7 @@ def test_runs_until_all_stations_are_empty(etl):
     assert [(one.came, one.out, one.dropped, one.dead) for one in status.stations] == [(500, 500, 0, 0)] * 3
 
 
+@pytest.mark.slow
 def test_until_empty_waits_for_retries_and_available_now_does_not(etl):
     tries: Counter[int] = Counter()
 
@@ -121,6 +122,7 @@ def test_forks_fan_out_and_drops_at_once(etl):
     assert (raw_status.out, raw_status.dropped) == (len(kept), len(items) - len(kept))
 
 
+@pytest.mark.slow
 def test_a_timeout_of_a_station(etl):
     @etl.station("raw", timeout=0.2, max_attempts=1)
     def raw(_item):

@@ -200,6 +200,7 @@ def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -
 # -- races
 
 
+@pytest.mark.slow
 def test_overlapping_semaphores_are_never_over_taken_and_nobody_is_left_behind(url: str) -> None:
     names = [f"s{n}" for n in range(6)]
     capacity = {name: 1 + n % 3 for n, name in enumerate(names)}

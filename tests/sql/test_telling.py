@@ -69,6 +69,7 @@ def test_a_lock_on_postgresql(pg_app: Stanchion, pg_url: str) -> None:
     assert pg_app.queue("orders").size().ready == 1
 
 
+@pytest.mark.slow
 def test_a_lock_on_sqlite(tmp_path: object) -> None:
     with closing(Stanchion(f"sqlite:///{tmp_path}/jobs.db")) as app:
         app.queue("orders").push(1)

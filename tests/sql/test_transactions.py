@@ -216,6 +216,7 @@ def test_a_transaction_of_another_kind_of_database_is_refused(pg_app: Stanchion)
         pg_app.queue("orders").push(1, tx=raw)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("url", ["sqlite", "postgresql"], indirect=True)  # on MariaDB there is none
 def test_the_wake_up_goes_out_on_commit_only(app: Stanchion, begin: Begin) -> None:
     queue = app.queue("orders")

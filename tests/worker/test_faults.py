@@ -20,6 +20,7 @@ def app(store) -> Stanchion:
     return Stanchion(store=store)
 
 
+@pytest.mark.slow
 def test_a_worker_lives_through_an_outage(app, store, tmp_path, caplog):
     @app.task
     def task() -> int:
@@ -87,6 +88,7 @@ def test_outcomes_wait_for_the_store(app, store):
     assert sorted(ran) == list(range(10))
 
 
+@pytest.mark.slow
 def test_claims_stop_while_outcomes_pile_up(app, store, monkeypatch):
     monkeypatch.setattr("stanchion.worker.claimer.MOST_UNSTORED", 50)
     store._verbs = ("settle",)
@@ -190,6 +192,7 @@ def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
         until(lambda: dead == [last.id])
 
 
+@pytest.mark.slow
 def test_a_newcomer_takes_no_job_back_before_the_others_had_time_to_return(app, store, monkeypatch):
     monkeypatch.setattr("stanchion.worker.heartbeat.RETURN", 1.5)
 

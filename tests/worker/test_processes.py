@@ -87,6 +87,7 @@ def test_one_process_until_empty(app, start):
     assert app.workers() == []
 
 
+@pytest.mark.slow
 def test_several_processes_stop_together(app, start, tmp_path):
     supervisor = start(2, health_file=str(tmp_path / "health"))
     until(lambda: len(pids(app)) == 2, 90)

@@ -86,6 +86,7 @@ def test_a_job_comes_to_no_wait_that_has_timed_out(app):
     assert [job.attempt for job in q.reserve()] == [1]
 
 
+@pytest.mark.slow
 def test_the_threads_of_waits_end_after_the_last_one(app, monkeypatch):
     monkeypatch.setattr("stanchion.waits.keeper.LINGER", 0.1)
     monkeypatch.setattr("stanchion.pool._IDLE_SECONDS", 0.1)
