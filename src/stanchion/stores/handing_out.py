@@ -41,9 +41,6 @@ class Parked(NamedTuple):
 class HandingOut(Permits):
     """Hands out what may run, past what has to wait."""
 
-    passes_over_first = False
-    """Whether a claim that finds gates full looks for jobs behind those that wait before it parks a run of them."""
-
     @cached_property
     def owed(self) -> dict[str, float]:
         """Seconds for which the next claim of a queue is to park what claims have passed over."""
@@ -62,6 +59,10 @@ class HandingOut(Permits):
         more. `alone`: no others are due. A store that would have to read each of them leaves it to `hand_out`.
         """
         return Parked(0, more=False)
+
+    def park_few(self, claim: Claim, began: int) -> Parked:
+        """Park as `park_run` does, before others are passed over; fewer, in a store that passes over more quickly."""
+        return self.park_run(claim, began, alone=False)
 
     # -- claims
 
@@ -137,9 +138,7 @@ class HandingOut(Permits):
             return self._park_while(claim, began, until, alone=True)
         if first and (seconds := self.owed.pop(claim.queue, 0.0)):
             return self._park_while(claim, began, min(until, time.monotonic() + seconds), alone=False)
-        if first and self.passes_over_first:
-            return True
-        return self.park_run(claim, began, alone=False).more
+        return (self.park_few(claim, began) if first else self.park_run(claim, began, alone=False)).more
 
     def _park_while(self, claim: Claim, began: int, until: float, *, alone: bool) -> bool:
         """Park until a moment of this process; return True where more are left."""

@@ -22,6 +22,9 @@ from stanchion.stores.records import UNLANED, Claim, JobState
 AT_ONCE = 500
 """So many jobs are parked by one command."""
 
+FEW = 50
+"""So many are parked before others are passed over: to read past a job costs much less than to park it."""
+
 Seen = tuple[str, str | None, str | None]
 """The gate that a job takes first, its order key, and its limits."""
 _UNHELD: Document = {"held": {"$in": [None, 0]}, "permit": None, "priority": {"$lte": HOLDER_BOOST // 2}}
@@ -31,13 +34,17 @@ _UNHELD: Document = {"held": {"$in": [None, 0]}, "permit": None, "priority": {"$
 class Parking(Turning):
     """Parks jobs that would have to wait."""
 
-    passes_over_first = True  # to read past a job costs much less than to park it
-
     def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:
+        return self._park_up_to(AT_ONCE, claim, began, alone=alone)
+
+    def park_few(self, claim: Claim, began: int) -> Parked:
+        return self._park_up_to(FEW, claim, began, alone=False)
+
+    def _park_up_to(self, most: int, claim: Claim, began: int, *, alone: bool) -> Parked:
         line = self.line(claim.queue)
         if not alone and (line.settings.laned or claim.lanes is not None):
             return Parked(0, more=True)  # it may be the turn of others
-        found = self._waiting_next(claim, line, alone=alone)
+        found = self._waiting_next(most, claim, line, alone=alone)
         full = set(claim.full)
         alike: defaultdict[Seen, list[str]] = defaultdict(list)
         for job in found:
@@ -49,9 +56,9 @@ class Parking(Turning):
             self._park(claim, line, ids, seen, began)
         self.wake(*dict.fromkeys(gate for gate, _, _ in alike))
         parked = sum(map(len, alike.values()))
-        return Parked(parked, more=parked == AT_ONCE)
+        return Parked(parked, more=parked == most)
 
-    def _waiting_next(self, claim: Claim, line: Line, *, alone: bool) -> list[Document]:
+    def _waiting_next(self, most: int, claim: Claim, line: Line, *, alone: bool) -> list[Document]:
         """Return the next due jobs; where none but those at full gates are due, in any order."""
         wanted = {**queued(claim.queue), "run_at": {"$lte": line.now}}
         if alone:
@@ -63,10 +70,10 @@ class Parking(Turning):
         fields = dict.fromkeys(("limits", "order_key", "held", "permit", "priority", "run_at"), 1)
 
         def work(on: Place, _again: bool) -> list[Document]:
-            found = on.jobs.find(wanted, fields, batch_size=AT_ONCE + 1)
+            found = on.jobs.find(wanted, fields, batch_size=most + 1)
             if not alone:
                 found = found.sort([("priority", -1), ("run_at", 1), ("_id", 1)])
-            return list(found.limit(AT_ONCE))
+            return list(found.limit(most))
 
         return sorted(self.server.call(work), key=place_in_line)
 

@@ -29,14 +29,14 @@ def claimed(store: Store, limit: int) -> list[str]:
     raise AssertionError(f"{len(found)} of {limit} jobs after {CALLS} claims")
 
 
-def held_up(store: Store, kind: str) -> tuple[JobRow, list[str]]:
+def held_up(store: Store, kind: str, waiting: int = WAITING) -> tuple[JobRow, list[str]]:
     """Have a job hold the only slot, or an order key, and many wait for the same; return that one and their ids."""
     store.set_semaphore(SMTP, 1)
     given: Any = limited if kind == "semaphore" else keyed
     name = SMTP if kind == "semaphore" else "k"
     push(store, given(name))
     (holder,) = claim(store)
-    return holder, push(store, *(given(name) for _ in range(WAITING)))
+    return holder, push(store, *(given(name) for _ in range(waiting)))
 
 
 class TestLongLines:
@@ -76,6 +76,17 @@ class TestLongLines:
             (holder,) = claim(store)
             assert holder.id == job
         assert claimed(store, 1) == free[1:]
+
+    @pytest.mark.parametrize("kind", ["semaphore", "order key"])
+    def test_a_few_are_parked_at_once(self, store: Store, kind: str) -> None:
+        """Whoever looks sees that they wait, though the claim has found others behind them."""
+        holder, line = held_up(store, kind, 9)
+        free = push(store, new_job(), new_job())
+        assert took(store, 2) == free
+        assert store.sizes(QUEUE).waiting == len(line)
+        assert all(row.waits_for for row in store.fetch(line).values())
+        commit(store, holder)
+        assert claimed(store, 1) == line[:1]
 
     def test_who_holds_its_key_is_not_passed_over(self, store: Store) -> None:
         push(store, keyed())
