@@ -40,7 +40,7 @@ types: $(DEV) ## Check types
 	@$(BIN)/mypy --no-error-summary
 
 quick: $(DEV)
-	@$(BIN)/pytest -q -n auto --dist worksteal -m 'not slow and not nightly'
+	@$(PARALLEL) $(BIN)/pytest -q -n auto --dist worksteal -m 'not slow and not nightly'
 
 bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
 	@$(BIN)/python -m benchmarks.run
