@@ -137,3 +137,20 @@ def test_a_queue_is_deleted_in_the_order_of_its_jobs_ids(server: Server, store: 
         deleting.result()
     assert server.deadlocks() == before
     assert store.sizes("q").total == 0
+
+
+@pytest.mark.parametrize("on_duplicate", ["return", "replace"])
+def test_who_meets_a_key_does_not_hold_it_while_the_job_ends(
+    server: Server, store: SqlStore, another: Connection, on_duplicate: str
+) -> None:
+    holder, late = new_ids(2)
+    store.push([NewJob(holder, "q", "1", key="k")])
+    before = server.deadlocks()
+    with ThreadPoolExecutor() as pool:
+        lock(another, "stanchion_jobs", holder)  # as its end does, which takes it from the index of keys behind that
+        pushing = pool.submit(store.push, [NewJob(late, "q", "2", key="k", on_duplicate=on_duplicate)])
+        wait_until_it_waits(server)
+        another.exec_driver_sql(f"DELETE FROM stanchion_jobs WHERE id = '{holder}'")
+        another.exec_driver_sql("COMMIT")
+        assert [(one.id, one.duplicate) for one in pushing.result()] == [(late, False)]
+    assert server.deadlocks() == before

@@ -67,6 +67,16 @@ def elements(name: str) -> SelectBase:
 TAKEN = text("SELECT `key`, queue FROM stanchion_jobs FORCE INDEX (stanchion_jobs_key) WHERE (`key`, queue) IN :keys")
 
 
+ID_OF_KEY = text(
+    "SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_key) WHERE `key` = :job_key AND queue = :queue"
+)
+
+HOLDER = text(f"""
+    SELECT {_names(LIVE_COLUMNS)} FROM stanchion_jobs FORCE INDEX (PRIMARY)
+    WHERE id = :job AND queue = :queue AND `key` = :job_key LOCK IN SHARE MODE
+""")
+
+
 # -- out
 
 _EXPIRED = f"""coalesce((

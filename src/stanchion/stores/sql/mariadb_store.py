@@ -80,6 +80,12 @@ class MariaDBStore(MariaDBAdmitting):
                 return Pushed(known.id, known.run_at, known.enqueued_at)
         return super().met(run, job, row)
 
+    def holder(self, run: Runner, queue: str, key: str | None) -> Sequence[Row]:
+        # By its id: who goes by the key locks that first, and the end of the job locks it last.
+        known = run.rows(sql.ID_OF_KEY, {"queue": queue, "job_key": key})
+        found = run.rows(sql.HOLDER, {"job": known[0][0], "queue": queue, "job_key": key}) if known else []
+        return found or super().holder(run, queue, key)
+
     # -- out
 
     def claim_together(self, claim: Claim) -> Claimed:

@@ -207,7 +207,7 @@ class Operating(ExpiringQueues):
     def _redrive_finished(self, run: Runner, row: JobRow, now: int) -> Redriven:
         if row.state == JobState.DONE:
             return Redriven.DONE
-        if row.key and run.rows(self.statements.by_key, {"queue": row.queue, "job_key": row.key}):
+        if row.key and self.holder(run, row.queue, row.key):
             return Redriven.KEY_TAKEN
         run.change(self.statements.forget, {"ids": json.dumps([row.id])})
         run.change(self.statements.insert_new, live_values(retried(row, now)))

@@ -9,7 +9,7 @@ from typing import Any
 from stanchion.errors import DuplicateKey
 from stanchion.stores.records import JobRow, NewJob, Pushed
 from stanchion.stores.sql.base import SqlBase, Step, live_values, queue_values
-from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.connection import Row, Runner
 from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.joining import joined
 from stanchion.stores.transitions import created, replaced
@@ -89,7 +89,7 @@ class Pushing(SqlBase):
         """Return what becomes of a job whose id or key is there already."""
         if (known := self.known(run, [job])).get(job.id):
             return known[job.id]
-        found = run.rows(self.statements.by_key, {"queue": job.queue, "job_key": job.key})
+        found = self.holder(run, job.queue, job.key)
         if not found:  # its holder has just finished
             if self._insert(run, [row], singly=True):
                 self.tally(run, [(row.queue, "pushed")])
@@ -103,6 +103,10 @@ class Pushing(SqlBase):
             self.follow(run, [Step(holder, renewed)])
             holder = renewed
         return Pushed(holder.id, holder.run_at, holder.enqueued_at, duplicate=True)
+
+    def holder(self, run: Runner, queue: str, key: str | None) -> Sequence[Row]:
+        """Return the live job that has a key, locked, or none."""
+        return run.rows(self.statements.by_key, {"queue": queue, "job_key": key})
 
     def known(self, run: Runner, jobs: Sequence[NewJob]) -> dict[str, Pushed]:
         """Return those of the jobs that are stored already, live or finished: this push is a repeat."""
