@@ -3,7 +3,8 @@
 A claim that meets jobs which have to wait parks these. Behind them there may be very many alike, and then some that may
 run. So it passes over those that wait first for a gate that it found full, and hands out what is behind them. That took
 time, which later claims are to be spared: the next claim of this process that meets such jobs first parks a run of
-them, for half as long as it took to pass over them. So the first job behind them waits for no parking.
+them, for half as long as it took to pass over them. So the first job behind them waits for
+few to be parked.
 """
 
 from __future__ import annotations
