@@ -47,7 +47,7 @@ bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
 
 clean: ## Remove the environment, caches and builds
 	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	@find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src conformance tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 servers:
 	@tests/servers/install.sh
@@ -64,9 +64,9 @@ $(DEMO): pyproject.toml | $(BIN)/python
 	@$(BIN)/pip install --quiet --editable '.[demo]'
 	@touch $@
 
-$(DEV): pyproject.toml | $(BIN)/python
+$(DEV): pyproject.toml conformance/pyproject.toml | $(BIN)/python
 	@echo "installing what the tests need"
-	@$(BIN)/pip install --quiet --editable . --group dev
+	@$(BIN)/pip install --quiet --editable . --editable conformance --group dev
 	@touch $@ $(DEMO)
 
 $(BENCH): pyproject.toml | $(DEV)

@@ -10,9 +10,11 @@ from typing import Literal, cast, get_args
 from benchmarks.contenders import Place, load
 from benchmarks.contenders.base import batches
 from benchmarks.contenders.stanchion_app import QUEUE, StanchionContender
-from stanchion.ids import new_ids
+from stanchion.core.ids import new_ids
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, Commit, JobRow, NewJob
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
 
 Kind = Literal["ready", "scheduled", "finished"]

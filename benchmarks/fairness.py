@@ -10,10 +10,11 @@ from benchmarks.contenders import Place, load
 from benchmarks.contenders.base import batches
 from benchmarks.contenders.stanchion_app import StanchionContender
 from stanchion import Queue, Stanchion, Task, Worker
-from stanchion.ids import new_ids
-from stanchion.lanes import stored_lane
+from stanchion.context.shard import stored_lane
+from stanchion.core.ids import new_ids
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import UNLANED, Claim, NewJob
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.registry import open_store
 
 LANES, PER_TENANT, THREADS = 64, 6, 8

@@ -13,11 +13,11 @@ from contextlib import closing, contextmanager
 from statistics import median
 
 import psycopg
-
-from stanchion.stores.registry import open_store
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.sql.contending import KINDS, Kind, contend, declare
+
+from stanchion.stores.registry import open_store
 
 PROCESSES = 4
 Count = Callable[[], int]

@@ -14,13 +14,15 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from stanchion.ids import new_id, new_ids
-from stanchion.stores.gates import Limits, limits_text
-from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, NewJob
-from stanchion.stores.registry import open_store
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
+
+from stanchion.core.ids import new_id, new_ids
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.registry import open_store
+from stanchion.stores.rules.limits import Limits, limits_text
 
 QUEUE = "line"
 FREE = 100

@@ -12,9 +12,11 @@ import argparse
 from contextlib import closing
 from time import perf_counter
 
-from stanchion.ids import new_id, new_ids
+from stanchion.core.ids import new_id, new_ids
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, Commit, NewJob
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
 
 QUEUE = "purged"

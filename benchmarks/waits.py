@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
-from stanchion import Stanchion, Worker
-from stanchion.errors import JobCancelled
-from stanchion.job import JobHandle
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
+
+from stanchion import Stanchion, Worker
+from stanchion.errors import JobCancelled
+from stanchion.jobs.handle import JobHandle
 
 WAITERS = 20
 SETTLE = 1.5

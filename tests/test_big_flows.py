@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from stanchion import FlowState, Stanchion, group
-from stanchion.testing.conformance.flows import drain_in_batches
+from stanchion_conformance.flows.flows import drain_in_batches
 
 MEMBERS = 100_000
 MOST = 16 * 1024 * 1024

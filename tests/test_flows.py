@@ -8,8 +8,8 @@ import pytest
 
 from stanchion import FlowState, Job, JobState, Stanchion, Worker, barrier, chain, group
 from stanchion.errors import InvalidInput, ResultTimeout, StoreUnavailable
-from stanchion.flow_plan import MOST_IN_ONE_STEP
-from stanchion.stores.records import QUEUED
+from stanchion.flows.plan import MOST_IN_ONE_STEP
+from stanchion.stores.records.jobs import QUEUED
 from tests.worker.conftest import Faulty, until, working
 
 

@@ -7,7 +7,7 @@ from uuid import RFC_4122, UUID
 
 import pytest
 
-from stanchion import ids
+from stanchion.core import ids
 
 
 def counted(text: str) -> int:

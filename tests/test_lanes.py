@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stanchion import Push, Stanchion
-from stanchion.lanes import COUNTED, MAX_LANES, shuffle_shard, stored_lane
+from stanchion.context.lanes import COUNTED
+from stanchion.context.shard import MAX_LANES, shuffle_shard, stored_lane
 from stanchion.stores.memory import MemoryStore
-from stanchion.stores.records import QueueSettings
-from stanchion.testing.conformance.harness import new_job
+from stanchion.stores.records.queues import QueueSettings
+from stanchion_conformance.harness import new_job
 
 VECTORS = json.loads((Path(__file__).parent / "data" / "shuffle_shards.json").read_text("utf-8"))
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from stanchion.stores.records import SECOND
-from stanchion.stores.throttle import Bucket, Promise
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.rules.rate_limit import Bucket, Promise
 
 EPOCH = 1_800_000_000 * SECOND
 

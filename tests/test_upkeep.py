@@ -1,6 +1,6 @@
 """The time that upkeep takes."""
 
-from stanchion.stores.upkeep import Budget, purge_each
+from stanchion.stores.rules.upkeep import Budget, purge_each
 
 
 def test_each_queue_gets_a_portion_however_little_time_there_is():

@@ -8,11 +8,12 @@ from typing import ClassVar
 
 from benchmarks.contenders.base import batches
 from benchmarks.contenders.stanchion_app import QUEUE, StanchionContender, StanchionPostgres, StanchionSqlite
-from stanchion.ids import new_id
-from stanchion.stores.gates import Limits, limits_text
+from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, NewJob
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.limits import Limits, limits_text
 
 SEMAPHORES = 10_000
 CAPACITY = 100

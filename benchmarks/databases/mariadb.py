@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+from tests.servers.mariadb import MariaDBServer
+
 from benchmarks.contenders import Place
 from benchmarks.databases.base import Counters
-from tests.servers.mariadb import MariaDBServer
 
 SERVER_SETTINGS = {"innodb-log-file-size": "1G"}
 """Other than the defaults: no checkpoint falls into some measurements and not into others."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from redis import Redis as Client
+from tests.servers.redis import RedisServer
 
 from benchmarks.contenders import Place
 from benchmarks.databases.base import Counters
-from tests.servers.redis import RedisServer
 
 SERVER_SETTINGS = {"appendonly": "yes", "appendfsync": "everysec", "save": "", "auto-aof-rewrite-percentage": "0"}
 """Other than the defaults: the append-only file, and no snapshot or rewrite that falls into some measurements only."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stanchion.pipeline import Pipeline
+from stanchion.pipelines import Pipeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +40,6 @@ def on_workers(spark: SparkSession, etl: Pipeline) -> None:
 
 def on_spark(spark: SparkSession, etl: Pipeline) -> None:
     """By Spark on all cores."""
-    from stanchion.spark import stations
+    from stanchion.spark.stations import engine as stations
 
     stations.run(etl, spark=spark, available_now=True)

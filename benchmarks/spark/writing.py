@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 from benchmarks.contenders import Place
 from benchmarks.contenders.base import batches
 from benchmarks.spark.engine import FIRST, TEXT, fill, opened, url_of
-from stanchion.ids import new_ids
+from stanchion.core.ids import new_ids
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,7 +1,8 @@
 """Stanchion: the job queue inside the database you already run."""
 
 from stanchion.app import Stanchion
-from stanchion.cron import Schedule
+from stanchion.core.retry import Retry
+from stanchion.cron.schedule import Schedule
 from stanchion.errors import (
     ArchiveBusy,
     BatchNotKept,
@@ -29,16 +30,17 @@ from stanchion.errors import (
     TaskTimeout,
     UnknownTask,
 )
-from stanchion.flow import Signature, barrier, chain, group
-from stanchion.flow_events import EventGroup
-from stanchion.flow_handle import FlowHandle, FlowState
-from stanchion.job import Job, JobHandle, JobState
-from stanchion.outcome import Bury, Cancel, RetryAfter, Snooze
-from stanchion.pipeline import Pipeline, Send
-from stanchion.queue import Push, Queue
-from stanchion.reservation import Reservation
-from stanchion.retry import Retry
-from stanchion.task import Task
+from stanchion.flows.event_group import EventGroup
+from stanchion.flows.handle import FlowHandle, FlowState
+from stanchion.flows.parts import Signature, barrier, chain, group
+from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.job import Job, JobState
+from stanchion.jobs.options import Push
+from stanchion.jobs.outcome import Bury, Cancel, RetryAfter, Snooze
+from stanchion.jobs.reservation import Reservation
+from stanchion.pipelines import Pipeline, Send
+from stanchion.queues.queue import Queue
+from stanchion.tasks.task import Task
 from stanchion.worker import Worker
 
 __version__ = "0.1.0"

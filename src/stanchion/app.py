@@ -11,38 +11,45 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar, Unpack, cast, overload
 from zoneinfo import ZoneInfo
 
-from stanchion.app_testing import Clock, enqueued, tested
-from stanchion.checking import checked_id, checked_ids, shown
-from stanchion.codec import MAX_PAYLOAD, Codec
-from stanchion.cron import Declared, Missed, Schedule, declared, on_task, schedule_named, schedules
-from stanchion.declaring import DeclaredQueues
+from stanchion.context.declared import DeclaredQueues
+from stanchion.context.lanes import LaneChooser
+from stanchion.context.semaphores import DeclaredSemaphores
+from stanchion.context.settings import checked_settings
+from stanchion.context.testing import Clock, tested
+from stanchion.core.aio import calls_pool, off_loop
+from stanchion.core.checks import checked_id, checked_ids, checked_name, seconds_of, shown
+from stanchion.core.codec import MAX_PAYLOAD, Codec
+from stanchion.core.events import Event, Listeners
+from stanchion.core.ids import new_id, new_ids
+from stanchion.core.retry import Retry
+from stanchion.cron.schedule import Declared, Missed, Schedule, declared, on_task, schedule_named, schedules
+from stanchion.cron.ticker import Ticker
 from stanchion.errors import InvalidInput, UnknownTask
-from stanchion.events import Event, Listeners
-from stanchion.execution import drained, lost_lease_delay
-from stanchion.finding import Search, query_of
-from stanchion.flow import Part, Signature, checked_part
-from stanchion.flow_enqueue import store_flow
-from stanchion.flow_events import EventGroup
-from stanchion.flow_handle import FlowHandle
-from stanchion.flow_plan import Planner, fresh_ids
-from stanchion.ids import new_id, new_ids
-from stanchion.job import Job, JobHandle, JobState
-from stanchion.lanes import LaneChooser
-from stanchion.offloop import calls_pool, off_loop
-from stanchion.options import EnqueueOptions, checked_name, named_queues, seconds_of
-from stanchion.pipeline import Pipeline, Station
-from stanchion.queue import Queue, jobs_of, redriven_or_raise
-from stanchion.retry import Retry
-from stanchion.semaphore import DeclaredSemaphores, Semaphore
-from stanchion.settings import checked_settings
+from stanchion.flows.event_group import EventGroup
+from stanchion.flows.handle import FlowHandle
+from stanchion.flows.insert import store_flow
+from stanchion.flows.parts import Part, Signature, checked_part
+from stanchion.flows.plan import Planner, fresh_ids
+from stanchion.jobs.call import COLLECT, arguments
+from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.job import Job, JobState
+from stanchion.jobs.lookup import jobs_of, redriven_or_raise
+from stanchion.jobs.options import EnqueueOptions, named_queues
+from stanchion.jobs.search import Search, query_of
+from stanchion.jobs.unknown_work import A_DAY, UnknownWork
+from stanchion.jobs.upkeep import Maintained, Upkeep
+from stanchion.pipelines import Pipeline, Station
+from stanchion.queues.queue import Queue
+from stanchion.queues.semaphore import Semaphore
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import JobRow, NewJob, Pushed, WorkerRow
+from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import absolute_url, open_store, shown_url
-from stanchion.stores.transitions import state_of
-from stanchion.task import COLLECT, Enqueuer, Task, arguments, task_options
-from stanchion.ticker import Ticker
-from stanchion.unknown_work import A_DAY, UnknownWork
-from stanchion.upkeep import Maintained, Upkeep
+from stanchion.stores.rules.jobs import state_of
+from stanchion.tasks.enqueuer import Enqueuer
+from stanchion.tasks.execution import lost_lease_delay
+from stanchion.tasks.inline import drained, enqueued
+from stanchion.tasks.task import Task, task_options
 from stanchion.waits import Waits
 
 P = ParamSpec("P")

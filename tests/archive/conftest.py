@@ -9,10 +9,11 @@ import pyarrow as pa
 import pytest
 
 from stanchion import Stanchion
-from stanchion.spark.archive_files import End
-from stanchion.spark.archive_table import existing_archive
+from stanchion.spark.archiving.files import End
+from stanchion.spark.archiving.table import existing_archive
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import SECOND, JobRow, JobState, Scan
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState
+from stanchion.stores.records.query import Scan
 
 FINAL = (JobState.DONE, JobState.DONE, JobState.DONE, JobState.DEAD, JobState.CANCELLED)
 DAY = 86_400
@@ -20,7 +21,7 @@ DAY = 86_400
 
 def finished(app: Stanchion, count: int, queue: str = "orders", days: float = 3, seed: int = 7) -> list[JobRow]:
     """Adopt jobs that finished over the last `days`, from two hours ago back; return them."""
-    from stanchion.ids import new_ids
+    from stanchion.core.ids import new_ids
 
     chance, now = random.Random(seed), app.store.now()
     rows = []

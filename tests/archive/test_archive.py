@@ -9,10 +9,9 @@ import pytest
 from stanchion import Stanchion
 from stanchion.errors import ArchiveBusy, InvalidInput
 from stanchion.spark import archive
-from stanchion.spark import archive_parts as parts
-from stanchion.spark import archive_run as run
-from stanchion.spark.archive_table import ArchiveTable, existing_archive, open_archive
-from stanchion.stores.records import SECOND
+from stanchion.spark.archiving import parts, run
+from stanchion.spark.archiving.table import ArchiveTable, existing_archive, open_archive
+from stanchion.stores.records.jobs import SECOND
 from tests.archive.conftest import archived, ends, finished, left
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.spark import archive, archive_files
-from stanchion.spark import archive_parts as parts
-from stanchion.spark import archive_run as run
-from stanchion.spark.archive_table import ArchiveTable
+from stanchion.spark import archive
+from stanchion.spark.archiving import files as archive_files
+from stanchion.spark.archiving import parts, run
+from stanchion.spark.archiving.table import ArchiveTable
 from stanchion.stores.protocol import Store
 from tests.archive.conftest import archived, ends, finished, left
 

@@ -6,7 +6,7 @@ from tests.cli.conftest import Run
 
 @pytest.mark.slow
 def test_measures_and_leaves_nothing(run: Run, app: Stanchion, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stanchion.ops.cli.measure._LONGEST_SINGLES", 60.0)
+    monkeypatch.setattr("stanchion.ops.cli.store.measure._LONGEST_SINGLES", 60.0)
     app.queue("mail").push(1)
     answer = run("bench", "--jobs", "300", "--samples", "5", "--threads", "2", "--json")
     assert answer.code == 0

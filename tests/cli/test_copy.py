@@ -10,10 +10,11 @@ import pytest
 from cryptography.fernet import Fernet
 
 from stanchion import Push, Stanchion, chain
-from stanchion.ops.cli.copy import Bars
-from stanchion.ops.cli.session import Exit
+from stanchion.ops.cli.console.session import Exit
+from stanchion.ops.cli.store.copy import Bars
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Find, JobRow
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import Find
 from tests.cli.conftest import Answer, Run
 
 
@@ -172,7 +173,7 @@ class TestTheCommand:
                     back.rollback(delay=0)
                     dead.bury("broken")
 
-        monkeypatch.setattr("stanchion.ops.cli.copy.Bars", Ending)
+        monkeypatch.setattr("stanchion.ops.cli.store.copy.Bars", Ending)
         answer = copy("--wait", "30s")
         assert answer.code == 0, answer.err
         assert "2 jobs are still running in the source; waiting up to 30 s" in answer.err

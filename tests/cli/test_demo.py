@@ -1,7 +1,7 @@
 import pytest
 
 from stanchion.ops import demo
-from stanchion.ops.cli.output import Output
+from stanchion.ops.cli.console.output import Output
 from tests.cli.conftest import Run
 
 

@@ -1,8 +1,8 @@
 import pytest
 
 from stanchion import FlowState, Stanchion, chain, group
-from stanchion.flow_handle import FlowHandle
-from stanchion.ids import new_id
+from stanchion.core.ids import new_id
+from stanchion.flows.handle import FlowHandle
 from tests.cli.conftest import Run
 
 

@@ -4,7 +4,7 @@ from datetime import datetime
 import pytest
 
 from stanchion import Stanchion
-from stanchion.ids import new_id
+from stanchion.core.ids import new_id
 from tests.cli.conftest import Run
 
 KEYS = {

@@ -1,5 +1,5 @@
 from stanchion import Push, Stanchion
-from stanchion.lanes import shuffle_shard
+from stanchion.context.shard import shuffle_shard
 from tests.cli.conftest import Run
 
 

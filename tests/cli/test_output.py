@@ -5,8 +5,8 @@ import pytest
 from rich.console import Console
 
 from stanchion.errors import InvalidInput
-from stanchion.ops.cli import given, human
-from stanchion.ops.cli.output import Column, fitted, plain, state_cell
+from stanchion.ops.cli.console import given, human
+from stanchion.ops.cli.console.output import Column, fitted, plain, state_cell
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from stanchion.ids import new_id
+from stanchion.core.ids import new_id
 from tests.cli.conftest import Run
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from stanchion import JobState, Stanchion
-from stanchion.ids import new_id
+from stanchion.core.ids import new_id
 from tests.cli.conftest import Run
 
 

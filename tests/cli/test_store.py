@@ -46,8 +46,8 @@ def test_stores_shows_what_each_can_do(run: Run) -> None:
 
 
 EXTRAS = {
-    "postgresql": ("postgres", "psycopg", "stanchion.stores.sql.postgres"),
-    "mysql": ("mysql", "pymysql", "stanchion.stores.sql.mariadb"),
+    "postgresql": ("postgres", "psycopg", "stanchion.stores.postgres.dialect"),
+    "mysql": ("mysql", "pymysql", "stanchion.stores.mariadb.dialect"),
     "mongodb": ("mongo", "pymongo", "stanchion.stores.mongo"),
     "redis": ("redis", "redis", "stanchion.stores.redis"),
 }

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from rich.console import Console
 
 from stanchion import Stanchion
-from stanchion.ops.cli.frame import frame
-from stanchion.ops.cli.sample import Rates, sample
+from stanchion.ops.cli.look.frame import frame
+from stanchion.ops.cli.look.sample import Rates, sample
 from tests.cli.conftest import Run
 
 

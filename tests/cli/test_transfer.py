@@ -9,13 +9,17 @@ from typing import Any, cast
 
 import pytest
 
+from stanchion.copying.guard import CopyRefused, Guard
+from stanchion.copying.transfer import Transfer, Watcher
+from stanchion.core.ids import new_id
 from stanchion.errors import StoreUnavailable
-from stanchion.ids import new_id
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Bury, Claim, Commit, Find, JobRow, JobState, NewJob, Rollback, WorkerRow
-from stanchion.transfer import Transfer, Watcher
-from stanchion.transfer_guard import CopyRefused, Guard
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Rollback
+from stanchion.stores.records.query import Find
+from stanchion.stores.records.workers import WorkerRow
 from tests.cli.test_copy import rows
 
 
@@ -177,7 +181,7 @@ class TestOneAtATime:
     def test_one_that_stood_still_writes_nothing(
         self, here: MemoryStore, elsewhere: MemoryStore, side: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("stanchion.transfer_guard._PROOF", 0.0)
+        monkeypatch.setattr("stanchion.copying.guard._PROOF", 0.0)
         stalled = {"source": here, "destination": elsewhere}[side]
 
         def find(query: Find) -> list[JobRow]:

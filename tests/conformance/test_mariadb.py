@@ -7,8 +7,8 @@ import pytest
 
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance import *  # noqa: F403
-from stanchion.testing.conformance.harness import NewStore
+from stanchion_conformance import *  # noqa: F403
+from stanchion_conformance.harness import NewStore
 from tests.servers.mariadb import MariaDBServer
 
 del TestRefusing  # noqa: F821

@@ -3,9 +3,10 @@
 import pytest
 
 from stanchion.stores.memory import MemoryStore
-from stanchion.stores.records import SECOND, Rollback
-from stanchion.testing.conformance import *  # noqa: F403
-from stanchion.testing.conformance.harness import NewStore, StoreClock, claim, new_job, worker
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.outcomes import Rollback
+from stanchion_conformance import *  # noqa: F403
+from stanchion_conformance.harness import NewStore, StoreClock, claim, new_job, worker
 
 del TestJoining, TestAnotherDatabase  # noqa: F821
 

@@ -8,8 +8,8 @@ import pytest
 from pymongo import MongoClient
 
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance import *  # noqa: F403
-from stanchion.testing.conformance.harness import NewStore
+from stanchion_conformance import *  # noqa: F403
+from stanchion_conformance.harness import NewStore
 from tests.servers.mongo import MongoServer
 
 del TestRefusing  # noqa: F821

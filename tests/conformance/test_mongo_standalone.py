@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stanchion.testing.conformance import *  # noqa: F403
+from stanchion_conformance import *  # noqa: F403
 from tests.conformance.test_mongo import store_factory
 from tests.conformance.variants import leave_out_all_but
 from tests.servers.mongo import MongoServer, OwnMongoServer

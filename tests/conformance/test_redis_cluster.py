@@ -6,8 +6,8 @@ from contextlib import ExitStack, closing
 import pytest
 
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance import *  # noqa: F403
-from stanchion.testing.conformance.harness import NewStore
+from stanchion_conformance import *  # noqa: F403
+from stanchion_conformance.harness import NewStore
 from tests.conformance.variants import leave_out_the_model
 from tests.servers.redis_cluster import RedisCluster
 

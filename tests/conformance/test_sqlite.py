@@ -9,8 +9,8 @@ import pytest
 
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance import *  # noqa: F403
-from stanchion.testing.conformance.harness import NewStore
+from stanchion_conformance import *  # noqa: F403
+from stanchion_conformance.harness import NewStore
 
 del TestRefusing  # noqa: F821
 

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from stanchion.stores.losses import ALONE_FROM, lost_leases
-from stanchion.stores.records import Counts, JobRow, JobState
-from stanchion.stores.transitions import NEVER_BEGAN
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.queues import Counts
+from stanchion.stores.rules.lost_leases import ALONE_FROM, lost_leases
+from stanchion.stores.rules.outcomes import NEVER_BEGAN
 from tests.crash.journal import LOST, UNAVAILABLE, Event, What
 
 

@@ -6,9 +6,9 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 
+from stanchion.copying.guard import CopyRefused
+from stanchion.copying.transfer import Transfer
 from stanchion.stores.registry import open_store
-from stanchion.transfer import Transfer
-from stanchion.transfer_guard import CopyRefused
 from tests.crash.doom import doomed
 from tests.crash.producer import QUEUE
 

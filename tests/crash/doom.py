@@ -8,8 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, cast
 
-from stanchion.stores.losses import LostLeaseDelay
 from stanchion.stores.protocol import Store
+from stanchion.stores.rules.lost_leases import LostLeaseDelay
 
 MESSAGE = "before message "
 

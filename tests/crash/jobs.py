@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from stanchion import Job, Retry, Stanchion
-from stanchion.reservation import Reservation
+from stanchion.jobs.reservation import Reservation
 from stanchion.stores.registry import open_store
 from stanchion.worker import heartbeat
 from tests.crash.doom import doomed

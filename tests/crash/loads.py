@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from stanchion.ids import new_id
-from stanchion.stores.flows import Standing
-from stanchion.stores.gates import Limits, limits_text, node_gate
-from stanchion.stores.records import Node, NodeState
+from stanchion.core.ids import new_id
+from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.slots import node_gate
 from tests.crash.journal import What
 from tests.crash.producer import new_batch
 from tests.crash.runs import Run, first_starts, most_at_once, runs

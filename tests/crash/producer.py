@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from stanchion.core.ids import new_ids
 from stanchion.errors import StoreUnavailable
-from stanchion.ids import new_ids
-from stanchion.stores.records import NewJob
+from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
 from tests.crash.doom import doomed
 from tests.crash.journal import Journal

@@ -9,21 +9,12 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.losses import LostLeaseDelay
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import (
-    Bury,
-    Claim,
-    Claimed,
-    Commit,
-    JobRow,
-    JobState,
-    NewJob,
-    Node,
-    Outcome,
-    Pushed,
-    Rollback,
-)
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.flows import Node
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
+from stanchion.stores.records.outcomes import Bury, Commit, Outcome, Rollback
+from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from tests.crash.journal import LOST, UNAVAILABLE, Event, Journal, What
 
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from stanchion.ids import new_id
+from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Find, JobRow, JobState, NewJob, Sizes
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.query import Find
+from stanchion.stores.records.queues import Sizes
 from stanchion.stores.registry import open_store
 from tests.crash.checker import Trial, broken_rules
 from tests.crash.journal import Event, Journal, What, history

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from stanchion.stores.records import Counts, JobRow, JobState
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.queues import Counts
 from tests.crash.checker import Trial, broken_rules
 from tests.crash.journal import LOST, UNAVAILABLE, Event, Journal, What, history
 

@@ -15,9 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from stanchion.ids import new_id
+from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, Find, JobRow, NewJob, Rollback
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Rollback
+from stanchion.stores.records.query import Find
 from tests.crash import checker
 from tests.crash.copier import REFUSED, Copying, settings
 from tests.crash.journal import LOST

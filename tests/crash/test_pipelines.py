@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from stanchion import JobState, Pipeline, Stanchion
-from stanchion.stores.records import JobRow
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.registry import open_store
 from tests.crash.scene import PATIENCE, Process, Scene
 from tests.crash.stations import ends_of, parts_of, pipeline, rounds_of

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from stanchion.stores.records import QUEUED, JobState
+from stanchion.stores.records.jobs import QUEUED, JobState
 from tests.crash.scene import PATIENCE, Scene
 
 pytestmark = pytest.mark.slow

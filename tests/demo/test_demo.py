@@ -11,8 +11,8 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.errors import InvalidInput, MissingExtra, SchemaMismatch, StanchionError
-from stanchion.job import JobState
-from stanchion.ops.cli.output import Output
+from stanchion.jobs.job import JobState
+from stanchion.ops.cli.console.output import Output
 from stanchion.ops.demo import engine, run, show, source
 from stanchion.ops.demo.flight import clean
 from stanchion.ops.demo.pipeline import Queues

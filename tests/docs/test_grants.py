@@ -7,7 +7,9 @@ from pathlib import Path
 import psycopg
 
 from stanchion import Push, Stanchion, group
-from stanchion.stores.records import Claim, Finish, NewJob, Publication
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.staging import Finish, Publication
 
 PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
 

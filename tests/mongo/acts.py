@@ -4,25 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stanchion.ids import new_id
+from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import (
-    QUEUED,
-    SECOND,
-    Abandon,
-    Bury,
-    Claim,
-    Commit,
-    Extension,
-    JobRow,
-    Move,
-    NewJob,
-    Outcome,
-    Progress,
-    Rollback,
-    WorkerRow,
-)
-from stanchion.testing.conformance.harness import StoreClock
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, NewJob
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extension, Move, Outcome, Progress, Rollback
+from stanchion.stores.records.workers import WorkerRow
+from stanchion_conformance.harness import StoreClock
 
 DOOMED = "doomed"
 

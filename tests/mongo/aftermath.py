@@ -4,9 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from stanchion.ids import new_id
+from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, Commit, Find, JobRow, WorkerRow
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.query import Find
+from stanchion.stores.records.workers import WorkerRow
 from tests.mongo.acts import World
 
 ROUNDS = 100

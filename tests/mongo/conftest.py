@@ -6,7 +6,7 @@ from contextlib import ExitStack, closing
 import pytest
 
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance.harness import NewStore, StoreClock
+from stanchion_conformance.harness import NewStore, StoreClock
 from tests.mongo.cutting import Check, Cutting
 from tests.mongo.guillotine import Guillotine
 from tests.servers.mongo import MongoServer

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stanchion.stores.mongo.store import MongoStore
-from stanchion.testing.conformance.harness import NewStore, StoreClock
+from stanchion_conformance.harness import NewStore, StoreClock
 from tests.mongo.acts import Act, World
 from tests.mongo.guillotine import Guillotine, Killed, Way, after, before, halfway, unanswered
 

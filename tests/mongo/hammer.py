@@ -5,10 +5,12 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from stanchion.ids import new_id
-from stanchion.stores.records import Claim, Commit, JobState
+from stanchion.core.ids import new_id
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance.harness import QUEUE
+from stanchion_conformance.harness import QUEUE
 
 
 def main(url: str, journal: str, seed: str, lease: str) -> None:

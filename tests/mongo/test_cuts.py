@@ -4,10 +4,12 @@ from collections.abc import Callable
 
 import pytest
 
-from stanchion.ids import new_id
+from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, Counts, JobRow, JobState
-from stanchion.testing.conformance.harness import NewStore, StoreClock
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.queues import Counts
+from stanchion_conformance.harness import NewStore, StoreClock
 from tests.mongo.acts import ACTS, World
 from tests.mongo.aftermath import finish, jobs, take_back
 from tests.mongo.cutting import MOST_COMMANDS, WAYS, Begin, Check, Cutting

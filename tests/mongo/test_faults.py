@@ -13,7 +13,7 @@ from pymongo.errors import OperationFailure
 from stanchion import Stanchion
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance.harness import NewStore, claim, new_job
+from stanchion_conformance.harness import NewStore, claim, new_job
 from tests.servers.mongo import MongoServer, OwnMongoServer
 from tests.servers.process import free_port
 from tests.servers.proxy import TcpProxy

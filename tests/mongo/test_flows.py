@@ -7,23 +7,17 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from stanchion.ids import new_id
-from stanchion.stores.flows import Standing
-from stanchion.stores.gates import Limits, limits_text, node_gate
+from stanchion.core.ids import new_id
 from stanchion.stores.mongo.store import MongoStore
-from stanchion.stores.records import (
-    Bury,
-    Claim,
-    Commit,
-    Continue,
-    Find,
-    JobRow,
-    JobState,
-    NewJob,
-    Node,
-    NodeState,
-)
-from stanchion.testing.conformance.harness import NewStore, StoreClock
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Continue
+from stanchion.stores.records.query import Find
+from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.slots import node_gate
+from stanchion_conformance.harness import NewStore, StoreClock
 from tests.mongo.acts import Act, World
 from tests.mongo.aftermath import finish, take_back
 from tests.mongo.cutting import WAYS, Begin, Check, Cutting

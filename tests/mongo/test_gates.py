@@ -6,20 +6,14 @@ from typing import Any
 
 import pytest
 
-from stanchion.ids import new_id
-from stanchion.stores.gates import Limits, Rate, gates_of, limits_text, semaphore_gate
+from stanchion.core.ids import new_id
 from stanchion.stores.mongo.store import MongoStore
-from stanchion.stores.records import (
-    Bury,
-    Claim,
-    Commit,
-    JobRow,
-    JobState,
-    Move,
-    Outcome,
-    Rollback,
-)
-from stanchion.stores.transitions import uprooted
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
+from stanchion.stores.rules.jobs import uprooted
+from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.slots import gates_of, semaphore_gate
 from tests.mongo.acts import Act, World
 from tests.mongo.aftermath import finish, jobs, take_back
 from tests.mongo.cutting import WAYS, Begin, Check, Cutting

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Find, JobState
-from stanchion.testing.conformance.harness import QUEUE, NewStore, new_job
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.query import Find
+from stanchion_conformance.harness import QUEUE, NewStore, new_job
 from tests.mongo import hammer
 
 pytestmark = pytest.mark.slow

@@ -10,12 +10,14 @@ import pytest
 from pymongo import monitoring
 from pymongo.collection import Collection
 
-from stanchion.ids import new_id, new_ids
-from stanchion.stores.gates import Limits, limits_text
+from stanchion.core.ids import new_id, new_ids
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob
-from stanchion.testing.conformance.harness import NewStore, row_of
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion_conformance.harness import NewStore, row_of
 
 SMTP = limits_text(Limits(("smtp",)))
 SMTP_TOO = limits_text(Limits(("smtp", "zebra")))
@@ -118,7 +120,7 @@ def test_a_run_is_parked_from_one_lane_and_in_one_page(store: MongoStore, queue:
 def test_a_claim_breaks_off_when_its_time_is_over(
     store: MongoStore, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stanchion.stores.handing_out.CLAIM_SECONDS", 0.0)
+    monkeypatch.setattr("stanchion.stores.cas.claim.CLAIM_SECONDS", 0.0)
     push(store, queue, 120, limits=SMTP)
     (free,) = push(store, queue, 1)
     rows: list[JobRow] = []

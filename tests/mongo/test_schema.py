@@ -11,11 +11,11 @@ from pymongo.collection import Collection
 from pymongo.database import Database
 
 from stanchion.errors import SchemaMismatch
-from stanchion.stores.mongo import schema
+from stanchion.stores.mongo.client import schema
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Commit
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance.harness import QUEUE, claim, new_job, worker
+from stanchion_conformance.harness import QUEUE, claim, new_job, worker
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from pymongo.errors import BulkWriteError
 
 from stanchion import Job, JobState, Stanchion, chain
 from stanchion.errors import InvalidInput
-from stanchion.stores.mongo.documents import MAX_CONTENT
+from stanchion.stores.mongo.client.documents import MAX_CONTENT
 from stanchion.stores.mongo.store import MongoStore
-from stanchion.testing.conformance.harness import QUEUE, NewStore, new_job
+from stanchion_conformance.harness import QUEUE, NewStore, new_job
 
 SECRET = "the-secret-of-Ada"
 MEBIBYTE = 1 << 20

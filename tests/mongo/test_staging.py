@@ -6,24 +6,19 @@ from unittest.mock import patch
 
 import pytest
 
+from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import LeasesLost
-from stanchion.ids import new_id, new_ids
-from stanchion.stores.following import STALE
+from stanchion.stores.cas.flows import STALE
 from stanchion.stores.mongo import staging
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import (
-    SECOND,
-    Claim,
-    Commit,
-    Finish,
-    JobState,
-    NewJob,
-    NoteChange,
-    Publication,
-)
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import SECOND, JobState, NewJob
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.staging import Finish, Publication
+from stanchion.stores.records.values import NoteChange
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance.harness import NewStore, StoreClock
+from stanchion_conformance.harness import NewStore, StoreClock
 from tests.mongo.acts import Act, World
 from tests.mongo.cutting import WAYS, Begin, Check, Cutting
 from tests.mongo.guillotine import Guillotine

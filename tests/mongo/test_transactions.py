@@ -11,9 +11,10 @@ from pymongo.errors import OperationFailure
 
 from stanchion.errors import CannotJoin
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Commit, JobState
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance.harness import QUEUE, NewStore, claim, new_job
+from stanchion_conformance.harness import QUEUE, NewStore, claim, new_job
 from tests.servers.mongo import MongoServer, OwnMongoServer
 
 

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from pymongo.collection import Collection
 
-from stanchion.ids import new_id
+from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Bury, Claim, Commit, JobRow, Move
-from stanchion.testing.conformance.harness import QUEUE, NewStore, claim, new_job
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.outcomes import Bury, Commit, Move
+from stanchion_conformance.harness import QUEUE, NewStore, claim, new_job
 
 
 def test_maintenance_lists_nothing_without_a_filter(new_store: NewStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +60,7 @@ def commit(store: Store, rows: Sequence[JobRow]) -> None:
 def test_a_purge_takes_few_commands(new_store: NewStore, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = new_store()
     finish(store, queue, 60)
-    monkeypatch.setattr("stanchion.stores.mongo.purging._PORTION", 20)
+    monkeypatch.setattr("stanchion.stores.mongo.purge._PORTION", 20)
     writes: list[str] = []
 
     def heard(name: str, does: Callable[..., Any]) -> Callable[..., Any]:

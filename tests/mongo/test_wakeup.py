@@ -11,7 +11,7 @@ from pymongo.database import Database
 
 from stanchion.stores.protocol import Listener
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance.harness import QUEUE, NewStore, claim, new_job
+from stanchion_conformance.harness import QUEUE, NewStore, claim, new_job
 from tests.servers.mongo import MongoServer, OwnMongoServer
 from tests.servers.proxy import TcpProxy
 
@@ -100,7 +100,7 @@ def test_a_lost_connection(mongo_server: MongoServer, new_store: NewStore, datab
 def test_without_capped_collections_polling_does_it_all(
     new_store: NewStore, monkeypatch: pytest.MonkeyPatch, collections: Database[dict[str, Any]]
 ) -> None:
-    monkeypatch.setattr("stanchion.stores.mongo.signals.make_signals", lambda _place: False)
+    monkeypatch.setattr("stanchion.stores.mongo.wakeup.make_signals", lambda _place: False)
     store = new_store()
     with closing(store.listen([QUEUE])) as listener:
         store.push([new_job(queue="polled")])

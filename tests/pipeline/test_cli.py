@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from stanchion.loading import load_pipeline
-from stanchion.ops.cli.pipeline import _frame
-from stanchion.pipeline import Pipeline
+from stanchion.ops.cli.run.pipeline import _frame
+from stanchion.pipelines import Pipeline
+from stanchion.service.loading import load_pipeline
 from tests.cli.conftest import Run, app, command, process, run, start, url  # noqa: F401
 from tests.docs.pages import ROOT, blocks
 

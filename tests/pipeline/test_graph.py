@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from stanchion import Pipeline, Stanchion
-from stanchion.pipeline.layout import laid_out
+from stanchion.pipelines.svg_layout import laid_out
 
 SVG = "{http://www.w3.org/2000/svg}"
 

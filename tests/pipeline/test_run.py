@@ -159,7 +159,7 @@ def test_items_of_an_encrypted_app(app, etl):
     pytest.importorskip("cryptography")
     from cryptography.fernet import Fernet
 
-    from stanchion.codec import Codec
+    from stanchion.core.codec import Codec
 
     app.codec = Codec([Fernet.generate_key()])
     ended: list[Any] = []

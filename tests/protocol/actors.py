@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stanchion.stores import transitions
-from stanchion.stores.optimistic import Change, Swap
-from stanchion.stores.records import Bury, Claim, Commit, Move, NewJob, Outcome, Rollback
+from stanchion.stores.cas.jobs import Change, Swap
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
+from stanchion.stores.rules import jobs as job_rules
 from tests.protocol.explorer import Hand, Operation
 from tests.protocol.fake import Fake
 
@@ -98,7 +100,7 @@ def replace(job: str, new: NewJob) -> Operation:
         while swap is Swap.CHANGED:
             now, seen = store.look([job])
             before = seen[job]
-            after = None if before.row.finished_at is not None else transitions.replaced(before.row, new, now)
+            after = None if before.row.finished_at is not None else job_rules.replaced(before.row, new, now)
             if after is None:
                 return
             duty = store.duty_of(before.row, after, None, None, now)

@@ -157,7 +157,7 @@ class Explorer:
 
     def run(self) -> Explored:
         """Visit all states; raise Violation for the first that is wrong."""
-        with mock.patch("stanchion.stores.following.secrets", self.ids), _uncollected():
+        with mock.patch("stanchion.stores.cas.flows.secrets", self.ids), _uncollected():
             self.ids.begin("prepare")
             self.scenario.prepare(self.store(self.start))
             start = State(self.start, tuple(self._go_on(name, 0, (), ()) for name in self.names))

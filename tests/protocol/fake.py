@@ -6,26 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from stanchion.stores import flows, transitions
-from stanchion.stores.duties import Hold
-from stanchion.stores.following import Following
-from stanchion.stores.gates import Asking, Rate, semaphore_gate, semaphore_of
-from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
-from stanchion.stores.records import (
-    QUEUED,
-    SECOND,
-    Claim,
-    Claimed,
-    End,
-    JobRow,
-    JobState,
-    NewJob,
-    Node,
-    NodeState,
-    Pushed,
-    QueueSettings,
-    WorkerRow,
-)
+from stanchion.stores.cas.flows import Following
+from stanchion.stores.cas.jobs import Change, Duty, Seen, Swap, Swapped
+from stanchion.stores.cas.outbox import Hold
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob, Pushed
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules import claims as claim_rules
+from stanchion.stores.rules import flows
+from stanchion.stores.rules import jobs as job_rules
+from stanchion.stores.rules.limits import Rate
+from stanchion.stores.rules.slots import Asking, semaphore_gate, semaphore_of
 from tests.protocol.world import World
 
 Result = TypeVar("Result")
@@ -207,7 +200,7 @@ class Fake(Following):
 
     def _push(self, job: NewJob) -> Pushed:
         if job.id not in self.world.rows:
-            self._put(transitions.created(job, self.now()))
+            self._put(job_rules.created(job, self.now()))
         row = self.world.rows[job.id][1]
         return Pushed(row.id, row.run_at, row.enqueued_at)
 
@@ -216,7 +209,7 @@ class Fake(Following):
         due = sorted((-row.priority, row.run_at, row.id) for row in queued if row.run_at <= self.now())
         if not due:
             return None
-        row = transitions.claimed(self.world.rows[due[0][-1]][1], claim, 30.0, self.now())
+        row = claim_rules.claimed(self.world.rows[due[0][-1]][1], claim, 30.0, self.now())
         self._put(row)
         return row
 

@@ -6,9 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from stanchion.stores.duties import Hold
-from stanchion.stores.gates import gates_of, held_gates, order_gate, semaphore_of
-from stanchion.stores.records import SECOND, Claim, Commit, JobRow, JobState, NodeState
+from stanchion.stores.cas.outbox import Hold
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.flows import NodeState
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.rules.slots import gates_of, held_gates, order_gate, semaphore_of
 from tests.protocol.fake import Fake
 from tests.protocol.world import World
 

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
-from stanchion.stores.flows import Standing
-from stanchion.stores.gates import Limits, Rate, limits_text, node_gate, semaphore_gate
-from stanchion.stores.records import Bury, Commit, Continue, JobState, NewJob, Node, NodeState, Outcome
+from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Continue, Outcome
+from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.slots import node_gate, semaphore_gate
 from tests.protocol.actors import (
     QUEUE,
     cancel,

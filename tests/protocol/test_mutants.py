@@ -9,10 +9,12 @@ from unittest import mock
 
 import pytest
 
-from stanchion.stores import flows, transitions
-from stanchion.stores.duties import Hold, hold_of
-from stanchion.stores.optimistic import Change, Duty, Seen, Swap, Swapped
-from stanchion.stores.records import End, JobRow, Node
+from stanchion.stores.cas.jobs import Change, Duty, Seen, Swap, Swapped
+from stanchion.stores.cas.outbox import Hold, hold_of
+from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules import claims as claim_rules
+from stanchion.stores.rules import flows
 from tests.protocol.explorer import Explorer, Violation
 from tests.protocol.fake import Fake
 from tests.protocol.scenarios import FAN_OUTS, FLOWS, GATES, ORDER
@@ -44,7 +46,7 @@ class TellsBeforeTaking(Fake):
     def wake(self, *gates: str) -> None:
         for gate in gates:
             while (first := self._next_at([gate])[0]) and self.step("look for a slot", partial(self._free_at, gate)):
-                self.swap([Change(first, transitions.granted(first.row))])
+                self.swap([Change(first, claim_rules.granted(first.row))])
                 self.take_each([hold_of(first.row, gate)])
 
 

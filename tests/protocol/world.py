@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stanchion.stores.duties import Hold
-from stanchion.stores.optimistic import Duty
-from stanchion.stores.records import SECOND, End, JobRow, Node
+from stanchion.stores.cas.jobs import Duty
+from stanchion.stores.cas.outbox import Hold
+from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.jobs import SECOND, JobRow
 
 START = 1_000_000 * SECOND
 

@@ -8,11 +8,11 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from stanchion.ids import new_ids
-from stanchion.stores.records import NewJob
+from stanchion.core.ids import new_ids
+from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance.harness import in_threads
+from stanchion_conformance.harness import in_threads
 from tests.servers.redis import PACKAGED, RedisServer
 
 Open = Callable[[str], RedisStore]

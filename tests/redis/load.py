@@ -8,10 +8,12 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Self
 
+from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import StoreUnavailable
-from stanchion.ids import new_id, new_ids
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, Commit, JobState, NewJob
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.outcomes import Commit
 
 BATCH = 5
 PUSHERS, CLAIMERS = 2, 2

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from stanchion.stores.flows import Standing
-from stanchion.stores.gates import Limits, Rate, limits_text
-from stanchion.stores.records import Bury, Claim, Commit, JobState, Move, NewJob, Node, Rollback
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.flows import Node
+from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Move, Rollback
 from stanchion.stores.redis.store import RedisStore
-from stanchion.testing.conformance.harness import worker
+from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion_conformance.harness import worker
 from tests.redis.conftest import Open
 from tests.redis.keys import broken_rules
 from tests.redis.load import Load

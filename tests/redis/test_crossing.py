@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
-from stanchion.ids import new_id
-from stanchion.stores.records import Bury, Claim, Move, NewJob, Sizes
+from stanchion.core.ids import new_id
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.outcomes import Bury, Move
+from stanchion.stores.records.queues import Sizes
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.registry import open_store
 from tests.servers.redis_cluster import RedisCluster

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from stanchion.ids import new_id
-from stanchion.stores.records import Claim, Commit, JobState
+from stanchion.core.ids import new_id
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.redis.store import RedisStore
 from tests.redis.conftest import QUEUE, Open
 from tests.redis.keys import broken_rules

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from stanchion.stores.records import Bury, Claim, Commit, NewJob, Rollback
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.redis.store import RedisStore
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.servers.redis_cluster import RedisCluster

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.records import Claim, Commit, JobState, Rollback
-from stanchion.stores.redis import server as redis_server_module
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.stores.redis.client import server as redis_server_module
 from stanchion.stores.redis.store import RedisStore
 from tests.crash.scene import until
 from tests.redis.conftest import QUEUE, Open, later, new_jobs

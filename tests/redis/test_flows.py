@@ -8,25 +8,16 @@ from typing import Any
 
 import pytest
 
-from stanchion.ids import new_id
-from stanchion.stores.flows import Standing
-from stanchion.stores.following import STALE
-from stanchion.stores.gates import node_gate
-from stanchion.stores.records import (
-    SECOND,
-    Bury,
-    Claim,
-    Commit,
-    Continue,
-    End,
-    Find,
-    JobRow,
-    JobState,
-    NewJob,
-    Node,
-    NodeState,
-)
+from stanchion.core.ids import new_id
+from stanchion.stores.cas.flows import STALE
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Continue
+from stanchion.stores.records.query import Find
 from stanchion.stores.redis.store import RedisStore
+from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.slots import node_gate
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules

@@ -7,11 +7,16 @@ from dataclasses import replace
 import pytest
 from redis.exceptions import OutOfMemoryError
 
+from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import StoreUnavailable
-from stanchion.ids import new_id, new_ids
-from stanchion.stores.gates import Limits, limits_text
-from stanchion.stores.records import Claim, Commit, Find, JobState, NewJob, Node, Rollback, WorkerRow
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.flows import Node
+from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.stores.records.query import Find
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.redis.store import RedisStore
+from stanchion.stores.rules.limits import Limits, limits_text
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.keys import broken_rules
 from tests.servers.redis import RedisServer

@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
-from stanchion.ids import new_id
-from stanchion.stores.duties import Hold
-from stanchion.stores.following import STALE
-from stanchion.stores.gates import Asking, Limits, Rate, gates_of, limits_text, order_gate, semaphore_gate
-from stanchion.stores.records import SECOND, Claim, Commit, JobRow, JobState, Move, NewJob, Outcome, Rollback
+from stanchion.core.ids import new_id
+from stanchion.stores.cas.flows import STALE
+from stanchion.stores.cas.outbox import Hold
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
+from stanchion.stores.records.outcomes import Commit, Move, Outcome, Rollback
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.throttle import Bucket, Promise
+from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.rate_limit import Bucket, Promise
+from stanchion.stores.rules.slots import Asking, gates_of, order_gate, semaphore_gate
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError
 
-from stanchion.ids import new_ids
-from stanchion.stores.gates import Limits, limits_text
-from stanchion.stores.handing_out import Parked
-from stanchion.stores.records import Claim, Claimed, Commit, JobRow, JobState, NewJob, Rollback
-from stanchion.stores.redis.rows import FIELD
-from stanchion.stores.redis.server import Server
+from stanchion.core.ids import new_ids
+from stanchion.stores.cas.claim import Parked
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.server import Server
 from stanchion.stores.redis.store import RedisStore
+from stanchion.stores.rules.limits import Limits, limits_text
 from tests.redis.conftest import QUEUE, Open
 from tests.redis.keys import broken_rules
 
@@ -104,7 +106,7 @@ def test_the_rest_is_parked_by_the_way(store: RedisStore, scripts: Counter[str])
 
 
 def test_a_claim_breaks_off_when_its_time_is_over(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stanchion.stores.handing_out.CLAIM_SECONDS", 0.0)
+    monkeypatch.setattr("stanchion.stores.cas.claim.CLAIM_SECONDS", 0.0)
     push(store, 5000, limits=SMTP)
     (free,) = push(store, 1)
     rows: list[JobRow] = []

@@ -12,10 +12,13 @@ from redis import Redis
 
 from stanchion import Push, Stanchion, chain, group
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.gates import Limits, limits_text
-from stanchion.stores.records import Claim, Condition, Find, NoteChange, Publication, Scan
-from stanchion.stores.redis.server import Call, Server
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.query import Condition, Find, Scan
+from stanchion.stores.records.staging import Publication
+from stanchion.stores.records.values import NoteChange
+from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.store import RedisStore
+from stanchion.stores.rules.limits import Limits, limits_text
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.test_cluster import QUEUES, use_all
 from tests.servers.redis import RedisServer

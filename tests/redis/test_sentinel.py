@@ -6,9 +6,11 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.stores.records import Claim, Commit, JobState
-from stanchion.stores.redis import server as redis_server_module
-from stanchion.stores.redis.address import Watch, address_of
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.redis.client import server as redis_server_module
+from stanchion.stores.redis.client.address import Watch, address_of
 from stanchion.stores.registry import open_store, shown_url
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.keys import broken_rules

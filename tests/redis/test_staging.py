@@ -10,24 +10,17 @@ from unittest.mock import patch
 
 import pytest
 
+from stanchion.core.ids import new_id
 from stanchion.errors import LeasesLost
-from stanchion.ids import new_id
-from stanchion.stores import publishing
-from stanchion.stores.following import STALE
-from stanchion.stores.gates import Limits, limits_text
-from stanchion.stores.records import (
-    SECOND,
-    Claim,
-    Commit,
-    Finish,
-    JobRow,
-    JobState,
-    NewJob,
-    Note,
-    NoteChange,
-    Publication,
-)
+from stanchion.stores.cas import staging as publishing
+from stanchion.stores.cas.flows import STALE
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.staging import Finish, Publication
+from stanchion.stores.records.values import Note, NoteChange
 from stanchion.stores.redis.store import RedisStore
+from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.streams import SinkBatch, StreamSource
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from stanchion.ids import new_id
-from stanchion.stores.records import Claim, Commit, JobState, NewJob
+from stanchion.core.ids import new_id
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.redis.store import RedisStore
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.servers.redis import RedisServer

@@ -7,8 +7,8 @@ from contextlib import ExitStack, closing
 from functools import partial
 
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records import Claim
-from stanchion.testing.conformance.harness import in_threads
+from stanchion.stores.records.claims import Claim
+from stanchion_conformance.harness import in_threads
 from tests.redis.conftest import QUEUE, Open, later, new_jobs
 from tests.redis.keys import broken_rules
 from tests.redis.load import Load

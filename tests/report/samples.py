@@ -3,7 +3,7 @@
 import random
 from typing import Any
 
-from stanchion.bands import BANDS
+from stanchion.core.service_levels import BANDS
 from stanchion.spark.reporting.figures import NAMES, power_law
 
 START = 1_767_225_600

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stanchion.bands import BANDS, band_of
+from stanchion.core.service_levels import BANDS, band_of
 from stanchion.spark.reporting.figures import MOST_STEPS, jain, power_law, step_for, steps
 from stanchion.spark.reporting.page import page_of
 from stanchion.spark.reporting.scales import from_zero, length, log_counts, log_lengths, moments, number, percent, rate

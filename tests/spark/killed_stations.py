@@ -17,8 +17,9 @@ from unittest.mock import patch
 import pyspark.cloudpickle
 
 from stanchion import Retry, Send, Stanchion
-from stanchion.pipeline import Pipeline
-from stanchion.spark import items, stations
+from stanchion.pipelines import Pipeline
+from stanchion.spark.stations import engine as stations
+from stanchion.spark.stations import items
 from tests.spark import killing
 from tests.spark.places import opened
 

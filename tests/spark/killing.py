@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from stanchion.spark.source import StanchionSource
-from stanchion.spark.stream_sink import StreamWriter
-from stanchion.spark.stream_source import StreamReader
+from stanchion.spark.datasource.source import StanchionSource
+from stanchion.spark.datasource.stream_read import StreamReader
+from stanchion.spark.datasource.stream_write import StreamWriter
 
 STEPS = {
     "open": "stanchion.streams.source:StreamSource._open",
@@ -30,9 +30,9 @@ STEPS = {
     "note": "stanchion.streams.source:swap",
     "number": "stanchion.streams.source:StreamSource._write",
     "parts": "stanchion.streams.source:StreamSource.parts",
-    "begin": "stanchion.spark.stream_source:begin",
-    "rows": "stanchion.spark.stream_source:batches",
-    "take": "stanchion.spark.stream_sink:StreamWriter._take",
+    "begin": "stanchion.spark.datasource.stream_read:begin",
+    "rows": "stanchion.spark.datasource.stream_read:batches",
+    "take": "stanchion.spark.datasource.stream_write:StreamWriter._take",
     "settle": "stanchion.streams.sink:SinkBatch.settle",
     "publish": "stanchion.streams.sink:SinkBatch.publish",
     "drop": "stanchion.streams.sink:SinkBatch.drop_rest",
@@ -40,13 +40,13 @@ STEPS = {
 }
 STATION_STEPS = {
     "pending": "stanchion.streams.sink:SinkBatch.pending",
-    "part": "stanchion.spark.items:Hand.part",
-    "look": "stanchion.spark.items:Hand.rows",
-    "outcome": "stanchion.pipeline.station:Station.outcome",
-    "portion": "stanchion.spark.items:Hand.settle",
-    "stage": "stanchion.spark.frames:_Outputs._staged",
-    "made": "stanchion.spark.frames:JobMaker.jobs",
-    "move": "stanchion.spark.frames:_Outputs._move",
+    "part": "stanchion.spark.stations.items:Hand.part",
+    "look": "stanchion.spark.stations.items:Hand.rows",
+    "outcome": "stanchion.pipelines.station:Station.outcome",
+    "portion": "stanchion.spark.stations.items:Hand.settle",
+    "stage": "stanchion.spark.stations.frames:_Outputs._staged",
+    "made": "stanchion.spark.stations.frames:JobMaker.jobs",
+    "move": "stanchion.spark.stations.frames:_Outputs._move",
 }
 """Steps of stations. A place may end with the station, such as `after portion at priced`."""
 

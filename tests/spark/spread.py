@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from stanchion import Stanchion
-from stanchion.spark import session, stations
+from stanchion.spark import session
+from stanchion.spark.stations import engine as stations
 from tests.spark.conftest import FAST
 from tests.spark.supervision import one_at_a_time
 from tests.spark.work import enqueue_and_read

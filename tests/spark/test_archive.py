@@ -8,10 +8,9 @@ import pytest
 from stanchion import Stanchion
 from stanchion.errors import InvalidInput
 from stanchion.spark import archive
-from stanchion.spark import archive_parts as parts
-from stanchion.spark import archive_run as run
-from stanchion.spark.archive_files import Written, drop
-from stanchion.spark.archive_table import ArchiveTable, existing_archive
+from stanchion.spark.archiving import parts, run
+from stanchion.spark.archiving.files import Written, drop
+from stanchion.spark.archiving.table import ArchiveTable, existing_archive
 from tests.archive.conftest import archived, ends, finished, left
 from tests.archive.test_deaths import Died, dying
 from tests.spark.conftest import nightly
@@ -84,7 +83,7 @@ def test_what_is_in_one_process_alone_is_refused(folder: Path) -> None:
 def test_many_are_for_spark(
     spark: "SparkSession", tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from stanchion.spark import archiving
+    from stanchion.spark.archiving import archive as archiving
 
     monkeypatch.setattr(archiving, "MANY", 2_000)
     monkeypatch.setattr(run, "BATCH", 2_000)

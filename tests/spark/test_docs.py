@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from stanchion import Bury, Stanchion
-from stanchion.spark import stations
+from stanchion.spark.stations import engine as stations
 from tests.docs.pages import PAGES, Block, blocks
 from tests.docs.reader import Reader
 

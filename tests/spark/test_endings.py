@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from stanchion.spark.endings import how_ended, note_ending, told
+from stanchion.spark.datasource.endings import how_ended, note_ending, told
 from stanchion.streams.poison import Ended
 
 PYTHON = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):

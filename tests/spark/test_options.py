@@ -7,7 +7,7 @@ import pytest
 from cryptography.fernet import Fernet
 
 from stanchion.errors import InvalidInput
-from stanchion.spark.options import Place, Use, checked_options, job_defaults, place_of
+from stanchion.spark.datasource.options import Place, Use, checked_options, job_defaults, place_of
 
 URL = "postgresql://me:secret@db/jobs"
 

@@ -12,14 +12,15 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, LessThanOrEqual, Not
 
 from stanchion import Push, Stanchion
+from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
-from stanchion.spark import stream_source
-from stanchion.spark.options import Place
-from stanchion.spark.reading import FilteringReader, JobsReader, Part, batches_of, condition_of
-from stanchion.spark.schema import COLUMNS, Field, arrow_schema, checked_columns
-from stanchion.stores.records import Claim, Condition, Scan
+from stanchion.spark.datasource import stream_read as stream_source
+from stanchion.spark.datasource.options import Place
+from stanchion.spark.datasource.read import FilteringReader, JobsReader, Part, batches_of, condition_of
+from stanchion.spark.datasource.schema import COLUMNS, Field, arrow_schema, checked_columns
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.query import Condition, Scan
 from stanchion.streams import StreamSource
-from stanchion.times import micros
 from tests.spark.places import opened, read
 
 if TYPE_CHECKING:

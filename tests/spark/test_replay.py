@@ -11,7 +11,7 @@ from stanchion import JobState, Stanchion
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli
 from stanchion.spark import Replay, archive, replay
-from stanchion.stores.records import JobRow
+from stanchion.stores.records.jobs import JobRow
 from tests.archive.conftest import finished
 
 if TYPE_CHECKING:

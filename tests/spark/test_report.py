@@ -12,13 +12,13 @@ import pytest
 from typer.testing import CliRunner
 
 from stanchion import Bury, Send, Stanchion
-from stanchion.bands import BANDS, band_of
+from stanchion.core.service_levels import BANDS, band_of
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli
 from stanchion.spark import archive, report
-from stanchion.spark.archive_table import existing_archive
+from stanchion.spark.archiving.table import existing_archive
 from stanchion.spark.reporting.figures import NAMES, SHARES
-from stanchion.stores.records import SECOND, JobRow, JobState
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from tests.archive.conftest import finished
 
 if TYPE_CHECKING:

@@ -7,10 +7,12 @@ import pytest
 
 from stanchion import Retry, Send, Stanchion
 from stanchion.errors import InvalidInput, StanchionError
-from stanchion.pipeline import Pipeline
-from stanchion.spark import frames, stations
-from stanchion.spark.items import Hand
-from stanchion.stores.records import Claim, Commit, Move
+from stanchion.pipelines import Pipeline
+from stanchion.spark.stations import engine as stations
+from stanchion.spark.stations import frames
+from stanchion.spark.stations.items import Hand
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.outcomes import Commit, Move
 from tests.spark.conftest import nightly
 
 if TYPE_CHECKING:

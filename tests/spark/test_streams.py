@@ -10,7 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from stanchion import Push, Stanchion
-from stanchion.job import JobState
+from stanchion.jobs.job import JobState
 from tests.spark.conftest import nightly
 from tests.spark.supervision import supervised
 

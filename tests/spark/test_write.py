@@ -12,9 +12,9 @@ from pyspark.sql.types import StructType
 
 from stanchion import Stanchion
 from stanchion.errors import InvalidInput
-from stanchion.spark.enqueue import JobMaker, check_columns
-from stanchion.spark.options import Place
-from stanchion.spark.writing import JobsWriter, Staged
+from stanchion.spark.datasource.new_jobs import JobMaker, check_columns
+from stanchion.spark.datasource.options import Place
+from stanchion.spark.datasource.write import JobsWriter, Staged
 from tests.spark.places import opened, read, write
 
 if TYPE_CHECKING:

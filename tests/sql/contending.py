@@ -16,12 +16,14 @@ from dataclasses import asdict, dataclass, field
 from random import Random
 from typing import Any, Literal, get_args
 
+from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import StoreUnavailable
-from stanchion.ids import new_id, new_ids
-from stanchion.stores.gates import Limits, Rate, limits_text
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Bury, Claim, Commit, JobRow, NewJob, Outcome, Rollback
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Outcome, Rollback
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.limits import Limits, Rate, limits_text
 
 Kind = Literal["plain", "semaphores", "order keys", "both", "mixed"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -10,16 +10,17 @@ from typing import NamedTuple
 
 import psycopg
 import pytest
-from sqlalchemy.engine import Connection
-
 from benchmarks.limits_contention import mariadb_deadlocks, postgresql_deadlocks
-from stanchion.ids import new_id, new_ids
-from stanchion.stores.flows import Standing
-from stanchion.stores.records import NewJob, Node
-from stanchion.stores.registry import open_store
-from stanchion.stores.sql.store import SqlStore
+from sqlalchemy.engine import Connection
 from tests.servers.mariadb import MariaDBServer
 from tests.sql.contending import Contender, contend, declare
+
+from stanchion.core.ids import new_id, new_ids
+from stanchion.stores.records.flows import Node
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.registry import open_store
+from stanchion.stores.rules.flows import Standing
+from stanchion.stores.sql.store import SqlStore
 
 pytestmark = pytest.mark.slow
 

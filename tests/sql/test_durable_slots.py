@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
-from stanchion.ids import new_ids
-from stanchion.stores.gates import Limits, limits_text
-from stanchion.stores.records import Claim, Commit, JobState, NewJob
+from stanchion.core.ids import new_ids
+from stanchion.stores.postgres.dialect import PostgresDialect
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion.stores.sql.postgres import PostgresDialect
+from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.sql.store import SqlStore
 
 

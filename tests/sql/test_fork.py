@@ -9,9 +9,9 @@ import time
 import pytest
 
 from stanchion import Stanchion
-from stanchion.ids import new_id
-from stanchion.job import JobHandle
-from stanchion.testing.conformance.harness import in_threads
+from stanchion.core.ids import new_id
+from stanchion.jobs.handle import JobHandle
+from stanchion_conformance.harness import in_threads
 
 
 def test_a_forked_child_has_connections_of_its_own(app: Stanchion) -> None:

@@ -13,13 +13,18 @@ from typing import Any
 
 import pytest
 
-from stanchion.ids import new_id, new_ids
-from stanchion.patience import patiently
-from stanchion.stores.flows import Standing
-from stanchion.stores.gates import Limits, limits_in, limits_text, node_gate, order_gate
+from stanchion.core.backoff import patiently
+from stanchion.core.ids import new_id, new_ids
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Bury, Claim, Commit, Find, JobRow, NewJob, Node, NodeState, Rollback
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Rollback
+from stanchion.stores.records.query import Find
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.limits import Limits, limits_in, limits_text
+from stanchion.stores.rules.slots import node_gate, order_gate
 from stanchion.stores.sql.store import SqlStore
 
 PARKED = 20_000

@@ -14,16 +14,16 @@ import pymysql
 import pytest
 from sqlalchemy import Executable, create_engine, text
 from sqlalchemy.engine import make_url
-
-from stanchion import Stanchion
-from stanchion.errors import CannotJoin, SchemaMismatch
-from stanchion.ids import new_id
-from stanchion.stores.records import NewJob
-from stanchion.stores.registry import open_store
-from stanchion.stores.sql.connection import CursorRunner
 from tests.conftest import NewDatabase
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.pgbouncer import PgBouncer
+
+from stanchion import Stanchion
+from stanchion.core.ids import new_id
+from stanchion.errors import CannotJoin, SchemaMismatch
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.registry import open_store
+from stanchion.stores.sql.engine.runner import CursorRunner
 
 
 def total(app: Stanchion) -> int:

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 import pytest
 
 from stanchion import Stanchion
+from stanchion.stores.mariadb import dialect as mariadb
+from stanchion.stores.postgres import dialect as postgres
 from stanchion.stores.registry import open_store
-from stanchion.stores.sql import mariadb, postgres
-from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.store import SqlStore
 
 NAP = 2.5

@@ -4,9 +4,9 @@ import psycopg
 from sqlalchemy import text
 
 from stanchion import Stanchion
-from stanchion.lanes import stored_lane
-from stanchion.stores.sql.connection import CursorRunner
-from stanchion.testing.conformance.harness import QUEUE, claim, new_job
+from stanchion.context.shard import stored_lane
+from stanchion.stores.sql.engine.runner import CursorRunner
+from stanchion_conformance.harness import QUEUE, claim, new_job
 
 
 def test_not_even_where_all_seems_dear(pg_url: str) -> None:

@@ -19,20 +19,22 @@ from pymysql.cursors import DictCursor
 from sqlalchemy import create_engine, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.orm import Session
-
-from stanchion import Push, Stanchion
-from stanchion.errors import CannotJoin, InvalidInput, SchemaMismatch, StoreUnavailable
-from stanchion.ids import new_id, new_ids
-from stanchion.patience import patiently
-from stanchion.stores.protocol import Store
-from stanchion.stores.records import SECOND, Claim, Commit, NewJob, Rollback
-from stanchion.stores.registry import open_store
-from stanchion.stores.sql.dialect import Fault
-from stanchion.stores.sql.mariadb import MariaDBDialect, refuse_old
-from stanchion.stores.sql.mariadb_cursors import StrictCursor
-from stanchion.stores.sql.mariadb_statements import CLOCK
 from tests.crash.scene import until
 from tests.servers.mariadb import MariaDBServer
+
+from stanchion import Push, Stanchion
+from stanchion.core.backoff import patiently
+from stanchion.core.ids import new_id, new_ids
+from stanchion.errors import CannotJoin, InvalidInput, SchemaMismatch, StoreUnavailable
+from stanchion.stores.mariadb.cursors import StrictCursor
+from stanchion.stores.mariadb.dialect import MariaDBDialect, refuse_old
+from stanchion.stores.mariadb.statements import CLOCK
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import SECOND, NewJob
+from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.stores.registry import open_store
+from stanchion.stores.sql.engine.dialect import Fault
 
 
 @pytest.fixture

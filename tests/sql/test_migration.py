@@ -10,11 +10,15 @@ import pytest
 from sqlalchemy import inspect
 from sqlalchemy.engine import Connection
 
+from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import SchemaMismatch
-from stanchion.ids import new_id, new_ids
-from stanchion.stores.gates import Limits, limits_text
-from stanchion.stores.records import Claim, Commit, JobRow, NewJob, Node, Publication
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.flows import Node
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.staging import Publication
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.sql.store import SqlStore
 
 FOLDER = Path(__file__).parent

@@ -9,12 +9,14 @@ from typing import Any, cast
 
 import pytest
 
-from stanchion.ids import new_ids
-from stanchion.stores.gates import Limits, Rate, limits_text
+from stanchion.core.ids import new_ids
 from stanchion.stores.memory.store import MemoryStore
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Claim, Commit, NewJob
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.limits import Limits, Rate, limits_text
 
 RUN = 3000
 SLOT: dict[str, Any] = {"limits": limits_text(Limits(("slot",)))}

@@ -5,9 +5,9 @@ from contextlib import closing
 import pytest
 
 from stanchion import Stanchion
-from stanchion.stores.records import Condition, Scan
-from stanchion.stores.sql import postgres_parts
-from stanchion.stores.sql.postgres_batches import PostgresBatches
+from stanchion.stores.postgres import query as postgres_parts
+from stanchion.stores.postgres.staging import PostgresBatches
+from stanchion.stores.records.query import Condition, Scan
 
 
 def test_parts_of_a_large_table_are_of_about_equal_size(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

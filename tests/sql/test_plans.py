@@ -14,25 +14,18 @@ from typing import Any
 
 import psycopg
 import pytest
-
-from stanchion import Stanchion
-from stanchion.ids import new_ids
-from stanchion.stores.protocol import Store
-from stanchion.stores.records import (
-    Claim,
-    Commit,
-    Extension,
-    JobRow,
-    Move,
-    NewJob,
-    Progress,
-    Rollback,
-    WorkerRow,
-)
-from stanchion.stores.registry import open_store
-from stanchion.stores.sql.connection import CursorRunner
 from tests.conftest import NewDatabase
 from tests.servers.mariadb import MariaDBServer
+
+from stanchion import Stanchion
+from stanchion.core.ids import new_ids
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Commit, Extension, Move, Progress, Rollback
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.registry import open_store
+from stanchion.stores.sql.engine.runner import CursorRunner
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 

@@ -10,12 +10,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.worker.conftest import until
 
 from stanchion import Stanchion
 from stanchion.errors import CannotJoin, StoreUnavailable
 from stanchion.stores.sql.store import SqlStore
 from stanchion.worker import Worker
-from tests.worker.conftest import until
 
 FILES = ("", "-wal", "-shm")
 

@@ -10,15 +10,18 @@ from typing import Any
 import psycopg
 import pymysql
 import pytest
+from tests.servers.postgres import PostgresServer
 
+from stanchion.core.ids import new_ids
 from stanchion.errors import StagedJobsLost, StoreUnavailable
-from stanchion.ids import new_ids
-from stanchion.stores.records import Claim, Finish, NewJob, Note, NoteChange, Publication
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.staging import Finish, Publication
+from stanchion.stores.records.values import Note, NoteChange
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql import staging
-from stanchion.stores.sql.connection import Runner
+from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.store import SqlStore
-from tests.servers.postgres import PostgresServer
 
 NOTE = NoteChange("stream", "s", "acked 1 by me", 0)
 

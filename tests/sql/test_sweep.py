@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from stanchion.ids import new_ids
-from stanchion.stores.gates import Limits, limits_text, order_gate
+from stanchion.core.ids import new_ids
 from stanchion.stores.memory.store import MemoryStore
-from stanchion.stores.records import Claim, Commit, NewJob
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion.stores.sql import sweeping
+from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.slots import order_gate
+from stanchion.stores.sql import sweep as sweeping
 from stanchion.stores.sql.store import SqlStore
 
 SLOT = limits_text(Limits(("slot",)))

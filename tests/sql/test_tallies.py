@@ -7,7 +7,7 @@ from contextlib import closing
 import psycopg
 
 from stanchion.stores.registry import open_store
-from stanchion.testing.conformance.harness import QUEUE, new_job
+from stanchion_conformance.harness import QUEUE, new_job
 
 
 def test_the_second_of_two_who_fold_the_first_tallies_adds_its_own(pg_url: str) -> None:

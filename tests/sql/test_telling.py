@@ -10,11 +10,11 @@ from sqlalchemy import text
 from sqlalchemy.engine import make_url
 
 from stanchion import CannotJoin, LeaseLost, Stanchion, StoreUnavailable
+from stanchion.stores.mariadb.dialect import MariaDBDialect
 from stanchion.stores.registry import open_store
-from stanchion.stores.sql.mariadb import MariaDBDialect
-from stanchion.stores.sql.sqlite import open_store as open_sqlite
+from stanchion.stores.sql.engine.telling import told
 from stanchion.stores.sql.store import SqlStore
-from stanchion.stores.sql.telling import told
+from stanchion.stores.sqlite.dialect import open_store as open_sqlite
 
 URL = make_url("sqlite:///jobs.db")
 

@@ -18,8 +18,8 @@ from sqlalchemy.orm import Session
 
 from stanchion import Push, Stanchion
 from stanchion.errors import CannotJoin, DuplicateKey, LeaseLost
-from stanchion.stores.sql.connection import CursorRunner
-from stanchion.stores.sql.postgres_wakeup import NOTIFY
+from stanchion.stores.postgres.wakeup import NOTIFY
+from stanchion.stores.sql.engine.runner import CursorRunner
 
 Begin = Callable[[], AbstractContextManager[tuple[Any, Callable[[str], Any], Callable[[], None], Callable[[], None]]]]
 """Opens a transaction: what to pass as tx, how to run SQL in it, commit, roll back."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.stores.sql.sqlite_file import StoreFile
+from stanchion.stores.sqlite.file import StoreFile
 
 
 def test_a_commit_right_after_the_call_wakes_the_listener(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

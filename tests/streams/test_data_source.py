@@ -17,11 +17,12 @@ from pyspark.sql.types import StructType
 
 from stanchion import Stanchion
 from stanchion.errors import InvalidInput, LeasesLost, StreamTaken
-from stanchion.job import JobState
-from stanchion.spark import stream_sink, stream_source
-from stanchion.spark.stream_sink import stream_writer
-from stanchion.spark.stream_source import StreamReader, stream_reader
-from stanchion.stores.records import WorkerRow
+from stanchion.jobs.job import JobState
+from stanchion.spark.datasource import stream_read as stream_source
+from stanchion.spark.datasource import stream_write as stream_sink
+from stanchion.spark.datasource.stream_read import StreamReader, stream_reader
+from stanchion.spark.datasource.stream_write import stream_writer
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.streams import StreamSource, streams
 
 Rows = list[dict[str, Any]]

@@ -3,7 +3,7 @@
 import json
 from dataclasses import replace
 
-from stanchion.stores.records import Note
+from stanchion.stores.records.values import Note
 from stanchion.streams.state import Run, StreamState
 
 

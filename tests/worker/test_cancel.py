@@ -7,7 +7,8 @@ import time
 import pytest
 
 from stanchion import Job, JobState, Reservation
-from stanchion.stores.records import Abandon, Claim
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.outcomes import Abandon
 from stanchion.worker.attempt import Finished
 from stanchion.worker.runner import Runners
 from tests.worker.conftest import ended, until, working

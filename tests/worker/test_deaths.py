@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from stanchion import JobState, Stanchion
-from stanchion.stores.records import Claim
+from stanchion.stores.records.claims import Claim
 from tests.worker.conftest import ended, until, working
 
 JOBS = """

@@ -1,7 +1,8 @@
 """The pick-up delays that a worker tells of."""
 
 from stanchion.stores.memory import MemoryStore
-from stanchion.stores.records import SECOND, Claim, NewJob
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.worker.delays import LATEST, PickupDelays
 from tests.worker.conftest import health, until, working
 

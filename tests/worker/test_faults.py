@@ -6,7 +6,8 @@ import pytest
 
 from stanchion import JobState, Stanchion, Worker
 from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.stores.records import Claim, Commit
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.outcomes import Commit
 from tests.worker.conftest import Faulty, ended, health, until, working
 
 

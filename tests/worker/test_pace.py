@@ -5,7 +5,7 @@ import time
 from contextlib import ExitStack
 
 from stanchion import Stanchion
-from stanchion.patience import Backoff
+from stanchion.core.backoff import Backoff
 from stanchion.worker.pace import JITTER, Prefetch, poll_interval
 from tests.worker.conftest import Faulty, until, working
 

@@ -13,7 +13,8 @@ import pytest
 
 from stanchion import Stanchion, Worker
 from stanchion.stores.protocol import Listener, Store
-from stanchion.stores.records import Beat, Claim, Claimed, WorkerRow
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.registry import open_store
 from tests.worker.conftest import until, working
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from stanchion import Stanchion
-from stanchion.worker.process import WorkerSettings
+from stanchion.service.settings import WorkerSettings
 from tests.worker.conftest import until
 
 JOBS = """
@@ -55,7 +55,7 @@ def start(tmp_path) -> Iterator[Start]:
     def start(processes: int = 1, **settings: Any) -> subprocess.Popen[bytes]:
         given = replace(WorkerSettings("jobs:app", heartbeat=0.5, grace=5.0), **settings)
         code = (
-            f"import sys; from stanchion.worker.process import *; sys.exit(run_worker_process({given!r}, {processes}))"
+            f"import sys; from stanchion.service.process import *; sys.exit(run_worker_process({given!r}, {processes}))"
         )
         with (tmp_path / "log").open("ab") as log:
             started.append(subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=log))

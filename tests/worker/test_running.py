@@ -7,7 +7,7 @@ import pytest
 
 from stanchion import Bury, Cancel, Job, JobState, Reservation, Retry, RetryAfter, Snooze, Stanchion, Worker
 from stanchion.errors import InvalidInput
-from stanchion.unknown_work import UnknownWork
+from stanchion.jobs.unknown_work import UnknownWork
 from tests.worker.conftest import Faulty, ended, failed, until, working
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from stanchion import JobState, Stanchion
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.records import SECOND
+from stanchion.stores.records.jobs import SECOND
 from stanchion.worker import scheduler
 from tests.worker.conftest import Faulty, until, working
 
@@ -129,7 +129,7 @@ def killable(request: pytest.FixtureRequest, tmp_path) -> Iterator[tuple[Stanchi
     (tmp_path / "jobs.py").write_text(textwrap.dedent(JOBS))
     environment = {**os.environ, "JOBS_URL": url, "JOBS_BEGAN": str(time.time())}
     code = (
-        "import sys; from stanchion.worker.process import *; "
+        "import sys; from stanchion.service.process import *; "
         "sys.exit(run_worker_process(WorkerSettings('jobs:app', threads=1, heartbeat=600.0, grace=5.0)))"
     )
     started: list[subprocess.Popen[bytes]] = []

@@ -8,9 +8,9 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.errors import StoreUnavailable
-from stanchion.job import JobHandle
-from stanchion.stores.records import Claim, Claimed
-from stanchion.testing.conformance.harness import in_threads
+from stanchion.jobs.handle import JobHandle
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion_conformance.harness import in_threads
 from tests.worker.conftest import Faulty, until
 
 

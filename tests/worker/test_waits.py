@@ -10,14 +10,14 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.errors import StoreUnavailable
-from stanchion.job import JobHandle
-from stanchion.stores.records import Claim
+from stanchion.jobs.handle import JobHandle
+from stanchion.stores.records.claims import Claim
 from tests.worker.conftest import failed, until, working
 
 OUTLIVES = """
 import sys, threading, time
 from stanchion import Stanchion
-from stanchion.job import JobHandle
+from stanchion.jobs.handle import JobHandle
 app = Stanchion(sys.argv[1])
 q = app.queue("orders")
 job = q.push(1)
@@ -36,7 +36,7 @@ threading.Thread(target=lambda: print(app.queue("later").reserve(wait=30)[0].pay
 ENDS = """
 import asyncio, sys
 from stanchion import Stanchion
-from stanchion.job import JobHandle
+from stanchion.jobs.handle import JobHandle
 app = Stanchion(sys.argv[1])
 job = app.queue("orders").push(1)
 
@@ -89,7 +89,7 @@ def test_a_job_comes_to_no_wait_that_has_timed_out(app):
 @pytest.mark.slow
 def test_the_threads_of_waits_end_after_the_last_one(app, monkeypatch):
     monkeypatch.setattr("stanchion.waits.keeper.LINGER", 0.1)
-    monkeypatch.setattr("stanchion.pool._IDLE_SECONDS", 0.1)
+    monkeypatch.setattr("stanchion.core.threads._IDLE_SECONDS", 0.1)
     job = app.queue("orders").push(1)
     app.queue("orders").pop()
     assert JobHandle(app, job.id).result(timeout=30) is None

@@ -15,16 +15,16 @@ from stanchion.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from stanchion.spark.archiving import Archive, archive
-    from stanchion.spark.replaying import Replay, replay
-    from stanchion.spark.reports import Report, report
+    from stanchion.spark.archiving.archive import Archive, archive
+    from stanchion.spark.archiving.replay import Replay, replay
+    from stanchion.spark.reporting.report import Report, report
 
 __all__ = ["Archive", "Replay", "Report", "archive", "register", "replay", "report", "session"]
 
 _HOME = {
-    **dict.fromkeys(("Archive", "archive"), "archiving"),
-    **dict.fromkeys(("Replay", "replay"), "replaying"),
-    **dict.fromkeys(("Report", "report"), "reports"),
+    **dict.fromkeys(("Archive", "archive"), "archiving.archive"),
+    **dict.fromkeys(("Replay", "replay"), "archiving.replay"),
+    **dict.fromkeys(("Report", "report"), "reporting.report"),
 }
 """In which module each name is."""
 
@@ -41,7 +41,7 @@ def register(spark: SparkSession) -> None:
     There is no need for it where this package is installed for the interpreter of Spark's driver: Spark finds it there.
     """
     try:
-        from stanchion.spark.source import StanchionSource
+        from stanchion.spark.datasource.source import StanchionSource
     except ImportError:
         raise MissingExtra("spark", "the data source") from None
     spark.dataSource.register(StanchionSource)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.spark.endings import watch
+from stanchion.spark.datasource.endings import watch
 from stanchion.spark.folders import own_folder
 from stanchion.spark.java import java_home
 

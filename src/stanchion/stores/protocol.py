@@ -10,34 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
-from stanchion.stores.losses import LostLeaseDelay
-from stanchion.stores.records import (
-    Beat,
-    Capabilities,
-    Claim,
-    Claimed,
-    Counts,
-    End,
-    Extension,
-    Find,
-    JobRow,
-    JobState,
-    NewJob,
-    Node,
-    Note,
-    Outcome,
-    Progress,
-    Publication,
-    Pushed,
-    QueueSettings,
-    Redriven,
-    Scan,
-    SemaphoreRow,
-    Sizes,
-    WorkerRow,
-)
-from stanchion.stores.signs import Signs
-from stanchion.stores.upkeep import MAINTAIN_SECONDS
+from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
+from stanchion.stores.records.outcomes import Extension, Outcome, Progress
+from stanchion.stores.records.query import Find, Scan
+from stanchion.stores.records.queues import Counts, QueueSettings, SemaphoreRow, Sizes
+from stanchion.stores.records.staging import Publication
+from stanchion.stores.records.values import Note
+from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
+from stanchion.stores.wakeup.signs import Signs
 
 
 class Listener(Protocol):

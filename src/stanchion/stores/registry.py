@@ -10,11 +10,11 @@ from stanchion.stores.protocol import Store
 
 _STORES = {
     "memory": "stanchion.stores.memory",
-    "sqlite": "stanchion.stores.sql.sqlite",
-    "postgresql": "stanchion.stores.sql.postgres",
-    "postgres": "stanchion.stores.sql.postgres",
-    "mysql": "stanchion.stores.sql.mariadb",
-    "mariadb": "stanchion.stores.sql.mariadb",
+    "sqlite": "stanchion.stores.sqlite.dialect",
+    "postgresql": "stanchion.stores.postgres.dialect",
+    "postgres": "stanchion.stores.postgres.dialect",
+    "mysql": "stanchion.stores.mariadb.dialect",
+    "mariadb": "stanchion.stores.mariadb.dialect",
     "mongodb": "stanchion.stores.mongo",
     "redis": "stanchion.stores.redis",
     "rediss": "stanchion.stores.redis",
@@ -53,11 +53,11 @@ def absolute_url(url: str) -> str:
 def shown_url(url: str) -> str:
     """Return the URL as it may be shown: without its password."""
     if url.startswith("mongodb"):
-        from stanchion.stores.mongo.address import hidden
+        from stanchion.stores.mongo.client.address import hidden
 
         return hidden(url)
     if "+sentinel" in url.partition("://")[0]:
-        from stanchion.stores.redis import address
+        from stanchion.stores.redis.client import address
 
         return address.hidden(url)
     from sqlalchemy.engine import make_url  # takes longer to import than all the rest of the model

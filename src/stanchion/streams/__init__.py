@@ -25,7 +25,7 @@ What makes it safe:
 
 from __future__ import annotations
 
-from stanchion.streams.operating import StreamInfo, forget, release, streams
+from stanchion.streams.operate import StreamInfo, forget, release, streams
 from stanchion.streams.sink import SinkBatch
 from stanchion.streams.source import StreamSource
 from stanchion.streams.state import Part, Position

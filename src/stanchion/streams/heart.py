@@ -8,8 +8,8 @@ import time
 import weakref
 
 from stanchion.errors import StreamTaken
-from stanchion.stores.liveness import MISSED_BEATS
 from stanchion.stores.protocol import Store
+from stanchion.stores.rules.liveness import MISSED_BEATS
 from stanchion.streams.source import StreamSource
 
 log = logging.getLogger("stanchion.streams")

@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from uuid import UUID
 
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Condition, JobRow, JobState, Scan
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.query import Condition, Scan
 
 KEPT = 3600.0
 """Seconds for which a queue must keep history for a batch to be read again from there."""

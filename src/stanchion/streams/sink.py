@@ -9,8 +9,10 @@ from typing import Self
 
 from stanchion.errors import LeasesLost, StreamTaken
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Finish, JobRow, Outcome, Publication
-from stanchion.streams.acknowledging import acknowledge
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.outcomes import Outcome
+from stanchion.stores.records.staging import Finish, Publication
+from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.poison import LONGEST
 from stanchion.streams.rereading import finished_rows, keeps_history
 from stanchion.streams.state import Part, Run, StreamState, known, load, settle, swap

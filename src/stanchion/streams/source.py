@@ -10,9 +10,11 @@ from uuid import uuid4
 
 from stanchion.errors import BatchNotKept, ForeignCheckpoint, InvalidInput, StreamStopped, StreamTaken
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Bury, Claim, Commit, WorkerRow
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.outcomes import Bury, Commit
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.streams import poison
-from stanchion.streams.acknowledging import acknowledge
+from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.rereading import finished_rows
 from stanchion.streams.state import Part, Position, StreamState, give_back, load, ranges, settle, swap, worker_id
 

@@ -11,7 +11,8 @@ from uuid import UUID, uuid5
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
-from stanchion.stores.records import Note, NoteChange, Outcome, Rollback
+from stanchion.stores.records.outcomes import Outcome, Rollback
+from stanchion.stores.records.values import Note, NoteChange
 
 KIND = "stream"
 PORTION = 1000

@@ -11,8 +11,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from stanchion.errors import StoreUnavailable
-from stanchion.stores.records import QUEUED, SECOND, Claim, JobRow, Rollback
-from stanchion.stores.signs import Signs
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow
+from stanchion.stores.records.outcomes import Rollback
+from stanchion.stores.wakeup.signs import Signs
 from stanchion.waits.look import BACKING_POLLS, Look
 from stanchion.waits.waiter import Waiter
 

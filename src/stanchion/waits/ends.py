@@ -11,10 +11,11 @@ from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from stanchion.errors import FlowNotFound, JobNotFound
-from stanchion.job import Job
-from stanchion.stores.records import JobRow, Node, NodeState
-from stanchion.stores.signs import Signs
-from stanchion.stores.transitions import state_of
+from stanchion.jobs.job import Job
+from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.wakeup.signs import Signs
 from stanchion.waits.look import BACKING_POLLS, SHARE, Look
 from stanchion.waits.waiter import Waiter
 

@@ -11,12 +11,14 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from stanchion.patience import Backoff
-from stanchion.pool import DaemonPool
-from stanchion.stores.forks import begins_anew
+from stanchion.core.backoff import Backoff
+from stanchion.core.forks import begins_anew
+from stanchion.core.threads import DaemonPool
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records import Claim, JobRow, Node
-from stanchion.stores.signs import NO_SIGNS, Signs
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.flows import Node
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
 from stanchion.waits.claims import ClaimLook, Wish, put_back
 from stanchion.waits.ends import FlowLook, JobLook
 from stanchion.waits.look import Look
@@ -24,7 +26,7 @@ from stanchion.waits.waiter import Waiter
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
-    from stanchion.job import Job
+    from stanchion.jobs.job import Job
 
 log = logging.getLogger("stanchion")
 

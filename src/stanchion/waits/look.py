@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from stanchion.core.backoff import Backoff
 from stanchion.errors import StoreUnavailable
-from stanchion.patience import Backoff
-from stanchion.stores.signs import Signs
+from stanchion.stores.wakeup.signs import Signs
 from stanchion.waits.waiter import Waiter
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from stanchion.stores.losses import lost_leases, start_of
-from stanchion.stores.records import JobRow
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules.lost_leases import lost_leases, start_of
 from stanchion.worker.runner import Runners
 
 log = logging.getLogger("stanchion.worker")

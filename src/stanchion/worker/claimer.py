@@ -9,11 +9,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from stanchion.ids import new_token
-from stanchion.patience import Backoff
-from stanchion.stores.losses import AT_ONCE, is_alone
+from stanchion.core.backoff import Backoff
+from stanchion.core.ids import new_token
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records import SECOND, Claim, Claimed, JobRow
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.rules.lost_leases import AT_ONCE, is_alone
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import unharmed
 from stanchion.worker.delays import PickupDelays

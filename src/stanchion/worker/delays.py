@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from statistics import quantiles
 from typing import Any
 
-from stanchion.stores.records import SECOND, JobRow
+from stanchion.stores.records.jobs import SECOND, JobRow
 
 LATEST = 1000
 """So many jobs of each queue are remembered."""

@@ -9,13 +9,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from stanchion.core.backoff import Backoff
 from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.execution import report, unstorable
-from stanchion.outcome import Outcome
-from stanchion.patience import Backoff
-from stanchion.reservation import described
-from stanchion.stores import records
-from stanchion.stores.records import Commit, JobState, Rollback
+from stanchion.jobs.outcome import Outcome
+from stanchion.jobs.reservation import described
+from stanchion.stores.records import outcomes as outcomes_records
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.tasks.execution import report, unstorable
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
 
@@ -40,7 +41,7 @@ REPEAT = 60.0
 """Seconds until a job is run again whose outcome could not be stored."""
 
 
-def unstored(outcome: records.Outcome, error: Exception) -> records.Outcome:
+def unstored(outcome: outcomes_records.Outcome, error: Exception) -> outcomes_records.Outcome:
     """Return what becomes of a job whose outcome can't be stored; where it is too much for the store, for ever."""
     if isinstance(error, InvalidInput):
         return unstorable(outcome, error)

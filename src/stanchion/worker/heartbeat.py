@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stanchion.patience import Backoff
-from stanchion.stores.records import Beat, WorkerRow
+from stanchion.core.backoff import Backoff
+from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.worker.health import Health
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from stanchion.stores.records import UNLANED
+from stanchion.stores.records.jobs import UNLANED
 
 JITTER = 0.2
 """Share by which a poll interval varies up and down, so that workers don't march in step."""

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stanchion.upkeep import Lag, take_back
+from stanchion.jobs.upkeep import Lag, take_back
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion

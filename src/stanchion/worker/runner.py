@@ -15,10 +15,11 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from stanchion.errors import StoreUnavailable
-from stanchion.execution import Unrunnable, not_begun
-from stanchion.stores.losses import start_of
-from stanchion.stores.records import Abandon, JobRow
-from stanchion.unknown_work import Unknown
+from stanchion.jobs.unknown_work import Unknown
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.outcomes import Abandon
+from stanchion.stores.rules.lost_leases import start_of
+from stanchion.tasks.execution import Unrunnable, not_begun
 from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, raised, returned, timed_out, unharmed
 from stanchion.worker.loops import Loops
 from stanchion.worker.timeouts import Timeouts

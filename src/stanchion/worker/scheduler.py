@@ -8,9 +8,9 @@ import threading
 import time
 from typing import TYPE_CHECKING
 
-from stanchion.patience import Backoff
-from stanchion.stores.records import SECOND
-from stanchion.ticker import Ticker
+from stanchion.core.backoff import Backoff
+from stanchion.cron.ticker import Ticker
+from stanchion.stores.records.jobs import SECOND
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from stanchion.checking import whole
+from stanchion.core.checks import whole
 from stanchion.errors import InvalidInput
 
 log = logging.getLogger("stanchion.worker")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from stanchion.stores.records import Claim
+from stanchion.stores.records.claims import Claim
 
 AT_LEAST = 0.5
 """Seconds between two looks for one claim, which grow with its age."""

@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stanchion.checking import whole
+from stanchion.core.checks import seconds_of, whole
 from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
-from stanchion.options import named_queues, seconds_of
-from stanchion.stores.records import Beat, WorkerRow
+from stanchion.jobs.options import named_queues
+from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import unharmed
 from stanchion.worker.claimer import Claimer

@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-from stanchion.ops.cli import (
-    archive,
-    bench,
-    copy,
-    cron,
-    demo,
-    jobs,
-    lanes,
-    maintain,
-    pipeline,
-    push,
-    queues,
-    redrive,
-    report,
-    semaphores,
-    stores,
-    streams,
-    top,
-    worker,
-    workers,
-)
-from stanchion.ops.cli.root import PANELS, cli
+from stanchion.ops.cli.console.root import PANELS, cli
+from stanchion.ops.cli.look import jobs, lanes, queues, semaphores, streams, top, workers
+from stanchion.ops.cli.operate import cron, maintain, push, redrive
+from stanchion.ops.cli.run import archive, demo, pipeline, report, worker
+from stanchion.ops.cli.store import bench, copy, stores
 
 __all__ = [
     "archive",

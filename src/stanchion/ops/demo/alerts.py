@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TypedDict
 from zlib import crc32
 
-from stanchion.job import Job
-from stanchion.retry import Retry
+from stanchion.core.retry import Retry
+from stanchion.jobs.job import Job
 
 MAX_ATTEMPTS = 4
 RETRY = Retry.exponential(base=0.1, max=1.0, max_attempts=MAX_ATTEMPTS)

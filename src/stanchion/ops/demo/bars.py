@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stanchion.ops.cli.human import rate
+from stanchion.ops.cli.console.human import rate
 from stanchion.ops.demo.meter import Meter
 from stanchion.ops.demo.pipeline import Pipeline
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
-from stanchion.ops.cli.output import Output
+from stanchion.ops.cli.console.output import Output
 from stanchion.ops.demo.pipeline import Queues
 
 if TYPE_CHECKING:

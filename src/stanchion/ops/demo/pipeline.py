@@ -9,12 +9,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stanchion.app import Stanchion
-from stanchion.job import Job
+from stanchion.jobs.batches import batches
+from stanchion.jobs.job import Job
+from stanchion.jobs.options import Push
 from stanchion.ops.demo.meter import Meter
 from stanchion.ops.demo.source import Row, known
 from stanchion.ops.demo.stations import ENRICHES, PER_BATCH, stations
-from stanchion.pipeline import PipelineStatus
-from stanchion.queue import Push, batches
+from stanchion.pipelines import PipelineStatus
 from stanchion.streams import forget
 from stanchion.worker import Worker
 
@@ -121,7 +122,7 @@ class Pipeline:
 
     def _enrich(self, spark: SparkSession, stop: threading.Event) -> None:
         """Have Spark enrich flights. It has an app of its own: the worker's is tied to this process by its events."""
-        from stanchion.spark import stations as on_spark
+        from stanchion.spark.stations import engine as on_spark
 
         try:
             self.enrich.begin()

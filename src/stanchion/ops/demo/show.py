@@ -13,8 +13,8 @@ from rich.text import Text
 
 from stanchion.app import Stanchion
 from stanchion.errors import SchemaMismatch
-from stanchion.ops.cli.human import age, duration, rate
-from stanchion.ops.cli.output import Cell, Column, Output, count_cell
+from stanchion.ops.cli.console.human import age, duration, rate
+from stanchion.ops.cli.console.output import Cell, Column, Output, count_cell
 from stanchion.ops.demo.bars import Bars
 from stanchion.ops.demo.engine import SPARK, WORKERS, started, write_page
 from stanchion.ops.demo.pipeline import Pipeline, Queues

@@ -7,7 +7,7 @@ from stanchion.ops.demo.alerts import RETRY, Alert, tell, urgency
 from stanchion.ops.demo.enrichment import enrich_all
 from stanchion.ops.demo.flight import SCHEMA, clean, enrich, is_late, landed
 from stanchion.ops.demo.source import Row
-from stanchion.pipeline import Pipeline, Send
+from stanchion.pipelines import Pipeline, Send
 
 ENRICHES = "clean"
 """The station that Spark can do the work of: it is named like its queue, after what comes to it."""

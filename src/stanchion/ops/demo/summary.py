@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stanchion.job import JobState
+from stanchion.jobs.job import JobState
 from stanchion.ops.demo.flight import Landed, is_late
-from stanchion.queue import Queue
+from stanchion.queues.queue import Queue
 
 _PAGE = 5000
 

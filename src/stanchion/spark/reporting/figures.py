@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
-from stanchion.bands import BANDS
+from stanchion.core.service_levels import BANDS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from stanchion.bands import BANDS
+from stanchion.core.service_levels import BANDS
 from stanchion.spark.reporting.charts import bars, legend, lines, ranges, ranks, stacked
 from stanchion.spark.reporting.figures import NAMES, Figures
 from stanchion.spark.reporting.scales import length, number, percent, rate

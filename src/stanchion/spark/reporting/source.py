@@ -15,13 +15,13 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
 from stanchion.app import Stanchion
-from stanchion.bands import BANDS
-from stanchion.codec import Codec
-from stanchion.spark.archive_files import IN_FILES
-from stanchion.spark.archive_table import existing_archive
-from stanchion.spark.options import checked_options
-from stanchion.spark.schema import Of, arrow_schema, batch_of_rows, ddl
-from stanchion.stores.records import Scan
+from stanchion.core.codec import Codec
+from stanchion.core.service_levels import BANDS
+from stanchion.spark.archiving.files import IN_FILES
+from stanchion.spark.archiving.table import existing_archive
+from stanchion.spark.datasource.options import checked_options
+from stanchion.spark.datasource.schema import Of, arrow_schema, batch_of_rows, ddl
+from stanchion.stores.records.query import Scan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

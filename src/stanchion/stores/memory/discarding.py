@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stanchion.stores.memory.rows import Rows
+from stanchion.stores.memory.jobs import Rows
 
 
 class Discarding(Rows):

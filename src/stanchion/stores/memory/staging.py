@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from stanchion.errors import LeasesLost, StagedJobsLost
-from stanchion.stores import transitions
-from stanchion.stores.memory.notes import Noting
-from stanchion.stores.memory.reserving import Reserving
-from stanchion.stores.publications import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, own_note, published_at
-from stanchion.stores.records import Claim, Commit, Finish, JobRow, NewJob, Publication
+from stanchion.stores.memory.claim import Reserving
+from stanchion.stores.memory.values import Noting
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.staging import Finish, Publication
+from stanchion.stores.rules import claims as claim_rules
+from stanchion.stores.rules.staging import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, own_note, published_at
 
 
 @dataclass
@@ -53,7 +56,7 @@ class Staging(Reserving, Noting):
     def _in_hand(self, queue: str, token: str) -> list[JobRow]:
         now, line = self.now(), self._line_or_empty(queue)
         rows = (line.live[job_id] for job_id in sorted(line.running))
-        return [row for row in rows if transitions.holds(row, token, now)]
+        return [row for row in rows if claim_rules.holds(row, token, now)]
 
     # -- staged
 

@@ -10,29 +10,20 @@ from heapq import nlargest
 from typing import Any
 
 from stanchion.errors import DuplicateKey, InvalidInput
-from stanchion.stores import transitions
-from stanchion.stores.liveness import alive
 from stanchion.stores.memory.discarding import Discarding
-from stanchion.stores.memory.line import Line
-from stanchion.stores.memory.rows import refuse_to_join
-from stanchion.stores.memory.scanning import Scanning
+from stanchion.stores.memory.jobs import refuse_to_join
+from stanchion.stores.memory.query import Scanning
+from stanchion.stores.memory.queues import Line
 from stanchion.stores.memory.staging import Staging
-from stanchion.stores.records import (
-    QUEUED,
-    SECOND,
-    Capabilities,
-    Counts,
-    Find,
-    JobRow,
-    JobState,
-    NewJob,
-    Pushed,
-    QueueSettings,
-    Redriven,
-    Sizes,
-)
-from stanchion.stores.search import matches
-from stanchion.stores.upkeep import MAINTAIN_SECONDS
+from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob, Pushed, Redriven
+from stanchion.stores.records.query import Find
+from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
+from stanchion.stores.rules import jobs as job_rules
+from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.query import matches
+from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 
 CAPABILITIES = Capabilities(
     name="memory",
@@ -131,11 +122,11 @@ class MemoryStore(Staging, Scanning, Discarding):
         holder = line.keys.get(job.key) if job.key is not None else None
         if holder is None:
             line.counts["pushed"] += 1
-            row = transitions.created(job, now)
+            row = job_rules.created(job, now)
             self._put(row)
             return Pushed(row.id, row.run_at, row.enqueued_at)
         row = line.live[holder]
-        changed = transitions.replaced(row, job, now) if job.on_duplicate == "replace" else None
+        changed = job_rules.replaced(row, job, now) if job.on_duplicate == "replace" else None
         if changed is not None:
             self._change(row, changed)
             row = changed
@@ -162,7 +153,7 @@ class MemoryStore(Staging, Scanning, Discarding):
         with self._lock:
             now = self.now()
             live = self._line_or_empty(queue).live
-            states = Counter(transitions.stored_state_of(row, now).value for row in live.values())
+            states = Counter(job_rules.stored_state_of(row, now).value for row in live.values())
             return Sizes(total=len(live), **states)
 
     def counts(self, queue: str) -> Counts:
@@ -196,7 +187,7 @@ class MemoryStore(Staging, Scanning, Discarding):
 
     def _cancel(self, row: JobRow, now: int) -> JobState:
         if row.finished_at is None:
-            step = transitions.cancel(row, now)
+            step = outcome_rules.cancel(row, now)
             if step is None:
                 row = row._replace(cancel_requested=True)
                 self._put(row)
@@ -217,7 +208,7 @@ class MemoryStore(Staging, Scanning, Discarding):
             return Redriven.DONE
         if row.state == JobState.RUNNING:
             return Redriven.RUNNING
-        again = transitions.retried(row, now)
+        again = outcome_rules.retried(row, now)
         if again.key is not None and self._line_or_empty(again.queue).keys.get(again.key, row.id) != row.id:
             return Redriven.KEY_TAKEN
         self._change(row, again)
@@ -229,7 +220,7 @@ class MemoryStore(Staging, Scanning, Discarding):
             now = self.now()
             rows = [self._find(job_id) for job_id in ids]
             return [
-                self._push(transitions.replay(row, new_id), now) if row and row.finished_at else None
+                self._push(job_rules.replay(row, new_id), now) if row and row.finished_at else None
                 for row, new_id in zip(rows, new_ids, strict=True)
             ]
 

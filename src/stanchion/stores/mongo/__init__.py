@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from stanchion.errors import MissingExtra
-from stanchion.stores.records import Capabilities
+from stanchion.stores.records.capabilities import Capabilities
 
 if TYPE_CHECKING:
     from stanchion.stores.mongo.store import MongoStore
@@ -27,8 +27,8 @@ def open_store(url: str) -> MongoStore:
     """Return the store in a database: `mongodb://user:password@host1,host2/database?options`, or `mongodb+srv://`."""
     if find_spec("pymongo") is None:
         raise MissingExtra("mongo", "the MongoDB store")
-    from stanchion.stores.mongo.address import address_of
-    from stanchion.stores.mongo.server import Server
+    from stanchion.stores.mongo.client.address import address_of
+    from stanchion.stores.mongo.client.server import Server
     from stanchion.stores.mongo.store import MongoStore
 
     return MongoStore(Server(address_of(url)))

@@ -16,10 +16,10 @@ from typing import Any
 
 from pymongo import UpdateOne
 
-from stanchion.stores.mongo.base import MongoBase, make_queue
-from stanchion.stores.mongo.documents import COUNTED, FREE, Document
-from stanchion.stores.mongo.places import Place
-from stanchion.stores.records import Counts
+from stanchion.stores.mongo.client.documents import COUNTED, FREE, Document
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.jobs import MongoBase, make_queue
+from stanchion.stores.records.queues import Counts
 
 _FOLDED = 200
 _LOOKED_AT = 500

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stanchion.stores.expiring import Expiring, Use
-from stanchion.stores.mongo.base import settings_in
+from stanchion.stores.cas.jobs import Change, Swap
+from stanchion.stores.mongo.client.documents import FREE, PLAIN, Document
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.client.server import BULK_SECONDS
 from stanchion.stores.mongo.counting import Counting
-from stanchion.stores.mongo.documents import FREE, PLAIN, Document
-from stanchion.stores.mongo.duties import Dutiful
-from stanchion.stores.mongo.flowing import Flowing
-from stanchion.stores.mongo.gating import Gating
-from stanchion.stores.mongo.places import Place
-from stanchion.stores.mongo.server import BULK_SECONDS
+from stanchion.stores.mongo.flows import Flowing
+from stanchion.stores.mongo.jobs import settings_in
+from stanchion.stores.mongo.outbox import Dutiful
+from stanchion.stores.mongo.slots import Gating
 from stanchion.stores.mongo.staging import Staging
-from stanchion.stores.optimistic import Change, Swap
-from stanchion.stores.records import JobState, QueueSettings
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.expiry import Expiring, Use
 
 _GONE = 500
 _OVER: Document = {"finished_at": {"$exists": True}}

@@ -11,13 +11,15 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 
-from stanchion.stores.gates import HOLDER_BOOST, limits_in, order_gate, semaphore_gate, semaphore_of
-from stanchion.stores.handing_out import Parked
-from stanchion.stores.mongo.documents import Document
-from stanchion.stores.mongo.laning import place_in_line, queued
-from stanchion.stores.mongo.places import Place
+from stanchion.stores.cas.claim import Parked
+from stanchion.stores.mongo.client.documents import Document
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.lanes import place_in_line, queued
 from stanchion.stores.mongo.turns import Line, Turning
-from stanchion.stores.records import UNLANED, Claim, JobState
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import UNLANED, JobState
+from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.slots import HOLDER_BOOST, order_gate, semaphore_gate, semaphore_of
 
 AT_ONCE = 500
 """So many jobs are parked by one command."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stanchion.stores.duties import in_hand
-from stanchion.stores.gates import HOLDER_BOOST
-from stanchion.stores.mongo.base import MongoBase
-from stanchion.stores.mongo.documents import FINISHED, KEPT, Document, row_of
-from stanchion.stores.mongo.places import Place
-from stanchion.stores.mongo.server import BULK_SECONDS
-from stanchion.stores.records import QUEUED, Condition, JobRow, JobState, Scan
-from stanchion.stores.scanning import PAGE, checked, cut
+from stanchion.stores.cas.outbox import in_hand
+from stanchion.stores.mongo.client.documents import FINISHED, KEPT, Document, row_of
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.client.server import BULK_SECONDS
+from stanchion.stores.mongo.jobs import MongoBase
+from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
+from stanchion.stores.records.query import Condition, Scan
+from stanchion.stores.rules.query import PAGE, checked, cut
+from stanchion.stores.rules.slots import HOLDER_BOOST
 
 _OPERATORS = {"=": "$eq", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte", "in": "$in"}
 

@@ -12,15 +12,17 @@ from typing import Any
 from bson import ObjectId
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.duties import in_hand
-from stanchion.stores.mongo.documents import Document, row_of, up_to
-from stanchion.stores.mongo.faults import duplicates
-from stanchion.stores.mongo.noting import Noting
-from stanchion.stores.mongo.places import Place
-from stanchion.stores.mongo.server import BULK_SECONDS
-from stanchion.stores.publications import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, published_at
-from stanchion.stores.publishing import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
-from stanchion.stores.records import Claim, Claimed, JobRow, JobState, NewJob, NoteChange
+from stanchion.stores.cas.outbox import in_hand
+from stanchion.stores.cas.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
+from stanchion.stores.mongo.client.documents import Document, row_of, up_to
+from stanchion.stores.mongo.client.errors import duplicates
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.client.server import BULK_SECONDS
+from stanchion.stores.mongo.values import Noting
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.values import NoteChange
+from stanchion.stores.rules.staging import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, published_at
 
 _PAGE = 200
 

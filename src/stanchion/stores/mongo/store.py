@@ -7,17 +7,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from stanchion.stores.mongo import CAPABILITIES
-from stanchion.stores.mongo.claiming import Claiming
+from stanchion.stores.mongo.claim import Claiming
+from stanchion.stores.mongo.client.joining import transaction
+from stanchion.stores.mongo.client.schema import checked, script, set_up
+from stanchion.stores.mongo.client.server import BULK_SECONDS
 from stanchion.stores.mongo.discarding import Discarding
-from stanchion.stores.mongo.joining import transaction
-from stanchion.stores.mongo.looking import Looking
-from stanchion.stores.mongo.operating import Operating
-from stanchion.stores.mongo.pushing import Pushing
+from stanchion.stores.mongo.operate import Operating
+from stanchion.stores.mongo.push import Pushing
+from stanchion.stores.mongo.query import Looking
 from stanchion.stores.mongo.scanning import Scanning
-from stanchion.stores.mongo.schema import checked, script, set_up
-from stanchion.stores.mongo.server import BULK_SECONDS
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records import JobState, Outcome
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.outcomes import Outcome
 
 
 class MongoStore(Discarding, Claiming, Pushing, Operating, Looking, Scanning):

@@ -14,13 +14,14 @@ from typing import NamedTuple
 
 from bson import ObjectId
 
-from stanchion.stores.mongo.base import settings_in
-from stanchion.stores.mongo.documents import Document
-from stanchion.stores.mongo.laning import Laning
-from stanchion.stores.mongo.places import Place
-from stanchion.stores.mongo.server import CALL_SECONDS
-from stanchion.stores.records import SECOND, JobState, QueueSettings
-from stanchion.stores.throttle import Bucket
+from stanchion.stores.mongo.client.documents import Document
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.client.server import CALL_SECONDS
+from stanchion.stores.mongo.jobs import settings_in
+from stanchion.stores.mongo.lanes import Laning
+from stanchion.stores.records.jobs import SECOND, JobState
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.rate_limit import Bucket
 
 _TURN_SECONDS = 3.0
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from stanchion.errors import MissingExtra
-from stanchion.stores.records import Capabilities
+from stanchion.stores.records.capabilities import Capabilities
 
 if TYPE_CHECKING:
     from stanchion.stores.redis.store import RedisStore
@@ -28,9 +28,9 @@ def open_store(url: str) -> RedisStore:
     """Return the store on a server, a cluster or the master that sentinels name; `address.py` reads the URL."""
     if not _installed():
         raise MissingExtra("redis", "the Redis store")
-    from stanchion.stores.redis.address import address_of
-    from stanchion.stores.redis.clients import refuse_options
-    from stanchion.stores.redis.server import Server
+    from stanchion.stores.redis.client.address import address_of
+    from stanchion.stores.redis.client.clients import refuse_options
+    from stanchion.stores.redis.client.server import Server
     from stanchion.stores.redis.store import RedisStore
 
     address = address_of(url)

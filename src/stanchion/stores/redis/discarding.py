@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stanchion.stores.redis.base import RedisBase, portions
+from stanchion.stores.redis.jobs import RedisBase, portions
 
 _AT_ONCE = 1000
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stanchion.stores import transitions
-from stanchion.stores.expiring import Expiring, Use
-from stanchion.stores.following import Following
-from stanchion.stores.optimistic import Context, Decision
-from stanchion.stores.records import Abandon, JobRow, JobState, QueueSettings
-from stanchion.stores.redis.base import portions, settings_in
-from stanchion.stores.redis.gating import Gating
-from stanchion.stores.redis.rows import is_bound
-from stanchion.stores.redis.server import Call
+from stanchion.stores.cas.flows import Following
+from stanchion.stores.cas.jobs import Context, Decision
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.outcomes import Abandon
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.redis.client.rows import is_bound
+from stanchion.stores.redis.client.server import Call
+from stanchion.stores.redis.jobs import portions, settings_in
+from stanchion.stores.redis.slots import Gating
+from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules.expiry import Expiring, Use
 
 _AT_ONCE = 500
 _LOOKED_AT = 1000
@@ -74,7 +76,7 @@ class ExpiringQueues(Gating, Following):
                 return Decision(False)
             if before is not None and (row.enqueued_at > before or row.state == JobState.RUNNING):
                 return Decision(False)
-            step = transitions.settled(row, Abandon(row.id, row.token or ""), context.settings[queue], context.now)
+            step = outcome_rules.settled(row, Abandon(row.id, row.token or ""), context.settings[queue], context.now)
             return Decision(True, step.row, step.counted)
 
         ended, cursor = 0, b"0"

@@ -1,245 +1,356 @@
-"""Jobs in and out."""
+"""What every part of the Redis store works with: the keys, and which queue a job is in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
-from secrets import token_hex
-from typing import Any, NoReturn, TypeVar
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import Any, TypeVar
 
-from stanchion.errors import CannotJoin, DuplicateKey
-from stanchion.stores.handing_out import Parked
-from stanchion.stores.optimistic import Change, Swap
-from stanchion.stores.records import SECOND, Claim, Claimed, Commit, JobRow, JobState, NewJob, Outcome, Pushed
-from stanchion.stores.redis.base import RedisBase, portions
-from stanchion.stores.redis.rows import FIELD, new_text, rows_in
-from stanchion.stores.transitions import due_at, popped, replaced
+from stanchion.stores.cas.jobs import Change, Duty, Seen, Swap, Swapped
+from stanchion.stores.cas.staging import Publishing
+from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.redis.client.rows import FIELD, ROW, STATE_FIELDS, body_text, rev_of, seen_in, state_text
+from stanchion.stores.redis.client.server import Call, Server
+from stanchion.stores.redis.wakeup import StreamSignals
+from stanchion.stores.rules.liveness import alive
+from stanchion.stores.rules.slots import is_node_gate, semaphore_of
 
 T = TypeVar("T")
 
+_REMEMBERED = 65_536
 _AT_ONCE = 2000
-_POP_SECONDS = 30.0
-_DONE, _LOST, _UNKNOWN = 1, 0, -1
-"""What commit.lua says of a job."""
+"""Jobs per call of a script: for so long nobody else is served."""
 
 
-class RedisJobs(RedisBase):
-    """Push, claim, pop and settle: the verbs on the way of every job."""
+class RedisBase(Publishing):
+    """Jobs as they are seen and swapped, by scripts of one queue each."""
 
-    # -- in
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._queue_of: dict[str, str] = {}
+        self._listed: set[str] = set()
+        self.signals = StreamSignals(server, self.key)
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
-        """Store jobs, in order; all of one queue in one step, up to two thousand."""
-        if tx is not None:
-            refuse_to_join()
-        by_queue: dict[str, list[NewJob]] = {}
+    # -- keys
+
+    def key(self, queue: str) -> str:
+        """Return how the keys of a queue begin; the braces put them all in one slot of a cluster."""
+        return f"{self.server.address.prefix}:{_tag(queue)}:"
+
+    def gate_key(self, gate: str) -> str:
+        """Return how the keys of a gate begin."""
+        return f"{self.server.address.prefix}:gate:{_tag(gate)}:"
+
+    def flow_key(self, node: str) -> str:
+        """Return how the keys of a part of a flow begin; those of its root are also those of the whole."""
+        return f"{self.server.address.prefix}:flow:{_tag(node)}:"
+
+    def stage_key(self, write: str) -> str:
+        """Return how the keys of what is staged under a write begin."""
+        return f"{self.server.address.prefix}:stage:{_tag(write)}:"
+
+    def notes_key(self, kind: str) -> str:
+        """Return the key of the notes of a kind."""
+        return self.own_key(f"notes:{kind}")
+
+    def own_key(self, name: str) -> str:
+        """Return a key that belongs to no queue."""
+        return f"{self.server.address.prefix}:{name}"
+
+    def script(self, name: str, queue: str, *arguments: Any) -> Any:
+        """Run a script on a queue; a repeat must do no harm."""
+        return self.server.call(lambda _again: self.server.run(name, self.key(queue), *arguments))
+
+    def queue_names(self) -> list[str]:
+        """Return the names of all queues."""
+        found = self.server.command("SMEMBERS", self.own_key("queues"))
+        return sorted(name.decode() for name in found)
+
+    def list_queue(self, queue: str, *, anew: bool = False) -> None:
+        """Make sure that the queue is among those that recovery and upkeep look at."""
+        if anew or queue not in self._listed:
+            listed = self.own_key("queues")
+            # A full server refuses SADD, also of what is there.
+            if not self.server.command("SISMEMBER", listed, queue):
+                self.server.command("SADD", listed, queue)
+            self._listed.add(queue)
+
+    def unlist_queue(self, queue: str) -> None:
+        """Have a queue that was deleted not be looked at any more, unless it has been made again meanwhile."""
+        self._listed.discard(queue)
+        self.server.command("SREM", self.own_key("queues"), queue)
+        if self.server.command("EXISTS", self.key(queue) + "settings"):
+            self.list_queue(queue, anew=True)
+
+    def enlist(self, name: str, *members: str, at: int | None = None, known: bool = False) -> Call:
+        """Return a call that notes names in a sorted set, at a moment (None: now), be the server full.
+
+        `known`: only those that are there already.
+        """
+        moment = "" if at is None else at
+        return self.server.script("enlist", self.own_key(name), moment, "1" if known else "", *members)
+
+    def announce(self, jobs: Iterable[JobRow | NewJob]) -> None:
+        """Note, before they are stored, where jobs are to be looked for that wait, or are part of a flow."""
+        calls: dict[tuple[Any, ...], None] = {}
+        of_flows: dict[str, set[str]] = {}
         for job in jobs:
-            by_queue.setdefault(job.queue, []).append(job)
-        pushed: dict[str, Pushed] = {}
+            if job.waits_for is not None and (is_node_gate(job.waits_for) or semaphore_of(job.waits_for) is not None):
+                calls[("SADD", self.gate_key(job.waits_for) + "queues", job.queue)] = None
+            if job.flow is not None:
+                of_flows.setdefault(job.flow.partition(":")[0], set()).add(f"{job.id}{FIELD}{job.queue}")
+        if of_flows:
+            now = self.now()
+            listed = [part for root in of_flows for part in (now, root)]
+            calls[("ZADD", self.own_key("flows"), "NX", *listed)] = None
+        for root, members in of_flows.items():
+            calls[("ZADD", self.flow_key(root) + "jobs", *(part for member in members for part in (0, member)))] = None
+        self.server.all([Call(parts) for parts in calls])
+
+    # -- where jobs are
+
+    def remember(self, queue: str, ids: Iterable[str]) -> None:
+        """Note which queue these jobs are in; a wrong note costs a search, no more."""
+        self._queue_of.update(dict.fromkeys(ids, queue))
+        if len(self._queue_of) > _REMEMBERED:
+            for job_id in list(islice(self._queue_of, len(self._queue_of) // 2)):
+                self._queue_of.pop(job_id, None)
+
+    def by_queue(self, ids: Iterable[str]) -> dict[str | None, list[str]]:
+        """Group ids by the queue that they were seen in last; None for those never seen."""
+        groups: dict[str | None, list[str]] = {}
+        for job_id in ids:
+            groups.setdefault(self._queue_of.get(job_id), []).append(job_id)
+        return groups
+
+    def look(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
+        seen: dict[str, Seen] = {}
+        now = None
+        wanted = list(dict.fromkeys(ids))
+        for queue, part in self.by_queue(wanted).items():
+            if queue is not None:
+                now = self.look_in(queue, part, seen)
+        missing = [job_id for job_id in wanted if job_id not in seen]
+        for queue in self.queue_names() if missing else ():
+            now = self.look_in(queue, missing, seen)
+            missing = [job_id for job_id in missing if job_id not in seen]
+            if not missing:
+                break
+        return self.now() if now is None else now, seen
+
+    def look_in(self, queue: str, ids: Sequence[str], seen: dict[str, Seen]) -> int:
+        """Add those of the jobs that are in this queue; return the clock."""
+        now = 0
+        for part in portions(ids, _AT_ONCE):
+            clock, text, leaving = self.script("look", queue, *part)
+            now = int(clock)
+            found = {one.row.id: one for one in seen_in(text.decode(), queue)}
+            seen.update(found)
+            self.remember(queue, found)
+            for target in self.deliver(queue, [job_id.decode() for job_id in leaving]):
+                now = self.look_in(target, [job_id.decode() for job_id in leaving], seen)
+        return now
+
+    # -- changes
+
+    def swap(self, changes: Sequence[Change]) -> Swapped:
+        swaps: dict[str, Swap] = {}
+        repeated = False
+        by_queue: dict[str, list[Change]] = {}
+        for change in changes:
+            by_queue.setdefault(change.seen.row.queue, []).append(change)
         for queue, group in by_queue.items():
             for part in portions(group, _AT_ONCE):
-                self._push_in(queue, part, pushed)
-        return [pushed[job.id] for job in jobs]
+                found, again = self._swap_in(queue, part)
+                swaps.update(zip((change.row.id for change in part), found, strict=True))
+                repeated = repeated or again
+        return Swapped([swaps[change.row.id] for change in changes], repeated)
 
-    def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
-        parts: dict[str, list[list[tuple[NewJob, str]]]] = {}
-        for mark, jobs in batches:
-            by_queue: dict[str, list[NewJob]] = {}
-            for job in jobs:
-                by_queue.setdefault(job.queue, []).append(job)
-            for queue, group in by_queue.items():
-                for number, part in enumerate(portions(group, _AT_ONCE)):
-                    parts.setdefault(queue, []).append([(job, f"{mark}:{number}") for job in part])
-        for queue, of_queue in parts.items():
-            for marked in _together(of_queue, _AT_ONCE):
-                self._push_marked(queue, marked)
+    def _swap_in(self, queue: str, changes: Sequence[Change]) -> tuple[list[Swap], bool]:
+        arguments: list[str] = []
+        elsewhere = {change.row.queue for change in changes} - {queue}
+        for target in elsewhere:
+            self.list_queue(target)
+        self.announce(after for (before, _), after, _, _ in changes if _stands(before) != _stands(after))
+        for (before, version), after, counted, duty in changes:
+            away = after.queue if after.queue != queue else ""
+            arguments += (
+                before.id,
+                version,
+                state_text(after, rev_of(version) + 1),
+                "" if body_text(before) == body_text(after) else body_text(after),
+                counted or "",
+                self.key(away) if away else "",
+                away if self.server.address.cluster else "",
+                *duty_texts(duty),
+            )
+        answers, again = self.server.call(lambda again: (self.server.run("swap", self.key(queue), *arguments), again))
+        found = [_SWAPS[answer] for answer in answers]
+        done = [change.row.id for change, swap in zip(changes, found, strict=True) if swap is Swap.DONE]
+        for change in changes:
+            self.remember(change.row.queue, [change.row.id])
+        if elsewhere and self.server.address.cluster:
+            self.deliver(queue, done)
+        return found, again
 
-    def _push_marked(self, queue: str, marked: Sequence[tuple[NewJob, str]]) -> None:
-        jobs = [job for job, _ in marked]
-        _, met = self._store(queue, jobs, [new_text(job, mark) for job, mark in marked])
-        for number, what, holder, _ in met:
-            if what == b"taken" and jobs[number].on_duplicate == "replace":
-                self._replace(jobs[number], holder.decode())
+    def deliver(self, queue: str, ids: Sequence[str] | None = None) -> set[str]:
+        """Bring jobs that are leaving the queue to theirs, and return those queues. None: all that are leaving.
 
-    def _store(self, queue: str, jobs: Sequence[NewJob], texts: Sequence[str]) -> tuple[int, list[Sequence[Any]]]:
-        """Return the clock, and the jobs that were met: as push.lua tells."""
-        self.list_queue(queue)
-        self.announce(jobs)
-        clock, made, met = self.script("push", queue, *texts)
-        if made:
-            self.list_queue(queue, anew=True)
-        self.remember(queue, (job.id for job in jobs))
-        return int(clock), portions(met, 4)
-
-    def _push_in(self, queue: str, jobs: Sequence[NewJob], pushed: dict[str, Pushed]) -> None:
-        now, met = self._store(queue, jobs, [new_text(job) for job in jobs])
-        pushed.update((job.id, Pushed(job.id, due_at(job, now), now)) for job in jobs)
-        for number, what, holder, state in met:
-            job, holder_id = jobs[number], holder.decode()
-            if what == b"refused" or (what == b"taken" and job.on_duplicate == "raise"):
-                raise DuplicateKey(queue, job.key or "", holder_id)
-            if not state:
-                pushed[job.id] = self._gone(job, now)
-                continue
-            fields = state.decode().split(FIELD)
-            there = Pushed(holder_id, int(fields[11]), int(fields[12]), duplicate=what == b"taken")
-            if there.duplicate and job.on_duplicate == "replace":
-                there = self._replace(job, holder_id)
-            pushed[job.id] = there
-
-    def _gone(self, job: NewJob, now: int) -> Pushed:
-        """Return where a job is that has left the queue that it was pushed to."""
-        found = self.look([job.id])[1].get(job.id)
-        return Pushed(job.id, found.row.run_at, found.row.enqueued_at) if found else Pushed(job.id, now, now)
-
-    def _replace(self, job: NewJob, holder_id: str) -> Pushed:
-        """Give the holder of the job's key the job's work; where it has just finished, push anew."""
-        now, seen = self.look([holder_id])
-        holder = seen.get(holder_id)
-        if holder is None or holder.row.key != job.key or holder.row.finished_at is not None:
-            return self.push([job])[0]
-        renewed = replaced(holder.row, job, now)
-        if renewed is None:
-            renewed = holder.row
-        else:
-            duty = self.duty_of(holder.row, renewed, None, None, now)
-            if self.swap([Change(holder, renewed, duty=duty)]).swaps != [Swap.DONE]:
-                return self._replace(job, holder_id)
-            self.follow_up([duty] if duty else [])
-        return Pushed(renewed.id, renewed.run_at, renewed.enqueued_at, duplicate=True)
-
-    # -- out
-
-    def reserve_due(self, claim: Claim) -> Claimed:
-        return self._reserve(claim, "reserved")
-
-    def claim_in_hand(self, claim: Claim) -> Claimed:
-        return self.hand_out(claim, lambda part: self._reserve(part, "reserved", "1"), "-reserved", beyond=True)
-
-    def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:
-        # That jobs of this queue wait at these gates was noted with the first that was parked at each.
-        lanes = claim.lanes or ("", "")
-        wish = (began, claim.token, *lanes, "1" if alone else "", *claim.full)
-        parked, more = self.script("park", claim.queue, *wish)
-        if parked:
-            self.wake(*claim.full)
-        return Parked(parked, more == 1)
-
-    def _reserve(self, claim: Claim, counted: str, hand: str = "") -> Claimed:
-        """Reserve jobs, so many in a step; between two of them others are served."""
-        rows: dict[str, JobRow] = {}
-        while True:
-            part = claim._replace(limit=min(claim.limit - len(rows), _AT_ONCE))
-            claimed, before = self._reserve_some(part, counted, hand), len(rows)
-            rows.update((row.id, row) for row in claimed.rows)  # after a lost answer all that the token holds come
-            if claim.repeat or len(rows) >= claim.limit or len(rows) - before < part.limit:
-                return Claimed(list(rows.values()), claimed.retry_in)
-
-    def _reserve_some(self, claim: Claim, counted: str, hand: str) -> Claimed:
-        lease = "" if claim.lease is None else str(int(claim.lease * SECOND))
-        worker = claim.worker or ""
-        lanes = claim.lanes or ("", "")
-
-        begins: Sequence[Any] = ("", 0)
-
-        def run(again: bool) -> Any:
-            repeat = "1" if again or claim.repeat else ""
-            wish = (claim.limit, claim.token, worker, lease, repeat, counted, *lanes, hand)
-            return self.server.run("claim", self.key(claim.queue), *wish, *begins, *claim.full)
-
-        while True:
-            found, jobs, wait, *reached = self.server.call(run)
-            if found == b"expired":
-                expired = [job_id.decode() for job_id in jobs]
-                self.remember(claim.queue, expired)
-                self.free(expired, {})
-            elif jobs or not reached:
-                break
-            else:  # nothing yet among those that it was allowed to look at
-                begins = reached
-        rows = rows_in(jobs.decode(), claim.queue)
-        if found == b"held":
-            rows.sort(key=lambda row: (-row.priority, row.run_at, row.id))
-        self.remember(claim.queue, (row.id for row in rows))
-        return Claimed(rows, float(wait) if wait else None)
-
-    def pop(self, claim: Claim) -> list[JobRow]:
-        """Hand out due jobs for good: reserved, then done before anybody sees them.
-
-        After a death between the two steps a job was not handed out; it is ready again when its lease is over.
+        A job leaves in one atomic step and arrives in another, on another node of a cluster. Whoever comes upon
+        one on its way takes it there: (1) it left, (2) it arrives, and the new queue marks that, (3) the old queue
+        forgets it. After a death between any two of them, or a race of two who bring it, the mark tells a second
+        arrival from the first, also when the job is done by then; `maintain` clears old marks.
         """
-        wish = claim._replace(worker=None, lease=_POP_SECONDS, token=claim.token or token_hex(8))
-        rows = self.hand_out_some(wish, lambda part: self._reserve(part, ""), "-", beyond=True)
-        states = self._commit([Commit(row.id, row.token or "") for row in rows], "popped")
-        return [
-            popped(row._replace(attempts=row.attempts - 1), row.started_at or 0)
-            for row, state in zip(rows, states, strict=True)
-            if state is not None
-        ]
+        if not self.server.address.cluster or ids == []:
+            return set()
+        leaving = self.key(queue) + "leaving"
+        read = ("HVALS", leaving) if ids is None else ("HMGET", leaving, *ids)
+        targets = set()
+        for text in self.server.command(*read):
+            if text is None:
+                continue
+            target, job_id, *rest = text.decode().split(FIELD)
+            targets.add(target)
+            self.list_queue(target)
+            self.script("arrive", target, job_id, FIELD.join(rest[:STATE_FIELDS]), FIELD.join(rest[STATE_FIELDS:]))
+            self.script("left", queue, job_id, text)
+            self.remember(target, [job_id])
+        return targets
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
-        """Apply outcomes of reservations: plain commits in one step per queue, others each in its own."""
-        if tx is not None:
-            refuse_to_join()
-        states: list[JobState | None] = []
-        for plain, group in groupby(outcomes, key=lambda outcome: _is_plain(outcome) and not repeat):
-            batch = list(group)
-            if plain:
-                states += self._commit([one for one in batch if isinstance(one, Commit)], "committed")
-            else:
-                states += self.settle_each(batch, repeat=repeat)
-        return states
+    # -- settings and workers
 
-    def _commit(self, commits: Sequence[Commit], counted: str) -> list[JobState | None]:
-        """Commit in the queues where the jobs were seen last; look for the others."""
-        answers = [_UNKNOWN] * len(commits)
-        places: dict[str, list[int]] = {}
-        for place, commit in enumerate(commits):
-            if (queue := self._queue_of.get(commit.id)) is not None:
-                places.setdefault(queue, []).append(place)
-        for queue, group in places.items():
-            for part in portions(group, _AT_ONCE):
-                found = self._commit_in(queue, [commits[place] for place in part], counted)
-                for place, answer in zip(part, found, strict=True):
-                    answers[place] = answer
-        unknown = [place for place, answer in enumerate(answers) if answer == _UNKNOWN]
-        late = self.settle_each([commits[place] for place in unknown], counted=counted)
-        found_later = dict(zip(unknown, late, strict=True))
-        return [
-            found_later.get(place, JobState.DONE if answer == _DONE else None) for place, answer in enumerate(answers)
-        ]
+    def settings_of(self, queues: Iterable[str]) -> dict[str, QueueSettings]:
+        names = list(queues)
+        return {queue: self._settings(queue) for queue in names}
 
-    def _commit_in(self, queue: str, commits: Sequence[Commit], counted: str) -> list[int]:
-        arguments = [text for commit in commits for text in (commit.id, commit.token, commit.result or "")]
+    def _settings(self, queue: str) -> QueueSettings:
+        found = self.server.command("HGETALL", self.key(queue) + "settings")
+        return settings_in(queue, found)
 
-        def run(again: bool) -> list[int]:
-            if again:  # an answer was lost: see what has been done
-                return [_DONE if state else _LOST for state in self.settle_each(commits, repeat=True, counted=counted)]
-            answers: list[int] = self.server.run("commit", self.key(queue), counted, *arguments)
-            return answers
+    def known_workers(self) -> dict[str, WorkerRow]:
+        found = self.server.command("HVALS", self.own_key("workers"))
+        began = self.server.command("HGETALL", self.own_key("began"))
+        workers = {worker.id: worker for worker in map(worker_in, found)}
+        for name, listed in began.items():
+            if (worker := workers.get(name.decode())) is not None:
+                workers[worker.id] = replace(worker, began=tuple(json.loads(listed)))
+        return workers
 
-        return self.server.call(run)
+    def holders(self) -> list[tuple[str, str, int | None]]:
+        """Return the running jobs of all queues: id, worker or '', end of the lease."""
+        held = []
+        for queue in self.queue_names():
+            text = self.script("holders", queue).decode()
+            for row in text.split(ROW) if text else ():
+                job_id, worker, lease = row.split(FIELD)
+                self.remember(queue, [job_id])
+                held.append((job_id, worker, int(lease) if lease else None))
+        return held
 
+    def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> list[str]:
+        def gone(worker: str, lease: int | None) -> bool:
+            if not worker:
+                return lease is not None and lease <= now
+            return worker not in workers or not alive(workers[worker], now)
 
-def _is_plain(outcome: Outcome) -> bool:
-    return type(outcome) is Commit and outcome.payload is None and not outcome.jobs
+        return [job_id for job_id, worker, lease in self.holders() if gone(worker, lease)]
 
-
-def _together(parts: Sequence[list[T]], most: int) -> Iterator[list[T]]:
-    """Yield the items of the parts, up to so many at a time, and none of a part without its others."""
-    items = list[T]()
-    for part in parts:
-        if items and len(items) + len(part) > most:
-            yield items
-            items = []
-        items = items + part
-    if items:
-        yield items
+    def now(self) -> int:
+        seconds, micros = self.server.time()
+        return seconds * SECOND + micros + int(self.server.skew * SECOND)
 
 
-def refuse_to_join() -> NoReturn:
-    """Raise CannotJoin."""
-    raise CannotJoin(
-        "Redis has no transactions that a job could be part of; leave tx out, or use a store on the database that "
-        "holds your transaction"
+def _tag(name: str) -> str:
+    """Return a name in braces, and with none in it."""
+    escaped = name.replace("%", "%25").replace("}", "%7D")
+    return f"{{{escaped}}}"
+
+
+def _stands(row: JobRow) -> tuple[str | None, ...]:
+    return row.queue, row.waits_for, row.flow
+
+
+def duty_texts(duty: Duty | None) -> tuple[str, str]:
+    """Return a duty as the scripts take it: its mark, and the rest; `duties_in` reads them."""
+    return ("", "") if duty is None else (duty.mark, FIELD.join((str(duty.noted_at), duty.job, duty.text)))
+
+
+def duties_in(queue: str, stored: Mapping[bytes, bytes]) -> list[Duty]:
+    """Return the duties of a queue."""
+    noted = ((mark.decode(), *text.decode().split(FIELD, 2)) for mark, text in stored.items())
+    return [Duty(mark, int(noted_at), queue, job, text) for mark, noted_at, job, text in noted]
+
+
+_SWAPS = (Swap.CHANGED, Swap.DONE, Swap.KEY_TAKEN)
+
+
+def portions(items: Sequence[T], most: int) -> list[Sequence[T]]:
+    """Return the items in parts of at most `most`."""
+    return [items[first : first + most] for first in range(0, len(items), most)]
+
+
+_DECLARED = "declared "
+"""So begin the names of what the code has declared; its values are JSON."""
+
+
+def stored_setting(name: str, value: Any) -> list[str]:
+    """Return a setting as it is stored: its name, and its value; or several of them."""
+    if name == "declared":
+        return [text for one, its in value.items() for text in (_DECLARED + one, json.dumps(its))]
+    if value is None:
+        return [name, ""]
+    return [name, str(int(value)) if isinstance(value, bool) else str(value)]
+
+
+def settings_in(queue: str, stored: Mapping[bytes, bytes]) -> QueueSettings:
+    """Return the settings in the hash of a queue."""
+    given = {name: kind(stored[name.encode()].decode()) for name, kind in _KINDS.items() if name.encode() in stored}
+    declared = {name: value for name, value in stored.items() if name.startswith(_DECLARED.encode())}
+    read = {name.decode().removeprefix(_DECLARED): json.loads(value) for name, value in declared.items()}
+    return QueueSettings(queue, **given, declared=read)
+
+
+def _unless_empty(kind: Callable[[str], Any]) -> Callable[[str], Any]:
+    return lambda text: kind(text) if text else None
+
+
+_KINDS: dict[str, Callable[[str], Any]] = {
+    "paused": lambda text: text == "1",
+    "max_rate": _unless_empty(float),
+    "max_running": _unless_empty(int),
+    "lanes": int,
+    "lanes_per_tenant": int,
+    "history_ttl": float,
+    "dead_letter": _unless_empty(str),
+    "lease": float,
+    "laned": lambda text: text == "1",
+    "expires": _unless_empty(float),
+    "expires_with_jobs": lambda text: text == "1",
+}
+
+
+def described(worker: WorkerRow) -> str:
+    """Return what a worker says of itself, as it is stored."""
+    return json.dumps(
+        {
+            "id": worker.id,
+            "host": worker.host,
+            "pid": worker.pid,
+            "queues": worker.queues,
+            "threads": worker.threads,
+            "heartbeat": worker.heartbeat,
+            "state": worker.state,
+        }
     )
+
+
+def worker_in(stored: bytes) -> WorkerRow:
+    """Return a worker as it is stored: since when it lives, when it was heard of, and what it says of itself."""
+    started_at, last_seen_at, description = stored.decode().split(FIELD)
+    fields = json.loads(description)
+    fields["queues"] = tuple(fields["queues"])
+    return WorkerRow(**fields, started_at=int(started_at), last_seen_at=int(last_seen_at))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from stanchion.stores.optimistic import Seen
-from stanchion.stores.records import End, Find, JobRow, Node
-from stanchion.stores.redis.base import RedisBase, portions
-from stanchion.stores.redis.rows import FIELD
-from stanchion.stores.redis.server import Call
-from stanchion.stores.search import matches
+from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import Find
+from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.server import Call
+from stanchion.stores.redis.jobs import RedisBase, portions
+from stanchion.stores.rules.query import matches
 
 _AT_ONCE = 500
 

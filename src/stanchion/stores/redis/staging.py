@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from stanchion.stores.duties import in_hand
-from stanchion.stores.optimistic import Seen
-from stanchion.stores.publications import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, published_at
-from stanchion.stores.publishing import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
-from stanchion.stores.records import SECOND, JobRow, NewJob, NoteChange
-from stanchion.stores.redis.base import RedisBase, portions
-from stanchion.stores.redis.noting import note_in
-from stanchion.stores.redis.rows import FIELD, ROW
-from stanchion.stores.redis.server import Call
-from stanchion.stores.transitions import holds
+from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.cas.outbox import in_hand
+from stanchion.stores.cas.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
+from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
+from stanchion.stores.records.values import NoteChange
+from stanchion.stores.redis.client.rows import FIELD, ROW
+from stanchion.stores.redis.client.server import Call
+from stanchion.stores.redis.jobs import RedisBase, portions
+from stanchion.stores.redis.values import note_in
+from stanchion.stores.rules.claims import holds
+from stanchion.stores.rules.staging import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, published_at
 
 _NOTED = 3600 * SECOND
 """For so long nobody holds back between noting that a publication may begin and its beginning."""

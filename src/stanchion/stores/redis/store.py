@@ -14,36 +14,28 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
-from stanchion.stores.duties import in_hand
-from stanchion.stores.expiring import remove_expired
-from stanchion.stores.liveness import alive, least_sharing, shares
-from stanchion.stores.optimistic import Duty, Seen
+from stanchion.stores.cas.jobs import Duty, Seen
+from stanchion.stores.cas.outbox import in_hand
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records import (
-    QUEUED,
-    SECOND,
-    Beat,
-    Counts,
-    Find,
-    JobRow,
-    JobState,
-    QueueSettings,
-    Sizes,
-    WorkerRow,
-)
+from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
+from stanchion.stores.records.query import Find
+from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
+from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.redis import CAPABILITIES
-from stanchion.stores.redis.base import described, duty_texts, portions, settings_in, stored_setting, worker_in
+from stanchion.stores.redis.client.rows import body_text, rows_in, state_text
 from stanchion.stores.redis.discarding import Discarding
 from stanchion.stores.redis.expiring import FORGOTTEN_USE, ExpiringQueues
-from stanchion.stores.redis.flowing import Flowing
-from stanchion.stores.redis.gating import Gating
-from stanchion.stores.redis.jobs import RedisJobs, refuse_to_join
-from stanchion.stores.redis.noting import Noting
-from stanchion.stores.redis.rows import body_text, rows_in, state_text
-from stanchion.stores.redis.scanning import Scanning
+from stanchion.stores.redis.flows import Flowing
+from stanchion.stores.redis.jobs import described, duty_texts, portions, settings_in, stored_setting, worker_in
+from stanchion.stores.redis.push import RedisJobs, refuse_to_join
+from stanchion.stores.redis.query import Scanning
+from stanchion.stores.redis.slots import Gating
 from stanchion.stores.redis.staging import Staging
-from stanchion.stores.search import matches
-from stanchion.stores.upkeep import MAINTAIN_SECONDS, Budget, purge_each
+from stanchion.stores.redis.values import Noting
+from stanchion.stores.rules.expiry import remove_expired
+from stanchion.stores.rules.liveness import alive, least_sharing, shares
+from stanchion.stores.rules.query import matches
+from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each
 
 VERSION = 1
 """Of the keys and of what they hold."""

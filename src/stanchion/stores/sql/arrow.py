@@ -15,10 +15,10 @@ from sqlalchemy import ColumnElement, Select, Table, literal_column, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import Boolean, Double, Float, Integer
 
-from stanchion.stores.records import Scan
-from stanchion.stores.sql.database import Database
+from stanchion.stores.records.query import Scan
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.schema import jobs
 from stanchion.stores.sql.scanning import Scanning, met, shape_of, shown, table_of
-from stanchion.stores.sql.schema import jobs
 from stanchion.stores.sql.stage_statements import held_under_token, within_ids
 from stanchion.stores.sql.staging import in_hand_of
 

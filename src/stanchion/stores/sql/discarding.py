@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import Select, String, cast, select
 
-from stanchion.stores.sql.base import SqlBase
-from stanchion.stores.sql.connection import Runner
-from stanchion.stores.sql.database import Database
-from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.schema import history
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.schema import history
+from stanchion.stores.sql.jobs import SqlBase
 
 
 class Discarding(SqlBase):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.schema import nodes
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.schema import nodes
 from stanchion.stores.sql.statements import param
 
 _TEXT_IDS = {"id", "root"}

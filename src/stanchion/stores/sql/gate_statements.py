@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
-from stanchion.stores.gates import HOLDER_BOOST
-from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.schema import LIVE_COLUMNS
+from stanchion.stores.rules.slots import HOLDER_BOOST
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
 
 ASKING = ("queue", "state", "priority", "run_at", "order_key", "limits", "flow", "held", "permit", "waits_since")
 """What is read of a job, beside its id, that asks at gates."""

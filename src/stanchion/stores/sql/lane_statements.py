@@ -20,8 +20,8 @@ from sqlalchemy import (
     update,
 )
 
-from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.schema import jobs, notes, queues
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.schema import jobs, notes, queues
 from stanchion.stores.sql.statements import QUEUED, RANGES, param
 
 LAST_LANE = 1024

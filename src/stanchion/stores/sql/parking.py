@@ -17,9 +17,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stanchion.stores.gates import gates_of, limits_in, order_of, semaphore_of
-from stanchion.stores.records import Claim, JobRow
-from stanchion.stores.sql.connection import Params, Row, Runner
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.slots import gates_of, order_of, semaphore_of
+from stanchion.stores.sql.engine.runner import Params, Row, Runner
 from stanchion.stores.sql.granting import Granting
 from stanchion.stores.sql.statements import SHUT
 

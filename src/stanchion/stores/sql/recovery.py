@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import Executable
 
-from stanchion.stores.losses import had_begun
-from stanchion.stores.records import SECOND, JobRow, WorkerRow
-from stanchion.stores.sql.base import SqlBase, began_in
-from stanchion.stores.sql.connection import Params, Row, Runner
+from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.lost_leases import had_begun
+from stanchion.stores.rules.outcomes import lease_lost
+from stanchion.stores.sql.engine.runner import Params, Row, Runner
+from stanchion.stores.sql.jobs import SqlBase, began_in
 from stanchion.stores.sql.statements import MISSED_HEARTBEATS
-from stanchion.stores.transitions import lease_lost
 
 _BATCH = 500
 

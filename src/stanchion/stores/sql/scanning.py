@@ -23,13 +23,14 @@ from sqlalchemy import (
     select,
 )
 
-from stanchion.stores.gates import HOLDER_BOOST
-from stanchion.stores.records import QUEUED, JobRow, Scan
-from stanchion.stores.scanning import PAGE, checked, cut
-from stanchion.stores.sql.base import SqlBase
-from stanchion.stores.sql.connection import Row, Runner
-from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.schema import history, jobs
+from stanchion.stores.records.jobs import QUEUED, JobRow
+from stanchion.stores.records.query import Scan
+from stanchion.stores.rules.query import PAGE, checked, cut
+from stanchion.stores.rules.slots import HOLDER_BOOST
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Row, Runner
+from stanchion.stores.sql.engine.schema import history, jobs
+from stanchion.stores.sql.jobs import SqlBase
 from stanchion.stores.sql.statements import finished_row, is_letter, live_row, param
 
 SCAN_SECONDS = 120.0

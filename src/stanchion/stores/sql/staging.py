@@ -12,18 +12,22 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stanchion.errors import LeasesLost, StagedJobsLost
-from stanchion.stores.losses import apart
-from stanchion.stores.publications import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, own_note, published_at
-from stanchion.stores.records import Claim, Claimed, Commit, Finish, JobRow, NewJob, NoteChange, Publication
-from stanchion.stores.sql.claiming import Claiming, beside_the_lane, reservation
-from stanchion.stores.sql.connection import BACK, MARK, Params, Runner
-from stanchion.stores.sql.database import CALL_SECONDS, Database
-from stanchion.stores.sql.noting import Noting
-from stanchion.stores.sql.operating import Operating
-from stanchion.stores.sql.settling import Settling
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.staging import Finish, Publication
+from stanchion.stores.records.values import NoteChange
+from stanchion.stores.rules.jobs import due_at
+from stanchion.stores.rules.lost_leases import apart
+from stanchion.stores.rules.staging import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, own_note, published_at
+from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
+from stanchion.stores.sql.claim import Claiming, beside_the_lane, reservation
+from stanchion.stores.sql.engine.database import CALL_SECONDS, Database
+from stanchion.stores.sql.engine.runner import BACK, MARK, Params, Runner
+from stanchion.stores.sql.operate import Operating
+from stanchion.stores.sql.settle import Settling
 from stanchion.stores.sql.stage_statements import StageStatements
-from stanchion.stores.transitions import due_at
-from stanchion.stores.upkeep import MAINTAIN_SECONDS
+from stanchion.stores.sql.values import Noting
 
 _FIRST, _LAST = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _AT_ONCE = 20_000

@@ -34,10 +34,11 @@ from sqlalchemy import (
     update,
 )
 
-from stanchion.stores.letters import MARK
-from stanchion.stores.records import SECOND, JobState, QueueSettings
-from stanchion.stores.sql.dialect import Dialect
-from stanchion.stores.sql.schema import (
+from stanchion.stores.records.jobs import SECOND, JobState
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.dead_letters import MARK
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.schema import (
     FIELDS,
     HELD_COLUMNS,
     HISTORY_COLUMNS,

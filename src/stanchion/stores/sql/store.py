@@ -12,15 +12,15 @@ from sqlalchemy.engine import Connection
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.protocol import Listener
+from stanchion.stores.sql.adopt import Transferring
 from stanchion.stores.sql.arrow import Arrow
-from stanchion.stores.sql.database import Database
 from stanchion.stores.sql.discarding import Discarding
-from stanchion.stores.sql.looking import Looking
-from stanchion.stores.sql.schema import MIGRATIONS, VERSION, meta, metadata
-from stanchion.stores.sql.script import steps_as_text
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.schema import MIGRATIONS, VERSION, meta, metadata
+from stanchion.stores.sql.engine.script import steps_as_text
+from stanchion.stores.sql.query import Looking
 from stanchion.stores.sql.staging import Staging
-from stanchion.stores.sql.sweeping import Sweeping
-from stanchion.stores.sql.transferring import Transferring
+from stanchion.stores.sql.sweep import Sweeping
 
 
 class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):

@@ -1,0 +1,416 @@
+"""The behaviour that every store has, as pytest cases.
+
+A test module that imports all of this, takes out what is not for its store, and has one fixture, runs them on it:
+
+    from stanchion_conformance import *
+
+    del TestRefusing  # of a store that joins transactions; of one that doesn't, TestJoining and TestAnotherDatabase
+    del TestPushSignal, TestSignalledEnds  # of a store without push_wakeup
+
+    @pytest.fixture
+    def store_factory():
+        ...  # yield a function; close what it has opened
+
+The function opens the database of the case, which is empty at first, once more at each call, as another process would,
+and returns a store that is set up. Only a store that lives in one process may be the same object each time. The
+cases move the clocks of the stores by their `skew`. Needs pytest and hypothesis.
+"""
+
+import pytest
+
+_THEMES = (
+    "cron.cron",
+    "cron.cron_clock",
+    "cron.cron_deaths",
+    "cron.cron_declaring",
+    "cron.cron_operating",
+    "cron.schedules",
+    "flows.fan_out",
+    "flows.flow_ends",
+    "flows.flow_failures",
+    "flows.flow_growth",
+    "flows.flow_nodes",
+    "flows.flow_views",
+    "flows.flows",
+    "harness",
+    "jobs.attempts",
+    "jobs.bad_input",
+    "jobs.boundaries",
+    "jobs.concurrency",
+    "jobs.dead_letters",
+    "jobs.encryption",
+    "jobs.history",
+    "jobs.leases",
+    "jobs.lost_leases",
+    "jobs.nonsense",
+    "jobs.ordering",
+    "jobs.outcomes",
+    "jobs.pushing",
+    "jobs.scheduling",
+    "jobs.strange_names",
+    "jobs.tasks",
+    "jobs.transactions",
+    "jobs.unknown_options",
+    "jobs.unknown_work",
+    "lanes.lanes",
+    "lanes.lanes_beside",
+    "lanes.lanes_model",
+    "lanes.lanes_of_tenants",
+    "limits.long_lines",
+    "limits.order",
+    "limits.order_races",
+    "limits.order_turns",
+    "limits.rates",
+    "limits.semaphore_machine",
+    "limits.semaphore_races",
+    "limits.semaphores",
+    "limits.slots_freed",
+    "model",
+    "operate.adopted",
+    "operate.counting",
+    "operate.declared",
+    "operate.discarding",
+    "operate.expiring",
+    "operate.notes",
+    "operate.operating",
+    "operate.settings",
+    "operate.signalled_ends",
+    "operate.sweeping",
+    "operate.transferring",
+    "operate.upkeep",
+    "operate.waits",
+    "operate.wakeup",
+    "operate.workers",
+    "streams.in_hand",
+    "streams.pipelines",
+    "streams.pipelines_failing",
+    "streams.publishing",
+    "streams.scanning",
+    "streams.staging",
+    "streams.stream_deaths",
+    "streams.stream_driver",
+    "streams.stream_failures",
+    "streams.stream_states",
+    "streams.streams",
+)
+pytest.register_assert_rewrite(*(f"{__name__}.{theme}" for theme in _THEMES))
+
+from stanchion_conformance.cron.cron import TestManySchedulers, TestTicks
+from stanchion_conformance.cron.cron_clock import TestMissedTicks, TestTheClock
+from stanchion_conformance.cron.cron_deaths import TestDeath
+from stanchion_conformance.cron.cron_declaring import TestDeclaring, TestWhatIsStored
+from stanchion_conformance.cron.cron_operating import TestANewRelease, TestOperatingSchedules
+from stanchion_conformance.cron.schedules import calendar
+from stanchion_conformance.flows.fan_out import TestFanOut, TestFanOutInTransactions, TestHeadersOfAMove, parent
+from stanchion_conformance.flows.flow_ends import TestAFailedMember, TestAStoppedFlow, TestContinuing
+from stanchion_conformance.flows.flow_failures import TestCancelAFlow, TestFailure
+from stanchion_conformance.flows.flow_growth import TestEventGroups, TestTailCalls
+from stanchion_conformance.flows.flow_nodes import (
+    TestAnOpenNode,
+    TestFlowsInTransactions,
+    TestMembersOfANode,
+    TestOpeningAFlow,
+)
+from stanchion_conformance.flows.flow_views import TestFlowsAtTheDoor, TestFlowsOfACallersTransaction, TestGraph
+from stanchion_conformance.flows.flows import TestChain, TestGroup, small_steps, work
+from stanchion_conformance.harness import app, clock, new_store, other_app, other_q, other_store, q, store
+from stanchion_conformance.jobs.attempts import TestAttempts
+from stanchion_conformance.jobs.bad_input import TestRefusedAtTheDoor
+from stanchion_conformance.jobs.boundaries import TestActingOnAnotherQueue, TestDrain
+from stanchion_conformance.jobs.concurrency import TestEveryJobGoesToOne, TestLimits, TestOneWins, TestThreads, stores
+from stanchion_conformance.jobs.dead_letters import (
+    TestCirclesOfDeadLetters,
+    TestDeadLetters,
+    TestDeadToThoseWhoLook,
+    letters,
+)
+from stanchion_conformance.jobs.encryption import TestEncryption, key, sealed
+from stanchion_conformance.jobs.history import TestHistory, TestPurge
+from stanchion_conformance.jobs.leases import (
+    TestFencing,
+    TestLease,
+    TestProgress,
+    TestRepeatedClaim,
+    TestRepeatedOutcome,
+)
+from stanchion_conformance.jobs.lost_leases import TestAlone, TestCharges, TestDelayOfTheTask
+from stanchion_conformance.jobs.nonsense import TestNonsense, TestWhatWasTakenForSomethingElse
+from stanchion_conformance.jobs.ordering import TestOneAtATime, TestTheFirstIsWaitedFor
+from stanchion_conformance.jobs.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback
+from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
+from stanchion_conformance.jobs.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
+from stanchion_conformance.jobs.strange_names import TestStrangeNames
+from stanchion_conformance.jobs.tasks import TestEvents, TestHandles, TestTasks
+from stanchion_conformance.jobs.transactions import TestAnotherDatabase, TestJoining, TestRefusing
+from stanchion_conformance.jobs.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
+from stanchion_conformance.jobs.unknown_work import TestPutOff, TestUnknownWork
+from stanchion_conformance.lanes.lanes import TestFairness, TestInsideALane, TestTurns, laned
+from stanchion_conformance.lanes.lanes_beside import (
+    TestLaneDepths,
+    TestLanesAndLimits,
+    TestLanesElsewhere,
+    TestRangesOfLanes,
+)
+from stanchion_conformance.lanes.lanes_model import TestLanesAgainstTheReference
+from stanchion_conformance.lanes.lanes_of_tenants import TestLaneOfATenant, TestLaneSettings, TestResizing
+from stanchion_conformance.limits.long_lines import TestLongLines
+from stanchion_conformance.limits.order import TestOrder, TestScheduledJobsStandAside
+from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrderInRaces, TestWaitingForATurn
+from stanchion_conformance.limits.order_turns import TestInASecondLife, TestTheNextHasItsTurn
+from stanchion_conformance.limits.rates import TestKeyedRates, TestRatesAndOtherLimits, TestRatesOfTheModel
+from stanchion_conformance.limits.semaphore_machine import TestPermitsAlongAnyPath
+from stanchion_conformance.limits.semaphore_races import TestRacesForSlots, TestSeveralSemaphores, TestWaitingForASlot
+from stanchion_conformance.limits.semaphores import TestSemaphores, TestSlots
+from stanchion_conformance.limits.slots_freed import (
+    TestEveryHolderLetsGo,
+    TestEverySlotIsFreed,
+    TestSlotsTakenAgain,
+    TestTheLine,
+)
+from stanchion_conformance.model import TestAgainstTheReference
+from stanchion_conformance.operate.adopted import TestAdoptedJobs, TestAdoptedKeys
+from stanchion_conformance.operate.counting import TestCounts, TestFind, TestSizes
+from stanchion_conformance.operate.declared import (
+    TestDeclaredAtTheCall,
+    TestDeclaredInATransaction,
+    TestDeclaredLanes,
+    TestDeclaredSemaphores,
+    TestDeclaredSettings,
+    start,
+)
+from stanchion_conformance.operate.discarding import TestDiscard
+from stanchion_conformance.operate.expiring import (
+    TestExpiryAtTheDoor,
+    TestQueuesThatExpire,
+    TestQueuesThatExpireWithJobs,
+    passing,
+)
+from stanchion_conformance.operate.notes import TestNotes
+from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
+from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
+from stanchion_conformance.operate.signalled_ends import TestSignalledEnds
+from stanchion_conformance.operate.sweeping import TestSweep
+from stanchion_conformance.operate.transferring import TestAdopting, TestTaking, TestThereAndBack
+from stanchion_conformance.operate.upkeep import TestMaintain, TestShares
+from stanchion_conformance.operate.waits import TestAwaiting, TestCancelledAwaits, TestLostSignals, TestTogether
+from stanchion_conformance.operate.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
+from stanchion_conformance.operate.workers import TestHeartbeat, TestRecovery, TestSharedPolling
+from stanchion_conformance.streams.in_hand import TestInHand, TestReserve
+from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
+from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
+from stanchion_conformance.streams.publishing import TestPublishingWithANote, TestPublishingWithFinish
+from stanchion_conformance.streams.scanning import TestConditions, TestScan, TestSplit
+from stanchion_conformance.streams.staging import TestPublishing, TestStaged
+from stanchion_conformance.streams.stream_deaths import (
+    TestDeathAtEachStep,
+    TestLostLeases,
+    TestPublishedAhead,
+    TestTwoDrivers,
+)
+from stanchion_conformance.streams.stream_driver import mode
+from stanchion_conformance.streams.stream_failures import TestInnocentJobs, TestPoison, TestStoppedStreams
+from stanchion_conformance.streams.stream_states import TestQueriesWithState, sink
+from stanchion_conformance.streams.streams import TestOperatingStreams, TestRefusedPositions, TestStreams
+
+__all__ = [
+    "TestAFailedMember",
+    "TestANewRelease",
+    "TestAStoppedFlow",
+    "TestAWrongClockOfTheClient",
+    "TestActingOnAnotherQueue",
+    "TestAdoptedJobs",
+    "TestAdoptedKeys",
+    "TestAdopting",
+    "TestAgainstTheReference",
+    "TestAlone",
+    "TestAnOpenNode",
+    "TestAnotherDatabase",
+    "TestAttempts",
+    "TestAwaiting",
+    "TestBatches",
+    "TestBuryAndAbandon",
+    "TestCancel",
+    "TestCancelAFlow",
+    "TestCancelledAwaits",
+    "TestChain",
+    "TestCharges",
+    "TestCirclesOfDeadLetters",
+    "TestCommit",
+    "TestConditions",
+    "TestContinuing",
+    "TestCounts",
+    "TestDeadLetters",
+    "TestDeadToThoseWhoLook",
+    "TestDeath",
+    "TestDeathAtEachStep",
+    "TestDeclaredAtTheCall",
+    "TestDeclaredInATransaction",
+    "TestDeclaredLanes",
+    "TestDeclaredSemaphores",
+    "TestDeclaredSettings",
+    "TestDeclaring",
+    "TestDelayOfTheTask",
+    "TestDelete",
+    "TestDiscard",
+    "TestDrain",
+    "TestDue",
+    "TestEncryption",
+    "TestEventGroups",
+    "TestEvents",
+    "TestEveryHolderLetsGo",
+    "TestEveryJobGoesToOne",
+    "TestEverySlotIsFreed",
+    "TestExpiryAtTheDoor",
+    "TestFailure",
+    "TestFailuresOfStations",
+    "TestFairness",
+    "TestFanOut",
+    "TestFanOutInTransactions",
+    "TestFencing",
+    "TestFind",
+    "TestFlowsAtTheDoor",
+    "TestFlowsInTransactions",
+    "TestFlowsOfACallersTransaction",
+    "TestForks",
+    "TestGraph",
+    "TestGroup",
+    "TestHandles",
+    "TestHeadersOfAMove",
+    "TestHeartbeat",
+    "TestHistory",
+    "TestInASecondLife",
+    "TestInHand",
+    "TestInnocentJobs",
+    "TestInsideALane",
+    "TestJoining",
+    "TestKeyedRates",
+    "TestLaneDepths",
+    "TestLaneOfATenant",
+    "TestLaneSettings",
+    "TestLanesAgainstTheReference",
+    "TestLanesAndLimits",
+    "TestLanesElsewhere",
+    "TestLargeBatches",
+    "TestLease",
+    "TestLimits",
+    "TestListener",
+    "TestLongLines",
+    "TestLoops",
+    "TestLostLeases",
+    "TestLostSignals",
+    "TestMaintain",
+    "TestManySchedulers",
+    "TestMaxRate",
+    "TestMaxRunning",
+    "TestMembersOfANode",
+    "TestMissedTicks",
+    "TestMove",
+    "TestNextDue",
+    "TestNoMembersOfAFlow",
+    "TestNoSpinning",
+    "TestNonsense",
+    "TestNotes",
+    "TestOneAtATime",
+    "TestOneWins",
+    "TestOpeningAFlow",
+    "TestOperatingSchedules",
+    "TestOperatingStreams",
+    "TestOrder",
+    "TestOrderAndSlots",
+    "TestOrderInRaces",
+    "TestPause",
+    "TestPermitsAlongAnyPath",
+    "TestPoison",
+    "TestPop",
+    "TestProgress",
+    "TestPublishedAhead",
+    "TestPublishing",
+    "TestPublishingWithANote",
+    "TestPublishingWithFinish",
+    "TestPurge",
+    "TestPush",
+    "TestPushSignal",
+    "TestPutOff",
+    "TestQueriesWithState",
+    "TestQueuesThatExpire",
+    "TestQueuesThatExpireWithJobs",
+    "TestRacesForSlots",
+    "TestRangesOfLanes",
+    "TestRatesAndOtherLimits",
+    "TestRatesOfTheModel",
+    "TestRecovery",
+    "TestRefusedAtTheDoor",
+    "TestRefusedPositions",
+    "TestRefusing",
+    "TestRepeatedClaim",
+    "TestRepeatedOutcome",
+    "TestRepeats",
+    "TestReplay",
+    "TestReserve",
+    "TestResizing",
+    "TestRetry",
+    "TestRollback",
+    "TestScan",
+    "TestScheduledJobsStandAside",
+    "TestSemaphores",
+    "TestSettings",
+    "TestSeveralSemaphores",
+    "TestSharedPolling",
+    "TestShares",
+    "TestSignalledEnds",
+    "TestSizes",
+    "TestSlots",
+    "TestSlotsTakenAgain",
+    "TestSplit",
+    "TestStaged",
+    "TestStations",
+    "TestStoppedStreams",
+    "TestStrangeNames",
+    "TestStreams",
+    "TestSweep",
+    "TestTailCalls",
+    "TestTaking",
+    "TestTasks",
+    "TestTheClock",
+    "TestTheFirstIsWaitedFor",
+    "TestTheLine",
+    "TestTheNextHasItsTurn",
+    "TestThereAndBack",
+    "TestThreads",
+    "TestTicks",
+    "TestTogether",
+    "TestTurns",
+    "TestTwoDrivers",
+    "TestUniqueKeys",
+    "TestUnknownOptions",
+    "TestUnknownWork",
+    "TestWaiting",
+    "TestWaitingForASlot",
+    "TestWaitingForATurn",
+    "TestWhatGoesAlong",
+    "TestWhatIsStored",
+    "TestWhatWasTakenForSomethingElse",
+    "app",
+    "calendar",
+    "clock",
+    "etl",
+    "key",
+    "laned",
+    "letters",
+    "mode",
+    "new_store",
+    "other_app",
+    "other_q",
+    "other_store",
+    "parent",
+    "passing",
+    "q",
+    "sealed",
+    "sink",
+    "small_steps",
+    "start",
+    "store",
+    "stores",
+    "work",
+    "wrong_clock",
+]

@@ -1,0 +1,99 @@
+"""What the cases of schedules share: a calendar, a schedule, and schedulers that die."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from stanchion import Schedule, Stanchion
+from stanchion.cron.plan import KIND, Plan
+from stanchion.stores.protocol import Store
+from stanchion_conformance.harness import StoreClock
+
+QUEUE = "reports"
+
+
+class Calendar:
+    """The clock of the test as a calendar."""
+
+    def __init__(self, store: Store, clock: StoreClock) -> None:
+        self._store, self._clock = store, clock
+
+    def set(self, text: str) -> None:
+        """Set the clock, forth or back, to five seconds after a time in UTC."""
+        moment = datetime.fromisoformat(text).replace(tzinfo=UTC) + timedelta(seconds=5)
+        self._clock.advance(moment.timestamp() - self._store.now() / 1_000_000)
+
+    def go(self, **parts: float) -> None:
+        """Move the clock."""
+        units = {"seconds": 1, "minutes": 60, "hours": 3600, "days": 86_400}
+        self._clock.advance(sum(units[unit] * number for unit, number in parts.items()))
+
+
+@pytest.fixture
+def calendar(store: Store, clock: StoreClock) -> Calendar:
+    """The clock, just after noon of a Wednesday that is no end of anything."""
+    calendar = Calendar(store, clock)
+    calendar.set("2031-05-14 12:00")
+    return calendar
+
+
+def report(*args: Any, **kwargs: Any) -> None:
+    """Do nothing."""
+
+
+def declare(app: Stanchion, expression: str = "0 * * * *", **options: Any) -> Schedule:
+    """Have `report` called at these ticks, seen by a scheduler of the app, and from now on."""
+    app.cron(expression, **{"name": "report", "queue": QUEUE, **options})(report)
+    app.tick()
+    return app.schedule(options.get("schedule", "report"))
+
+
+def ticks(app: Stanchion, name: str = "report") -> list[str]:
+    """Return the ticks of the jobs that are there, in order, as 2031-05-14T13:00."""
+    jobs = app.find(queue=QUEUE, limit=10_000)
+    assert len(jobs) < 10_000
+    return sorted(
+        job.headers["x-cron-tick"].removesuffix(":00+00:00") for job in jobs if job.headers.get("x-cron") == name
+    )
+
+
+def plan(app: Stanchion, name: str = "report") -> Plan:
+    """Return what the store has of a schedule."""
+    return next(Plan.of(note.text) for note in app.store.notes(KIND) if note.name == name)
+
+
+class Death(BaseException):
+    """Kills a scheduler in the test."""
+
+
+class Dying:
+    """A store that changes so many things more, and kills whoever asks for another, before or after it is done."""
+
+    def __init__(self, store: Store, changes: int, *, after: bool = False) -> None:
+        self._store, self._changes, self._after = store, changes, after
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._store, name)
+        if name not in ("push", "set_note"):
+            return verb
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._changes -= 1
+            if self._changes < 0 and not self._after:
+                raise Death
+            answer = verb(*args, **kwargs)
+            if self._changes < 0:
+                raise Death
+            return answer
+
+        return call
+
+
+def dying(app: Stanchion, changes: int, *, after: bool = False) -> Stanchion:
+    """Return the app of a process that dies at a change of the store."""
+    doomed = Stanchion(store=Dying(app.store, changes, after=after))
+    doomed.tasks, doomed.crons = app.tasks, app.crons
+    return doomed

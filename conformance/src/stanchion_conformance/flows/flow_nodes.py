@@ -1,0 +1,343 @@
+"""The verbs of flows: what members add up to, and who waits for that."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from stanchion.core.ids import new_id
+from stanchion.errors import CannotJoin, DuplicateKey
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.jobs import SECOND, JobState, NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Rollback
+from stanchion.stores.records.query import Find
+from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.slots import node_gate
+from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, new_job, row_of, state
+
+
+def new_node(size: int = 1, kind: str = "list", **fields: Any) -> Node:
+    """Return a node, by itself the root of its flow."""
+    node_id = new_id()
+    return Node(**{"id": node_id, "root": node_id, "kind": kind, "size": size, **fields})
+
+
+def members(node: Node, count: int | None = None, **fields: Any) -> list[NewJob]:
+    """Return the jobs in the places of a node."""
+    places = range(node.size if count is None else count)
+    return [new_job(str(place), flow=Standing(node.root, node.id, place).text, **fields) for place in places]
+
+
+def waiter(node: Node, seat: Node | None = None, **fields: Any) -> NewJob:
+    """Return a job that waits for a node, and is itself the only member of `seat`."""
+    standing = Standing(node.root, "" if seat is None else seat.id, 0, node.id)
+    return new_job("waiter", flow=standing.text, waits_for=node_gate(node.id), **fields)
+
+
+def handler_in(node: Node, **fields: Any) -> tuple[Node, str]:
+    """Return the node with a handler, and that one's id."""
+    job = new_job("handler", flow=Standing(node.root).text, **fields)
+    return node._replace(handler=json.dumps(job._asdict())), job.id
+
+
+def commit(store: Store, count: int = 1, result: str | None = None) -> None:
+    """Claim and commit jobs; the payload is the result unless one is given."""
+    rows = claim(store, count)
+    assert len(rows) == count
+    done = [Commit(row.id, row.token or "", row.payload if result is None else result) for row in rows]
+    assert store.settle(done) == [JobState.DONE] * count
+
+
+def bury(store: Store) -> str:
+    """Claim a job and bury it; return its id."""
+    (row,) = claim(store)
+    assert store.settle([Bury(row.id, row.token or "", "it broke")]) == [JobState.DEAD]
+    return row.id
+
+
+def node_of(store: Store, node: Node) -> Node:
+    """Return a node as it is now."""
+    return next(one for one in store.nodes(node.root) if one.id == node.id)
+
+
+class TestMembersOfANode:
+    def test_let_in_who_waits_once_all_are_done(self, store: Store, other_store: Store) -> None:
+        node = new_node(3)
+        after = waiter(node)
+        store.open_flow([node], [*members(node), after])
+        assert (store.sizes(QUEUE).ready, store.sizes(QUEUE).waiting) == (3, 1)
+        commit(store, 2)
+        assert state(store, after.id) is JobState.WAITING
+        assert (node_of(store, node).state, node_of(store, node).ended) == (NodeState.RUNNING, 2)
+        commit(other_store)
+        assert state(store, after.id) is JobState.READY
+        done = node_of(store, node)
+        assert (done.state, done.ended, done.size) == (NodeState.DONE, 3, 3)
+        assert done.finished_at is not None
+        assert done.created_at <= done.finished_at
+        assert [row.id for row in claim(store, 5)] == [after.id]
+
+    def test_end_in_their_places(self, store: Store) -> None:
+        node = new_node(5)
+        jobs = members(node)
+        store.open_flow([node], jobs)
+        rows = claim(store, 5)
+        for row in reversed(rows):
+            store.settle([Commit(row.id, row.token or "", f'"{row.payload}"')])
+        ends = store.ends(node.id)
+        assert [(end.place, end.result, end.job, end.state) for end in ends] == [
+            (place, f'"{place}"', job.id, JobState.DONE) for place, job in enumerate(jobs)
+        ]
+        assert store.ends(node.id, after=1, limit=2) == ends[2:4]
+        assert store.ends(node.id, after=4) == []
+        assert store.ends(new_id()) == []
+
+    def test_may_be_popped(self, store: Store) -> None:
+        node = new_node(2)
+        store.open_flow([node], members(node))
+        assert len(store.pop(Claim(QUEUE, 2, new_id()))) == 2
+        assert node_of(store, node).state == NodeState.DONE
+
+    def test_may_be_retried_first(self, store: Store) -> None:
+        node = new_node()
+        after = waiter(node)
+        store.open_flow([node], [*members(node), after])
+        (row,) = claim(store)
+        store.settle([Rollback(row.id, row.token or "", 0.0, "not yet")])
+        assert store.ends(node.id) == []
+        commit(store)
+        assert state(store, after.id) is JobState.READY
+
+    def test_are_not_counted_twice_when_an_outcome_is_repeated(self, store: Store) -> None:
+        node = new_node(2)
+        store.open_flow([node], members(node))
+        rows = claim(store, 2)
+        done = Commit(rows[0].id, rows[0].token or "", "1")
+        assert store.settle([done]) == [JobState.DONE]
+        assert store.settle([done], repeat=True) == [JobState.DONE]
+        assert store.settle([done]) == [None]
+        assert (node_of(store, node).ended, node_of(store, node).state) == (1, NodeState.RUNNING)
+
+    def test_need_no_history(self, store: Store) -> None:
+        store.configure(QUEUE, {"history_ttl": 0.0})
+        node = new_node(2)
+        after = waiter(node)
+        store.open_flow([node], [*members(node), after])
+        commit(store, 2)
+        assert [end.result for end in store.ends(node.id)] == ["0", "1"]
+        assert [row.id for row in claim(store, 5)] == [after.id]
+
+    def test_that_wait_for_later_are_due_then(self, store: Store) -> None:
+        node = new_node()
+        later = waiter(node, run_at=store.now() + 3600 * SECOND)
+        store.open_flow([node], [*members(node), later])
+        commit(store)
+        assert state(store, later.id) is JobState.SCHEDULED
+
+    def test_complete_it_once_however_many_end_at_once(self, store: Store, other_store: Store) -> None:
+        outer = new_node(2)
+        nodes = [new_node(40, root=outer.id, parent=f"{outer.id}:{place}") for place in range(2)]
+        after = waiter(outer)
+        store.open_flow([outer, *nodes], [*members(nodes[0]), *members(nodes[1]), after])
+
+        def work(mine: Store) -> None:
+            while rows := [row for row in claim(mine, 3) if row.id != after.id]:
+                mine.settle([Commit(row.id, row.token or "", row.payload) for row in rows])
+
+        all_at_once([lambda one=one: work(one) for one in [store, other_store] * 3])  # type: ignore[misc]
+        assert [(one.state, one.ended) for one in store.nodes(outer.id)] == [
+            (NodeState.DONE, 2),
+            (NodeState.DONE, 40),
+            (NodeState.DONE, 40),
+        ]
+        row = row_of(store, after.id)
+        assert row.waits_for is None
+        assert row.attempts <= 1
+
+
+class TestOpeningAFlow:
+    def test_again_changes_nothing(self, store: Store, other_store: Store) -> None:
+        node = new_node(2)
+        jobs = [*members(node), waiter(node)]
+        for mine in (store, other_store):
+            mine.open_flow([node], jobs)
+        assert store.counts(QUEUE).pushed == 3
+        commit(store, 2)
+        store.open_flow([node], jobs)
+        assert node_of(store, node).state == NodeState.DONE
+        assert (store.counts(QUEUE).pushed, store.sizes(QUEUE).total) == (3, 1)
+
+    def test_with_nothing_in_it_is_done_at_once(self, store: Store) -> None:
+        outer = new_node(1)
+        inner = new_node(0, root=outer.id, parent=f"{outer.id}:0")
+        after = waiter(outer)
+        store.open_flow([outer, inner], [after])
+        assert [node.state for node in store.nodes(outer.id)] == [NodeState.DONE] * 2
+        assert [end.child for end in store.ends(outer.id)] == [inner.id]
+        assert [row.id for row in claim(store, 5)] == [after.id]
+
+    def test_in_parts(self, store: Store) -> None:
+        node = new_node(3)
+        after = waiter(node)
+        store.open_flow([node], [after])
+        for job in members(node):
+            store.open_flow([], [job])
+        commit(store, 3)
+        assert [row.id for row in claim(store, 5)] == [after.id]
+
+    def test_with_a_key_that_is_taken_stores_nothing(self, store: Store) -> None:
+        store.push([new_job(key="k")])
+        node = new_node(2)
+        jobs = members(node)
+        jobs[1] = jobs[1]._replace(key="k", on_duplicate="raise")
+        with pytest.raises(DuplicateKey):
+            store.open_flow([node], jobs)
+        assert store.nodes(node.root) == []
+        assert store.sizes(QUEUE).total == 1
+
+    def test_its_jobs_are_found_by_it(self, store: Store) -> None:
+        one, other = new_node(3), new_node(1)
+        for node in (one, other):
+            store.open_flow([node], members(node))
+        store.push([new_job()])
+        commit(store, 2)
+        found = store.find(Find(flow=one.id))
+        assert [row.payload for row in found] == ["2", "1", "0"]
+        assert [row.payload for row in store.find(Find(flow=one.id, limit=2, after=found[0].id))] == ["1", "0"]
+        assert [row.payload for row in store.find(Find(flow=one.id, states=(JobState.DONE,)))] == ["1", "0"]
+        assert [row.payload for row in store.find(Find(flow=one.id, queue=QUEUE, states=(JobState.READY,)))] == ["2"]
+        assert store.find(Find(flow=new_id())) == []
+
+    def test_forgets_it_a_week_after_its_end(self, store: Store, clock: StoreClock) -> None:
+        ended, going_on = new_node(1), new_node(2)
+        for node in (ended, going_on):
+            store.open_flow([node], members(node))
+        commit(store, 2)
+        clock.advance(6 * 86_400)
+        store.maintain()
+        assert len(store.nodes(ended.id)) == 1
+        clock.advance(86_401)
+        store.maintain()
+        assert (store.nodes(ended.id), store.ends(ended.id)) == ([], [])
+        assert len(store.nodes(going_on.id)) == 1
+        assert len(store.ends(going_on.id)) == 1
+
+
+class TestAnOpenNode:
+    def test_takes_members_until_it_is_closed(self, store: Store, other_store: Store) -> None:
+        node = new_node(0, closed=False)
+        after = waiter(node)
+        store.open_flow([node], [after])
+        assert store.extend_flow(node.id, members(node, 2))
+        assert other_store.extend_flow(node.id, members(node, 2))
+        commit(store, 4)
+        assert node_of(store, node)._replace(created_at=0) == node._replace(size=4, ended=4)
+        assert store.close_node(node.id)
+        assert other_store.close_node(node.id)
+        assert not store.extend_flow(node.id, members(node, 1))
+        assert [end.place for end in store.ends(node.id)] == [0, 1, 2, 3]
+        assert node_of(store, node).state == NodeState.DONE
+        assert [row.id for row in claim(store, 5)] == [after.id]
+
+    def test_takes_members_once_however_often_they_come(self, store: Store, other_store: Store) -> None:
+        node = new_node(0, closed=False)
+        store.open_flow([node], [])
+        coming = members(node, 3)
+        assert store.extend_flow(node.id, coming)
+        assert other_store.extend_flow(node.id, coming)
+        commit(store)
+        assert store.extend_flow(node.id, coming)
+        assert node_of(store, node).size == 3
+        store.close_node(node.id)
+        assert store.extend_flow(node.id, coming)
+        commit(store, 2)
+        assert node_of(store, node).state == NodeState.DONE
+
+    def test_is_done_by_the_last_member_after_it_is_closed(self, store: Store) -> None:
+        node = new_node(0, closed=False)
+        store.open_flow([node], [])
+        store.extend_flow(node.id, members(node, 2))
+        commit(store)
+        store.close_node(node.id)
+        assert node_of(store, node).state == NodeState.RUNNING
+        commit(store)
+        assert node_of(store, node).state == NodeState.DONE
+
+    def test_may_stay_empty(self, store: Store) -> None:
+        node = new_node(0, closed=False)
+        store.open_flow([node], [])
+        assert node_of(store, node).state == NodeState.RUNNING
+        store.close_node(node.id)
+        assert node_of(store, node).state == NodeState.DONE
+
+    def test_that_is_not_there(self, store: Store) -> None:
+        assert not store.extend_flow(new_id(), [new_job()])
+        assert not store.close_node(new_id())
+        assert not store.stop_flow(new_id())
+        assert store.nodes(new_id()) == []
+        assert store.sizes(QUEUE).total == 0
+
+    def test_gives_each_member_a_place_of_its_own(self, store: Store, other_store: Store) -> None:
+        node = new_node(0, closed=False)
+        store.open_flow([node], [])
+        all_at_once(
+            [
+                lambda one=one: [one.extend_flow(node.id, members(node, 3)) for _ in range(5)]  # type: ignore[misc]
+                for one in [store, other_store] * 2
+            ]
+        )
+        store.close_node(node.id)
+        commit(store, 60)
+        assert [end.place for end in store.ends(node.id)] == list(range(60))
+        assert node_of(store, node).state == NodeState.DONE
+
+
+class TestFlowsInTransactions:
+    """For a store whose transactions can be joined, and for one that refuses to be part of any."""
+
+    def test_in_a_transaction(self, store: Store) -> None:
+        node = new_node(2, closed=False)
+        jobs = members(node)
+        if not store.capabilities.joins_transactions:
+            with pytest.raises(CannotJoin):
+                store.open_flow([node], jobs, tx=object())
+            with pytest.raises(CannotJoin):
+                store.extend_flow(node.id, jobs, tx=object())
+            assert store.sizes(QUEUE).total == 0
+            return
+        with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
+            store.open_flow([node], jobs, tx)
+            assert store.extend_flow(node.id, members(node, 1), tx)
+            raise ZeroDivisionError
+        assert store.nodes(node.id) == []
+        assert store.sizes(QUEUE).total == 0
+        with store.transaction() as tx:
+            store.open_flow([node], jobs, tx)
+            assert store.extend_flow(node.id, members(node, 1), tx)
+        assert node_of(store, node).size == 3
+        commit(store, 3)
+        assert [end.place for end in store.ends(node.id)] == [0, 1, 2]
+
+    def test_a_member_that_is_committed_in_a_transaction(self, store: Store) -> None:
+        node = new_node(1)
+        after = waiter(node)
+        store.open_flow([node], [*members(node), after])
+        (row,) = claim(store)
+        if not store.capabilities.joins_transactions:
+            with pytest.raises(CannotJoin):
+                store.settle([Commit(row.id, row.token or "", "1")], tx=object())
+            assert (node_of(store, node).ended, state(store, after.id)) == (0, JobState.WAITING)
+            return
+        with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
+            store.settle([Commit(row.id, row.token or "", "1")], tx)
+            raise ZeroDivisionError
+        assert node_of(store, node).state == NodeState.RUNNING
+        assert state(store, after.id) is JobState.WAITING
+        with store.transaction() as tx:
+            assert store.settle([Commit(row.id, row.token or "", "1")], tx) == [JobState.DONE]
+        assert node_of(store, node).state == NodeState.DONE
+        assert state(store, after.id) is JobState.READY

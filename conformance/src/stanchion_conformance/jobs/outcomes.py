@@ -1,0 +1,311 @@
+"""What a reservation may end in: commit, rollback, move, bury, abandon."""
+
+from __future__ import annotations
+
+import pytest
+
+from stanchion import JobState, Queue, Stanchion
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
+from stanchion_conformance.harness import (
+    QUEUE,
+    StoreClock,
+    about,
+    claim,
+    new_job,
+    payloads,
+    row_of,
+    seconds_until,
+    state,
+)
+
+
+class TestCommit:
+    def test_ends_the_job_for_good(self, q: Queue, clock: StoreClock) -> None:
+        q.push({"id": 1})
+        (job,) = q.reserve()
+        job.commit({"rows": [1, 2]})
+        done = q.get(job.id)
+        assert done is not None
+        assert (done.state, done.result, done.payload) == (JobState.DONE, {"rows": [1, 2]}, {"id": 1})
+        assert done.finished_at is not None
+        assert done.started_at is not None
+        assert done.enqueued_at <= done.started_at <= done.finished_at
+        assert q.size().total == 0
+        clock.advance(3600)
+        assert q.app.store.recover() == []
+        assert q.reserve() == []
+
+    def test_may_replace_the_payload(self, q: Queue) -> None:
+        q.push({"step": 1})
+        (job,) = q.reserve()
+        job.commit(payload={"step": 2})
+        done = q.get(job.id)
+        assert done is not None
+        assert (done.payload, done.result) == ({"step": 2}, None)
+
+    def test_on_leaving_a_with_block(self, q: Queue) -> None:
+        q.push({})
+        (job,) = q.reserve()
+        with job:
+            pass
+        assert job.state is JobState.DONE
+        done = q.get(job.id)
+        assert done is not None
+        assert done.state is JobState.DONE
+
+    def test_inside_a_with_block_is_left_alone(self, q: Queue) -> None:
+        q.push({})
+        with q.reserve()[0] as job:
+            job.bury("mine")
+        buried = q.get(job.id)
+        assert buried is not None
+        assert buried.state is JobState.DEAD
+
+
+class TestRollback:
+    def test_gives_back_now(self, q: Queue) -> None:
+        q.push({"id": 1})
+        (job,) = q.reserve()
+        job.rollback(delay=0)
+        (again,) = q.reserve()
+        assert (again.id, again.payload, again.attempt, again.failures) == (job.id, {"id": 1}, 2, 0)
+
+    def test_gives_back_for_later(self, q: Queue, store: Store, clock: StoreClock) -> None:
+        q.push({})
+        (job,) = q.reserve()
+        job.rollback(delay=60)
+        assert job.state is JobState.SCHEDULED
+        assert state(store, job.id) is JobState.SCHEDULED
+        assert seconds_until(store, row_of(store, job.id).run_at) == about(60)
+        clock.advance(50)
+        assert q.reserve() == []
+        clock.advance(11)
+        assert len(q.reserve()) == 1
+
+    def test_keeps_the_error_and_counts_the_failure(self, q: Queue, store: Store) -> None:
+        q.push({})
+        (job,) = q.reserve()
+        try:
+            raise ValueError("no such user")
+        except ValueError as error:
+            job.rollback(delay=0, error=error)
+        (again,) = q.reserve()
+        (entry,) = again.errors
+        assert again.failures == 1
+        assert entry["error"] == "ValueError: no such user"
+        assert entry["attempt"] == 1
+        assert "raise ValueError" in entry["traceback"]
+        assert entry["at"] * 1e6 - store.now() == pytest.approx(0, abs=60e6)
+
+    def test_on_an_exception_that_leaves_a_with_block(self, q: Queue) -> None:
+        q.push({})
+        (job,) = q.reserve()
+        with pytest.raises(ZeroDivisionError), job:
+            1 / 0  # noqa: B018
+        given_back = q.get(job.id)
+        assert given_back is not None
+        assert (given_back.state, given_back.failures) == (JobState.SCHEDULED, 1)
+        assert given_back.errors[0]["error"].startswith("ZeroDivisionError")
+
+    def test_an_interrupt_is_not_the_job_s_fault(self, q: Queue) -> None:
+        q.push({})
+        (job,) = q.reserve()
+        with pytest.raises(KeyboardInterrupt), job:
+            raise KeyboardInterrupt
+        given_back = q.get(job.id)
+        assert given_back is not None
+        assert (given_back.state, given_back.attempts, given_back.failures) == (JobState.READY, 0, 0)
+
+    def test_the_last_ten_errors_are_kept(self, q: Queue) -> None:
+        pushed = q.push({})
+        for number in range(13):
+            q.reserve()[0].rollback(delay=0, error=f"error {number}")
+        job = q.get(pushed.id)
+        assert job is not None
+        assert [entry["error"] for entry in job.errors] == [f"error {number}" for number in range(3, 13)]
+        assert job.failures == 13
+
+    def test_refund_takes_back_the_attempt(self, store: Store) -> None:
+        job = new_job(max_attempts=1)
+        store.push([job])
+        for _ in range(3):
+            (row,) = claim(store)
+            assert row.attempts == 1
+            assert store.settle([Rollback(row.id, row.token or "", 0.0, refund=True)]) == [JobState.READY]
+        assert row_of(store, job.id).attempts == 0
+
+
+class TestMove:
+    def test_goes_on_in_the_next_queue(self, app: Stanchion, q: Queue) -> None:
+        q.push({"raw": 1}, priority=5, headers={"trace": "t"}, tenant="acme")
+        (job,) = q.reserve()
+        job.move("clean", payload={"clean": 1})
+        assert q.size().total == 0
+        assert q.reserve() == []
+        (moved,) = app.queue("clean").reserve()
+        assert moved.id == job.id
+        assert (moved.payload, moved.priority, moved.tenant) == ({"clean": 1}, 5, "acme")
+        assert moved.headers == {"trace": "t"}
+        assert moved.token != job.token
+
+    def test_keeps_the_payload_unless_told(self, app: Stanchion, q: Queue) -> None:
+        q.push({"raw": 1})
+        q.reserve()[0].move("clean")
+        assert app.queue("clean").reserve()[0].payload == {"raw": 1}
+
+    def test_is_due_at_once_and_not_when_its_lease_would_have_ended(self, app: Stanchion, q: Queue) -> None:
+        q.push({})
+        q.reserve(lease=3600)[0].move("clean")
+        assert app.queue("clean").size().ready == 1
+        assert len(app.queue("clean").reserve()) == 1
+
+    def test_is_due_at_once_also_after_a_retry(self, app: Stanchion, q: Queue, clock: StoreClock) -> None:
+        q.push({})
+        q.reserve()[0].rollback(delay=100)
+        clock.advance(101)
+        q.reserve()[0].move("clean")
+        assert len(app.queue("clean").reserve()) == 1
+
+    def test_may_be_delayed(self, app: Stanchion, q: Queue, clock: StoreClock) -> None:
+        q.push({})
+        q.reserve()[0].move("clean", delay=60)
+        assert app.queue("clean").reserve() == []
+        clock.advance(61)
+        assert len(app.queue("clean").reserve()) == 1
+
+    def test_counts_attempts_from_0(self, app: Stanchion, q: Queue) -> None:
+        q.push({}, max_attempts=2)
+        q.reserve()[0].rollback(delay=0, error="once")
+        q.reserve()[0].move("clean")
+        (moved,) = app.queue("clean").reserve()
+        assert (moved.attempt, moved.failures, moved.errors) == (1, 0, [])
+        moved.rollback(delay=0, error="again")
+        assert len(app.queue("clean").reserve()) == 1
+
+    def test_leaves_the_key_behind(self, app: Stanchion, q: Queue) -> None:
+        q.push({}, key="k")
+        app.queue("clean").push("other", key="k")
+        (job,) = q.reserve()
+        job.move("clean")
+        assert not q.push({}, key="k").duplicate
+        assert app.queue("clean").size().total == 2
+        moved = app.queue("clean").get(job.id)
+        assert moved is not None
+        assert moved.key is None
+
+    def test_makes_the_queue(self, store: Store, q: Queue) -> None:
+        q.push({})
+        q.reserve()[0].move("clean")
+        assert [settings.name for settings in store.queues()] == ["clean", QUEUE]
+
+    def test_into_its_own_queue(self, q: Queue) -> None:
+        q.push(1)
+        (job,) = q.reserve()
+        job.move(QUEUE, payload=2)
+        (again,) = q.reserve()
+        assert (again.id, again.payload, again.attempt) == (job.id, 2, 1)
+
+    def test_is_counted_where_it_left(self, app: Stanchion, q: Queue) -> None:
+        q.push({})
+        q.reserve()[0].move("clean")
+        assert q.counts().moved == 1
+        assert app.queue("clean").counts().moved == 0
+
+
+class TestBuryAndAbandon:
+    def test_bury_ends_as_dead_whatever_attempts_were_left(self, q: Queue) -> None:
+        q.push({"id": 1})
+        (job,) = q.reserve()
+        job.bury("poison")
+        dead = q.get(job.id)
+        assert dead is not None
+        assert (dead.state, dead.payload, dead.failures) == (JobState.DEAD, {"id": 1}, 1)
+        assert dead.errors[-1]["error"] == "poison"
+        assert dead.finished_at is not None
+        assert q.reserve() == []
+
+    def test_abandon_ends_as_cancelled(self, q: Queue) -> None:
+        q.push({})
+        (job,) = q.reserve()
+        job.abandon("not needed")
+        ended = q.get(job.id)
+        assert ended is not None
+        assert (ended.state, ended.failures) == (JobState.CANCELLED, 0)
+        assert "not needed" in ended.errors[-1]["error"]
+        assert q.counts().cancelled == 1
+
+
+class TestBatches:
+    def test_an_old_token_beside_the_one_in_force(self, store: Store) -> None:
+        # A worker that was thought dead, or whose claim a crash of the server undid, has both in one batch.
+        jobs = [new_job() for _ in range(2)]
+        store.push(jobs)
+        first = [job.id for job in jobs]
+        old = claim(store, 2)
+        store.settle([Rollback(row.id, row.token or "", 0.0) for row in old])
+        new = claim(store, 2)
+        outcomes: list[Outcome] = [Commit(row.id, row.token or "", "1") for row in (old[0], new[0], new[1], old[1])]
+        assert store.settle(outcomes) == [None, JobState.DONE, JobState.DONE, None]
+        assert [store.fetch([one])[one].token for one in first] == [row.token for row in new]
+
+    def test_each_outcome_for_itself(self, store: Store) -> None:
+        jobs = [new_job(str(number)) for number in range(7)]
+        store.push(jobs)
+        rows = claim(store, 7)
+        token = rows[0].token or ""
+        ids = [row.id for row in rows]
+        outcomes: list[Outcome] = [
+            Commit(ids[0], token, result='"done"'),
+            Commit(ids[1], "other"),
+            Rollback(ids[2], token, 60.0),
+            Rollback(ids[3], token, 0.0, error="again"),
+            Move(ids[4], token, "next"),
+            Bury(ids[5], token, "bad"),
+            Abandon(ids[6], token),
+        ]
+        assert store.settle(outcomes) == [
+            JobState.DONE,
+            None,
+            JobState.SCHEDULED,
+            JobState.READY,
+            JobState.READY,
+            JobState.DEAD,
+            JobState.CANCELLED,
+        ]
+        assert [state(store, job_id) for job_id in ids] == [
+            JobState.DONE,
+            JobState.RUNNING,
+            JobState.SCHEDULED,
+            JobState.READY,
+            JobState.READY,
+            JobState.DEAD,
+            JobState.CANCELLED,
+        ]
+
+    def test_the_first_of_two_words_on_one_job_counts(self, store: Store) -> None:
+        store.push([new_job()])
+        (row,) = claim(store)
+        words: list[Outcome] = [Rollback(row.id, row.token or "", 60.0), Commit(row.id, row.token or "")]
+        assert store.settle(words) == [JobState.SCHEDULED, None]
+        assert state(store, row.id) is JobState.SCHEDULED
+
+    def test_many_at_once(self, q: Queue, store: Store) -> None:
+        q.push_many(range(1200))
+        rows = claim(store, 1200)
+        assert len(rows) == 1200
+        commits = [Commit(row.id, row.token or "", result=row.payload) for row in rows]
+        for start in range(0, 1200, 400):
+            assert store.settle(commits[start : start + 400]) == [JobState.DONE] * 400
+        assert q.size().total == 0
+        assert sorted(payloads(q.history(limit=2000))) == list(range(1200))
+
+    def test_none_is_none(self, store: Store) -> None:
+        assert store.settle([]) == []
+        assert store.push([]) == []
+        assert store.extend([]) == []
+        assert store.progress([]) == []
+        assert store.fetch([]) == {}
+        assert store.cancel([]) == []
+        assert store.retry([]) == []
+        assert store.replay([], []) == []

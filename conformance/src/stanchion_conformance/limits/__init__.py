@@ -1,0 +1,1 @@
+"""Cases of semaphores, order keys and rates."""

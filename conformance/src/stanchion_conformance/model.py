@@ -1,0 +1,317 @@
+"""Any store against the reference, step by step, along paths that Hypothesis finds."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any, NamedTuple, cast
+
+import hypothesis.strategies as st
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from stanchion.core.ids import new_id
+from stanchion.errors import DuplicateKey
+from stanchion.stores.memory import MemoryStore
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extension, Move, Outcome, Progress, Rollback
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.slots import held_gates, semaphore_of
+from stanchion_conformance.harness import NewStore, StoreClock
+
+# All spans are multiples of STEP, and leases and heartbeats end half-way between two steps, so that a few
+# seconds of real time between two calls never decide what is due or lost.
+STEP = 200
+INSTANT = 0.001
+"""Every step has its own instant, as it would with a clock that runs: what is due by then is due on both."""
+
+LEASE = 300.0
+HEARTBEAT = 100.0
+WORKERS = ("w1", "w2")
+KEYS = (None, None, "k1", "k2")
+ORDER_KEYS = (None, None, None, "o1", "o2")
+SEMAPHORES = ("a", "b")
+
+_runs = itertools.count()
+
+
+class Held(NamedTuple):
+    """A reservation that was made, in force or not."""
+
+    id: str
+    token: str
+
+
+class Comparison(RuleBasedStateMachine):
+    """Does the same to two stores and compares all that can be seen."""
+
+    store: Store
+    clock: StoreClock
+
+    def __init__(self) -> None:
+        super().__init__()
+        run = next(_runs)
+        self.queue, self.next, self.letters = (f"{name}{run}" for name in ("queue", "next", "letters"))
+        self.workers = {name: f"{name}-{run}" for name in WORKERS}
+        self.reference = MemoryStore(frozen=True)
+        self.stores: tuple[Store, Store] = (self.reference, self.store)
+        self.semaphores = [f"{name}{run}" for name in SEMAPHORES]
+        self.ids: list[str] = []
+        self.held: list[Held] = []
+
+    def teardown(self) -> None:
+        """Leave nothing that the next run would see."""
+        for queue in (self.queue, self.next, self.letters):
+            self.store.drop_queue(queue)
+        for worker in self.workers.values():
+            self.store.leave(worker)
+
+    def same(self, verb: str, *args: Any) -> Any:
+        """Call both stores, check that they answer alike, and return the answer."""
+        self.reference.skew += INSTANT
+        expected, answer = (self.answer(store, verb, *args) for store in self.stores)
+        assert answer == expected, verb
+        return answer
+
+    def answer(self, store: Store, verb: str, *args: Any) -> Any:
+        """Call a store and reduce the answer to what does not depend on its clock."""
+        try:
+            answer = getattr(store, verb)(*args)
+        except DuplicateKey as error:
+            return error.job_id
+        match verb:
+            case "push" | "replay":
+                return [pushed and (pushed.id, pushed.duplicate) for pushed in answer]
+            case "claim":
+                return [(row.id, row.attempts, row.payload) for row in answer.rows]
+            case "pop":
+                return [(row.id, row.state) for row in answer]
+            case "recover":
+                return {(row.id, row.state, row.queue) for row in answer}
+            case "beat":
+                return answer.live, set(answer.cancelled)
+        return answer
+
+    def pick(self, data: st.DataObject, among: list[Any]) -> Any:
+        return among[data.draw(st.integers(0, len(among) - 1))]
+
+    def pick_held(self, data: st.DataObject) -> Held:
+        """Draw a reservation, more often one in force than one that was lost."""
+        rows = self.reference.fetch([held.id for held in self.held])
+        in_force = [held for held in self.held if held.id in rows and rows[held.id].token == held.token]
+        return cast(Held, self.pick(data, in_force * 3 + self.held))
+
+    @property
+    def needs(self) -> list[list[str]]:
+        """The sets of semaphores that a job may need; most need none."""
+        return [[], [], [], self.semaphores[:1], self.semaphores[1:], self.semaphores]
+
+    # -- jobs in
+
+    @initialize(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        for name in self.semaphores:
+            self.same("set_semaphore", name, 1)
+        for _ in range(3):
+            self.push(data)
+
+    @rule(data=st.data())
+    def push(self, data: st.DataObject) -> None:
+        count = data.draw(st.integers(1, 3))
+        options: dict[str, Any] = {
+            "priority": data.draw(st.integers(-1, 1)),
+            "delay": data.draw(st.sampled_from([0, 0, 0, STEP, 3 * STEP])),
+            "key": data.draw(st.sampled_from(KEYS)),
+            "on_duplicate": data.draw(st.sampled_from(["return", "raise", "replace"])),
+            "max_attempts": data.draw(st.integers(1, 3)),
+            "order_key": data.draw(st.sampled_from(ORDER_KEYS)),
+            "limits": limits_text(Limits(tuple(data.draw(st.sampled_from(self.needs))))),
+        }
+        jobs = [NewJob(new_id(), self.queue, str(len(self.ids) + n), **options) for n in range(count)]
+        self.same("push", jobs)
+        self.ids += [job.id for job in jobs]
+
+    @rule(data=st.data())
+    def push_again(self, data: st.DataObject) -> None:
+        stored = list(self.reference.fetch(self.ids))
+        if stored:
+            self.same("push", [NewJob(self.pick(data, stored), self.queue, '"again"', priority=1)])
+
+    # -- jobs out
+
+    @rule(limit=st.integers(1, 4))
+    def reserve(self, limit: int) -> None:
+        self.claim(limit, None)
+
+    @rule(limit=st.integers(1, 2), worker=st.sampled_from(WORKERS))
+    def claim_for_a_worker(self, limit: int, worker: str) -> None:
+        self.claim(limit, self.workers[worker])
+
+    def claim(self, limit: int, worker: str | None) -> None:
+        token = new_id()
+        rows = self.same("claim", Claim(self.queue, limit, token, worker, None if worker else LEASE))
+        self.held += [Held(row[0], token) for row in rows]
+
+    @rule()
+    def pop(self) -> None:
+        self.same("pop", Claim(self.queue, 1, new_id()))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), delay=st.sampled_from([0, STEP]))
+    def give_back(self, data: st.DataObject, delay: int) -> None:
+        held = self.pick_held(data)
+        ways: list[dict[str, Any]] = [{}, {"error": "failed"}, {"refund": True}]
+        self.settle(held, Rollback(held.id, held.token, delay, **self.pick(data, ways)))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), delay=st.sampled_from([0, STEP]))
+    def finish(self, data: st.DataObject, delay: int) -> None:
+        held = self.pick_held(data)
+        ways: list[Outcome] = [
+            Commit(held.id, held.token, result='"result"', payload='"payload"'),
+            Move(held.id, held.token, self.next, payload='"moved"', delay=delay),
+            Bury(held.id, held.token, error="buried"),
+            Abandon(held.id, held.token, reason="abandoned"),
+        ]
+        self.settle(held, self.pick(data, ways))
+
+    def settle(self, held: Held, outcome: Outcome) -> None:
+        self.same("settle", [outcome])
+        # Whether a word repeated after a lost answer is an error or a repeat is the store's own affair.
+        self.held.remove(held)
+        self.held.append(Held(held.id, new_id()))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), value=st.sampled_from([0.25, 0.5]))
+    def hold(self, data: st.DataObject, value: float) -> None:
+        held = self.pick_held(data)
+        if data.draw(st.booleans()):
+            self.same("extend", [Extension(held.id, held.token, LEASE)])
+        else:
+            self.same("progress", [Progress(held.id, held.token, value)])
+
+    # -- time and liveness
+
+    @rule(steps=st.integers(1, 3))
+    def advance(self, steps: int) -> None:
+        self.reference.skew += steps * STEP + INSTANT
+        self.clock.advance(steps * STEP)
+
+    @rule(name=st.sampled_from(WORKERS))
+    def beat(self, name: str) -> None:
+        self.same("beat", WorkerRow(self.workers[name], "host", 1, (self.queue,), 1, HEARTBEAT))
+
+    @rule(data=st.data())
+    def look_after(self, data: st.DataObject) -> None:
+        match data.draw(st.sampled_from(["recover", "recover", "purge", "maintain"])):
+            case "purge":
+                self.same("purge", self.queue, data.draw(st.integers(0, 3)) * STEP + STEP / 2)
+            case verb:
+                self.same(verb)
+
+    # -- operating
+
+    @rule(data=st.data(), verb=st.sampled_from(["cancel", "retry", "replay"]))
+    def operate(self, data: st.DataObject, verb: str) -> None:
+        finished = [row.id for row in self.reference.fetch(self.ids).values() if row.finished_at is not None]
+        likely = [held.id for held in self.held] if verb == "cancel" else finished
+        job_id = self.pick(data, likely + self.ids)
+        if verb != "replay":
+            self.same(verb, [job_id])
+            return
+        copy = new_id()
+        self.same("replay", [job_id], [copy])
+        self.ids.append(copy)
+
+    @rule(data=st.data())
+    def configure(self, data: st.DataObject) -> None:
+        changes = [
+            {"max_running": 2},
+            {"max_running": None},
+            {"dead_letter": self.letters},
+            {"dead_letter": None},
+            {"history_ttl": 0.0},
+            {"history_ttl": 1e6},
+        ]
+        self.same("configure", self.queue, self.pick(data, changes))
+
+    @rule(data=st.data(), capacity=st.integers(0, 2))
+    def resize(self, data: st.DataObject, capacity: int) -> None:
+        self.same("set_semaphore", self.pick(data, self.semaphores), capacity)
+
+    # -- what is seen
+
+    @invariant()
+    def all_jobs_are_the_same(self) -> None:
+        expected, seen = (self.jobs(store) for store in self.stores)
+        assert seen == expected
+
+    @invariant()
+    def all_numbers_are_the_same(self) -> None:
+        for queue in (self.queue, self.next, self.letters):
+            assert self.store.sizes(queue) == self.reference.sizes(queue)
+            assert self.store.counts(queue) == self.reference.counts(queue)
+        for name in self.semaphores:
+            expected, seen = (store.permits(name) for store in (self.reference, self.store))
+            assert (sorted(seen[0]), seen[1]) == (sorted(expected[0]), expected[1])
+
+    def jobs(self, store: Store) -> dict[str, Any]:
+        """Return all that the outside sees of the jobs, but for times."""
+        now = store.now()
+        return {
+            row.id: {
+                "state": state_of(row, now),
+                "errors": [entry["error"] for entry in json.loads(row.errors or "[]")],
+                "headers": {
+                    name: value for name, value in json.loads(row.headers or "{}").items() if name != "x-dead-at"
+                },
+                "started": row.started_at is not None,
+                "finished": row.finished_at is not None,
+                "cancel": row.cancel_requested,
+                # Between two attempts it is the gate that knows who has the turn of an order key.
+                "slots": [gate for gate in held_gates(row) if semaphore_of(gate) is not None],
+                **{
+                    name: getattr(row, name)
+                    for name in (
+                        "queue",
+                        "priority",
+                        "payload",
+                        "key",
+                        "origin",
+                        "attempts",
+                        "failures",
+                        "max_attempts",
+                        "progress",
+                        "worker",
+                        "result",
+                        "waits_for",
+                    )
+                },
+            }
+            for row in store.fetch(self.ids).values()
+        }
+
+
+class TestAgainstTheReference:
+    def test_any_sequence_of_steps(self, new_store: NewStore, clock: StoreClock) -> None:
+        shared = {"store": new_store(), "clock": clock}
+        run_state_machine_as_test(
+            type("Comparison", (Comparison,), shared),
+            settings=settings(
+                max_examples=40,
+                stateful_step_count=40,
+                deadline=None,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )

@@ -1,0 +1,62 @@
+"""What `sweep` restores: a waiter where a slot is free, whatever has left it there."""
+
+from __future__ import annotations
+
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.rules.slots import order_gate, semaphore_gate
+from stanchion_conformance.harness import QUEUE, claim, new_job, state
+from stanchion_conformance.jobs.ordering import KEY, keyed
+from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, took, usage
+
+
+def forgotten(job: NewJob, gate: str) -> NewJob:
+    """Return a job that is stored as a waiter at a gate, though nobody has parked it there."""
+    return job._replace(waits_for=gate)
+
+
+class TestSweep:
+    def test_a_waiter_at_a_semaphore_with_a_free_slot_goes_on(self, store: Store) -> None:
+        store.set_semaphore(SMTP, 2)
+        first, second, third = push(store, *(forgotten(limited(SMTP), semaphore_gate(SMTP)) for _ in range(3)))
+        assert took(store, 3) == []
+        store.sweep()
+        rows = claim(store, 3)
+        assert [row.id for row in rows] == [first, second]
+        assert usage(store) == (2, 1)
+        commit(store, rows[0])
+        store.sweep()
+        assert took(store, 3) == [third]
+
+    def test_a_waiter_of_an_order_key_that_nobody_holds_goes_on(self, store: Store) -> None:
+        first, second = push(store, *(forgotten(keyed(), order_gate(QUEUE, KEY)) for _ in range(2)))
+        assert took(store, 2) == []
+        store.sweep()
+        (row,) = claim(store, 2)
+        assert row.id == first
+        assert state(store, second) == JobState.WAITING
+        commit(store, row)
+        store.sweep()
+        assert took(store, 2) == [second]
+
+    def test_the_line_at_a_full_semaphore_stays(self, store: Store) -> None:
+        store.set_semaphore(SMTP, 1)
+        first, *line = push(store, *(limited(SMTP) for _ in range(3)))
+        (row,) = claim(store, 3)
+        push(store, new_job())
+        for _ in range(2):
+            store.sweep()
+            assert store.permits(SMTP) == ([first], line)
+        commit(store, row)
+        store.sweep()
+        assert store.permits(SMTP) == ([line[0]], line[1:])
+
+    def test_the_line_behind_an_order_key_stays(self, store: Store) -> None:
+        first, second, third = push(store, keyed(), keyed(), keyed())
+        (row,) = claim(store, 3)
+        for _ in range(2):
+            store.sweep()
+            assert [state(store, job) for job in (first, second, third)] == ["running", "waiting", "waiting"]
+        commit(store, row)
+        store.sweep()
+        assert took(store, 3) == [second]

@@ -1,0 +1,1 @@
+"""Cases of streams, staged jobs and pipelines."""

@@ -1,0 +1,144 @@
+"""Jobs that are published with what else is to happen in the same step."""
+
+from __future__ import annotations
+
+import pytest
+
+from stanchion.errors import CannotJoin, LeasesLost, StagedJobsLost
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.outcomes import Rollback
+from stanchion.stores.records.queues import Counts
+from stanchion.stores.records.staging import Finish, Publication
+from stanchion.stores.records.values import Note, NoteChange
+from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion_conformance.harness import QUEUE, row_of, state
+from stanchion_conformance.streams.in_hand import OUT, TOKEN, filled, reserve
+from stanchion_conformance.streams.staging import WRITE, outputs, staged
+
+LONG = 20.0
+
+
+class TestPublishingWithANote:
+    def test_writes_it(self, store: Store) -> None:
+        publication = staged(store, outputs(2))._replace(note=NoteChange("stream", "s", "one", 0))
+        assert store.publish(publication)
+        assert store.notes("stream") == [Note("s", "one", 1)]
+        assert store.notes("write") == []
+        again = staged(store, outputs(2))._replace(note=NoteChange("stream", "s", "two", 1))
+        assert store.publish(again), "the note alone tells whether it was published before"
+        assert store.sizes(OUT).total == 4
+
+    def test_is_false_when_another_was_quicker(self, store: Store) -> None:
+        assert store.set_note("stream", "s", "theirs", 0)
+        for version in (0, 2):
+            publication = staged(store, outputs(2))._replace(note=NoteChange("stream", "s", "mine", version))
+            assert not store.publish(publication)
+        assert store.notes("stream") == [Note("s", "theirs", 1)]
+        assert store.sizes(OUT).total == 0
+        with pytest.raises(StagedJobsLost):
+            store.publish(publication._replace(note=NoteChange("stream", "s", "mine", 1)))
+        assert store.notes("stream") == [Note("s", "theirs", 1)]
+
+
+class TestPublishingWithFinish:
+    """Finishing what is in hand; with staged jobs in the same moment only where the store has such moments."""
+
+    NOTE = NoteChange("stream", "s", "acked 1", 0)
+
+    def test_commits_what_is_in_hand(self, store: Store) -> None:
+        ids = filled(store, 5)
+        reserve(store, 3)
+        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3)))
+        assert [state(store, one) for one in ids] == [JobState.DONE] * 3 + [JobState.READY] * 2
+        done = row_of(store, ids[0])
+        assert (done.result, done.attempts, done.payload) == (None, 1, "0")
+        assert done.finished_at is not None
+        assert store.counts(QUEUE) == Counts(pushed=5, reserved=3, committed=3)
+        assert store.ids_in_hand(QUEUE, TOKEN) == []
+        assert store.notes("stream") == [Note("s", "acked 1", 1)]
+
+    def test_of_none_in_hand(self, store: Store) -> None:
+        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 0)))
+        assert store.notes("stream") == [Note("s", "acked 1", 1)]
+
+    def test_a_second_time_is_false(self, store: Store) -> None:
+        filled(store, 2)
+        reserve(store, 2)
+        publication = Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 2))
+        assert store.publish(publication)
+        assert not store.publish(publication)
+        assert store.counts(QUEUE).committed == 2
+
+    def test_is_refused_when_some_were_taken_back(self, store: Store) -> None:
+        ids = filled(store, 3)
+        reserve(store)
+        store.settle([Rollback(ids[1], TOKEN, 0.0)])
+        with pytest.raises(LeasesLost):
+            store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3)))
+        assert store.notes("stream") == []
+        assert store.ids_in_hand(QUEUE, TOKEN) == [ids[0], ids[2]]
+        assert store.counts(QUEUE).committed == 0
+        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 2)))
+
+    def test_keeps_no_history_where_none_is_kept(self, store: Store) -> None:
+        store.configure(QUEUE, {"history_ttl": 0.0})
+        ids = filled(store, 2)
+        reserve(store)
+        assert store.publish(Publication(WRITE, finish=Finish(QUEUE, TOKEN, 2)))
+        assert store.fetch(ids) == {}
+        assert store.counts(QUEUE).committed == 2
+
+    def test_frees_what_they_held(self, store: Store) -> None:
+        store.set_semaphore("slot", 1)
+        slot = limits_text(Limits(("slot",)))
+        filled(store, 2, limits=slot)
+        filled(store, 2, order_key="k")
+        filled(store, 2)
+        assert reserve(store) == 4
+        assert store.publish(Publication(WRITE, finish=Finish(QUEUE, TOKEN, 4)))
+        assert reserve(store, token="next") == 2
+        assert store.publish(Publication("write 2", finish=Finish(QUEUE, "next", 2)))
+        assert store.counts(QUEUE).committed == 6
+        assert store.semaphores()[0].held == 0
+
+    def test_of_many(self, store: Store) -> None:
+        for _ in range(3):
+            filled(store, 1000)
+        assert reserve(store, 3000) == 3000
+        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3000)))
+        assert store.sizes(QUEUE).total == 0
+        assert store.counts(QUEUE).committed == 3000
+
+    def test_inputs_end_and_outputs_begin_in_one_step(self, store: Store) -> None:
+        filled(store, 3)
+        reserve(store)
+        publication = staged(store, outputs(5))._replace(note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3))
+        if not store.capabilities.atomic_batches:
+            with pytest.raises(CannotJoin):
+                store.publish(publication)
+            assert (store.sizes(OUT).total, store.sizes(QUEUE).running) == (0, 3)
+            return
+        assert store.publish(publication)
+        assert not store.publish(publication)
+        assert (store.sizes(OUT).ready, store.sizes(QUEUE).total) == (5, 0)
+        assert (store.counts(OUT).pushed, store.counts(QUEUE).committed) == (5, 3)
+
+    def test_or_nothing_is_changed_and_the_stage_is_still_there(self, store: Store) -> None:
+        ids = filled(store, 3)
+        reserve(store)
+        store.settle([Rollback(ids[0], TOKEN, 60.0)])
+        publication = staged(store, outputs(5))._replace(note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3))
+        with pytest.raises(LeasesLost if store.capabilities.atomic_batches else CannotJoin):
+            store.publish(publication)
+        if not store.capabilities.atomic_batches:
+            assert store.publish(publication._replace(finish=None))
+            return
+        assert (store.sizes(OUT).total, store.sizes(QUEUE).running) == (0, 2)
+        assert store.counts(OUT) == Counts()
+        with pytest.raises(StagedJobsLost):
+            store.publish(publication._replace(attempts=(("a", 6),), finish=Finish(QUEUE, TOKEN, 2)))
+        assert (store.sizes(OUT).total, store.sizes(QUEUE).running) == (0, 2)
+        assert store.notes("stream") == []
+        assert store.publish(publication._replace(finish=Finish(QUEUE, TOKEN, 2)))
+        assert (store.sizes(OUT).ready, store.counts(QUEUE).committed) == (5, 2)

@@ -1,0 +1,154 @@
+"""Durable streams: batches, positions, poison, and what an operator sees, without Spark."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from uuid import uuid4
+
+import pytest
+
+from stanchion.core.ids import new_id
+from stanchion.errors import CannotJoin, ForeignCheckpoint, InvalidInput, StreamTaken
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.query import Find
+from stanchion.streams import Position, StreamSource, release, streams
+from stanchion.streams.sink import rows
+from stanchion_conformance.harness import StoreClock, claim
+from stanchion_conformance.streams.stream_driver import NAME, SOURCE, Driver, Log, fill, nothing_left, outputs
+
+
+class TestStreams:
+    def test_a_batch_is_as_large_as_it_may_be(self, store: Store) -> None:
+        fill(store, 5)
+        source = StreamSource(store, NAME, SOURCE)
+        start = source.initial()
+        assert start.seq == 0
+        end = source.latest(start, 3)
+        assert end == Position(start.stream, 1)
+        first = source.parts(start, end, 2)
+        assert [len(rows(store, part)) for part in first] == [1, 2]
+        following = source.latest(end, 3)
+        assert [row.payload for part in source.parts(end, following, 1) for row in rows(store, part)] == ["3", "4"]
+        assert source.latest(following, 3) == following
+        assert store.counts(SOURCE).committed == 5
+        assert nothing_left(store)
+
+    def test_the_position_stays_while_there_is_nothing(self, store: Store) -> None:
+        source = StreamSource(store, NAME, SOURCE)
+        start = source.initial()
+        assert source.latest(start, 3) == start
+        (part,) = source.parts(start, start, 4)
+        assert rows(store, part) == []
+        fill(store, 1)
+        assert source.latest(start, 3).seq == 1
+
+    def test_jobs_in_hand_are_running_and_go_to_nobody_else(self, store: Store, clock: StoreClock) -> None:
+        fill(store, 3)
+        source = StreamSource(store, NAME, SOURCE)
+        source.latest(source.initial(), 2)
+        assert store.sizes(SOURCE).running == 2
+        assert [row.payload for row in claim(store, 9, queue=SOURCE, lease=30.0)] == ["2"]
+        for _ in range(4):
+            clock.advance(20)
+            source.beat()
+            assert [row.payload for row in store.recover()] in ([], ["2"])
+        assert store.sizes(SOURCE).running == 2
+
+    def test_a_whole_queue_goes_through(self, store: Store, mode: str) -> None:
+        fill(store, 30)
+        Driver(store, Log(), mode, limit=7).work()
+        assert outputs(store) == list(range(30))
+        assert nothing_left(store)
+
+    def test_an_input_without_an_output_is_dropped(self, store: Store, mode: str) -> None:
+        store.push([NewJob(new_id(), SOURCE, json.dumps(word)) for word in ("a", "drop", "b")])
+        Driver(store, Log(), mode).work()
+        assert outputs(store) == ["a", "b"]
+        counts = store.counts(SOURCE)
+        assert (counts.committed, counts.moved) == ((1, 2) if mode == "move" else (3, 0))
+
+    def test_two_streams_of_one_queue_share_it(self, store: Store) -> None:
+        fill(store, 4)
+        one, other = StreamSource(store, "one", SOURCE), StreamSource(store, "other", SOURCE)
+        ends = [source.latest(source.initial(), 2) for source in (one, other)]
+        found = [rows(store, one.parts(Position(ends[0].stream, 0), ends[0], 1)[0])]
+        found.append(rows(store, other.parts(Position(ends[1].stream, 0), ends[1], 1)[0]))
+        assert [[row.payload for row in part] for part in found] == [["0", "1"], ["2", "3"]]
+
+    def test_stops_after_what_was_ready(self, store: Store) -> None:
+        fill(store, 5)
+        source = StreamSource(store, NAME, SOURCE)
+        source.stop_after_ready()
+        place = source.initial()
+        for size in (3, 2, 0):
+            fill(store, 2)
+            before, place = place, source.latest(place, 3)
+            assert sum(len(rows(store, part)) for part in source.parts(before, place, 1)) == size
+        assert store.sizes(SOURCE).ready == 6
+
+    def test_staged_jobs_with_inputs_need_a_transaction(self, store: Store) -> None:
+        fill(store, 2)
+        with suppress(CannotJoin):
+            Driver(store, Log(), "append").work()
+        assert len(outputs(store)) == (2 if store.capabilities.atomic_batches else 0)
+
+
+class TestRefusedPositions:
+    def test_of_another_stream(self, store: Store) -> None:
+        source = StreamSource(store, NAME, SOURCE)
+        with pytest.raises(ForeignCheckpoint, match="another stream"):
+            source.latest(Position(str(uuid4()), 0), 1)
+        with pytest.raises(ForeignCheckpoint, match="another stream"):
+            source.parts(source.initial(), Position(str(uuid4()), 0), 1)
+
+    def test_older_and_newer_ones(self, store: Store) -> None:
+        fill(store, 3)
+        log = Log()
+        Driver(store, log, "move", limit=1).work()
+        source = StreamSource(store, NAME, SOURCE)
+        for seq, age in ((2, "older"), (4, "newer")):
+            with pytest.raises(ForeignCheckpoint, match=age):
+                source.latest(Position(log.ends[0].stream, seq), 1)
+            with pytest.raises(ForeignCheckpoint, match=age):
+                source.parts(log.ends[0], Position(log.ends[0].stream, seq), 1)
+
+    def test_a_stream_of_another_queue(self, store: Store) -> None:
+        StreamSource(store, NAME, SOURCE).initial()
+        with pytest.raises(InvalidInput, match="reads the queue 'raw'"):
+            StreamSource(store, NAME, "other").initial()
+
+
+class TestOperatingStreams:
+    def test_are_listed(self, store: Store, clock: StoreClock) -> None:
+        assert streams(store) == []
+        fill(store, 3)
+        source = StreamSource(store, NAME, SOURCE)
+        end = source.latest(source.latest(source.initial(), 1), 2)
+        (info,) = streams(store)
+        assert (info.name, info.queue, info.reserved, info.acked, info.in_hand) == (NAME, SOURCE, end.seq, 1, 2)
+        assert (info.epoch, info.live) == (1, True)
+        assert info.last_beat is not None
+        clock.advance(31)
+        assert not streams(store)[0].live
+
+    def test_release_gives_the_jobs_back_and_refuses_the_driver(self, store: Store) -> None:
+        fill(store, 3)
+        log = Log()
+        driver = Driver(store, log, "move", limit=2)
+        steps = driver.steps()
+        while next(steps) != "read":
+            pass
+        assert release(store, NAME) == 2
+        assert store.sizes(SOURCE).ready == 3
+        with pytest.raises(StreamTaken):
+            list(steps)
+        assert outputs(store) == []
+        assert {row.attempts for row in store.find(Find(queue=SOURCE))} == {0}
+        Driver(store, log, "move", limit=2).work()
+        assert outputs(store) == [0, 1, 2]
+
+    def test_release_of_an_unknown_one(self, store: Store) -> None:
+        with pytest.raises(InvalidInput, match="no stream 'nowhere'"):
+            release(store, "nowhere")

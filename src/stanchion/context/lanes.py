@@ -1,0 +1,153 @@
+"""Lanes: which of them are a tenant's, and which one a new job goes to.
+
+A queue with n lanes gives each tenant m of them, its shuffle shard: always the same, and chosen so that two tenants
+seldom share them all. Jobs of a tenant wait behind each other there, and in nobody else's way.
+
+The shard is the same for every client in every language and release. In unsigned arithmetic modulo 2**64:
+
+    seed    FNV-1a over the UTF-8 bytes of the tenant: h = 0xcbf29ce484222325, and for each byte
+                h = (h xor byte) * 0x100000001b3
+    next    splitmix64, from that seed:
+                seed = seed + 0x9e3779b97f4a7c15
+                z = seed
+                z = (z xor (z >> 30)) * 0xbf58476d1ce4e5b9
+                z = (z xor (z >> 27)) * 0x94d049bb133111eb
+                next = z xor (z >> 31)
+    shard   a partial Fisher-Yates shuffle of lane = [0, 1, ..., n - 1]: for i = 0, 1, ..., m - 1
+                exchange lane[i] and lane[i + next mod (n - i)]
+            The shard is lane[0], ..., lane[m - 1], in this order.
+
+The remainder is taken as it comes, without rejection: with at most 1024 lanes its bias is below 2**-53.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import count
+from typing import TYPE_CHECKING
+
+from stanchion.context.shard import MAX_LANES, shuffle_shard, stored_lane
+from stanchion.stores.records.jobs import UNLANED, NewJob
+from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
+from stanchion.stores.records.queues import QueueSettings
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+    from stanchion.stores.protocol import Store
+
+SETTINGS_SECONDS = 1.0
+"""For so long a process goes by the settings that it has read."""
+
+COUNTED = 1000
+"""So many jobs are counted in a lane; one with more is not told from one with so many."""
+
+
+class LaneChooser:
+    """Gives new jobs their lanes, in one process."""
+
+    def __init__(self, app: Stanchion) -> None:
+        self._app = app
+        # Any process may begin anywhere; all together serve the lanes alike.
+        self._turns = count(random.randrange(MAX_LANES))  # noqa: S311 - spreading load
+        self._read: tuple[Store | None, float, dict[str, QueueSettings]] = (None, -math.inf, {})
+
+    def forget(self) -> None:
+        """Read the settings anew, as this process has just changed some."""
+        self._read = (None, -math.inf, {})
+
+    def assign(self, jobs: list[NewJob]) -> None:
+        """Give those of the jobs their lane whose queue has lanes; the list is changed in place."""
+        laned = self._laned_queues()
+        if not laned:
+            return
+        for queue in laned.keys() & {job.queue for job in jobs}:
+            places = [n for n, job in enumerate(jobs) if job.queue == queue]
+            lanes = self._lanes(laned[queue], [jobs[n].tenant for n in places])
+            for n, lane in zip(places, lanes, strict=True):
+                jobs[n] = jobs[n]._replace(lane=lane)
+
+    def place(self, outcomes: Sequence[Outcome], tenants: Callable[[], Mapping[str, str | None]]) -> Sequence[Outcome]:
+        """Return the outcomes with lanes for what goes on to another queue and has none yet.
+
+        `tenants`: those of the jobs that they are about, by id; asked for only where some queue has lanes.
+        """
+        if not self._laned_queues():
+            return outcomes
+        of = tenants()
+        moved = [job for outcome in outcomes for job in _going_on(outcome, of.get(outcome.id))]
+        self.assign(moved)
+        lanes = {job.id: job.lane for job in moved}
+        return [_placed(outcome, lanes) for outcome in outcomes]
+
+    def lane_of(self, queue: str, tenant: str | None) -> int:
+        """Return the stored lane for one job that comes to the queue."""
+        settings = self._laned_queues().get(queue)
+        return UNLANED if settings is None else self._lanes(settings, [tenant])[0]
+
+    def _laned_queues(self) -> dict[str, QueueSettings]:
+        store, now = self._app.store, time.monotonic()
+        of, read_at, laned = self._read
+        if of is not store or now - read_at > SETTINGS_SECONDS:
+            laned = {settings.name: settings for settings in store.queues() if settings.lanes > 1}
+            self._read = (store, now, laned)
+        return laned
+
+    def _lanes(self, settings: QueueSettings, tenants: list[str | None]) -> list[int]:
+        size = min(settings.lanes_per_tenant, settings.lanes)
+        shards = {
+            tenant: [stored_lane(lane) for lane in shuffle_shard(tenant, settings.lanes, size)]
+            for tenant in set(tenants)
+            if tenant is not None
+        }
+        depths = self._depths(settings.name, {lane for shard in shards.values() for lane in shard}) if size > 1 else {}
+        chosen = []
+        for tenant in tenants:
+            if tenant is None:
+                lane = stored_lane(next(self._turns) % settings.lanes)
+            else:
+                lane = self._shortest(shards[tenant], depths)
+            depths[lane] = depths.get(lane, 0) + 1
+            chosen.append(lane)
+        return chosen
+
+    def _depths(self, queue: str, lanes: Iterable[int]) -> dict[int, int]:
+        return dict(self._app.store.lane_depths(queue, sorted(lanes), COUNTED)) if lanes else {}
+
+    def _shortest(self, shard: list[int], depths: dict[int, int]) -> int:
+        """Return the first empty lane, else the shortest, the first of them on a tie."""
+        lane = min(shard, key=lambda lane: depths.get(lane, 0))
+        if depths.get(lane, 0) < COUNTED:
+            return lane
+        # All are longer than what is counted: taking turns keeps them alike.
+        return shard[next(self._turns) % len(shard)]
+
+
+def _going_on(outcome: Outcome, tenant: str | None) -> list[NewJob]:
+    """Return the jobs without a lane that an outcome makes."""
+    match outcome:
+        case Move(lane=lane) if lane == UNLANED:
+            return [NewJob(outcome.id, outcome.queue, "", tenant=tenant)]
+        case Continue(job=job) if job.lane == UNLANED:
+            return [job]
+        case Commit(jobs=jobs):
+            return [job for job in jobs if job.lane == UNLANED]
+    return []
+
+
+def _placed(outcome: Outcome, lanes: Mapping[str, int]) -> Outcome:
+    """Return an outcome whose jobs are in these lanes, by their ids."""
+
+    def in_lane(job: NewJob) -> NewJob:
+        return job._replace(lane=lanes.get(job.id, job.lane))
+
+    match outcome:
+        case Move():
+            return outcome._replace(lane=lanes.get(outcome.id, outcome.lane))
+        case Continue(job=job):
+            return outcome._replace(job=in_lane(job))
+        case Commit(jobs=jobs) if jobs:
+            return outcome._replace(jobs=tuple(map(in_lane, jobs)))
+    return outcome

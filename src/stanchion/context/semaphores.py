@@ -1,0 +1,86 @@
+"""The semaphores that code declares: stored where they are new."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from stanchion.errors import InvalidInput
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.rules.limits import limits_in
+
+if TYPE_CHECKING:
+    from stanchion.stores.protocol import Store
+
+MAX_CAPACITY = 1_000_000
+
+SEEN_FOR = 10.0
+"""Seconds for which a semaphore that was seen in the store is taken to be there: a store can lose it, by a failover to
+a server that was behind, or a restored copy."""
+
+
+class DeclaredSemaphores:
+    """What the code has declared, and what the store is known to have; of one app in one process."""
+
+    def __init__(self) -> None:
+        self._declared: dict[str, int] = {}
+        self._stored_in: Store | None = None
+        self._seen_at = 0.0
+        self._missing: set[str] = set()
+        self._known: set[str] = set()
+
+    def declare(self, name: str, capacity: int) -> None:
+        """Remember a capacity that is to be stored, once: saying the same again changes nothing."""
+        if self._declared.get(name) != checked_capacity(capacity):
+            self._declared[name] = capacity
+            self._missing.add(name)
+
+    def store(self, store: Store, tx: Any = None) -> Store:
+        """Store what was declared and is not stored yet, or was lost, where it is new; return the store."""
+        if store is not self._stored_in:  # another one, as in a test
+            self._stored_in, self._missing, self._known = store, set(self._declared), set()
+            self._seen_at = time.monotonic()
+        elif self._known and time.monotonic() - self._seen_at >= SEEN_FOR:
+            self._see(store)
+            self._missing |= self._declared.keys() - self._known
+        for name in sorted(self._missing):
+            changed = store.set_semaphore(name, self._declared[name], declared=True, tx=tx)
+            self._known.add(name)
+            # Only now, as a store that did not answer is asked again; and a transaction may be rolled back.
+            if not changed or tx is None:
+                self._missing.discard(name)
+        return store
+
+    def check(self, jobs: Iterable[NewJob], store: Store, tx: Any = None) -> None:
+        """Refuse jobs that need a semaphore which nobody has declared. Those seen lately are not asked for again."""
+        needed = {name for limits in {job.limits for job in jobs} if limits for name in limits_in(limits).semaphores}
+        if not needed:
+            return
+        self.store(store, tx)
+        if not needed <= self._known:
+            self._see(store)
+            if strangers := needed - self._known:
+                raise unknown(sorted(strangers))
+
+    def _see(self, store: Store) -> None:
+        seen_at = time.monotonic()
+        self._known = {row.name for row in store.semaphores()}
+        self._seen_at = seen_at
+
+
+def checked_capacity(capacity: Any) -> int:
+    """Return a capacity as given, if it is one."""
+    if isinstance(capacity, bool) or not isinstance(capacity, int) or not 0 <= capacity <= MAX_CAPACITY:
+        raise InvalidInput(
+            f"the capacity of a semaphore must be a whole number from 0 (closed) to {MAX_CAPACITY:,}, not {capacity!r}"
+        )
+    return capacity
+
+
+def unknown(names: list[str]) -> InvalidInput:
+    """Return the error about semaphores that nobody has declared."""
+    return InvalidInput(
+        f"no semaphore {', '.join(map(repr, names))}: declare it with app.semaphore({names[0]!r}, capacity=...) in the "
+        f"code, or `stanchion semaphores resize {names[0]} N`"
+    )

@@ -1,0 +1,1 @@
+"""Queues copied from one store to another."""

@@ -1,0 +1,1 @@
+"""What knows no job and no store: codec, ids, times, retries, checks, events."""

@@ -1,0 +1,109 @@
+"""Checks of single arguments, each refused in one sentence."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+from difflib import get_close_matches
+from typing import Any
+
+from stanchion.errors import InvalidInput
+
+
+def refuse_unknown(given: Iterable[Any], known: Collection[str], what: str = "option") -> None:
+    """Refuse names that are none of the known ones: a misspelt option must not be taken for one left out."""
+    for name in given:
+        if name not in known:
+            near = get_close_matches(str(name), known, 1)
+            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            raise InvalidInput(f"unknown {what} {shown(name)}{meant}; there are {', '.join(sorted(known))}")
+
+
+def checked_id(value: Any, what: str = "the id of a job") -> str:
+    """Return an id as given, if it is text that a database can hold; one that is unknown is no error."""
+    if not isinstance(value, str) or not value.isprintable():
+        raise InvalidInput(f"{what} is a string, such as job.id, not {shown(value)}")
+    return value
+
+
+def checked_ids(values: Any, what: str = "ids of jobs") -> list[str]:
+    """Return a list of ids."""
+    return [checked_id(value) for value in several(values, what, "[job.id]")]
+
+
+def whole(value: Any, what: str, least: int = 1, most: int | None = None) -> int:
+    """Return a whole number within its bounds."""
+    within = isinstance(value, int) and value >= least and (most is None or value <= most)
+    if isinstance(value, bool) or not within:
+        bounds = f"from {least} up" if most is None else f"from {least} to {most:,}"
+        raise InvalidInput(f"{what} must be a whole number {bounds}, not {shown(value)}")
+    return int(value)
+
+
+def number(value: Any, what: str, least: float = 0.0, most: float = math.inf) -> float:
+    """Return a number within its bounds, which it may be; infinity and NaN are none."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= min(most, _GREATEST):
+        bounds = f"from {least:g} up" if most == math.inf else f"from {least:g} to {most:g}"
+        raise InvalidInput(f"{what} must be a number {bounds}, not {shown(value)}")
+    return float(value)
+
+
+def several(values: Any, what: str, such_as: str) -> Iterable[Any]:
+    """Return an iterable as given, if it is one of the things and not one of the things itself."""
+    if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
+        raise InvalidInput(f"{what} must be a list, or another iterable, such as {such_as}, not {shown(values)}")
+    return values
+
+
+def aware(value: Any, what: str) -> datetime:
+    """Return a datetime that has a time zone."""
+    if not isinstance(value, datetime):
+        raise InvalidInput(f"{what} must be an aware datetime, not {shown(value)}")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise InvalidInput(
+            f"{what}={value!r} has no time zone; pass an aware datetime, such as datetime.now(timezone.utc)"
+        )
+    return value
+
+
+def shown(value: Any) -> str:
+    """Return a value as an error shows it, whatever it is and however long."""
+    try:
+        text = repr(value)
+    except Exception:  # a faulty __repr__ must not hide what is wrong
+        text = f"an object of {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+_SHOWN = 200
+
+_GREATEST = sys.float_info.max
+
+MAX_NAME = 200
+MIN_PRIORITY, MAX_PRIORITY = -100, 100
+
+_LONGEST_DELAY = 100 * 365 * 86_400.0
+
+
+def checked_name(value: Any, what: str) -> str:
+    """Return a name or key as given, if a database can hold it."""
+    if not isinstance(value, str) or not value or len(value) > MAX_NAME or not value.isprintable():
+        raise InvalidInput(f"{what} must be 1 to {MAX_NAME} printable characters, not {shown(value)}")
+    return value
+
+
+def seconds_of(value: Any, what: str) -> float:
+    """Return seconds from a number or timedelta, refusing negative and endless ones."""
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
+        raise InvalidInput(f"{what} must be a number of seconds or a timedelta, not {shown(value)}")
+    if not 0 <= seconds <= _LONGEST_DELAY:
+        raise InvalidInput(f"{what} must be from 0 seconds to 100 years, not {shown(value)}")
+    return float(seconds)
+
+
+def checked_priority(value: Any) -> int:
+    """Return a priority as given, if it is one."""
+    return whole(value, "priority", MIN_PRIORITY, MAX_PRIORITY)

@@ -1,0 +1,143 @@
+"""JSON in and out of the store, with optional encryption."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stanchion.core.checks import several, whole
+from stanchion.errors import InvalidInput, MissingExtra, StanchionError
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
+
+MAX_PAYLOAD = 1024 * 1024
+_SEALED = "enc:"
+
+_encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode
+
+
+def decoder(parse_constant: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
+    """Return what turns JSON into its value, and raises ValueError for other text.
+
+    It is quick for what an encoder wrote: one value without spaces around it. The rest is for the ordinary decoder.
+    """
+    ordinary = json.JSONDecoder(parse_constant=parse_constant)
+    scan: Callable[[str, int], tuple[Any, int]] = getattr(ordinary, "scan_once")  # noqa: B009 - no type stub has it
+
+    def decode(text: str) -> Any:
+        try:
+            value, end = scan(text, 0)
+        except StopIteration:
+            end = -1
+        return value if end == len(text) else ordinary.decode(text)
+
+    return decode
+
+
+_decode = decoder()
+
+
+class Codec:
+    """Turns values into the text that is stored, and back.
+
+    `keys`: Fernet keys, newest first: the first encrypts, all decrypt (so that a key can be rotated).
+    `max_payload`: the largest encoded value, in bytes.
+    """
+
+    def __init__(self, keys: Sequence[str | bytes] = (), max_payload: int = MAX_PAYLOAD) -> None:
+        self.max_payload = whole(max_payload, "max_payload")
+        given = list(several(keys, "keys", "[new, old]"))
+        self._box = _box(given) if given else None
+
+    def encode(self, value: Any, what: str = "payload") -> str:
+        """Return the stored text of `value`; InvalidInput when JSON can't hold it or it is too large."""
+        return self._sealed(self.plain(value, what))
+
+    def encode_json(self, text: str, what: str = "payload") -> str:
+        """Return the stored text of a value whose JSON is `text`; InvalidInput when it is too large."""
+        self._check_size(_size(text), what)
+        return self._sealed(text)
+
+    def _sealed(self, text: str) -> str:
+        return text if self._box is None else _SEALED + self._box.encrypt(text.encode()).decode()
+
+    def plain(self, value: Any, what: str) -> str:
+        """Return `value` as JSON, under the same checks as `encode`, never encrypted."""
+        try:
+            _check_keys((value,), what)
+            text = _encode(value)
+            size = _size(text)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InvalidInput(
+                f"the {what} can't be held by JSON ({error}); pass numbers, strings, booleans, None, lists and "
+                f"dicts with string keys, or an id to look the rest up by"
+            ) from error
+        self._check_size(size, what)
+        return text
+
+    def _check_size(self, size: int, what: str) -> None:
+        if size > self.max_payload:
+            raise InvalidInput(
+                f"the {what} takes {size:,} bytes, more than the limit of {self.max_payload:,}; store it elsewhere "
+                f"and pass a reference, or raise max_payload"
+            )
+
+    def decode(self, text: str | None) -> Any:
+        """Return the value of a stored text."""
+        if text is None:
+            return None
+        return _decode(self.opened(text))
+
+    @property
+    def has_keys(self) -> bool:
+        """True when it encrypts."""
+        return self._box is not None
+
+    def opened(self, text: str) -> str:
+        """Return the JSON of a stored text."""
+        return self._open(text) if text.startswith(_SEALED) else text
+
+    def _open(self, text: str) -> str:
+        if self._box is None:
+            raise StanchionError("the payload is encrypted, and this app has no keys; pass Stanchion(..., keys=[...])")
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return self._box.decrypt(text[len(_SEALED) :].encode()).decode()
+        except InvalidToken:
+            raise StanchionError(
+                "the payload is encrypted under a key that this app does not have; add the old key to keys=[new, old]"
+            ) from None
+
+
+def _size(text: str) -> int:
+    """Return how many bytes a text takes."""
+    return len(text) if text.isascii() else len(text.encode())
+
+
+def _check_keys(values: Iterable[Any], what: str) -> None:
+    """Refuse keys that JSON would silently turn into strings."""
+    for value in values:
+        if isinstance(value, dict):
+            for key in value:
+                if not isinstance(key, str):
+                    raise TypeError(f"key {key!r} in the {what} is not a string")
+            _check_keys(value.values(), what)
+        elif isinstance(value, (list, tuple)):
+            _check_keys(value, what)
+
+
+def _box(keys: Sequence[str | bytes]) -> MultiFernet:
+    try:
+        from cryptography.fernet import Fernet, MultiFernet
+    except ImportError:
+        raise MissingExtra("crypto", "encrypting payloads") from None
+    try:
+        return MultiFernet([Fernet(key) for key in keys])
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidInput(
+            "keys must be Fernet keys (32 bytes, url-safe base64); make one with "
+            "python -c 'from cryptography.fernet import Fernet; print(Fernet.generate_key().decode())'"
+        ) from None

@@ -1,0 +1,53 @@
+"""Middleware: functions called when something happens to a job."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, get_args
+
+from stanchion.core.checks import shown
+from stanchion.errors import InvalidInput
+
+log = logging.getLogger("stanchion.events")
+
+Event = Literal["enqueue", "start", "success", "failure", "retry", "dead"]
+EVENTS: tuple[Event, ...] = get_args(Event)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Listeners:
+    """The listeners of one app.
+
+    "enqueue", "start" and "success" are called with the job; "failure", "retry" and "dead" with the job
+    and the error. A listener that raises is logged and harms no job.
+    """
+
+    def __init__(self) -> None:
+        self._by_event: dict[str, list[Callable[..., Any]]] = {event: [] for event in EVENTS}
+
+    def on(self, event: Event) -> Callable[[F], F]:
+        """Register the decorated function for an event."""
+        if event not in EVENTS:
+            raise InvalidInput(f"unknown event {event!r}; there are {', '.join(EVENTS)}")
+
+        def register(listener: F) -> F:
+            if not callable(listener):
+                raise InvalidInput(f"a listener is a function, not {shown(listener)}")
+            self._by_event[event].append(listener)
+            return listener
+
+        return register
+
+    def hears(self, event: Event) -> bool:
+        """Tell whether firing the event would call anyone."""
+        return bool(self._by_event[event])
+
+    def fire(self, event: Event, *details: Any) -> None:
+        """Call the listeners of the event, in the order of their registration."""
+        for listener in self._by_event[event]:
+            try:
+                listener(*details)
+            except Exception:
+                log.exception("the %r listener %r failed; its job goes on", event, listener)

@@ -1,0 +1,102 @@
+"""Retry policies: how long a job waits after a failure, and how often it is tried."""
+
+from __future__ import annotations
+
+import builtins
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from stanchion.core.checks import number, shown, whole
+from stanchion.errors import InvalidInput
+
+DEFAULT_MAX_ATTEMPTS = 25
+MOST_ATTEMPTS = 1_000_000
+_LONGEST = 30 * 86_400.0
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """When and how often a failed job is tried again.
+
+    The default waits `failures**4 + 5` seconds, ± 10 %, up to 25 attempts (about 21 days in all).
+    """
+
+    max_attempts: int = DEFAULT_MAX_ATTEMPTS
+    jitter: float = 0.1
+    min: float = 0.0
+    max: float = _LONGEST
+    curve: Callable[[int, BaseException | None], float] = lambda failures, _error: float(failures**4 + 5)
+
+    def __post_init__(self) -> None:
+        whole(self.max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
+        if number(self.jitter, "jitter", 0, 1) == 1:
+            raise InvalidInput("jitter is a share from 0 up to, not including, 1")
+        if not callable(self.curve):
+            raise InvalidInput(f"the delays of a policy are given by a function, not by {shown(self.curve)}")
+        if number(self.min, "min") > number(self.max, "max"):
+            raise InvalidInput(f"need 0 <= min <= max seconds, not min={self.min!r}, max={self.max!r}")
+
+    @classmethod
+    def constant(cls, seconds: float, *, jitter: float = 0.1, max_attempts: int = DEFAULT_MAX_ATTEMPTS) -> Retry:
+        """Wait the same number of seconds after every failure."""
+        number(seconds, "seconds")
+        return cls(max_attempts, jitter, curve=lambda _failures, _error: seconds)
+
+    @classmethod
+    def linear(
+        cls,
+        seconds: float,
+        *,
+        min: float = 0.0,
+        max: float = _LONGEST,
+        jitter: float = 0.1,
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    ) -> Retry:
+        """Wait `seconds * failures`, clamped to `min` and `max`."""
+        number(seconds, "seconds")
+        return cls(max_attempts, jitter, min, max, lambda failures, _error: seconds * failures)
+
+    @classmethod
+    def exponential(
+        cls,
+        base: float = 1.0,
+        *,
+        factor: float = 2.0,
+        min: float = 0.0,
+        max: float = _LONGEST,
+        jitter: float = 0.1,
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    ) -> Retry:
+        """Wait `base * factor**(failures - 1)` seconds, clamped to `min` and `max`."""
+        number(base, "base"), number(factor, "factor")
+
+        def curve(failures: int, _error: BaseException | None) -> float:
+            try:
+                return base * factor ** (failures - 1)
+            except OverflowError:
+                return max
+
+        return cls(max_attempts, jitter, min, max, curve)
+
+    @classmethod
+    def custom(
+        cls,
+        seconds: Callable[[int, BaseException | None], float],
+        *,
+        jitter: float = 0.0,
+        max_attempts: int = DEFAULT_MAX_ATTEMPTS,
+    ) -> Retry:
+        """Wait what `seconds(failures, error)` returns."""
+        return cls(max_attempts, jitter, curve=seconds)
+
+    def times(self, max_attempts: int) -> Retry:
+        """Return the same policy with another number of attempts."""
+        return replace(self, max_attempts=max_attempts)
+
+    def delay(self, failures: int, error: BaseException | None = None) -> float:
+        """Return the seconds to wait after the `failures`-th failure (1 for the first)."""
+        seconds = builtins.min(builtins.max(self.curve(failures, error), self.min), self.max)
+        if self.jitter:
+            seconds *= 1 + random.uniform(-self.jitter, self.jitter)  # noqa: S311 - spreading load, no secret
+        return seconds

@@ -1,0 +1,74 @@
+"""Threads for calls that would block an event loop."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from stanchion.core.forks import begins_anew
+
+T = TypeVar("T")
+
+_IDLE_SECONDS = 10.0
+
+
+class DaemonPool:
+    """Up to `most` threads, each made when needed, that end after ten idle seconds.
+
+    They are daemons: a thread that outlives the main thread can still use them, and no exit waits for them.
+    """
+
+    def __init__(self, name: str, most: int) -> None:
+        self._name, self._most = name, most
+        begins_anew(self)
+
+    def begin(self) -> None:
+        """Have no thread and no call."""
+        self._ready = threading.Condition()
+        self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._threads = self._idle = 0
+        self._closing = False
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Run a call in one of the threads; one that is cancelled before that never runs."""
+        future: Future[T] = Future()
+        with self._ready:
+            self._closing = False
+            self._calls.append((future, call))
+            if len(self._calls) > self._idle and self._threads < self._most:
+                self._threads += 1
+                threading.Thread(target=self._serve, name=self._name, daemon=True).start()
+            self._ready.notify()
+        return future
+
+    def close(self) -> None:
+        """Let the threads end once the calls are done; a later call makes new ones."""
+        with self._ready:
+            self._closing = True
+            self._ready.notify_all()
+
+    def _serve(self) -> None:
+        while (taken := self._take()) is not None:
+            future, call = taken
+            if future.set_running_or_notify_cancel():
+                try:
+                    value = call()
+                except BaseException as error:
+                    future.set_exception(error)
+                else:
+                    future.set_result(value)
+            del taken, future, call  # an idle thread keeps nothing alive
+
+    def _take(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        """Return the next call; None when the thread is to end."""
+        with self._ready:
+            self._idle += 1
+            self._ready.wait_for(lambda: self._calls or self._closing, _IDLE_SECONDS)
+            self._idle -= 1
+            if self._calls:
+                return self._calls.popleft()
+            self._threads -= 1
+            return None

@@ -1,0 +1,1 @@
+"""Schedules, and the ticker that enqueues what they name."""

@@ -1,0 +1,101 @@
+"""What the store keeps of a schedule: what runs when, up to when that is dealt with, and what is being enqueued."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from typing import Any, NamedTuple, Self
+from uuid import UUID
+
+from stanchion.cron.expression import tick_text, timetable
+from stanchion.stores.records.jobs import SECOND, NewJob
+
+KIND = "schedule"
+"""The kind of the notes."""
+
+GRACE = 60 * SECOND
+"""A tick that comes to be handled later than this is a missed one."""
+
+MOST = 1000
+"""So many missed ticks, the newest, are made up for."""
+
+
+class Firing(NamedTuple):
+    """Ticks whose jobs are being enqueued: by which scheduler, and since when."""
+
+    by: str
+    at: int
+    ticks: tuple[int, ...]
+
+
+class Plan(NamedTuple):
+    """A schedule as stored.
+
+    `job`: what each tick enqueues, but for its id. `handled`: the moment up to which all ticks are dealt with.
+    `declared_at`: when a live scheduler last said that its code has the schedule. `last`: the last tick that had a job.
+    """
+
+    expression: str
+    tz: str
+    missed: str
+    job: NewJob
+    handled: int = 0
+    declared_at: int = 0
+    last: int | None = None
+    paused: bool = False
+    firing: Firing | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Self:
+        """Return the plan in a note."""
+        stored = json.loads(text)
+        job, firing = stored["job"], stored["firing"]
+        return cls(
+            **{name: value for name, value in stored.items() if name in cls._fields}
+            | {
+                "job": NewJob(id="", **{name: value for name, value in job.items() if name in NewJob._fields}),
+                "firing": firing and Firing(firing["by"], firing["at"], tuple(firing["ticks"])),
+            }
+        )
+
+    def text(self) -> str:
+        """Return what is written into the note."""
+        usual = NewJob._field_defaults
+        job = {name: value for name, value in self.job._asdict().items() if value != usual.get(name, "")}
+        firing = self.firing and self.firing._asdict()
+        return json.dumps({**self._asdict(), "job": job, "firing": firing}, separators=(",", ":"))
+
+    def next_tick(self) -> int | None:
+        """Return the first tick that is not dealt with."""
+        return next(timetable(self.expression, self.tz).after(self.handled), None)
+
+    def due(self, now: int) -> tuple[list[int], list[int]]:
+        """Return the newest ticks not dealt with that are due, and those of them that get a job."""
+        most = MOST if self.missed == "all" else 1 + GRACE // (60 * SECOND)
+        ticks = timetable(self.expression, self.tz).newest(self.handled, now, most)
+        in_time = [tick for tick in ticks if now - tick <= GRACE]
+        match self.missed:
+            case "all":
+                return ticks, ticks
+            case "once":
+                return ticks, in_time or ticks[-1:]
+            case _:
+                return ticks, in_time
+
+    def jobs(self, name: str) -> list[NewJob]:
+        """Return the jobs that are being enqueued; the same ones whoever asks."""
+        ticks = self.firing.ticks if self.firing else ()
+        return [self.job_at(name, tick, tick_id(name, tick)) for tick in ticks]
+
+    def job_at(self, name: str, tick: int, job_id: str, **headers: Any) -> NewJob:
+        """Return the job of one tick, which names the schedule and the tick in its headers."""
+        given = json.loads(self.job.headers) if self.job.headers else {}
+        named = {**given, "x-cron": name, "x-cron-tick": tick_text(tick), **headers}
+        return self.job._replace(id=job_id, headers=json.dumps(named, separators=(",", ":")))
+
+
+def tick_id(name: str, tick: int) -> str:
+    """Return the id of a tick's job, a UUID of version 7: the tick's time, and a digest where others are random."""
+    digest = int.from_bytes(sha256(f"{name}\n{tick}".encode()).digest()[:10])
+    bits = (tick // 1000) << 80 | 7 << 76 | (digest >> 68) << 64 | 2 << 62 | digest & ((1 << 62) - 1)
+    return str(UUID(int=bits))

@@ -1,0 +1,209 @@
+"""Schedules: functions that are called by the calendar, each tick as a job.
+
+@app.cron ──a scheduler starts──► active ──pause──► paused ──resume──► active
+                                    │
+                                    └─no live scheduler has it in its code─► undeclared ──remove──► gone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
+from zoneinfo import ZoneInfo
+
+from stanchion.core.checks import checked_name, refuse_unknown, shown, whole
+from stanchion.core.ids import new_id
+from stanchion.core.times import moment
+from stanchion.cron.expression import timetable, zone
+from stanchion.cron.plan import KIND, Plan
+from stanchion.errors import InvalidInput, StanchionError
+from stanchion.jobs.call import arguments
+from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
+from stanchion.stores.records.jobs import SECOND, NewJob
+from stanchion.stores.records.values import Note
+from stanchion.tasks.task import Task
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Missed = Literal["skip", "once", "all"]
+"""What becomes of ticks for which no scheduler was there in time: nothing, one job for all, or a job for each."""
+
+REFRESH = 60 * SECOND
+"""So often a live scheduler says that its code has a schedule."""
+
+UNDECLARED = 3 * REFRESH
+"""A schedule of which nobody has said that for so long is in nobody's code."""
+
+
+class Declared(NamedTuple):
+    """A schedule in the code: what its plan says, before it is stored."""
+
+    name: str
+    plan: Plan
+
+    def begun(self, now: int) -> Plan:
+        """Return the plan of a schedule that begins now."""
+        return self.plan._replace(handled=now, declared_at=now)
+
+    def renewed(self, stored: Plan, now: int) -> Plan:
+        """Return the stored plan as the code has it; with other ticks it begins anew, now."""
+        plan = self.plan._replace(
+            handled=stored.handled, declared_at=now, last=stored.last, paused=stored.paused, firing=stored.firing
+        )
+        same = (stored.expression, stored.tz) == (plan.expression, plan.tz)
+        return plan if same else plan._replace(handled=now)
+
+    def agrees(self, app: Stanchion, stored: Plan) -> bool:
+        """Tell whether the stored plan is what the code says, whatever the same arguments look like encrypted."""
+        ours, theirs = self.plan.job.payload, stored.job.payload
+        if self.plan[:3] != stored[:3] or self.plan.job != stored.job._replace(payload=ours):
+            return False
+        try:
+            return ours == theirs or bool(app.codec.decode(ours) == app.codec.decode(theirs))
+        except StanchionError:  # under a key that is no longer ours
+            return False
+
+
+def declared(
+    app: Stanchion,
+    task: Task[..., Any],
+    expression: str,
+    tz: str | ZoneInfo,
+    missed: Missed,
+    schedule: str | None,
+    call: tuple[Any, Any],
+    options: EnqueueOptions,
+) -> Declared:
+    """Return a schedule of calls of this task; InvalidInput says what to mend."""
+    name = checked_name(task.name if schedule is None else schedule, "the name of a schedule")
+    zone_name = zone(getattr(tz, "key", tz)).key
+    if not isinstance(expression, str):
+        raise InvalidInput(f"a cron expression is text of five fields, such as '0 3 * * *', not {shown(expression)}")
+    timetable(expression, zone_name)
+    if missed not in get_args(Missed):
+        raise InvalidInput(f"missed must be one of {', '.join(get_args(Missed))}, not {missed!r}")
+    job = _job(app, task, call, {"max_attempts": task.retry.max_attempts, **task.options, **options})
+    found = Declared(name, Plan(" ".join(expression.split()), zone_name, missed, job))
+    other = app.crons.get(name)
+    if other is not None and not other.agrees(app, found.plan):
+        raise InvalidInput(f"two schedules are named {name!r}; give one of them schedule=...")
+    return found
+
+
+def _job(app: Stanchion, task: Task[..., Any], call: tuple[Any, Any], options: Mapping[str, Any]) -> NewJob:
+    refuse_unknown(options, ENQUEUE_OPTIONS)
+    rest = dict(options)
+    for option in ("run_at", "tx"):
+        if rest.pop(option, None) is not None:
+            raise InvalidInput(f"a schedule can't take {option}: its ticks say when, and no transaction is open then")
+    if rest.get("on_duplicate") == "raise":
+        raise InvalidInput("a schedule has nobody to raise to; say on_duplicate='return' or 'replace'")
+    args, kwargs = call
+    if isinstance(args, str) or not isinstance(args, Sequence) or not isinstance(kwargs, Mapping):
+        raise InvalidInput("args is a list of the arguments, kwargs a mapping of those that have names")
+    misfit = task.fits(list(args), dict(kwargs))
+    if misfit:
+        raise InvalidInput(f"the arguments don't fit {task.name}{task.signature}: {misfit}; give args= and kwargs=")
+    queue = checked_name(rest.pop("queue", "default"), "queue")
+    payload = app.codec.encode(arguments(tuple(args), dict(kwargs)), "arguments")
+    return NewJob("", queue, payload, task.name, **checked(rest, app.codec, queue=queue, task=task.name))
+
+
+class Schedule:
+    """A schedule as it was read at one moment.
+
+    `last`: the last tick that had a job. `declared`: a live scheduler has it in its code; without one it does not fire.
+    """
+
+    def __init__(self, app: Stanchion, name: str, plan: Plan, now: int) -> None:
+        self._app, self._plan = app, plan
+        self.name = name
+        self.expression, self.tz, self.missed = plan.expression, plan.tz, plan.missed
+        self.task, self.queue = plan.job.task, plan.job.queue
+        self.paused = plan.paused
+        self.last = None if plan.last is None else moment(plan.last).astimezone(zone(plan.tz))
+        self.declared = abs(now - plan.declared_at) < UNDECLARED
+        self._since = max(now, plan.handled)
+
+    def next(self, count: int = 1) -> list[datetime]:
+        """Return the next ticks, in the schedule's own time zone."""
+        whole(count, "count", 1, 10_000)
+        ticks = islice(timetable(self.expression, self.tz).after(self._since), count)
+        return [moment(tick).astimezone(zone(self.tz)) for tick in ticks]
+
+    def pause(self) -> None:
+        """Let ticks pass without a job, in every process."""
+        self._change(lambda plan, _now: plan._replace(paused=True))
+
+    def resume(self) -> None:
+        """Go on with the ticks from now; those that passed meanwhile are not made up for."""
+        self._change(
+            lambda plan, now: plan._replace(paused=False, handled=max(plan.handled, now)) if plan.paused else plan
+        )
+
+    def trigger(self) -> JobHandle:
+        """Enqueue its job now, beside its ticks; also of a schedule that is paused."""
+        job = self._plan.job_at(self.name, self._app.store.now(), new_id(), **{"x-cron-triggered": True})
+        pushed = self._app.store_new([job])[0]
+        return JobHandle(self._app, pushed.id, duplicate=pushed.duplicate)
+
+    def remove(self) -> None:
+        """Forget the schedule. A live scheduler that has it in its code begins it anew; its jobs stay."""
+        while (note := note_of(self._app, self.name)) is not None:
+            if jobs := Plan.of(note.text).jobs(self.name):  # a tick that came before this
+                self._app.store_new(jobs)
+            if self._app.store.set_note(KIND, self.name, None, note.version):
+                return
+
+    def _change(self, change: Callable[[Plan, int], Plan]) -> None:
+        while True:
+            note, now = note_of(self._app, self.name), self._app.store.now()
+            if note is None and self.name not in self._app.crons:
+                raise InvalidInput(f"schedule {self.name!r} has been removed")
+            plan = self._plan._replace(handled=now) if note is None else Plan.of(note.text)
+            changed = change(plan, now)
+            if self._app.store.set_note(KIND, self.name, changed.text(), note.version if note else 0):
+                self._plan, self.paused = changed, changed.paused
+                return
+
+    def __repr__(self) -> str:
+        return f"<Schedule {self.name} {self.expression!r} {self.tz}>"
+
+
+def schedules(app: Stanchion) -> list[Schedule]:
+    """Return the schedules that the store knows, and those of the code that no scheduler has stored yet, by name."""
+    plans = {name: one.plan for name, one in app.crons.items()}
+    plans |= {note.name: Plan.of(note.text) for note in app.store.notes(KIND)}
+    now = app.store.now()
+    return [Schedule(app, name, plans[name], now) for name in sorted(plans)]
+
+
+def schedule_named(app: Stanchion, name: str) -> Schedule:
+    """Return one schedule; InvalidInput for a name that is probably mistyped."""
+    known = {one.name: one for one in schedules(app)}
+    if name not in known:
+        raise InvalidInput(f"no schedule {name!r} (there are: {', '.join(known) or 'none'})")
+    return known[name]
+
+
+def note_of(app: Stanchion, name: str) -> Note | None:
+    """Return the note of a schedule."""
+    return next((note for note in app.store.notes(KIND) if note.name == name), None)
+
+
+def on_task(
+    app: Stanchion, function: Callable[P, R], name: str | None, retry: Any, options: EnqueueOptions
+) -> tuple[Task[P, R], EnqueueOptions]:
+    """Return the task of a decorated function or task, and the options that are the schedule's own."""
+    if not isinstance(function, Task):
+        return app.task(name=name, retry=retry, **options)(function), cast(EnqueueOptions, {})
+    if name is not None or retry is not None:
+        raise InvalidInput(f"{function.name} is a task already; give name= and retry= to its @app.task")
+    return function, options

@@ -1,0 +1,1 @@
+"""Flows: chains, groups, barriers and event groups."""

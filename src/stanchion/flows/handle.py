@@ -1,0 +1,153 @@
+"""A handle to a flow that is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from stanchion.core.aio import off_loop
+from stanchion.core.backoff import deadline_in, patiently
+from stanchion.core.checks import checked_id, whole
+from stanchion.errors import FlowCancelled, FlowFailed, FlowNotFound, ResultTimeout
+from stanchion.flows.results import Values
+from stanchion.flows.tree import FlowPart, drawn
+from stanchion.jobs.batches import batches
+from stanchion.jobs.job import Job, JobState
+from stanchion.jobs.search import MAX_PAGE
+from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import Find
+from stanchion.stores.rules.jobs import state_of
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+FlowState = NodeState
+
+_PAGE, _LARGEST_PAGE = 1000, 16_000
+
+_SMALL = 500
+"""Characters of an average payload that lets a page grow."""
+
+
+class FlowHandle:
+    """A reference to a flow by its id."""
+
+    def __init__(self, app: Stanchion, flow_id: str) -> None:
+        self._app, self.id = app, checked_id(flow_id, "the id of a flow")
+
+    @property
+    def state(self) -> FlowState:
+        """The flow's state now: running, done, failed or cancelled; FlowNotFound for one that is not known."""
+        return FlowState(self._root(self._nodes()).state)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait until the flow has ended and return its value: that of its last part.
+
+        Raises FlowFailed, which names the member; FlowCancelled; ResultTimeout after `timeout` seconds;
+        StoreUnavailable where the store does not answer then.
+        """
+        deadline = deadline_in(timeout)
+        nodes = self._app.waits.for_flow(self.id, deadline).result()
+        return self._value_in_time(nodes, timeout, deadline)
+
+    async def aresult(self, timeout: float | None = None) -> Any:
+        """Await `result`: however many wait, none of them keeps a thread."""
+        deadline = deadline_in(timeout)
+        nodes = await self._app.waits.for_flow(self.id, deadline, asyncio.get_running_loop()).answer()
+        return await off_loop(self._value_in_time)(nodes, timeout, deadline)
+
+    def _value_in_time(self, nodes: list[Node], timeout: float | None, deadline: float) -> Any:
+        if self._root(nodes).state == FlowState.RUNNING:
+            raise ResultTimeout(
+                f"flow {self.id} is still running after {timeout} s; wait longer, or see what it waits for with "
+                f"`stanchion show {self.id}`"
+            )
+        return patiently(lambda _repeat: self._value(nodes), deadline)
+
+    def members(self) -> Iterator[Job]:
+        """Yield its jobs, live and finished, in the order in which they were made, read page by page.
+
+        Those that history has not kept are left out; their results are not lost to the flow.
+        """
+        ids = [row.id for row in self._rows()]
+        for batch in batches(reversed(ids), _PAGE):
+            found = self._app.store.fetch(batch)
+            now = self._app.store.now()
+            for row in (found[job_id] for job_id in batch if job_id in found):
+                yield Job(self._app, row, state_of(row, now))
+
+    def cancel(self) -> FlowState:
+        """End the flow: jobs that have not begun are cancelled, running ones asked to stop. Return its state."""
+        store = self._app.store
+        if not store.stop_flow(self.id):
+            raise FlowNotFound(self.id)
+        nodes = self._nodes()
+        for node in nodes:
+            if not node.closed:
+                store.close_node(node.id)
+        live = tuple(state for state in JobState if not state.final)
+        for batch in batches((row.id for row in self._rows(live)), _PAGE):
+            store.cancel(batch)
+        return FlowState(self._root(nodes).state)
+
+    def graph(self, limit: int = 1000) -> FlowPart:
+        """Return its parts as a tree, to be shown; of many jobs only the newest `limit`."""
+        whole(limit, "limit", 1, MAX_PAGE)
+        return drawn(self._app, self._nodes(), limit)
+
+    acancel = off_loop(cancel)
+
+    def _nodes(self) -> list[Node]:
+        nodes = self._app.store.nodes(self.id)
+        if not nodes:
+            raise FlowNotFound(self.id)
+        return nodes
+
+    def _root(self, nodes: list[Node]) -> Node:
+        return next(node for node in nodes if node.id == self.id)
+
+    def _rows(self, states: tuple[JobState, ...] = ()) -> Iterator[JobRow]:
+        """Yield its jobs, newest first."""
+        after, size = None, _PAGE
+        while page := self._app.store.find(Find(flow=self.id, states=states, limit=size, after=after)):
+            yield from page
+            after = page[-1].id
+            # A store may have to look at all jobs of the flow for each page: of small ones it takes many at once.
+            if size < _LARGEST_PAGE and sum(len(row.payload) for row in page) < _SMALL * size:
+                size *= 2
+
+    def _value(self, nodes: list[Node]) -> Any:
+        state = self._root(nodes).state
+        if state == FlowState.DONE:
+            return Values(self._app, self.id, nodes).of(self.id)
+        if state == FlowState.CANCELLED:
+            raise FlowCancelled(self.id)
+        culprit = self._culprit(nodes)
+        if culprit is None or culprit.job is None:
+            raise FlowFailed(self.id, None, "no member of it is known any more")
+        row = self._app.store.fetch([culprit.job]).get(culprit.job)
+        if row is None:
+            raise FlowFailed(self.id, culprit.job, f"{culprit.state}; its error was not kept")
+        errors = Job(self._app, row, JobState.DEAD).errors
+        said = errors[-1]["error"] if errors else culprit.state
+        raise FlowFailed(self.id, culprit.job, said, row.task)
+
+    def _culprit(self, nodes: list[Node]) -> End | None:
+        """Return the end of the member that failed first, as far as that can be told."""
+        failed = sorted(
+            (node for node in nodes if node.state == FlowState.FAILED), key=lambda node: node.finished_at or 0
+        )
+        values = Values(self._app, self.id, nodes)
+        cancelled = None
+        for node in failed:
+            for end in values.ends(node.id):
+                if end.job is not None and end.state == JobState.DEAD:
+                    return end
+                if end.job is not None and end.state == JobState.CANCELLED and cancelled is None:
+                    cancelled = end
+        return cancelled
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id}>"

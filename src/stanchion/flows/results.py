@@ -1,0 +1,81 @@
+"""What the parts of a flow are worth: read from how their members have ended, page by page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from stanchion.errors import StanchionError
+from stanchion.flows.plan import After
+from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.jobs import JobState
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+PAGE = 1000
+"""Members per round trip."""
+
+
+class NoValue(StanchionError):
+    """A part of a flow has not succeeded, so that it has no value."""
+
+
+class Values:
+    """Reads the values of nodes of one flow. `nodes`: all of its nodes, where they have been read already."""
+
+    def __init__(self, app: Stanchion, root: str, nodes: Iterable[Node] | None = None) -> None:
+        self._app, self._root = app, root
+        if nodes is not None:
+            self.nodes = {node.id: node for node in nodes}
+
+    @cached_property
+    def nodes(self) -> dict[str, Node]:
+        """The nodes of the flow. Asked for only when it takes more than the single member of one node."""
+        return {node.id: node for node in self._app.store.nodes(self._root)}
+
+    def behind(self, after: After) -> Any:
+        """Return what a job gets that comes behind a node; NoValue when that has not succeeded."""
+        return self._of_one(after.node) if after.kind == "one" else self._of_all(after.node)
+
+    def of(self, node_id: str) -> Any:
+        """Return the value of a node; NoValue when it has not succeeded."""
+        kind = self._node(node_id).kind
+        if kind == "none":
+            return None
+        return self._of_one(node_id) if kind == "one" else self._of_all(node_id)
+
+    def ends(self, node_id: str) -> Iterator[End]:
+        """Yield how the members of a node have ended, by their places."""
+        after = -1
+        while page := self._app.store.ends(node_id, after, PAGE):
+            yield from page
+            after = page[-1].place
+
+    def _node(self, node_id: str) -> Node:
+        if node_id not in self.nodes:
+            raise NoValue(f"the flow {self._root} has no part {node_id} any more: it ended over a week ago")
+        return self.nodes[node_id]
+
+    def _of_one(self, node_id: str) -> Any:
+        ends = self._app.store.ends(node_id, limit=1)
+        if not ends:
+            raise self._not_yet(node_id)
+        return self._of_end(ends[0])
+
+    def _of_all(self, node_id: str) -> list[Any]:
+        values = [self._of_end(end) for end in self.ends(node_id)]
+        node = self._node(node_id)
+        if not node.closed or len(values) < node.size:
+            raise self._not_yet(node_id)
+        return values
+
+    def _of_end(self, end: End) -> Any:
+        if end.state != JobState.DONE:
+            who = f"job {end.job}" if end.job else f"the part {end.child}"
+            raise NoValue(f"{who} of the flow {self._root} is {end.state}; `retry` that first")
+        return self._app.codec.decode(end.result) if end.child is None else self.of(end.child)
+
+    def _not_yet(self, node_id: str) -> NoValue:
+        return NoValue(f"the part {node_id} of the flow {self._root} is not done yet; retry this job when it is")

@@ -1,0 +1,122 @@
+"""A flow as a tree of its parts, to be shown."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.query import Find
+from stanchion.stores.rules.flows import standing
+from stanchion.stores.rules.jobs import state_of
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+PartKind = Literal["job", "chain", "group", "barrier"]
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPart:
+    """A part of a flow: a job, or parts that follow each other (a chain) or are beside each other.
+
+    `state`: of a job, that of the job; else running, done, failed or cancelled. `label`: a job's task. `ended`,
+    `size`: how many of the members have ended, out of how many; `members` may be fewer, of a large group.
+    """
+
+    id: str
+    kind: PartKind
+    state: str
+    label: str
+    members: tuple[FlowPart, ...] = ()
+    ended: int = 0
+    size: int = 0
+    is_open: bool = False
+    """True for a group that takes more members."""
+    on_failure: FlowPart | None = None
+
+
+def drawn(app: Stanchion, nodes: list[Node], limit: int) -> FlowPart:
+    """Return the tree of a flow with these nodes, with at most about `limit` jobs."""
+    root = nodes[0].root
+    rows = app.store.find(Find(flow=root, limit=limit))
+    return _Drawing(app, root, nodes, rows, limit).of_node(root)
+
+
+class _Drawing:
+    def __init__(self, app: Stanchion, root: str, nodes: list[Node], rows: list[JobRow], limit: int) -> None:
+        self._app, self._limit, self._now = app, limit, app.store.now()
+        self._nodes = {node.id: node for node in nodes}
+        self._shows: dict[str, dict[str, Any]] = {node.id: json.loads(node.definition or "{}") for node in nodes}
+        self._rows = {row.id: row for row in rows}
+        self._seats: dict[str, dict[int, JobRow | Node]] = defaultdict(dict)
+        self._added: dict[str, list[str]] = defaultdict(list)
+        for row in rows:
+            place = standing(row.flow or "")
+            if place.node:
+                self._seats[place.node][place.place] = row
+        for node in nodes:
+            if node.parent is not None:
+                parent, _, number = node.parent.partition(":")
+                self._seats[parent][int(number)] = node
+            elif "by" in self._shows[node.id]:
+                self._added[self._shows[node.id]["by"]].append(node.id)
+        self._root = root
+
+    def of_node(self, node_id: str) -> FlowPart:
+        node, shows = self._nodes[node_id], self._shows[node_id]
+        members = self._members(node)
+        handler = self._handler(node)
+        how = shows.get("as", "group" if node.kind == "list" else "chain")
+        if how == "chain":
+            line = [self.of_node(one) for one in shows.get("line", ()) if one in self._nodes]
+            return self._part(node, "chain", (*line, *members), handler)
+        if how == "call" and len(members) == 1:
+            return replace(members[0], on_failure=handler)
+        return self._part(node, "barrier" if how == "barrier" else "group", members, handler)
+
+    def _part(self, node: Node, kind: PartKind, members: tuple[FlowPart, ...], handler: FlowPart | None) -> FlowPart:
+        ended, size = node.ended, node.size
+        if kind == "chain":
+            ended, size = sum(member.state in _ENDED for member in members), len(members)
+        return FlowPart(node.id, kind, node.state, kind, members, ended, size, not node.closed, handler)
+
+    def _members(self, node: Node) -> tuple[FlowPart, ...]:
+        seats = self._seats[node.id]
+        parts = {
+            place: self.of_node(member.id) if isinstance(member, Node) else self._of_job(member)
+            for place, member in seats.items()
+        }
+        if len(parts) < node.size:  # some are not in history any more, or there are too many
+            for end in self._app.store.ends(node.id, limit=self._limit):
+                if end.place not in parts and len(parts) < self._limit:
+                    parts[end.place] = _of_end(end)
+        return tuple(parts[place] for place in sorted(parts))
+
+    def _of_job(self, row: JobRow) -> FlowPart:
+        job = FlowPart(row.id, "job", state_of(row, self._now).value, row.task or "")
+        added = tuple(self.of_node(node) for node in self._added.get(row.id, ()))
+        if not added:
+            return job
+        members = (*added, job)
+        return FlowPart(
+            row.id, "chain", job.state, "chain", members, sum(one.state in _ENDED for one in members), len(members)
+        )
+
+    def _handler(self, node: Node) -> FlowPart | None:
+        if node.handler is None:
+            return None
+        fields = json.loads(node.handler)
+        row = self._rows.get(fields["id"])
+        state = "" if row is None else state_of(row, self._now).value
+        return FlowPart(fields["id"], "job", state, fields.get("task") or "")
+
+
+def _of_end(end: End) -> FlowPart:
+    return FlowPart(end.job or end.child or "", "job", end.state, "")
+
+
+_ENDED = frozenset({*(state.value for state in JobState if state.final), "failed"})

@@ -1,0 +1,1 @@
+"""Jobs: enqueued, looked up, reserved and settled."""

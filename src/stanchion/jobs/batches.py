@@ -1,0 +1,62 @@
+"""Batches: many jobs stored a few thousand at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from stanchion.stores.records.jobs import NewJob, Pushed
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+T = TypeVar("T")
+
+BATCH = 2000
+"""Jobs per round trip of the bulk calls."""
+
+BATCH_CHARACTERS = 8 * 1024 * 1024
+"""Characters of payload per round trip, unless a single job has more."""
+
+
+def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
+    """Cut an iterator into lists of up to `size`."""
+    rest = iter(items)
+    while batch := list(islice(rest, size)):
+        yield batch
+
+
+def store_batches(
+    app: Stanchion, new: Iterable[list[NewJob]], tx: Any = None
+) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
+    """Store batches one after the other; while one is being stored, the next is made."""
+    batches = (portion for batch in new for portion in portions(batch))
+    first = next(batches, None)
+    second = next(batches, None) if tx is None else None
+    if second is None:  # one batch, or a transaction that must stay in its thread
+        yield from ((batch, app.store_new(batch, tx)) for batch in chain([first] if first else [], batches))
+        return
+    assert first is not None  # noqa: S101 - it came before the second
+    with ThreadPoolExecutor(1, "stanchion-push") as storing:
+        under_way = storing.submit(app.store_new, first)
+        for batch in chain([second], batches):
+            stored, under_way = under_way.result(), storing.submit(app.store_new, batch)
+            yield first, stored
+            first = batch
+        yield first, under_way.result()
+
+
+def portions(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
+    """Cut a batch where its payloads add up to more than a call should carry."""
+    portion: list[NewJob] = []
+    size = 0
+    for job in jobs:
+        if portion and size + len(job.payload) > BATCH_CHARACTERS:
+            yield portion
+            portion, size = [], 0
+        portion.append(job)
+        size += len(job.payload)
+    if portion:
+        yield portion

@@ -1,0 +1,41 @@
+"""The arguments of a call, as a job carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from stanchion.errors import InvalidInput
+
+if TYPE_CHECKING:
+    pass
+
+COLLECT = "stanchion.collect"
+"""The task that every app knows: it returns what it gets. In a flow it stands for a part without a last call."""
+
+
+Call = tuple[tuple[Any, ...], Mapping[str, Any]]
+"""The positional and the keyword arguments of a call."""
+
+
+def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the payload of a call."""
+    return {"args": args, "kwargs": kwargs} if kwargs else {"args": args}
+
+
+def called_with(payload: Any) -> tuple[list[Any], dict[str, Any]]:
+    """Return the arguments that a payload holds; ValueError when it is not that of a call."""
+    if isinstance(payload, dict):
+        args, kwargs = payload.get("args"), payload.get("kwargs", {})
+        known = 2 if "kwargs" in payload else 1
+        if isinstance(args, list) and isinstance(kwargs, dict) and len(payload) == known:
+            return args, kwargs
+    raise ValueError("the payload does not hold the arguments of a call; push it with task.enqueue() or app.enqueue()")
+
+
+def _call(call: tuple[Any, ...] | Mapping[str, Any]) -> Call:
+    if isinstance(call, Mapping):
+        return (), call
+    if isinstance(call, tuple):
+        return call, {}
+    raise InvalidInput(f"a call is a tuple of arguments or a mapping of keyword arguments, not {call!r}")

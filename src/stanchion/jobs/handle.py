@@ -1,0 +1,83 @@
+"""Handles of jobs: their state, and their result once it is there."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from stanchion.core.aio import off_loop
+from stanchion.core.backoff import deadline_in
+from stanchion.core.checks import checked_id
+from stanchion.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout
+from stanchion.jobs.job import Job
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.rules.dead_letters import DEAD_ATTEMPTS, is_letter
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+
+class JobHandle:
+    """A reference to a job by its id."""
+
+    __slots__ = ("_app", "duplicate", "id")
+
+    def __init__(self, app: Stanchion, job_id: str, *, duplicate: bool = False) -> None:
+        self._app, self.id, self.duplicate = app, checked_id(job_id), duplicate
+
+    def job(self) -> Job:
+        """Read the job; JobNotFound when it is neither live nor in history."""
+        found = self._app.get(self.id)
+        if found is None:
+            raise JobNotFound(self.id)
+        return found
+
+    @property
+    def state(self) -> JobState:
+        """The job's state now."""
+        return self.job().state
+
+    def cancel(self) -> JobState:
+        """Cancel the job, or ask it to stop if it runs; return its state after that."""
+        state = self._app.cancel(self.id)
+        if state is None:
+            raise JobNotFound(self.id)
+        return state
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait until the job is finished and return its result.
+
+        Raises ResultTimeout after `timeout` seconds, or StoreUnavailable where the store does not answer then;
+        JobFailed for a dead job, JobCancelled, and JobNotFound where no history is kept.
+        """
+        return _result_of(self._app.waits.for_job(self.id, deadline_in(timeout)).result(), timeout)
+
+    async def aresult(self, timeout: float | None = None) -> Any:
+        """Await `result`: however many wait, none of them keeps a thread."""
+        waiter = self._app.waits.for_job(self.id, deadline_in(timeout), asyncio.get_running_loop())
+        return _result_of(await waiter.answer(), timeout)
+
+    acancel = off_loop(cancel)
+    ajob = off_loop(job)
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self.id}>"
+
+
+def _result_of(job: Job, timeout: float | None) -> Any:
+    if not job.state.final:
+        raise ResultTimeout(
+            f"job {job.id} is still {job.state} after {timeout} s; wait longer, or see that a worker "
+            f"runs for queue {job.queue!r}"
+        )
+    if job.state is JobState.DONE:
+        return job.result
+    last = job.errors[-1]["error"] if job.errors else "no error recorded"
+    if job.state is JobState.CANCELLED:
+        raise JobCancelled(f"job {job.id} was cancelled ({last})")
+    letter = is_letter(job._row)
+    attempts = job.headers[DEAD_ATTEMPTS] if letter else job.attempts
+    where = f", in the dead-letter queue {job.queue!r}" if letter else ""
+    raise JobFailed(
+        f"job {job.id} is dead after {attempts} attempts{where}: {last}; `retry` it once the cause is removed"
+    )

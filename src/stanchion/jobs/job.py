@@ -1,0 +1,208 @@
+"""A job as seen from outside, and a handle to one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from stanchion.context.shard import shown_lane
+from stanchion.core.times import moment
+from stanchion.errors import InvalidInput
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Pushed
+from stanchion.stores.rules.dead_letters import DEAD_AT, is_letter
+from stanchion.stores.rules.flows import standing
+from stanchion.stores.rules.jobs import created, own_priority
+from stanchion.stores.rules.limits import limits_in
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+__all__ = ["Job", "JobState"]
+
+
+class Meter(float):
+    """How far a job is, from 0 to 1; in the running job, call it to report."""
+
+    def __call__(self, value: float) -> None:  # noqa: ARG002 - the reservation's takes it
+        raise InvalidInput("only the running job can report progress")
+
+
+class Job:
+    """A job at the moment it was read. Times are aware datetimes in UTC."""
+
+    __slots__ = ("_app", "_row", "duplicate", "state")
+
+    def __init__(self, app: Stanchion, row: JobRow, state: JobState, *, duplicate: bool = False) -> None:
+        self._app, self._row, self.state = app, row, state
+        self.duplicate = duplicate
+        """True when an enqueue found this live job under its key and stored no other."""
+
+    @property
+    def id(self) -> str:
+        """UUID version 7."""
+        return self._row.id
+
+    @property
+    def queue(self) -> str:
+        """The queue's name."""
+        return self._row.queue
+
+    @property
+    def task(self) -> str | None:
+        """The name of the task; None for a bare payload."""
+        return self._row.task
+
+    @property
+    def payload(self) -> Any:
+        """What was pushed; for a task, its arguments."""
+        return self._app.codec.decode(self._row.payload)
+
+    @property
+    def headers(self) -> dict[str, Any]:
+        """What travels beside the payload."""
+        return self._app.codec.decode(self._row.headers) or {}
+
+    @property
+    def priority(self) -> int:
+        """From -100 to 100, higher first."""
+        return own_priority(self._row.priority)
+
+    @property
+    def tenant(self) -> str | None:
+        """Whose job it is."""
+        return self._row.tenant
+
+    @property
+    def lane(self) -> int | None:
+        """The lane of its queue; None for a job that came when the queue had none."""
+        return shown_lane(self._row.lane)
+
+    @property
+    def key(self) -> str | None:
+        """The unique key."""
+        return self._row.key
+
+    @property
+    def order_key(self) -> str | None:
+        """The key whose jobs run one at a time, in the order of their enqueue."""
+        return self._row.order_key
+
+    @property
+    def limits(self) -> list[str]:
+        """The semaphores that it must hold while it runs."""
+        return list(limits_in(self._row.limits).semaphores)
+
+    @property
+    def run_at(self) -> datetime:
+        """When it is, or was, due."""
+        return moment(self._row.run_at)
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When it was stored."""
+        return moment(self._row.enqueued_at)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the last attempt began."""
+        return moment(self._row.started_at)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """When it became final; of a dead letter, when it died."""
+        if is_letter(self._row):
+            return moment(int(self.headers[DEAD_AT] * SECOND))
+        return moment(self._row.finished_at)
+
+    @property
+    def pickup_delay(self) -> float | None:
+        """Seconds from due to the start of the last attempt."""
+        row = self._row
+        return None if row.started_at is None else max(0, row.started_at - row.run_at) / SECOND
+
+    @property
+    def attempt(self) -> int:
+        """The number of this attempt, 1 for the first."""
+        return self._row.attempts
+
+    @property
+    def attempts(self) -> int:
+        """How often it was delivered."""
+        return self._row.attempts
+
+    @property
+    def failures(self) -> int:
+        """How many of the attempts failed."""
+        return self._row.failures
+
+    @property
+    def max_attempts(self) -> int:
+        """After this many deliveries without success the job is dead."""
+        return self._row.max_attempts
+
+    @property
+    def timeout(self) -> float | None:
+        """Seconds that one attempt may run."""
+        return self._row.timeout
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        """The last errors: `attempt`, `at` (seconds since 1970), `error`, `traceback`.
+
+        While the job is put off, as no worker that took it knows its task, also `times` and `since` in the last one.
+        """
+        return self._app.codec.decode(self._row.errors) or []
+
+    @property
+    def result(self) -> Any:
+        """What the job was committed with."""
+        return self._app.codec.decode(self._row.result)
+
+    @property
+    def progress(self) -> Meter:
+        """The share done, as last reported."""
+        return Meter(self._row.progress or 0.0)
+
+    @property
+    def worker(self) -> str | None:
+        """The worker that has, or last had, the job."""
+        return self._row.worker
+
+    @property
+    def origin(self) -> str | None:
+        """The finished job that this one replays."""
+        return self._row.origin
+
+    @property
+    def flow(self) -> str | None:
+        """The id of the flow that it belongs to; `app.flow(job.flow)` is a handle to that."""
+        return None if self._row.flow is None else standing(self._row.flow).root
+
+    @property
+    def cancelled(self) -> bool:
+        """True when the job was, or is asked to be, cancelled."""
+        return self.state is JobState.CANCELLED or bool(self._row.cancel_requested)
+
+    def __repr__(self) -> str:
+        task = f" {self.task}" if self.task else ""
+        return f"<{type(self).__name__} {self.id}{task} in {self.queue!r}: {self.state}>"
+
+
+class FreshJob(Job):
+    """A job that has just been stored; its row is put together when somebody looks at it."""
+
+    __slots__ = ("_new", "_pushed")
+
+    def __init__(self, app: Stanchion, new: NewJob, pushed: Pushed) -> None:
+        self._app, self._new, self._pushed = app, new, pushed
+        self.state = JobState.READY if pushed.run_at <= pushed.enqueued_at else JobState.SCHEDULED
+        self.duplicate = pushed.duplicate
+
+    @property
+    def id(self) -> str:
+        """UUID version 7."""
+        return self._pushed.id
+
+    @property
+    def _row(self) -> JobRow:  # type: ignore[override]
+        return created(self._new, self._pushed.enqueued_at)._replace(id=self._pushed.id, run_at=self._pushed.run_at)

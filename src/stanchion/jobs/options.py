@@ -1,0 +1,211 @@
+"""The options of an enqueue, checked at the door."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
+
+from stanchion.core.checks import (
+    aware,
+    checked_name,
+    checked_priority,
+    refuse_unknown,
+    seconds_of,
+    several,
+    shown,
+    whole,
+)
+from stanchion.core.codec import Codec
+from stanchion.core.retry import MOST_ATTEMPTS
+from stanchion.core.times import micros
+from stanchion.errors import InvalidInput
+from stanchion.stores.rules.limits import Limits, Rate, limits_text
+
+if TYPE_CHECKING:
+    pass
+
+OnDuplicate = Literal["return", "raise", "replace"]
+
+
+RateBy = Literal["task", "tenant", "queue"]
+
+MAX_HEADERS = 64 * 1024
+
+MAX_LIMITS = 16
+
+
+class PushOptions(TypedDict, total=False):
+    """How to enqueue one job.
+
+    `run_at`: an aware datetime; `delay`: seconds or a timedelta from now; `priority`: -100 to 100, higher
+    first; `tenant`: whose job it is; `key`: unique among the queue's live jobs; `headers`: JSON beside the
+    payload; `timeout`: seconds that one attempt may run.
+
+    `order_key`: jobs of one key run one at a time, in the order of their enqueue; `limits`: names of semaphores
+    that it must hold while it runs; `rate`: starts per second, a number or such as "100/m", of all the jobs that
+    share it: those of its task (of its queue, for a bare payload), or as `rate_by` says of its task and tenant, or
+    of its queue, or those with the same `rate_key`.
+    """
+
+    run_at: datetime | None
+    delay: float | timedelta | None
+    priority: int
+    tenant: str | None
+    key: str | None
+    on_duplicate: OnDuplicate
+    order_key: str | None
+    limits: Collection[str] | None
+    rate: str | float | None
+    rate_by: RateBy | None
+    rate_key: str | None
+    headers: Mapping[str, Any] | None
+    max_attempts: int
+    timeout: float | None
+
+
+class EnqueueOptions(PushOptions, total=False):
+    """PushOptions, and the queue and the transaction to enqueue in."""
+
+    queue: str
+    tx: Any
+
+
+ENQUEUE_OPTIONS = EnqueueOptions.__optional_keys__
+"""The names of all options of an enqueue."""
+
+
+def checked(
+    options: Mapping[str, Any], codec: Codec, *, queue: str = "default", task: str | None = None
+) -> dict[str, Any]:
+    """Return the fields of a NewJob for PushOptions; InvalidInput says what to mend."""
+    refuse_unknown(options, _CHECKS)
+    fields = {name: _CHECKS[name](value) for name, value in options.items() if value is not None}
+    if "run_at" in fields and "delay" in fields:
+        raise InvalidInput("give run_at or delay, not both")
+    if headers := fields.pop("headers", None):
+        text = codec.plain(headers, "headers")
+        if len(text) > MAX_HEADERS:
+            raise InvalidInput(f"the headers take {len(text):,} bytes, more than the limit of {MAX_HEADERS:,}")
+        fields["headers"] = text
+    limits = Limits(fields.pop("limits", ()), _rate(fields, queue, task, lifted="rate" in options))
+    return fields if limits == Limits() else {**fields, "limits": limits_text(limits)}
+
+
+def _rate(fields: dict[str, Any], queue: str, task: str | None, lifted: bool) -> Rate | None:
+    """Take the options about the rate out of the fields, and return what they add up to."""
+    per_second, by, key = (fields.pop(name, None) for name in ("rate", "rate_by", "rate_key"))
+    if per_second is None:
+        if (by or key) and not lifted:
+            raise InvalidInput("rate_by and rate_key say who shares a rate; give the rate too, such as rate='20/s'")
+        return None
+    if by and key:
+        raise InvalidInput("give rate_by or rate_key, not both")
+    owner = f"queue:{queue}" if task is None or by == "queue" else f"task:{task}"
+    if key is not None:
+        name = f"key:{key}"
+    elif by == "tenant":
+        name = f"{len(owner)}:{owner}/{fields.get('tenant', '')}"  # the length keeps apart what reads the same
+    else:
+        name = owner
+    return Rate(name, per_second)
+
+
+def named_queues(value: Any) -> list[str]:
+    """Return a list of names of queues, each once."""
+    return list(dict.fromkeys(checked_name(queue, "queue") for queue in several(value, "queues", "['mail']")))
+
+
+def _run_at(value: Any) -> int:
+    if not isinstance(value, datetime):
+        raise InvalidInput(f"run_at must be an aware datetime, not {shown(value)}; for seconds from now use delay")
+    return micros(aware(value, "run_at"))
+
+
+def _on_duplicate(value: Any) -> str:
+    if value not in get_args(OnDuplicate):
+        raise InvalidInput(f"on_duplicate must be one of {', '.join(get_args(OnDuplicate))}, not {shown(value)}")
+    return str(value)
+
+
+def _max_attempts(value: Any) -> int:
+    return whole(value, "max_attempts", 1, MOST_ATTEMPTS)
+
+
+def _timeout(value: Any) -> float:
+    seconds = seconds_of(value, "timeout")
+    if seconds == 0:
+        raise InvalidInput("timeout must be more than 0 seconds; leave it out for none")
+    return seconds
+
+
+def _headers(value: Any) -> dict[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"headers must be a mapping of strings to JSON values, not {shown(value)}")
+    return dict(value)
+
+
+def limits_names(value: Any) -> tuple[str, ...]:
+    """Return the names of semaphores that `limits` gives, each once."""
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Collection):
+        raise InvalidInput(f"limits is a list of names of semaphores, such as ['smtp'], not {shown(value)}")
+    names = tuple(sorted({checked_name(name, "the name of a semaphore in limits") for name in value}))
+    if len(names) > MAX_LIMITS:
+        raise InvalidInput(f"limits names {len(names)} semaphores; {MAX_LIMITS} are the most that a job may need")
+    return names
+
+
+def _per_second(value: Any) -> float:
+    per_second: float | None = None
+    if isinstance(value, str) and (text := _RATE.fullmatch(value.strip())):
+        per_second = float(text["count"]) / _SPANS[text["span"]]
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        per_second = value
+    if per_second is None or not SLOWEST <= per_second <= FASTEST:
+        raise InvalidInput(
+            f"rate must be starts per second, or such as '20/s', '100/m', '5000/h' or '10/d', not {shown(value)}"
+        )
+    return float(per_second)
+
+
+SLOWEST, FASTEST = 1 / (366 * 86_400), 1e6
+"""The bounds of a rate, in starts per second."""
+
+_SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+_RATE = re.compile(r"(?P<count>\d+(\.\d+)?)\s*/\s*(?P<span>[smhd])")
+
+
+def _rate_by(value: Any) -> str:
+    if value not in get_args(RateBy):
+        raise InvalidInput(f"rate_by must be one of {', '.join(get_args(RateBy))}, not {shown(value)}")
+    return str(value)
+
+
+_CHECKS: dict[str, Any] = {
+    "run_at": _run_at,
+    "delay": lambda value: seconds_of(value, "delay"),
+    "priority": checked_priority,
+    "tenant": lambda value: checked_name(value, "tenant"),
+    "key": lambda value: checked_name(value, "key"),
+    "on_duplicate": _on_duplicate,
+    "order_key": lambda value: checked_name(value, "order_key"),
+    "limits": limits_names,
+    "rate": _per_second,
+    "rate_by": _rate_by,
+    "rate_key": lambda value: checked_name(value, "rate_key"),
+    "headers": _headers,
+    "max_attempts": _max_attempts,
+    "timeout": _timeout,
+}
+
+
+class Push:
+    """A payload with options of its own, for `push_many`."""
+
+    __slots__ = ("options", "payload")
+
+    def __init__(self, payload: Any, **options: Unpack[PushOptions]) -> None:
+        refuse_unknown(options, PushOptions.__optional_keys__)
+        self.payload, self.options = payload, options

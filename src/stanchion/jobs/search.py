@@ -1,0 +1,94 @@
+"""A search among jobs, checked at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypedDict
+from uuid import UUID
+
+from stanchion.core.checks import aware, checked_id, checked_name, refuse_unknown, shown, whole
+from stanchion.core.times import micros
+from stanchion.errors import InvalidInput
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.query import Find
+
+MAX_PAGE = 100_000
+"""So many jobs can be found at once."""
+
+
+class PageOptions(TypedDict, total=False):
+    """What to look for among the jobs of a queue, and how many of them."""
+
+    state: JobState | str | Sequence[JobState | str] | None
+    task: str | None
+    tenant: str | None
+    since: datetime | None
+    until: datetime | None
+    text: str | None
+    limit: int
+    after: str | None
+
+
+class Search(PageOptions, total=False):
+    """PageOptions, and the queue to look in."""
+
+    queue: str | None
+
+
+def query_of(search: Search) -> Find:
+    """Return the checked search."""
+    refuse_unknown(search, Search.__optional_keys__, "option of a search")
+    given = {name: _CHECKS[name](value) for name, value in search.items() if value is not None}
+    return Find(states=given.pop("state", ()), **given)
+
+
+def _states(state: Any) -> tuple[JobState, ...]:
+    wanted = (state,) if isinstance(state, str) else state
+    if isinstance(wanted, (bytes, Mapping)) or not isinstance(wanted, Iterable):
+        raise InvalidInput(f"state is one, or a list of them, such as 'dead', not {shown(state)}")
+    try:
+        return tuple(JobState(one) for one in wanted)
+    except ValueError as error:
+        raise InvalidInput(f"{error}; the states are {', '.join(JobState)}") from None
+
+
+def _limit(limit: Any) -> int:
+    try:
+        return whole(limit, "limit", 1, MAX_PAGE)
+    except InvalidInput as error:
+        raise InvalidInput(f"{error}; page with after=<last id>") from None
+
+
+def _text(text: Any) -> str:
+    if not isinstance(text, str) or "\0" in text or (not text.isascii() and _has_surrogates(text)):
+        raise InvalidInput(f"text is what to look for in payloads and errors, without NUL, not {shown(text)}")
+    return text
+
+
+def _after(after: Any) -> str:
+    try:
+        return str(UUID(checked_id(after, "after")))
+    except ValueError:
+        raise InvalidInput(f"after is the id of the last job of the page before, not {shown(after)}") from None
+
+
+def _has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+_CHECKS: dict[str, Callable[[Any], Any]] = {
+    "queue": lambda value: checked_name(value, "queue"),
+    "state": _states,
+    "task": lambda value: checked_name(value, "task"),
+    "tenant": lambda value: checked_name(value, "tenant"),
+    "since": lambda value: micros(aware(value, "since")),
+    "until": lambda value: micros(aware(value, "until")),
+    "text": _text,
+    "limit": _limit,
+    "after": _after,
+}

@@ -1,0 +1,139 @@
+"""Looking after the store: what dead holders left goes back, what died half-way is finished, history is purged.
+
+Workers do it all the time. Where none runs, `app.maintain()` and `stanchion maintain` do, and consumers take a share.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from stanchion.errors import LeaseLost
+from stanchion.jobs.job import JobState
+from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.rules.lost_leases import lost_leases
+from stanchion.stores.rules.upkeep import Budget
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+    from stanchion.stores.protocol import Store
+
+log = logging.getLogger("stanchion.upkeep")
+
+EVERY = 30.0
+"""Seconds between two shares of all consumers together, at least, and between two of one process."""
+
+SHARE_SECONDS = 1.0
+"""Seconds of maintenance in one share."""
+
+WARN_EVERY = 300.0
+"""Seconds between two warnings that the purge lags."""
+
+_KIND, _NAME = "upkeep", "share"
+
+
+class Maintained(NamedTuple):
+    """What a round came to: jobs taken back, and the queues whose history still holds what it no longer keeps."""
+
+    recovered: int
+    behind: tuple[str, ...] = ()
+
+
+class Lag:
+    """Says in the log that the purge lags, now and then."""
+
+    def __init__(self) -> None:
+        self._quiet_until = 0.0
+
+    def note(self, behind: list[str]) -> None:
+        """Warn of these queues, unless that was done lately."""
+        if behind and time.monotonic() >= self._quiet_until:
+            self._quiet_until = time.monotonic() + WARN_EVERY
+            log.warning(
+                "the purge lags behind in %s: jobs end quicker than history forgets them. Run `stanchion maintain "
+                "--every 1s` beside the workers, or keep no history there (history_ttl=0)",
+                ", ".join(behind),
+            )
+
+
+def take_back(app: Stanchion, store: Store, as_of: int, go_on: Callable[[], bool] = lambda: True) -> int:
+    """Take back the jobs of holders that were gone at this time; return how many. The event of dead ones is fired."""
+    count = 0
+    while go_on() and (rows := store.recover(as_of=as_of)):
+        count += len(rows)
+        log.warning("took back %d jobs from workers that are gone or leases that ran out", len(rows))
+        if app.events.hears("dead"):
+            for row in filter(_ended_dead, rows):
+                app.events.fire("dead", app.job_of(row), LeaseLost(row.id))
+    return count
+
+
+def _ended_dead(row: JobRow) -> bool:
+    """Tell a job that died, or became a dead letter, which no lost lease is held against, from one that waits again."""
+    return row.state == JobState.DEAD or (row.finished_at is None and not lost_leases(row))
+
+
+class Upkeep:
+    """The upkeep that this process does without a worker.
+
+    A share is due every `every` seconds. It is done in a thread of its own: nobody waits for it, and no call fails with
+    it. A versioned value in the store tells when the last one was: of many consumers one does it.
+    """
+
+    def __init__(self, app: Stanchion, every: float = EVERY) -> None:
+        self._app, self.every = app, every
+        self._due: float | None = None
+        self._lag = Lag()
+
+    def round(self, seconds: float, as_of: int | None) -> Maintained:
+        """Do all that is to be done, for about so many seconds; take back what was lost at `as_of` (None: nothing)."""
+        store, budget = self._app.store_semaphores(), Budget(seconds)
+        recovered = 0 if as_of is None else take_back(self._app, store, as_of)
+        store.sweep()
+        behind = store.maintain(seconds)
+        while behind and budget.left:
+            behind = store.maintain(seconds)
+        self._lag.note(behind)
+        return Maintained(recovered, tuple(behind))
+
+    def nudge(self) -> None:
+        """Begin a share if one is due. Called by all that wait for jobs or end one: takes no time, and never fails."""
+        now = time.monotonic()
+        if self._due is not None and now < self._due:
+            return
+        first = self._due is None
+        self._due = now + self.every * random.uniform(0.5, 1.0)  # noqa: S311 - spreading load
+        if not first or not self.every:
+            try:
+                threading.Thread(target=self._guarded_share, name="stanchion-upkeep", daemon=True).start()
+            except RuntimeError:  # no thread can be started: the process is about to end
+                log.debug("no thread for upkeep", exc_info=True)
+
+    def _guarded_share(self) -> None:
+        try:
+            self.share()
+        except Exception as error:
+            log.debug("a share of the upkeep failed: %s: %s", type(error).__name__, error)
+
+    def share(self) -> bool:
+        """Do a share, if no other process has done one lately; return whether it did.
+
+        It takes back what was lost already when the last share was done: after an outage of the store, all holders
+        have had the time since then to show that they live.
+        """
+        store = self._app.store
+        now = store.now()
+        last = next((note for note in store.notes(_KIND) if note.name == _NAME), None)
+        if last is not None and abs(now - int(last.text)) < self.every * SECOND / 2:
+            return False
+        if not store.set_note(_KIND, _NAME, str(now), 0 if last is None else last.version):
+            return False
+        if last is not None:
+            take_back(self._app, store, min(now, int(last.text)))
+        self._app.store_semaphores().sweep()
+        self._lag.note(store.maintain(SHARE_SECONDS))
+        return True

@@ -1,0 +1,188 @@
+"""Tables for people, plain columns for pipes, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from stanchion.jobs.job import JobState
+from stanchion.ops.cli.console.human import one_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+STATE_STYLES = {
+    JobState.SCHEDULED: "blue",
+    JobState.READY: "cyan",
+    JobState.WAITING: "magenta",
+    JobState.RUNNING: "yellow",
+    JobState.DONE: "green",
+    JobState.DEAD: "bold red",
+    JobState.CANCELLED: "bright_black",
+}
+
+Cell = str | Text
+
+_GAP = 2
+_PLENTY = 160
+_NARROWEST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    `right`: aligned right, for numbers. `shrinks`: cut short rather than wrapped when space is scarce;
+    other columns keep their whole text. `keeps_end`: it is the beginning that is cut. `from_width`: left out
+    on narrower terminals.
+    """
+
+    title: str
+    right: bool = False
+    shrinks: bool = False
+    keeps_end: bool = False
+    from_width: int = 0
+
+
+class Output:
+    """Where a command writes: results to stdout, remarks and progress to stderr."""
+
+    def __init__(self, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.console = Console(highlight=False, soft_wrap=False)
+        self.remarks = Console(stderr=True, highlight=False, soft_wrap=True)
+
+    @property
+    def width(self) -> int:
+        """Columns to fill; plenty where there is no terminal."""
+        return self.console.width if self.console.is_terminal else _PLENTY
+
+    def json(self, value: Any) -> None:
+        """Print one JSON value."""
+        print(json.dumps(value, indent=2))
+
+    def json_line(self, value: Any) -> None:
+        """Print one JSON value on a line of its own, now."""
+        print(json.dumps(value), flush=True)
+
+    def json_list(self, values: Iterable[Any]) -> int:
+        """Print a JSON array as its items come; return their number."""
+        count = 0
+        for count, value in enumerate(values, 1):
+            lead = "[\n  " if count == 1 else ",\n  "
+            sys.stdout.write(lead + json.dumps(value, indent=2).replace("\n", "\n  "))
+        sys.stdout.write("\n]\n" if count else "[]\n")
+        return count
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
+        """Print a table: styled and fitted on a terminal, whole and plain elsewhere."""
+        if self.console.is_terminal:
+            self.console.print(fitted(columns, rows, self.width))
+        else:
+            print(plain(columns, rows), end="")
+
+    def show(self, what: RenderableType) -> None:
+        """Print something rich to stdout, without a fixed width outside a terminal."""
+        self.console.print(what, soft_wrap=not self.console.is_terminal)
+
+    def say(self, text: str) -> None:
+        """Print a remark for people to stderr."""
+        self.remarks.print(one_line(text), markup=False)
+
+    def line(self, text: str) -> None:
+        """Print one line, whole."""
+        print(one_line(text))
+
+    def done(self, text: str, value: Any) -> None:
+        """Report what was done: a line for people, or the value as JSON."""
+        if self.as_json:
+            self.json(value)
+        else:
+            self.line(text)
+
+    def progress(self, *, of_bytes: bool = False) -> AbstractContextManager[Progress]:
+        """Return a progress bar on stderr, seen only on a terminal."""
+        from rich import progress
+
+        amount = progress.DownloadColumn() if of_bytes else progress.MofNCompleteColumn()
+        return progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(bar_width=28),
+            amount,
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("{task.fields[note]}"),
+            console=self.remarks if self.remarks.is_terminal else Console(quiet=True),
+            transient=True,
+        )
+
+
+def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> Text:
+    """Return a styled table of those columns that a terminal of this width has space for."""
+    shown = [number for number, column in enumerate(columns) if column.from_width <= width]
+    kept = [columns[number] for number in shown]
+    cells = [[_text(row[number]) for number in shown] for row in rows]
+    widths = _widths(kept, cells, width)
+    heads = [Text(column.title, "bold bright_black") for column in kept]
+    lines = [Text(" " * _GAP).join(map(_placed, row, kept, widths)) for row in (heads, *cells)]
+    return Text("\n", no_wrap=True, overflow="ellipsis").join(lines)
+
+
+def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: int) -> list[int]:
+    """Return how wide each column gets: the widest of those that shrink give way first."""
+    widths = [
+        max([len(column.title), *(row[number].cell_len for row in cells)]) for number, column in enumerate(columns)
+    ]
+    excess = sum(widths) + _GAP * (len(columns) - 1) - width
+    shrinking = [number for number, column in enumerate(columns) if column.shrinks]
+    while excess > 0 and shrinking:
+        widest = max(shrinking, key=widths.__getitem__)
+        if widths[widest] <= _NARROWEST:
+            break
+        widths[widest] -= 1
+        excess -= 1
+    return widths
+
+
+def _placed(cell: Text, column: Column, width: int) -> Text:
+    """Return a cell cut or filled to its column's width."""
+    if cell.cell_len > width and column.keeps_end:
+        return Text("…") + cell[1 - width :]
+    cell = cell.copy()
+    cell.truncate(width, overflow="ellipsis")
+    cell.align("right" if column.right else "left", width)
+    return cell
+
+
+def plain(columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> str:
+    """Return a table as aligned text."""
+    cells = [[column.title for column in columns], *([_text(cell).plain for cell in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in cells:
+        parts = [
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for cell, width, column in zip(row, widths, columns, strict=True)
+        ]
+        lines.append("  ".join(parts).rstrip() + "\n")
+    return "".join(lines)
+
+
+def state_cell(state: JobState | str) -> Text:
+    """Return a state in its colour."""
+    return Text(str(state), style=STATE_STYLES.get(JobState(state), ""))
+
+
+def count_cell(count: int, style: str = "") -> Text:
+    """Return a number; a zero steps back."""
+    return Text(f"{count:,}", style=style if count else "bright_black")
+
+
+def _text(cell: Cell) -> Text:
+    return cell if isinstance(cell, Text) else Text(one_line(cell))

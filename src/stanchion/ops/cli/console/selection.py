@@ -1,0 +1,66 @@
+"""The filters that choose jobs, and the options for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from stanchion.app import Stanchion
+from stanchion.core.times import moment
+from stanchion.jobs.job import Job, JobState
+from stanchion.ops.cli.console.given import names, past
+from stanchion.ops.cli.console.session import Session
+
+Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only of this queue.")]
+States = Annotated[
+    list[str] | None,
+    typer.Option("--state", "-s", metavar="STATE", help=f"Only in this state: {', '.join(JobState)}. Repeat for more."),
+]
+TaskName = Annotated[str | None, typer.Option("--task", "-t", help="Only calls of this task.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Only of this tenant.")]
+Since = Annotated[
+    str | None, typer.Option("--since", metavar="WHEN", help="Enqueued since: 2h (ago) or an ISO 8601 time, in UTC.")
+]
+Until = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Enqueued until then.")]
+Contains = Annotated[str | None, typer.Option("--text", help="With this in the payload or an error.")]
+
+PAGE = 500
+
+
+def search(
+    session: Session,
+    queue: str | None,
+    state: list[str] | None,
+    task: str | None,
+    tenant: str | None,
+    since: str | None,
+    until: str | None,
+    text: str | None,
+) -> dict[str, Any]:
+    """Return the arguments of `app.find` for what was typed."""
+    now = moment(session.app.store.now())
+    return {
+        "queue": queue,
+        "state": [one.lower() for one in names(state) or ()] or None,
+        "task": task,
+        "tenant": tenant,
+        "since": past(since, now, "--since"),
+        "until": past(until, now, "--until"),
+        "text": text,
+    }
+
+
+def pages(app: Stanchion, wanted: dict[str, Any], limit: int | None) -> Iterator[list[Job]]:
+    """Search page by page, newest first, in bounded memory."""
+    left, after = limit, None
+    while left is None or left > 0:
+        size = PAGE if left is None else min(PAGE, left)
+        page = app.find(**wanted, limit=size, after=after)
+        if page:
+            yield page
+        if len(page) < size:
+            return
+        after = page[-1].id
+        left = None if left is None else left - size

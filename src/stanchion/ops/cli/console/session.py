@@ -1,0 +1,228 @@
+"""What all commands share: the store they work on, how they print, how they fail."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from enum import IntEnum
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar, cast
+from urllib.parse import unquote
+
+import typer
+
+from stanchion.app import Stanchion
+from stanchion.errors import InvalidInput, StanchionError, UnknownTask
+from stanchion.ops.cli.console.human import one_line
+from stanchion.ops.cli.console.output import Output
+from stanchion.pipelines import Pipeline
+from stanchion.service import loading
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Exit(IntEnum):
+    """What a script can tell from a command's end."""
+
+    OK = 0
+    FAILED = 1
+    """Nothing was found, or all or some of the work failed."""
+    BAD_INPUT = 2
+    UNFINISHED = 3
+    """Something must end first: the same command again goes on."""
+    INTERRUPTED = 130
+
+
+class Session:
+    """One run of a command: its store, its output."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        app_path: str | None = None,
+        as_json: bool = False,
+        debug: bool = False,
+        *,
+        makes_store: bool = True,
+    ) -> None:
+        self.url, self.app_path, self.debug = url, app_path, debug
+        self._makes_store = makes_store
+        self.out = Output(as_json)
+
+    @cached_property
+    def app(self) -> Stanchion:
+        """The app to work with: that of --app, or a bare one on --url."""
+        if self.url and self.app_path:
+            raise InvalidInput("give --url or --app, not both: the app names its own store")
+        app = load_app(self.app_path) if self.app_path else Stanchion(self._given_url())
+        if not self._makes_store:
+            refuse_missing_file(app)
+        return app
+
+    def _given_url(self) -> str:
+        url = self.url or os.environ.get("STANCHION_URL")
+        if not url:
+            raise InvalidInput(
+                "no store: give --url sqlite:///jobs.db, set STANCHION_URL, or name your app with --app module:app"
+            )
+        return url
+
+    def fail(self, error: BaseException) -> Exit:
+        """Say in one line what went wrong; return the exit code of it."""
+        if self.debug:
+            traceback.print_exception(error)
+        known = isinstance(error, StanchionError)
+        text = str(error) if known else f"{type(error).__name__}: {error} (--debug shows where)"
+        self.out.say(f"error: {self._without_password(text)}")
+        return Exit.BAD_INPUT if isinstance(error, (InvalidInput, UnknownTask)) else Exit.FAILED
+
+    def _without_password(self, text: str) -> str:
+        """Hide credentials: a driver may quote what it was given."""
+        text = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text)
+        text = re.sub(r"(?i)(password=)\S+", r"\1***", text)
+        url = self.url or os.environ.get("STANCHION_URL") or ""
+        password = re.search(r"://[^:/@]*:([^@]+)@", url)
+        if password:
+            for form in (password[1], unquote(password[1])):
+                text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", "***", text)
+        return text
+
+    def close(self) -> None:
+        """Release the store, if it was used."""
+        if "app" in self.__dict__:
+            self.app.close()
+
+
+def load_app(path: str) -> Stanchion:
+    """Return the app of `module:app`, looked for in the current folder too."""
+    return _loaded(loading.load, path)
+
+
+def load_pipeline(path: str) -> Pipeline:
+    """Return the pipeline of `module:pipeline`, looked for in the current folder too."""
+    return _loaded(loading.load_pipeline, path)
+
+
+def _loaded(load: Callable[[str], T], path: str) -> T:
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return load(path)
+    except StanchionError:
+        raise
+    except Exception as error:
+        module = path.partition(":")[0]
+        raise InvalidInput(
+            f"importing {module!r} failed: {one_line(f'{type(error).__name__}: {error}')}; mend the module "
+            f"(--debug shows where)"
+        ) from error
+
+
+def refuse_missing_file(app: Stanchion) -> None:
+    """Refuse to look into a SQLite file that is not there, rather than make an empty one."""
+    if not app.url.startswith("sqlite"):
+        return
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        file = make_url(app.url).database
+    except (ArgumentError, ValueError):
+        return
+    if file and file != ":memory:" and not file.startswith("file:") and not Path(file).exists():
+        raise InvalidInput(
+            f"there is no file {Path(file).absolute()}; mend the URL, or make the store with `stanchion setup`"
+        )
+
+
+Url = Annotated[
+    str | None,
+    typer.Option("--url", help="Where the jobs live, such as sqlite:///jobs.db (or set STANCHION_URL).", metavar="URL"),
+]
+AppPath = Annotated[
+    str | None,
+    typer.Option("--app", help="Your app, for its store, keys and tasks.", metavar="MODULE:APP"),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug",
+        help="Show the traceback of an error (or set STANCHION_DEBUG).",
+        envvar="STANCHION_DEBUG",
+        show_envvar=False,
+    ),
+]
+
+
+def shared(url: Url = None, app: AppPath = None, as_json: AsJson = False, debug: Debug = False) -> dict[str, Any]:
+    """Return the options that every command takes, as the arguments of a Session."""
+    return {"url": url, "app_path": app, "as_json": as_json, "debug": debug}
+
+
+def command(
+    cli: typer.Typer,
+    name: str | None = None,
+    *,
+    panel: str | None = None,
+    makes_store: bool = False,
+    group: bool = False,
+) -> Callable[[Callable[Concatenate[Session, P], Exit | None]], Callable[Concatenate[Session, P], Exit | None]]:
+    """Register a function as a command, with the shared options beside its own.
+
+    It is called with a session and returns an exit code, None for success. An error ends in one line on
+    stderr. Options given before the command's name count too. `makes_store`: the command may be the first
+    to use a SQLite file. `group`: it runs when `cli` is called without a subcommand.
+    """
+
+    def register(
+        function: Callable[Concatenate[Session, P], Exit | None],
+    ) -> Callable[Concatenate[Session, P], Exit | None]:
+        common = inspect.signature(shared, eval_str=True).parameters
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+        def run(ctx: typer.Context, **values: Any) -> None:
+            given = shared(**{option: values.pop(option) for option in common})
+            above = ctx.obj or {}
+            given = {option: value or above.get(option) for option, value in given.items()}
+            if ctx.invoked_subcommand:
+                ctx.obj = given
+                return
+            session = Session(**given, makes_store=makes_store)
+            raise typer.Exit(_run(session, partial(cast(Callable[..., Exit | None], function), session, **values)))
+
+        context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        parameters = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (context, *own, *common.values())
+        ]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        run.__doc__ = function.__doc__
+        if group:
+            cli.callback(invoke_without_command=True)(run)
+        else:
+            cli.command(name, rich_help_panel=panel)(run)
+        return function
+
+    return register
+
+
+def _run(session: Session, call: Callable[[], Exit | None]) -> Exit:
+    try:
+        return call() or Exit.OK
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:  # the reader of our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.OK
+    except Exception as error:
+        return session.fail(error)
+    finally:
+        session.close()

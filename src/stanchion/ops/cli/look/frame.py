@@ -1,0 +1,152 @@
+"""One frame of `top`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from stanchion.core.times import moment
+from stanchion.jobs.job import Job, JobState
+from stanchion.ops.cli.console.human import age, iso, one_line, rate, sparkline
+from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
+from stanchion.ops.cli.look import workers
+from stanchion.ops.cli.look.sample import QueueSample, Rates, Sample
+from stanchion.stores.records.queues import Sizes
+
+_QUEUES = [
+    Column("QUEUE", shrinks=True),
+    Column("READY", right=True),
+    Column("SCHEDULED", right=True),
+    Column("WAITING", right=True, from_width=100),
+    Column("RUNNING", right=True),
+    Column("IN/S", right=True),
+    Column("DONE/S", right=True),
+    Column("FAIL/S", right=True),
+    Column("OLDEST", right=True),
+    Column("DEAD", right=True),
+    Column("", shrinks=True),
+]
+_RUNNING = [
+    Column("RUNNING JOB"),
+    Column("QUEUE", shrinks=True),
+    Column("TASK", shrinks=True, keeps_end=True),
+    Column("FOR", right=True),
+    Column("DONE", right=True),
+    Column("WORKER", shrinks=True, from_width=110),
+]
+_DEAD = [
+    Column("DEAD JOB"),
+    Column("QUEUE", shrinks=True),
+    Column("AGO", right=True),
+    Column("ERROR", shrinks=True),
+]
+_OVERHEAD = 12  # lines of the heading, table heads and gaps
+_FEWEST = 3
+
+
+def frame(latest: Sample, rates: Rates, width: int, height: int | None, trouble: str = "") -> RenderableType:
+    """Return what to draw: `width` columns, at most `height` lines (None: as many as there are)."""
+    parts: list[RenderableType] = [_heading(latest, rates, width, trouble)]
+    room = None if height is None else max(4 * _FEWEST, height - _OVERHEAD)
+    for columns, rows in (
+        (_QUEUES, [_queue_row(queue, rates) for queue in _busiest(latest)]),
+        (workers.COLUMNS, [workers.row(worker, latest.at) for worker in latest.workers]),
+        (_RUNNING, [_running_row(job, latest.at) for job in latest.running]),
+        (_DEAD, [_dead_row(job, latest.at) for job in latest.dead]),
+    ):
+        if not rows:
+            continue
+        most = len(rows) if room is None else max(_FEWEST, room // 2)
+        room = None if room is None else room - min(len(rows), most)
+        parts += [Text(), fitted(columns, rows[:most], width)]
+        if len(rows) > most:
+            parts.append(Text(f"and {len(rows) - most} more", "bright_black"))
+    return Group(*parts)
+
+
+def snapshot_json(latest: Sample, rates: Rates) -> dict[str, Any]:
+    """Return a frame's figures, ready for JSON."""
+    return {
+        "at": iso(moment(latest.at)),
+        "store": latest.store,
+        "queues": [
+            {
+                "queue": queue.settings.name,
+                "paused": queue.settings.paused,
+                "size": queue.size._asdict(),
+                "counts": queue.counts._asdict(),
+                "lag": queue.lag,
+                "per_second": found._asdict() if (found := rates.of(queue)) else None,
+            }
+            for queue in latest.queues
+        ],
+        "workers": [workers.worker_json(worker, latest.at) for worker in latest.workers],
+        "running": [job.id for job in latest.running],
+        "dead": [job.id for job in latest.dead],
+    }
+
+
+def _heading(latest: Sample, rates: Rates, width: int, trouble: str) -> Text:
+    total = Sizes(*map(sum, zip(*(queue.size for queue in latest.queues), strict=True))) if latest.queues else Sizes()
+    threads = sum(worker.threads for worker in latest.workers if not workers.late(worker, latest.at))
+    text = Text()
+    text.append("stanchion", "bold").append(f"  {latest.store}  {moment(latest.at):%H:%M:%S} UTC\n", "bright_black")
+    for name, count in (("ready", total.ready), ("scheduled", total.scheduled), ("running", total.running)):
+        text.append(f"{count:,} ", f"bold {STATE_STYLES[JobState(name)]}").append(f"{name}   ")
+    text.append(f"{threads:,} ", "bold").append("threads\n")
+    done = list(rates.done)
+    text.append(f"{rate(done[-1] if done else None):>8} ", "bold green").append("done/s  ")
+    text.append(sparkline(done[-max(1, width - 20) :]), "green")
+    if trouble:
+        text.append(f"\n{one_line(trouble)}", "bold red")
+    return text
+
+
+def _busiest(latest: Sample) -> list[QueueSample]:
+    return sorted(latest.queues, key=lambda queue: (-queue.size.running, -queue.size.total, queue.settings.name))
+
+
+def _queue_row(queue: QueueSample, rates: Rates) -> list[Cell]:
+    found = rates.of(queue)
+    size = queue.size
+    return [
+        queue.settings.name,
+        count_cell(size.ready, STATE_STYLES[JobState.READY]),
+        count_cell(size.scheduled, STATE_STYLES[JobState.SCHEDULED]),
+        count_cell(size.waiting, STATE_STYLES[JobState.WAITING]),
+        count_cell(size.running, STATE_STYLES[JobState.RUNNING]),
+        _rate_cell(found.pushed if found else None, ""),
+        _rate_cell(found.done if found else None, "green"),
+        _rate_cell(found.failed if found else None, "red"),
+        age(queue.lag) if queue.lag else "",
+        count_cell(queue.counts.buried, STATE_STYLES[JobState.DEAD]),
+        Text("paused", "yellow") if queue.settings.paused else "",
+    ]
+
+
+def _rate_cell(per_second: float | None, style: str) -> Text:
+    return Text(rate(per_second), style if per_second else "bright_black")
+
+
+def _running_row(job: Job, now: int) -> list[Cell]:
+    started = job.started_at
+    return [
+        job.id,
+        job.queue,
+        job.task or "",
+        "" if started is None else age((moment(now) - started).total_seconds()),
+        f"{job.progress:.0%}" if job.progress else "",
+        job.worker or "",
+    ]
+
+
+def _dead_row(job: Job, now: int) -> list[Cell]:
+    ended = job.finished_at
+    return [
+        job.id,
+        job.queue,
+        "" if ended is None else age((moment(now) - ended).total_seconds()),
+        Text(one_line(job.errors[-1]["error"]) if job.errors else "", "red"),
+    ]

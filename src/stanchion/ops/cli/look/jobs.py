@@ -1,0 +1,256 @@
+"""stanchion jobs, show."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from stanchion.core.times import moment
+from stanchion.errors import JobNotFound, StanchionError
+from stanchion.jobs.job import Job, JobState
+from stanchion.ops.cli.console.given import job_ids
+from stanchion.ops.cli.console.human import age, duration, iso, one_line, safe, until
+from stanchion.ops.cli.console.output import Cell, Column, state_cell
+from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.selection import Contains, Queue, Since, States, TaskName, Tenant, Until, search
+from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.cli.look.flows import show_flow
+from stanchion.pipelines.route import FORKED, WAY, Stop, way_of
+from stanchion.queues.waiting import waits_for
+
+_COLUMNS = [
+    Column("ID"),
+    Column("QUEUE", shrinks=True),
+    Column("TASK", shrinks=True, keeps_end=True),
+    Column("STATE"),
+    Column("TRIES", right=True),
+    Column("AGE", right=True),
+    Column("PRIORITY", right=True, from_width=110),
+    Column("DUE", right=True, from_width=110),
+    Column("PICK-UP", right=True, from_width=130),
+    Column("TENANT", shrinks=True, from_width=130),
+    Column("ERROR", shrinks=True, from_width=110),
+]
+
+
+@command(cli, "jobs", panel=LOOK)
+def jobs(
+    session: Session,
+    queue: Queue = None,
+    state: States = None,
+    task: TaskName = None,
+    tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
+    text: Contains = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 20,
+) -> Exit:
+    """List jobs, live and finished, newest first."""
+    app, out = session.app, session.out
+    found = app.find(**search(session, queue, state, task, tenant, since, until, text), limit=limit)
+    if out.as_json:
+        out.json_list(job_json(job) for job in found)
+    elif found:
+        now = moment(app.store.now())
+        out.table(_COLUMNS, [_row(job, now) for job in found])
+        if len(found) == limit:
+            out.say(f"the newest {limit}; --limit shows more")
+    else:
+        out.say("no jobs match")
+    return Exit.OK if found else Exit.FAILED
+
+
+@command(cli, "show", panel=LOOK)
+def show(
+    session: Session,
+    job_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a job, or of a flow.")],
+) -> None:
+    """Tell a job's whole story: times, attempts, errors, payload, result; or draw a flow with its parts."""
+    wanted = job_ids([job_id])[0]
+    job = session.app.get(wanted)
+    if job is None:
+        if show_flow(session, wanted):
+            return
+        raise JobNotFound(wanted)
+    if session.out.as_json:
+        session.out.json({**job_json(job), "waits_for": waits_for(session.app, job.id)})
+    else:
+        session.out.show(story(job, moment(session.app.store.now()), waits_for(session.app, job.id)))
+
+
+def job_json(job: Job) -> dict[str, Any]:
+    """Return all of a job, ready for JSON.
+
+    What is encrypted under keys that are not at hand is null, and `unreadable` says why.
+    """
+    payload, trouble = _readable(job, "payload")
+    result, also = _readable(job, "result")
+    return {
+        "id": job.id,
+        "queue": job.queue,
+        "state": str(job.state),
+        "task": job.task,
+        "payload": payload,
+        "headers": job.headers,
+        "result": result,
+        "unreadable": trouble or also,
+        "priority": job.priority,
+        "tenant": job.tenant,
+        "lane": job.lane,
+        "key": job.key,
+        "order_key": job.order_key,
+        "limits": job.limits,
+        "run_at": iso(job.run_at),
+        "enqueued_at": iso(job.enqueued_at),
+        "started_at": iso(job.started_at),
+        "finished_at": iso(job.finished_at),
+        "pickup_delay": job.pickup_delay,
+        "run_time": run_time(job),
+        "attempts": job.attempts,
+        "failures": job.failures,
+        "max_attempts": job.max_attempts,
+        "timeout": job.timeout,
+        "progress": float(job.progress),
+        "cancelled": job.cancelled,
+        "worker": job.worker,
+        "origin": job.origin,
+        "flow": job.flow,
+        "errors": [
+            {
+                "attempt": error.get("attempt"),
+                "at": iso(_moment_of(error)),
+                "put_off": error.get("times"),
+                "since": iso(_moment_of(error, "since")),
+                "error": error.get("error"),
+                "traceback": error.get("traceback"),
+            }
+            for error in job.errors
+        ],
+    }
+
+
+def run_time(job: Job) -> float | None:
+    """Return the seconds that the last attempt of a finished job took."""
+    if job.started_at is None or job.finished_at is None:
+        return None
+    return (job.finished_at - job.started_at).total_seconds()
+
+
+def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
+    """Return a job as text to read. `awaited`: what it waits for, in words."""
+    text = Text()
+
+    def line(label: str, value: str | Text | None) -> None:
+        if value:
+            text.append(f"{label:<13}", "bright_black").append(value).append("\n")
+
+    def when(at: datetime | None) -> str | None:
+        return None if at is None else f"{at:%Y-%m-%d %H:%M:%S} UTC  ({until((at - now).total_seconds())})"
+
+    line("job", Text(job.id, "bold"))
+    line("state", _state(job))
+    line("waits for", safe(awaited or ""))
+    line("queue", safe(job.queue))
+    line("task", safe(job.task or ""))
+    line("priority", str(job.priority))
+    line("tenant", safe(job.tenant or ""))
+    line("lane", None if job.lane is None else str(job.lane))
+    line("key", safe(job.key or ""))
+    line("order key", safe(job.order_key or ""))
+    line("limits", safe(", ".join(job.limits)))
+    line("enqueued", when(job.enqueued_at))
+    line("due", when(job.run_at))
+    line("started", when(job.started_at))
+    line("picked up", _after("after", job.pickup_delay))
+    line("finished", when(job.finished_at))
+    line("took", duration(run_time(job)))
+    line("attempts", f"{job.attempts} of {job.max_attempts}, {job.failures} failed")
+    line("timeout", duration(job.timeout))
+    line("worker", safe(job.worker or ""))
+    way = way_of(job.headers)
+    line("made of" if way else "replay of", job.origin)
+    line("way", safe(" → ".join(_stops(job, way))))
+    line("flow", job.flow)
+    for name in ("payload", "headers", "result"):
+        value, trouble = _readable(job, name)
+        if way and name == "headers":
+            value = {header: one for header, one in value.items() if header not in (WAY, FORKED)}
+        if trouble:
+            line(name, Text(trouble, "yellow"))
+        elif value not in (None, {}):
+            text.append(f"{name}\n", "bright_black").append(_indented(_pretty(value)))
+    for error in job.errors:
+        at = _moment_of(error)
+        what = f"attempt {error.get('attempt')} failed "
+        if "times" in error:
+            what = f"put off {_times(error['times'])} since {_moment_of(error, 'since'):%Y-%m-%d %H:%M:%S} UTC, last "
+        text.append(what, "red").append(f"{when(at)}\n", "bright_black")
+        text.append(_indented(error.get("traceback") or error.get("error") or "no message"))
+    text.rstrip()
+    return text
+
+
+def _stops(job: Job, way: list[Stop]) -> list[str]:
+    """Return the stations of an item, with the attempts of those that took more than one."""
+    here = [str(job.headers.get("x-dead-from", "")), job.queue]
+    left = [stop.station if stop.attempts == 1 else f"{stop.station} ({stop.attempts} attempts)" for stop in way]
+    return [*left, *(queue.rpartition(".")[2] for queue in here if queue)] if way else []
+
+
+def _row(job: Job, now: datetime) -> list[Cell]:
+    due = (job.run_at - now).total_seconds()
+    return [
+        job.id,
+        job.queue,
+        job.task or "",
+        state_cell(job.state),
+        f"{job.attempts}",
+        age((now - job.enqueued_at).total_seconds()),
+        str(job.priority),
+        until(due) if job.state is JobState.SCHEDULED else "",
+        duration(job.pickup_delay),
+        job.tenant or "",
+        Text(one_line(job.errors[-1]["error"]), "red") if job.errors else "",
+    ]
+
+
+def _state(job: Job) -> Text:
+    state = state_cell(job.state)
+    if job.state is JobState.RUNNING and job.progress:
+        state.append(f"  {job.progress:.0%}", "default")
+    if job.state is JobState.RUNNING and job.cancelled:
+        state.append("  asked to stop", "red")
+    return state
+
+
+def _readable(job: Job, name: str) -> tuple[Any, str | None]:
+    """Return a stored value, or why it can't be read."""
+    try:
+        return getattr(job, name), None
+    except StanchionError as error:
+        return None, f"{error} (on the command line: --app module:app)"
+
+
+def _times(times: int) -> str:
+    return "once" if times == 1 else f"{times} times"
+
+
+def _moment_of(error: dict[str, Any], which: str = "at") -> datetime | None:
+    at = error.get(which)
+    return None if at is None else moment(round(at * 1_000_000))
+
+
+def _after(word: str, seconds: float | None) -> str | None:
+    return None if seconds is None else f"{word} {duration(seconds)}"
+
+
+def _pretty(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)
+
+
+def _indented(text: str) -> str:
+    return "".join(f"  {line}\n" for line in safe(text).splitlines())

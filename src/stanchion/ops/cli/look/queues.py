@@ -1,0 +1,201 @@
+"""stanchion queues, pause, resume."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from stanchion.core.times import moment
+from stanchion.errors import InvalidInput
+from stanchion.jobs.job import JobState
+from stanchion.ops.cli.console.given import optional_duration, queue_settings
+from stanchion.ops.cli.console.human import age, iso
+from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
+from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
+from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.queues.queue import Queue
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
+
+queues_cli = typer.Typer(help="List queues with their sizes and settings; set, purge and delete them.")
+cli.add_typer(queues_cli, name="queues", rich_help_panel=LOOK)
+
+Names = Annotated[list[str], typer.Argument(metavar="QUEUE...", help="Names of queues.")]
+
+_COLUMNS = [
+    Column("QUEUE", shrinks=True),
+    Column("READY", right=True),
+    Column("SCHEDULED", right=True),
+    Column("WAITING", right=True, from_width=100),
+    Column("RUNNING", right=True),
+    Column("DONE", right=True),
+    Column("DEAD", right=True),
+    Column("OLDEST", right=True),
+    Column("SETTINGS", shrinks=True),
+]
+
+
+@command(queues_cli, group=True)
+def queues(session: Session) -> Exit:
+    """List queues with their sizes and settings; set, purge and delete them."""
+    app, out = session.app, session.out
+    found = [describe(session, settings) for settings in app.store.queues()]
+    if out.as_json:
+        out.json_list(found)
+    elif found:
+        out.table(_COLUMNS, [_row(queue) for queue in found])
+    else:
+        out.say("no queues yet: the first push makes one")
+    return Exit.OK if found else Exit.FAILED
+
+
+@command(queues_cli, "set", makes_store=True)
+def set_(
+    session: Session,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue; made if it is new.")],
+    settings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME=VALUE...",
+            help="max_rate (jobs started per second), max_running, history_ttl (such as 7d), dead_letter (a queue), "
+            "lease (such as 30s), lanes, lanes_per_tenant, paused, expires (such as 1d), expires_with_jobs; "
+            "`none` lifts a limit.",
+        ),
+    ],
+) -> None:
+    """Store settings of a queue: stanchion queues set mail max_rate=50 history_ttl=30d"""
+    now = session.app.queue(queue).configure(**queue_settings(settings))
+    session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", settings_json(now))
+
+
+@command(queues_cli, "reset")
+def reset(
+    session: Session,
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="NAME...", help="Settings, such as max_rate; left out, all but `paused`."),
+    ] = None,
+) -> None:
+    """Return to the settings that the code declares, and to the defaults where it says nothing."""
+    now = known_queues(session, [queue])[0].reset(*settings or ())
+    session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", settings_json(now))
+
+
+@command(queues_cli, "purge")
+def purge(
+    session: Session,
+    names: Names,
+    older_than: Annotated[
+        str | None, typer.Option(help="Age of what goes, such as 12h; left out, the queue's history_ttl.")
+    ] = None,
+) -> None:
+    """Delete finished jobs from history."""
+    seconds = optional_duration(older_than, "--older-than")
+    purged = {queue.name: queue.purge_history(seconds) for queue in known_queues(session, names)}
+    session.out.done(
+        "; ".join(f"{name}: {count:,} jobs purged" for name, count in purged.items()),
+        [{"queue": name, "purged": count} for name, count in purged.items()],
+    )
+
+
+@command(queues_cli, "delete")
+def delete(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Delete it although it has live jobs.")] = False,
+) -> None:
+    """Delete a queue with its jobs, history and counts."""
+    queue = known_queues(session, [name])[0]
+    live = queue.size().total
+    if live and not yes:
+        raise InvalidInput(f"queue {name!r} has {live:,} live jobs; say --yes to delete them too")
+    deleted = queue.delete()
+    session.out.done(f"{name}: deleted, with {deleted:,} live jobs", {"queue": name, "deleted": deleted})
+
+
+@command(cli, "pause", panel=OPERATE)
+def pause(session: Session, names: Names) -> None:
+    """Stop handing out jobs of queues, in every process; running jobs finish."""
+    for queue in known_queues(session, names):
+        queue.pause()
+    session.out.done(f"paused: {', '.join(names)}", [{"queue": name, "paused": True} for name in names])
+
+
+@command(cli, "resume", panel=OPERATE)
+def resume(session: Session, names: Names) -> None:
+    """Hand out jobs of paused queues again."""
+    for queue in known_queues(session, names):
+        queue.resume()
+    session.out.done(f"resumed: {', '.join(names)}", [{"queue": name, "paused": False} for name in names])
+
+
+def known_queues(session: Session, names: list[str]) -> list[Queue]:
+    """Return queues that exist; InvalidInput for a name that is probably mistyped."""
+    known = [settings.name for settings in session.app.store.queues()]
+    for name in names:
+        if name not in known:
+            raise InvalidInput(
+                f"no queue {name!r} (there are: {', '.join(known) or 'none'}); `stanchion queues set` makes one"
+            )
+    return [session.app.queue(name) for name in names]
+
+
+def describe(session: Session, settings: QueueSettings) -> dict[str, Any]:
+    """Return all that is known of a queue, ready for JSON. `lag`: seconds the oldest due job has waited."""
+    store = session.app.store
+    due = store.next_due([settings.name])
+    return {
+        **settings_json(settings),
+        "size": store.sizes(settings.name)._asdict(),
+        "counts": store.counts(settings.name)._asdict(),
+        "next_due": None if due is None else iso(moment(due)),
+        "lag": 0.0 if due is None else max(0.0, (store.now() - due) / SECOND),
+    }
+
+
+def _row(queue: dict[str, Any]) -> list[Cell]:
+    size, counts = Sizes(**queue["size"]), Counts(**queue["counts"])
+    settings = QueueSettings(**{name: queue[name] for name in QueueSettings.__slots__ if name in queue})
+    return [
+        settings.name,
+        count_cell(size.ready, STATE_STYLES[JobState.READY]),
+        count_cell(size.scheduled, STATE_STYLES[JobState.SCHEDULED]),
+        count_cell(size.waiting, STATE_STYLES[JobState.WAITING]),
+        count_cell(size.running, STATE_STYLES[JobState.RUNNING]),
+        count_cell(counts.committed + counts.popped + counts.moved, STATE_STYLES[JobState.DONE]),
+        count_cell(counts.buried, STATE_STYLES[JobState.DEAD]),
+        age(queue["lag"]) if queue["lag"] else "",
+        shown_settings(settings),
+    ]
+
+
+def settings_json(settings: QueueSettings) -> dict[str, Any]:
+    """Return the settings that can be set, ready for JSON."""
+    return {name: value for name, value in asdict(settings).items() if name not in ("laned", "declared")}
+
+
+def shown_settings(settings: QueueSettings) -> str:
+    """Return what differs from the defaults."""
+    usual = QueueSettings(settings.name)
+    parts = ["paused"] if settings.paused else []
+    if settings.max_rate is not None:
+        parts.append(f"max_rate={settings.max_rate:g}")
+    if settings.max_running is not None:
+        parts.append(f"max_running={settings.max_running}")
+    if settings.lanes > 1:
+        parts.append(f"lanes={settings.lanes} lanes_per_tenant={settings.lanes_per_tenant}")
+    if settings.dead_letter is not None:
+        parts.append(f"dead_letter={settings.dead_letter}")
+    if settings.history_ttl != usual.history_ttl:
+        parts.append(f"history_ttl={age(settings.history_ttl)}")
+    if settings.lease != usual.lease:
+        parts.append(f"lease={age(settings.lease)}")
+    if settings.expires is not None:
+        parts.append(f"expires={age(settings.expires)}" + " expires_with_jobs" * settings.expires_with_jobs)
+    known = settings_json(settings)
+    if changed := sorted(name for name, value in settings.declared.items() if known.get(name, value) != value):
+        parts.append(f"(not as declared: {', '.join(changed)})")
+    return " ".join(parts)

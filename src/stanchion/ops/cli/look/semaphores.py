@@ -1,0 +1,132 @@
+"""stanchion semaphores."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from stanchion.context.semaphores import checked_capacity
+from stanchion.core.times import moment
+from stanchion.errors import InvalidInput
+from stanchion.jobs.job import Job, JobState
+from stanchion.ops.cli.console.human import age
+from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, state_cell
+from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.queues.semaphore import Semaphore
+from stanchion.stores.records.queues import SemaphoreRow
+
+
+class _NameIsShow(TyperGroup):
+    """Takes `semaphores NAME` for `semaphores show NAME`."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
+
+
+semaphores_cli = typer.Typer(cls=_NameIsShow, help="List semaphores; show who holds one and who waits; resize them.")
+cli.add_typer(semaphores_cli, name="semaphores", rich_help_panel=LOOK)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The semaphore.")]
+
+_COLUMNS = [
+    Column("SEMAPHORE", shrinks=True),
+    Column("CAPACITY", right=True),
+    Column("HELD", right=True),
+    Column("WAITING", right=True),
+]
+
+_JOB_COLUMNS = [
+    Column("", right=True),
+    Column("ID"),
+    Column("QUEUE", shrinks=True),
+    Column("TASK", shrinks=True, keeps_end=True),
+    Column("STATE"),
+    Column("AGE", right=True),
+]
+
+
+@command(semaphores_cli, group=True)
+def semaphores(session: Session) -> Exit:
+    """List semaphores; show who holds one and who waits; resize them."""
+    found, out = session.app.store_semaphores().semaphores(), session.out
+    if out.as_json:
+        out.json_list(row._asdict() for row in found)
+    elif found:
+        out.table(_COLUMNS, [_row(row) for row in found])
+    else:
+        out.say("no semaphores: app.semaphore(name, capacity=...) in the code makes one, at its first use")
+    return Exit.OK if found else Exit.FAILED
+
+
+@command(semaphores_cli, "show")
+def show(
+    session: Session,
+    name: Name,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many holders, and so many in line.")] = 20,
+) -> None:
+    """List the jobs that hold a semaphore, and those that wait for it, in line."""
+    semaphore, out = _known(session, name), session.out
+    usage, holders, line = semaphore.usage(), semaphore.holders(limit), semaphore.waiting(limit)
+    if out.as_json:
+        out.json({**usage._asdict(), "holders": list(map(_brief, holders)), "line": list(map(_brief, line))})
+        return
+    out.line(f"{name}: {usage.held:,} of {usage.capacity:,} held, {usage.waiting:,} waiting")
+    if holders or line:
+        now = moment(session.app.store.now())
+        rows = [_job_row("holds", job, now) for job in holders]
+        rows += [_job_row(str(place), job, now) for place, job in enumerate(line, 1)]
+        out.table(_JOB_COLUMNS, rows)
+
+
+@command(semaphores_cli, "resize")
+def resize(
+    session: Session,
+    name: Name,
+    capacity: Annotated[int, typer.Argument(metavar="N", help="Jobs that may hold it at once; 0 closes it.")],
+    new: Annotated[bool, typer.Option("--new", help="Make it, if there is none.")] = False,
+) -> None:
+    """Change a semaphore's capacity: more wakes jobs at once, less lets those that hold a slot finish."""
+    if new:
+        session.app.store.set_semaphore(session.app.semaphore(name).name, checked_capacity(capacity))
+    else:
+        _known(session, name).resize(capacity)
+    session.out.done(f"{name}: capacity {capacity:,}", {"name": name, "capacity": capacity})
+
+
+@command(semaphores_cli, "reset")
+def reset(session: Session, name: Name) -> None:
+    """Return to the capacity that the code declares."""
+    capacity = _known(session, name).reset()
+    session.out.done(f"{name}: capacity {capacity:,}", {"name": name, "capacity": capacity})
+
+
+def _known(session: Session, name: str) -> Semaphore:
+    """Return a semaphore that exists; InvalidInput for a name that is probably mistyped."""
+    known = [semaphore.name for semaphore in session.app.semaphores()]
+    if name not in known:
+        raise InvalidInput(
+            f"no semaphore {name!r} (there are: {', '.join(known) or 'none'}); `stanchion semaphores resize --new "
+            f"{name} N` makes one"
+        )
+    return session.app.semaphore(name)
+
+
+def _row(row: SemaphoreRow) -> list[Cell]:
+    return [
+        row.name,
+        f"{row.capacity:,}",
+        count_cell(row.held, STATE_STYLES[JobState.RUNNING]),
+        count_cell(row.waiting, STATE_STYLES[JobState.WAITING]),
+    ]
+
+
+def _job_row(place: str, job: Job, now: Any) -> list[Cell]:
+    enqueued = age((now - job.enqueued_at).total_seconds())
+    return [place, job.id, job.queue, job.task or "", state_cell(job.state), enqueued]
+
+
+def _brief(job: Job) -> dict[str, Any]:
+    return {"id": job.id, "queue": job.queue, "task": job.task, "state": str(job.state)}

@@ -1,0 +1,99 @@
+"""stanchion top: the live view."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from stanchion.errors import InvalidInput, StanchionError
+from stanchion.ops.cli.console.given import duration
+from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.cli.look.frame import frame, snapshot_json
+from stanchion.ops.cli.look.sample import Rates, sample
+
+_SHORTEST = 0.1
+_LONGEST = 86_400.0
+
+
+@command(cli, "top", panel=LOOK)
+def top(
+    session: Session,
+    interval: Annotated[str, typer.Option("--interval", "-i", help="Time between two looks.")] = "1s",
+    once: Annotated[bool, typer.Option("--once", help="Print one frame, with the rates over one interval.")] = False,
+) -> Exit | None:
+    """Watch queues, workers, running and dead jobs live; q ends it.
+
+    With --json, print a line of JSON at each interval.
+    """
+    seconds = min(duration(interval, "--interval"), _LONGEST)
+    if seconds < _SHORTEST:
+        raise InvalidInput(f"--interval must be at least {_SHORTEST:g} s, not {interval!r}")
+    out, rates = session.out, Rates()
+    rates.add(sample(session.app))
+    if not once and not out.as_json and out.console.is_terminal:
+        return _live(session, rates, seconds)
+    while True:
+        time.sleep(seconds)
+        latest = sample(session.app)
+        rates.add(latest)
+        if out.as_json:
+            out.json_line(snapshot_json(latest, rates))
+        else:
+            out.show(frame(latest, rates, out.width, None))
+        if once:
+            return None
+
+
+def _live(session: Session, rates: Rates, seconds: float) -> Exit | None:
+    """Draw on the whole screen until a key ends it; a store that is away is said, and waited for."""
+    from rich.live import Live
+
+    console = session.out.console
+    latest, trouble = rates.latest, ""
+    with Live(console=console, screen=True, auto_refresh=False) as screen, keys() as key_within:
+        while True:
+            size = console.size
+            screen.update(frame(latest, rates, size.width, size.height, trouble), refresh=True)
+            if key_within(seconds) in ("q", "Q", "\x1b"):
+                return None
+            try:
+                latest, trouble = sample(session.app), ""
+                rates.add(latest)
+            except StanchionError as error:
+                trouble = str(error)
+
+
+@contextmanager
+def keys() -> Iterator[Callable[[float], str]]:
+    """Read single keys: the function waits up to so many seconds for one, and returns it or nothing."""
+    if not sys.stdin.isatty():
+        yield _no_key
+        return
+    import os
+    import select
+    import termios
+    import tty
+
+    terminal = sys.stdin.fileno()
+
+    def within(seconds: float) -> str:
+        ready, _, _ = select.select([terminal], [], [], seconds)
+        return os.read(terminal, 1).decode(errors="replace") if ready else ""
+
+    before = termios.tcgetattr(terminal)
+    try:
+        tty.setcbreak(terminal)
+        yield within
+    finally:
+        termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+
+def _no_key(seconds: float) -> str:
+    time.sleep(seconds)
+    return ""

@@ -1,0 +1,77 @@
+"""stanchion workers."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from rich.text import Text
+
+from stanchion.core.times import moment
+from stanchion.ops.cli.console.human import age, iso
+from stanchion.ops.cli.console.output import Cell, Column, count_cell
+from stanchion.ops.cli.console.root import LOOK, cli
+from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.workers import WorkerRow
+
+MISSED_BEATS = 3
+"""A worker that missed so many heartbeats is taken for dead."""
+
+COLUMNS = [
+    Column("WORKER", shrinks=True),
+    Column("STATE"),
+    Column("RUNNING", right=True),
+    Column("THREADS", right=True),
+    Column("SEEN", right=True),
+    Column("UP", right=True),
+    Column("QUEUES", shrinks=True),
+    Column("ID", shrinks=True, from_width=120),
+]
+
+
+@command(cli, "workers", panel=LOOK)
+def workers(session: Session) -> Exit:
+    """List workers, with those that are late."""
+    app, out = session.app, session.out
+    found, now = app.workers(), app.store.now()
+    if out.as_json:
+        out.json_list(worker_json(worker, now) for worker in found)
+    elif found:
+        out.table(COLUMNS, [row(worker, now) for worker in found])
+    else:
+        out.say("no workers: start one with `stanchion worker module:app`")
+    return Exit.OK if found else Exit.FAILED
+
+
+def late(worker: WorkerRow, now: int) -> bool:
+    """Tell whether a worker is so late that its jobs go to others."""
+    return now - worker.last_seen_at > MISSED_BEATS * worker.heartbeat * SECOND
+
+
+def worker_json(worker: WorkerRow, now: int) -> dict[str, Any]:
+    """Return a worker, ready for JSON."""
+    fields = asdict(worker)
+    del fields["began"]  # it has the tokens of the jobs
+    return {
+        **fields,
+        "started_at": iso(moment(worker.started_at)),
+        "last_seen_at": iso(moment(worker.last_seen_at)),
+        "late": late(worker, now),
+    }
+
+
+def row(worker: WorkerRow, now: int) -> list[Cell]:
+    """Return a worker as a row of a table."""
+    is_late = late(worker, now)
+    state = "late" if is_late else worker.state
+    return [
+        f"{worker.host}:{worker.pid}",
+        Text(state, "bold red" if is_late else "green" if state == "running" else "yellow"),
+        count_cell(worker.running, "yellow"),
+        f"{worker.threads}",
+        age((now - worker.last_seen_at) / SECOND),
+        age((now - worker.started_at) / SECOND),
+        ",".join(worker.queues) or "all",
+        worker.id,
+    ]

@@ -1,0 +1,142 @@
+"""stanchion push."""
+
+from __future__ import annotations
+
+from typing import Annotated, cast
+
+import typer
+
+from stanchion.core.times import moment as moment_of
+from stanchion.errors import InvalidInput
+from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.job import Job, JobState
+from stanchion.jobs.options import PushOptions
+from stanchion.ops.cli.console.given import (
+    SHELL_QUOTES,
+    json_value,
+    loose_value,
+    moment,
+    names,
+    optional_duration,
+    pairs,
+)
+from stanchion.ops.cli.console.human import until
+from stanchion.ops.cli.console.root import OPERATE, cli
+from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.cli.look.jobs import job_json
+from stanchion.ops.cli.operate.lines import push_lines
+from stanchion.ops.cli.operate.target import Calls, Payloads
+
+
+@command(cli, "push", panel=OPERATE, makes_store=True)
+def push(
+    session: Session,
+    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue.")] = None,
+    payload: Annotated[str | None, typer.Argument(metavar="JSON", help="The payload.")] = None,
+    task: Annotated[str | None, typer.Option("--task", "-t", help="Enqueue a call of this task.")] = None,
+    arg: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg", "-a", metavar="VALUE", help="An argument of the task, JSON or plain text; repeat for more."
+        ),
+    ] = None,
+    kwarg: Annotated[
+        list[str] | None, typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="A keyword argument of the task.")
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="Push a job for each line of JSON in a file, or in stdin for `-`; with --task, a line is an array "
+            "of arguments or an object of keyword arguments.",
+        ),
+    ] = None,
+    delay: Annotated[str | None, typer.Option(help="Due after this time, such as 30s or 2h.")] = None,
+    run_at: Annotated[
+        str | None, typer.Option(help="Due at this ISO 8601 time; UTC unless it names an offset.")
+    ] = None,
+    priority: Annotated[int | None, typer.Option("--priority", "-p", help="From -100 to 100, higher first.")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Whose job it is.")] = None,
+    key: Annotated[str | None, typer.Option(help="Unique among the live jobs of the queue.")] = None,
+    on_duplicate: Annotated[
+        str | None, typer.Option(help="What to do when the key is taken: return (default), raise or replace.")
+    ] = None,
+    order_key: Annotated[
+        str | None, typer.Option(help="Jobs of one key run one at a time, in the order of their push.")
+    ] = None,
+    limits: Annotated[
+        list[str] | None, typer.Option(metavar="SEMAPHORE", help="A semaphore to hold while it runs; repeat for more.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header, JSON or plain text; repeat for more.")
+    ] = None,
+    max_attempts: Annotated[int | None, typer.Option(help="Deliveries before the job is dead.")] = None,
+    timeout: Annotated[str | None, typer.Option(help="How long one attempt may run, such as 90s.")] = None,
+) -> Exit | None:
+    """Enqueue a job, or one for each line of a file.
+
+    stanchion push orders '{"id": 1}' --delay 5m
+
+    stanchion push --app shop:app --task shop.welcome --arg 42
+
+    stanchion push orders --file orders.jsonl
+    """
+    app = session.app
+    given = {
+        "delay": optional_duration(delay, "--delay"),
+        "run_at": None if run_at is None else moment(run_at, "--run-at"),
+        "priority": priority,
+        "tenant": tenant,
+        "key": key,
+        "on_duplicate": on_duplicate,
+        "order_key": order_key,
+        "limits": names(limits),
+        "headers": {name: loose_value(value) for name, value in pairs(header or (), "a header").items()} or None,
+        "max_attempts": max_attempts,
+        "timeout": optional_duration(timeout, "--timeout"),
+    }
+    options = cast(PushOptions, {name: value for name, value in given.items() if value is not None})
+    if file is not None:
+        if payload is not None or arg or kwarg:
+            raise InvalidInput("give --file, or the payload or arguments of one job, not both")
+        if key is not None:
+            raise InvalidInput("--key would make all lines of the file one job; leave it out")
+        return push_lines(
+            session, Calls.of(app, task, queue, options) if task else Payloads.of(app, queue, options), file
+        )
+    made: Job | JobHandle
+    if task:
+        if payload is not None:
+            raise InvalidInput("a task takes --arg and --kwarg, not a payload")
+        made = Calls.of(app, task, queue, options).push_call(
+            [loose_value(value) for value in arg or ()],
+            {name: loose_value(value) for name, value in pairs(kwarg or (), "--kwarg").items()},
+        )
+    else:
+        if arg or kwarg:
+            raise InvalidInput("--arg and --kwarg are for a task: name it with --task")
+        if payload is None:
+            raise InvalidInput("push what? give a JSON payload, --task NAME, or --file FILE (`-` for stdin)")
+        queued = Payloads.of(app, queue, options)
+        made = queued.push([queued.item(json_value(payload, "the payload", SHELL_QUOTES))])[0]
+    _report(session, made)
+    return None
+
+
+def _report(session: Session, made: Job | JobHandle) -> None:
+    """Print the job as JSON, or its id for scripts to take and a remark for people."""
+    job = session.app.get(made.id)
+    out = session.out
+    if out.as_json:
+        out.json({**(job_json(job) if job else {"id": made.id}), "duplicate": made.duplicate})
+        return
+    out.line(made.id)
+    if made.duplicate:
+        out.say("a live job has this key already: this is its id")
+    elif job and job.state is JobState.SCHEDULED:
+        now = moment_of(session.app.store.now())
+        out.say(f"scheduled in {job.queue}, due {until((job.run_at - now).total_seconds())}")
+    elif job:
+        out.say(f"{job.state} in {job.queue}")

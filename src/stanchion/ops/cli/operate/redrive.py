@@ -1,0 +1,231 @@
+"""stanchion retry, cancel, replay."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from stanchion.core.ids import new_ids
+from stanchion.errors import FlowNotFound, InvalidInput
+from stanchion.flows.handle import FlowState
+from stanchion.jobs.batches import batches
+from stanchion.jobs.job import JobState
+from stanchion.ops.cli.console.given import job_ids
+from stanchion.ops.cli.console.root import OPERATE, cli
+from stanchion.ops.cli.console.selection import (
+    PAGE,
+    Contains,
+    Queue,
+    Since,
+    States,
+    TaskName,
+    Tenant,
+    Until,
+    pages,
+    search,
+)
+from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.ops.cli.run.archive import replay_archived
+from stanchion.stores.records.jobs import Redriven
+
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of jobs; or choose them by options.")]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many, the newest first.")]
+
+_MOST_COMPLAINTS = 20
+
+
+class Verdict(NamedTuple):
+    """What became of one job. `state`: the one it is in now, None for a job that is not known."""
+
+    id: str
+    ok: bool
+    state: str | None
+    reason: str | None = None
+    copy: str | None = None
+
+
+@command(cli, "retry", panel=OPERATE)
+def retry(
+    session: Session,
+    ids: Ids = None,
+    queue: Queue = None,
+    state: States = None,
+    task: TaskName = None,
+    tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
+    text: Contains = None,
+    limit: Limit = None,
+) -> Exit:
+    """Make dead, cancelled or scheduled jobs ready now, with all attempts before them.
+
+    Chosen by options, these are the dead ones unless --state says otherwise; and of a dead-letter queue, all
+    that wait there, which go back to where they came from.
+    """
+
+    def act(batch: Sequence[str]) -> Iterator[Verdict]:
+        for job_id, verdict in zip(batch, session.app.store.retry(batch), strict=True):
+            yield _RETRIED[verdict](job_id)
+
+    states = [JobState.DEAD]
+    if queue is not None and _takes_letters(session, queue):
+        states += [JobState.READY, JobState.SCHEDULED]
+    filters = (queue, state, task, tenant, since, until, text)
+    return _each("retried", session, chosen(session, ids, filters, states, limit), act)
+
+
+@command(cli, "cancel", panel=OPERATE)
+def cancel(
+    session: Session,
+    ids: Ids = None,
+    queue: Queue = None,
+    state: States = None,
+    task: TaskName = None,
+    tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
+    text: Contains = None,
+    limit: Limit = None,
+) -> Exit:
+    """Cancel live jobs, or flows by their ids; running jobs are asked to stop."""
+
+    def act(batch: Sequence[str]) -> Iterator[Verdict]:
+        for job_id, after in zip(batch, session.app.store.cancel(batch), strict=True):
+            if after in (JobState.CANCELLED, JobState.RUNNING):
+                yield Verdict(job_id, True, after)
+            elif after is None:
+                yield _stopped(session, job_id)
+            else:
+                yield Verdict(job_id, False, after, f"is {after} already")
+
+    live = [one for one in JobState if not one.final]
+    if queue is not None and _takes_letters(session, queue):
+        live.append(JobState.DEAD)
+    filters = (queue, state, task, tenant, since, until, text)
+    return _each("cancelled", session, chosen(session, ids, filters, live, limit), act)
+
+
+@command(cli, "replay", panel=OPERATE)
+def replay(
+    session: Session,
+    ids: Ids = None,
+    queue: Queue = None,
+    state: States = None,
+    task: TaskName = None,
+    tenant: Tenant = None,
+    since: Since = None,
+    until: Until = None,
+    text: Contains = None,
+    limit: Limit = None,
+    archive: Annotated[
+        Path | None, typer.Option("--archive", metavar="DIR", help="Jobs of this archive, not of the store's history.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="SQL", help="Archived jobs that meet this condition of Spark SQL.")
+    ] = None,
+    to: Annotated[str | None, typer.Option("--to", metavar="QUEUE", help="Where copies of archived jobs go.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the archived jobs.")] = False,
+    write_id: Annotated[
+        str | None, typer.Option("--write-id", metavar="ID", help="A repeat under the same id does nothing.")
+    ] = None,
+) -> Exit:
+    """Enqueue copies of finished jobs, those in history or those of an archive; each copy names its origin."""
+    if archive is not None:
+        if ids or any((state, task, tenant, since, until, text, limit)):
+            raise InvalidInput("of an archive, choose jobs by --where, which can say all of that, and by --queue")
+        return replay_archived(session, archive, where, queue=queue, to=to, dry_run=dry_run, write_id=write_id)
+    if where is not None or to is not None or dry_run or write_id is not None:
+        raise InvalidInput("--where, --to, --dry-run and --write-id are for archived jobs: give --archive DIR too")
+
+    def act(batch: Sequence[str]) -> Iterator[Verdict]:
+        for job_id, copy in zip(batch, session.app.store.replay(batch, new_ids(len(batch))), strict=True):
+            if copy is None:
+                yield Verdict(job_id, False, None, "is not in history")
+            else:
+                yield Verdict(job_id, True, JobState.READY, copy=copy.id)
+
+    finished = [one for one in JobState if one.final]
+    filters = (queue, state, task, tenant, since, until, text)
+    return _each("replayed", session, chosen(session, ids, filters, finished, limit), act)
+
+
+def chosen(
+    session: Session,
+    ids: list[str] | None,
+    filters: tuple[Any, ...],
+    states: list[JobState],
+    limit: int | None,
+) -> Iterator[list[str]]:
+    """Return batches of the ids that were given, or that the filters find."""
+    filtered = any(filters)
+    if ids and (filtered or limit):
+        raise InvalidInput("give ids, or options that choose jobs, not both")
+    if ids:
+        return batches(iter(job_ids(ids)), PAGE)
+    if not filtered:
+        raise InvalidInput("which jobs? give ids, or options that choose them, such as --queue mail")
+    wanted = search(session, *filters)
+    wanted["state"] = wanted["state"] or states
+    return ([job.id for job in page] for page in pages(session.app, wanted, limit))
+
+
+def _each(
+    done: str, session: Session, jobs: Iterator[list[str]], act: Callable[[Sequence[str]], Iterator[Verdict]]
+) -> Exit:
+    """Act on the jobs batch by batch and report."""
+    out, tally = session.out, [0, 0]
+    with out.progress() as progress:
+        bar = progress.add_task(done, total=None, note="")
+
+        def verdicts() -> Iterator[Verdict]:
+            for batch in jobs:
+                for verdict in act(batch):
+                    tally[verdict.ok] += 1
+                    if not verdict.ok and tally[False] <= _MOST_COMPLAINTS:
+                        out.say(f"job {verdict.id} {verdict.reason}")
+                    yield verdict
+                progress.advance(bar, len(batch))
+
+        if out.as_json:
+            out.json_list(verdict._asdict() for verdict in verdicts())
+        else:
+            for _ in verdicts():
+                pass
+    failed, succeeded = tally
+    if not failed and not succeeded:
+        out.say("no jobs match")
+    elif not out.as_json:
+        failures = f", {failed:,} not" if failed else ""
+        out.line(f"{done}: {succeeded:,} {'job' if succeeded == 1 else 'jobs'}{failures}")
+    return Exit.FAILED if failed or not succeeded else Exit.OK
+
+
+def _takes_letters(session: Session, queue: str) -> bool:
+    """Tell whether another queue's dead jobs are moved to this one."""
+    return any(settings.dead_letter == queue for settings in session.app.store.queues())
+
+
+def _stopped(session: Session, flow_id: str) -> Verdict:
+    """Cancel a flow, if that is what the id is of."""
+    try:
+        state = session.app.flow(flow_id).cancel()
+    except FlowNotFound:
+        return _unknown(flow_id)
+    cancelled = state == FlowState.CANCELLED
+    return Verdict(flow_id, cancelled, state, None if cancelled else f"is a flow, which is {state} already")
+
+
+def _unknown(job_id: str) -> Verdict:
+    return Verdict(job_id, False, None, "is neither live nor in history")
+
+
+_RETRIED: dict[Redriven, Callable[[str], Verdict]] = {
+    Redriven.READY: lambda job_id: Verdict(job_id, True, JobState.READY),
+    Redriven.MISSING: _unknown,
+    Redriven.DONE: lambda job_id: Verdict(job_id, False, JobState.DONE, "is done: replay it"),
+    Redriven.RUNNING: lambda job_id: Verdict(job_id, False, JobState.RUNNING, "is running: cancel it, or wait"),
+    Redriven.KEY_TAKEN: lambda job_id: Verdict(job_id, False, None, "has a key that a live job has taken"),
+}

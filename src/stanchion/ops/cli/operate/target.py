@@ -1,0 +1,86 @@
+"""Where `push` puts jobs: bare payloads into a queue, or calls of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self, cast
+
+from stanchion.app import Stanchion
+from stanchion.errors import InvalidInput
+from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.job import Job
+from stanchion.jobs.options import EnqueueOptions, Push, PushOptions
+from stanchion.queues.queue import Queue
+from stanchion.tasks.enqueuer import Enqueuer
+from stanchion.tasks.task import Task
+
+
+class Target(Protocol):
+    """Takes jobs in batches."""
+
+    def item(self, value: Any) -> Any:
+        """Return a JSON value as something to push; InvalidInput when it is none."""
+
+    def push(self, items: Sequence[Any]) -> Sequence[Job | JobHandle]:
+        """Store a batch, all or nothing."""
+
+
+class Payloads:
+    """Bare payloads for a queue."""
+
+    def __init__(self, queue: Queue, options: PushOptions) -> None:
+        self._queue, self._options = queue, options
+
+    @classmethod
+    def of(cls, app: Stanchion, queue: str | None, options: PushOptions) -> Self:
+        """Return the target for what was typed."""
+        if queue is None:
+            raise InvalidInput("push where? name a queue, or a task with --task")
+        return cls(app.queue(queue), options)
+
+    def item(self, value: Any) -> Push:
+        """Return the payload with its options."""
+        return Push(value, **self._options)
+
+    def push(self, items: Sequence[Any]) -> Sequence[Job]:
+        """Store a batch."""
+        return self._queue.push_many(items)
+
+
+class Calls:
+    """Calls of a task; checked against its function where the app is at hand."""
+
+    def __init__(self, enqueuer: Enqueuer[...], task: Task[..., Any] | None) -> None:
+        self._enqueuer, self._task = enqueuer, task
+
+    @classmethod
+    def of(cls, app: Stanchion, name: str, queue: str | None, options: PushOptions) -> Self:
+        """Return the target for what was typed."""
+        task = app.task_named(name) if app.tasks else None
+        if task is None and queue is None:
+            raise InvalidInput("which queue? name it, or give --app module:app, where the task says it")
+        placed = cast(EnqueueOptions, {**options, **({"queue": queue} if queue else {})})
+        return cls(app.using(name, **placed), task)
+
+    def item(self, value: Any) -> tuple[Any, ...] | dict[str, Any]:
+        """Return an array as positional arguments, an object as keyword arguments."""
+        if isinstance(value, list):
+            self._check(value, {})
+            return tuple(value)
+        if isinstance(value, dict):
+            self._check([], value)
+            return value
+        raise InvalidInput("a call is an array of arguments or an object of keyword arguments")
+
+    def push(self, items: Sequence[Any]) -> Sequence[JobHandle]:
+        """Store a batch."""
+        return self._enqueuer.enqueue_many(items)
+
+    def push_call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> JobHandle:
+        """Store one call."""
+        self._check(list(args), dict(kwargs))
+        return self._enqueuer.enqueue(*args, **kwargs)
+
+    def _check(self, args: list[Any], kwargs: dict[str, Any]) -> None:
+        if self._task is not None and (misfit := self._task.fits(args, kwargs)):
+            raise InvalidInput(f"the arguments don't fit {self._task.name}{self._task.signature}: {misfit}")

@@ -1,0 +1,120 @@
+"""stanchion archive; and the replay of what is archived."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import typer
+
+from stanchion.errors import InvalidInput
+from stanchion.ops.cli.console.given import duration
+from stanchion.ops.cli.console.human import age
+from stanchion.ops.cli.console.root import STORE, cli
+from stanchion.ops.cli.console.session import Exit, Session, command
+
+if TYPE_CHECKING:
+    from stanchion.spark import Archive, Replay
+
+
+@command(cli, "archive", panel=STORE)
+def archive(
+    session: Session,
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the archive; made if it isn't there.")],
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", "-q", help="Only this queue. Repeat for more; left out, all queues.")
+    ] = None,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="TIME", help="Only what finished longer ago than this.")
+    ] = "1h",
+    keep: Annotated[bool, typer.Option("--keep", help="Leave it in the store's history too.")] = False,
+    compact: Annotated[
+        bool, typer.Option("--compact", help="Make few files of many, and delete those that nothing needs.")
+    ] = False,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            "--engine", metavar="ENGINE", help="spark or local; left out, Spark takes over where there are many."
+        ),
+    ] = None,
+) -> Exit:
+    """Bring finished jobs into an archive, a Delta table of Parquet files by day, and out of the store.
+
+    Each finish is archived once, wherever this is interrupted: the same command again goes on.
+    """
+    if engine not in (None, "spark", "local"):
+        raise InvalidInput(f"--engine must be spark or local, not {engine!r}")
+    from stanchion.spark import archive as run
+
+    out = session.out
+    with out.progress() as progress:
+        bar = progress.add_task("archived", total=None, note="")
+        done = run(
+            session.app,
+            folder,
+            queues=queue or (),
+            older_than=duration(older_than, "--older-than"),
+            keep=keep,
+            compact=compact,
+            engine=cast('Literal["local", "spark"] | None', engine),
+            watch=lambda count: progress.update(bar, completed=count),
+        )
+    out.done(_told(done, keep=keep), asdict(done))
+    return Exit.OK
+
+
+def _told(done: Archive, *, keep: bool) -> str:
+    if not done.archived and not done.purged:
+        return "nothing to archive" + (f"; compacted, {_files(done.compacted)} fewer" if done.compacted else "")
+    fate = "kept" if keep else f"{done.purged:,} purged from the store"
+    compacted = f"; compacted, {_files(done.compacted)} fewer" if done.compacted else ""
+    return f"archived: {_jobs(done.archived)} in {_files(done.files)}, {fate}{compacted}; {age(done.seconds)}"
+
+
+def replay_archived(
+    session: Session,
+    folder: Path,
+    where: str | None,
+    *,
+    queue: str | None,
+    to: str | None,
+    dry_run: bool,
+    write_id: str | None,
+) -> Exit:
+    """Enqueue copies of archived jobs; the part of `stanchion replay` that works on an archive."""
+    if where is None:
+        raise InvalidInput("which jobs? say it in Spark SQL, such as --where \"state = 'dead' and task = 'mail'\"")
+    from stanchion.spark import replay
+
+    out = session.out
+    with out.progress() as progress:
+        bar = progress.add_task("copied", total=None, note="")
+        done = replay(
+            session.app,
+            folder,
+            where,
+            queue=queue,
+            to=to,
+            dry_run=dry_run,
+            write_id=write_id,
+            watch=lambda count: progress.update(bar, completed=count),
+        )
+    out.done(_replayed(done, dry_run=dry_run), asdict(done))
+    return Exit.OK if done.matched else Exit.FAILED
+
+
+def _replayed(done: Replay, *, dry_run: bool) -> str:
+    if not done.matched:
+        return "no archived jobs match"
+    if dry_run:
+        return f"would replay: {_jobs(done.matched)}"
+    return f"replayed: {_jobs(done.matched)}" if done.enqueued else "nothing to do: this write was done before"
+
+
+def _files(count: int) -> str:
+    return f"{count:,} {'file' if count == 1 else 'files'}"
+
+
+def _jobs(count: int) -> str:
+    return f"{count:,} {'job' if count == 1 else 'jobs'}"

@@ -1,0 +1,96 @@
+"""stanchion worker."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from stanchion.errors import InvalidInput
+from stanchion.ops.cli.console.given import duration, names, optional_duration
+from stanchion.ops.cli.console.root import RUN, cli
+from stanchion.ops.cli.console.session import Exit, Session, command, load_app
+
+
+@command(cli, "worker", panel=RUN, makes_store=True)
+def worker(
+    session: Session,
+    target: Annotated[
+        str | None, typer.Argument(metavar="MODULE:APP", help="Your app; its module registers the tasks.")
+    ] = None,
+    queues: Annotated[
+        list[str] | None,
+        typer.Option("--queues", "-q", metavar="A,B", help="Only these queues; left out, those of all tasks."),
+    ] = None,
+    threads: Annotated[int, typer.Option(help="Jobs at once in a process.")] = 8,
+    processes: Annotated[int, typer.Option(help="Processes, each with its threads.")] = 1,
+    grace: Annotated[str, typer.Option(help="Time for running jobs to finish after SIGTERM or Ctrl-C.")] = "30s",
+    heartbeat: Annotated[
+        str, typer.Option(help="Time between proofs of life; after three missed ones, others take its jobs.")
+    ] = "10s",
+    poll: Annotated[
+        str | None, typer.Option(help="Time between polls of all workers together; left out, the app's.")
+    ] = None,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no job is due or running.")] = False,
+    health_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Keep a line in this file: ok or red, and why.")
+    ] = None,
+    health_port: Annotated[
+        int | None, typer.Option(help="Serve health by HTTP on this port: 200 or 503, and JSON.")
+    ] = None,
+    health_host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Address on which health is served; 0.0.0.0 for all.")
+    ] = "127.0.0.1",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> Exit:
+    """Run jobs until SIGTERM or Ctrl-C; a second one stops at once.
+
+    stanchion worker shop.jobs:app --queues mail,orders --threads 16
+    """
+    path = target or session.app_path
+    if path is None:
+        raise InvalidInput("which app? name it as module:app, such as stanchion worker shop.jobs:app")
+    refuse_level(log_level)
+    _check_app(path, session.url)
+    from stanchion.service.process import run_worker_process
+    from stanchion.service.settings import WorkerSettings
+
+    settings = WorkerSettings(
+        target=path,
+        queues=names(queues),
+        threads=threads,
+        until_empty=until_empty,
+        grace=duration(grace, "--grace"),
+        heartbeat=duration(heartbeat, "--heartbeat"),
+        poll=optional_duration(poll, "--poll"),
+        health_file=health_file,
+        health_port=health_port,
+        health_host=health_host,
+        log_level=log_level,
+    )
+    return Exit(run_worker_process(settings, processes))
+
+
+_LEVELS = ("debug", "info", "warning", "error")
+
+
+def refuse_level(name: str) -> None:
+    """Refuse a log level that there is not."""
+    if name.lower() not in _LEVELS:
+        raise InvalidInput(f"--log-level must be one of {', '.join(_LEVELS)}, not {name!r}")
+
+
+def _check_app(path: str, url: str | None) -> None:
+    """Refuse, before any process starts, an app that can't work. `url` is for an app that names no store."""
+    if url is not None:
+        os.environ["STANCHION_URL"] = url
+    app = load_app(path)
+    named = app.url
+    if url is not None and named != url:
+        raise InvalidInput(f"{path} names its own store; leave --url out")
+    if not app.tasks and not app.stations:
+        raise InvalidInput(
+            f"{path} has no tasks and no stations, so a worker could run nothing; register functions with @app.task, "
+            f"and import the modules that define them in {path.partition(':')[0]}"
+        )

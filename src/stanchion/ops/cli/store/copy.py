@@ -1,0 +1,199 @@
+"""stanchion copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.text import Text
+
+from stanchion.app import Stanchion
+from stanchion.copying.transfer import SETTLE, Copied, Transfer, Watcher
+from stanchion.core.checks import checked_name
+from stanchion.errors import InvalidInput, SchemaMismatch
+from stanchion.ops.cli.console.given import duration
+from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, Output, count_cell
+from stanchion.ops.cli.console.root import STORE, cli
+from stanchion.ops.cli.console.session import Exit, Session, command, refuse_missing_file
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.registry import shown_url
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+_COLUMNS = [
+    Column("QUEUE", shrinks=True),
+    Column("COPIED", right=True),
+    Column("HISTORY", right=True),
+    Column("KEY TAKEN", right=True),
+    Column("RUNNING", right=True),
+    Column("NOW"),
+]
+_MOST_COMPLAINTS = 20
+
+
+@command(cli, "copy", panel=STORE, makes_store=True)
+def copy(
+    session: Session,
+    source: Annotated[str, typer.Argument(metavar="SRC_URL", help="The store that has the jobs.")],
+    destination: Annotated[str, typer.Argument(metavar="DST_URL", help="The store that is to have them.")],
+    queue: Annotated[
+        list[str] | None, typer.Option("--queue", "-q", help="Only this queue. Repeat for more; left out, all queues.")
+    ] = None,
+    history: Annotated[bool, typer.Option("--history", help="Copy finished jobs too.")] = False,
+    leave_paused: Annotated[
+        bool, typer.Option("--leave-paused", help="Don't resume the queues in the destination.")
+    ] = False,
+    wait: Annotated[
+        str, typer.Option("--wait", metavar="TIME", help="How long to wait for jobs that run in the source.")
+    ] = "60s",
+    settle: Annotated[
+        str,
+        typer.Option(
+            "--settle",
+            metavar="TIME",
+            help="How long calls that began before the pause are given to end; 0 is safe where nobody takes jobs.",
+        ),
+    ] = f"{SETTLE:g}s",
+) -> Exit:
+    """Move queues from one store to another, with settings, ids and all that is known of their jobs.
+
+    The queues are paused in both stores meanwhile. At the end they are empty and paused in the source, and run in
+    the destination. After an interruption, the same command again goes on where it stopped.
+    """
+    if session.url or session.app_path:
+        raise InvalidInput("copy takes the two stores as arguments: stanchion copy SRC_URL DST_URL")
+    times = {"wait": duration(wait, "--wait"), "settle": duration(settle, "--settle")}
+    names = _distinct(queue or [])
+    out = session.out
+    copied: list[Copied] = []
+    with _opened(source, "the source", exists=True) as src, _opened(destination, "the destination") as dst:
+        # In rounds: a job that dies in the source meanwhile may make one more queue there, for dead letters.
+        while found := [name for name in names or _names(src) if name not in {one.queue for one in copied}]:
+            copied += _move(out, src, dst, found, history=history, resume=not leave_paused, **times)
+    if not copied:
+        out.say("no queues to copy")
+        return Exit.FAILED
+    return _report(out, copied)
+
+
+def _move(out: Output, source: Store, destination: Store, queues: list[str], **options: Any) -> list[Copied]:
+    totals = {queue: None if options["history"] else _queued(source, queue) for queue in queues}
+    with out.progress() as progress:
+        transfer = Transfer(source, destination, queues, **options, watcher=Bars(out, progress, totals))
+        try:
+            return transfer.run()
+        except KeyboardInterrupt:
+            out.say("stopped: queues may be paused in both stores; the same command again goes on")
+            raise
+
+
+def _names(store: Store) -> list[str]:
+    return [settings.name for settings in store.queues()]
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    for name in names:
+        checked_name(name, "a queue")
+        if names.count(name) > 1:
+            raise InvalidInput(f"queue {name!r} is given twice; name it once")
+    return list(names)
+
+
+@contextmanager
+def _opened(url: str, role: str, *, exists: bool = False) -> Iterator[Store]:
+    """Open a store that has its schema; `exists`: a SQLite file must be there."""
+    app = Stanchion(url)
+    if exists:
+        refuse_missing_file(app)
+    try:
+        store = app.store
+        if not store.capabilities.processes:
+            raise InvalidInput(f"{role}, {url}, ends with its process: there is nothing to copy; name a database")
+        yield store
+    except SchemaMismatch as error:
+        raise SchemaMismatch(f"{role}: {str(error).replace('--url ...', f'--url {shown_url(url)}')}") from error
+    finally:
+        app.close()
+
+
+class Bars(Watcher):
+    """Shows a copy as it goes on: a bar for each queue."""
+
+    def __init__(self, out: Output, progress: Progress, totals: Mapping[str, int | None]) -> None:
+        self._out, self._progress = out, progress
+        width = max(map(len, totals))
+        self._tasks = {
+            queue: progress.add_task(queue.ljust(width), total=total, note="") for queue, total in totals.items()
+        }
+        self._told = 0
+
+    def standing_by(self, rival: WorkerRow) -> None:
+        """Say so once."""
+        if not self._told:
+            self._out.say(
+                f"process {rival.pid} on {rival.host} copies these queues too, or did until a moment ago; "
+                f"waiting for it"
+            )
+        self._told = -1
+
+    def settling(self, seconds: float) -> None:
+        """Say so."""
+        self._out.say(f"paused; giving calls under way {seconds:g} s to end")
+
+    def moved(self, queue: str, jobs: int) -> None:
+        """Advance the bar."""
+        self._progress.advance(self._tasks[queue], jobs)
+
+    def waiting(self, running: int, seconds: float) -> None:
+        """Say so whenever their number has changed."""
+        if running != self._told:
+            self._out.say(f"{_jobs(running)} still running in the source; waiting up to {seconds:.0f} s")
+        self._told = running
+
+
+def _queued(store: Store, queue: str) -> int:
+    sizes = store.sizes(queue)
+    return sizes.total - sizes.running
+
+
+def _report(out: Output, copied: Sequence[Copied]) -> Exit:
+    if out.as_json:
+        out.json_list(asdict(one) for one in copied)
+    else:
+        out.table(_COLUMNS, [_row(one) for one in copied])
+    for one in copied:
+        for job in one.refused[:_MOST_COMPLAINTS]:
+            out.say(f"job {job} stays in the source: a live job of {one.queue} in the destination has its key")
+        if one.of_flows:
+            out.say(
+                f"{one.of_flows:,} jobs of {one.queue} are parts of flows and stay in the source; let workers finish "
+                f"them there, or cancel the flows"
+            )
+    if running := sum(one.running for one in copied):
+        out.say(
+            f"{_jobs(running)} still running in the source, and their queues paused in both stores; "
+            f"run the same command again once they have ended"
+        )
+        return Exit.UNFINISHED
+    return Exit.FAILED if any(one.refused or one.of_flows for one in copied) else Exit.OK
+
+
+def _row(one: Copied) -> list[Cell]:
+    return [
+        one.queue,
+        count_cell(one.live, "green"),
+        count_cell(one.history, "green"),
+        count_cell(len(one.refused), "bold red"),
+        count_cell(one.running, STATE_STYLES[JobState.RUNNING]),
+        Text("resumed", "green") if one.resumed else Text("paused", "yellow"),
+    ]
+
+
+def _jobs(count: int) -> str:
+    return "1 job is" if count == 1 else f"{count:,} jobs are"

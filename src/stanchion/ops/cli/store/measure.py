@@ -1,0 +1,145 @@
+"""The measurements of `bench`."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NamedTuple, Self
+
+from stanchion.app import Stanchion
+from stanchion.errors import StanchionError
+from stanchion.jobs.batches import BATCH
+from stanchion.ops.cli.console.human import per_second
+
+PREFIX = "stanchion-bench-"
+
+_LONGEST_SINGLES = 3.0
+_PATIENCE = 30.0
+_LOOK = 0.01
+
+Advance = Callable[[int], None]
+"""Told how many more jobs are through."""
+
+
+class Speed(NamedTuple):
+    """So many jobs in so many seconds."""
+
+    jobs: int
+    seconds: float
+
+    @property
+    def per_second(self) -> float:
+        """Jobs per second."""
+        return per_second(self.jobs, self.seconds)
+
+
+class Latency(NamedTuple):
+    """Measured seconds, ascending."""
+
+    seconds: list[float]
+
+    def within(self, share: float) -> float:
+        """Return the time that this share of the measurements took at most."""
+        return self.seconds[min(len(self.seconds) - 1, int(share * len(self.seconds)))]
+
+
+class Bench:
+    """Measures a store in queues of its own, deleted at the end."""
+
+    def __init__(self, app: Stanchion, threads: int) -> None:
+        self._app = Stanchion(store=app.store, poll=app.poll)
+        self._app.codec = app.codec
+        self._threads = threads
+        mark = secrets.token_hex(4)
+        self._singles = self._app.queue(f"{PREFIX}single-{mark}")
+        self._bulk = self._app.queue(f"{PREFIX}bulk-{mark}")
+        self._lone = self._app.queue(f"{PREFIX}pickup-{mark}")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for queue in (self._singles, self._bulk, self._lone):
+            queue.delete()
+
+    def enqueue_single(self, jobs: int, advance: Advance) -> Speed:
+        """Enqueue one job per call, up to `jobs` of them or for 3 seconds."""
+        done, began = 0, time.perf_counter()
+        while done < jobs and (done == 0 or time.perf_counter() - began < _LONGEST_SINGLES):
+            self._singles.push({"args": [done]})
+            done += 1
+            advance(1)
+        return Speed(done, time.perf_counter() - began)
+
+    def bulk_and_drain(self, jobs: int, enqueued: Advance, drained: Advance) -> tuple[Speed, Speed]:
+        """Enqueue calls of a task that does nothing, 1000 at a time; then have a worker run them all."""
+        ran: deque[None] = deque()
+
+        @self._app.task(name=f"{PREFIX}nothing", queue=self._bulk.name)
+        def nothing(_: int) -> None:
+            ran.append(None)
+
+        began = time.perf_counter()
+        for first in range(0, jobs, BATCH):
+            batch = range(first, min(jobs, first + BATCH))
+            nothing.enqueue_many([(number,) for number in batch])
+            enqueued(len(batch))
+        bulk = Speed(jobs, time.perf_counter() - began)
+
+        began = time.perf_counter()
+        with self._worker(self._bulk.name):
+            seen, deadline = 0, time.monotonic() + _PATIENCE
+            while len(ran) < jobs or self._bulk.size().total:
+                time.sleep(_LOOK)
+                if len(ran) > seen:
+                    deadline = time.monotonic() + _PATIENCE
+                drained(len(ran) - seen)
+                seen = len(ran)
+                if time.monotonic() > deadline:
+                    raise StanchionError(
+                        f"the worker ran {seen:,} of {jobs:,} jobs and then none for {_PATIENCE:g} s: other workers "
+                        f"may have taken them; stop those, or have them name their queues"
+                    )
+            return bulk, Speed(jobs, time.perf_counter() - began)
+
+    def pickup(self, jobs: int, advance: Advance) -> Latency:
+        """Measure from the call that enqueues a job to the first line of its task, at an idle worker."""
+        begun: deque[float] = deque()
+        started = threading.Event()
+
+        @self._app.task(name=f"{PREFIX}stamp", queue=self._lone.name)
+        def stamp() -> None:
+            begun.append(time.perf_counter())
+            started.set()
+
+        took = []
+        with self._worker(self._lone.name):
+            for number in range(jobs + 1):
+                started.clear()
+                before = time.perf_counter()
+                stamp.enqueue()
+                if not started.wait(_PATIENCE):
+                    raise StanchionError(
+                        f"a job was not picked up within {_PATIENCE:g} s; see that no other worker took it"
+                    )
+                if number:  # the first one warms up
+                    took.append(begun[-1] - before)
+                    advance(1)
+                while self._lone.size().total:
+                    time.sleep(_LOOK)
+        return Latency(sorted(took))
+
+    @contextmanager
+    def _worker(self, queue: str) -> Iterator[None]:
+        from stanchion.worker import Worker
+
+        worker = Worker(self._app, queues=[queue], threads=self._threads)
+        worker.start()
+        try:
+            yield
+        finally:
+            worker.stop()

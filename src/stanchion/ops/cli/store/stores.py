@@ -1,0 +1,88 @@
+"""stanchion setup, stores."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from importlib import import_module
+from operator import itemgetter
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+
+from stanchion.errors import InvalidInput, MissingExtra
+from stanchion.ops.cli.console.output import Cell, Column
+from stanchion.ops.cli.console.root import STORE, cli
+from stanchion.ops.cli.console.session import Session, command
+from stanchion.stores.registry import open_store, shown_url, store_modules
+
+_COLUMNS = [
+    Column("STORE"),
+    Column("JOINS TX"),
+    Column("PUSH WAKE-UP"),
+    Column("ATOMIC BATCHES"),
+    Column("MANY PROCESSES"),
+    Column("INSTALLED"),
+    Column("URL", shrinks=True, from_width=100),
+]
+
+
+@command(cli, "setup", panel=STORE, makes_store=True)
+def setup(
+    session: Session,
+    sql: Annotated[bool, typer.Option("--sql", help="Print what would run, and change nothing.")] = False,
+) -> None:
+    """Make or migrate the schema; safe to repeat, and while workers run."""
+    url = session.app.url
+    store = open_store(url)
+    try:
+        if sql:
+            script = store.setup_script()
+            if session.out.as_json:
+                session.out.json({"url": shown_url(url), "sql": script})
+            else:
+                print(script or "-- the tables are up to date")
+            return
+        store.setup()
+        store.check()
+    finally:
+        store.close()
+    session.out.done(f"{shown_url(url)} is ready", {"url": shown_url(url), "ready": True})
+
+
+@command(cli, "stores", panel=STORE)
+def stores(session: Session) -> None:
+    """Show what each kind of store can do, and whether it is installed."""
+    found = sorted((describe(*each) for each in store_modules().items()), key=itemgetter("name"))
+    if session.out.as_json:
+        session.out.json_list(found)
+        return
+    session.out.table(_COLUMNS, [_row(store) for store in found])
+    for store in found:
+        session.out.line("")
+        session.out.line(f"{store['name']} is woken by: {store['wakeup']}")
+        session.out.line(f"{store['name']} is durable: {store['durable']}")
+        if store["extra"]:
+            session.out.line(f"{store['name']} needs: pip install 'stanchion[{store['extra']}]'")
+
+
+def describe(module: str, schemes: list[str]) -> dict[str, Any]:
+    """Return a store's capabilities, the schemes of its URLs, and what is missing to use it."""
+    missing = None
+    capabilities = import_module(module).CAPABILITIES
+    try:
+        open_store(f"{schemes[0]}://").close()
+    except MissingExtra as error:
+        missing = f"pip install 'stanchion[{error.extra}]'"
+    except InvalidInput:
+        pass  # such a URL names no database; but nothing is missing to open one
+    return {**asdict(capabilities), "schemes": schemes, "installed": missing is None, "missing": missing}
+
+
+def _row(store: dict[str, Any]) -> list[Cell]:
+    able = ("joins_transactions", "push_wakeup", "atomic_batches", "processes", "installed")
+    return [store["name"], *(_mark(store[name]) for name in able), " ".join(f"{name}://" for name in store["schemes"])]
+
+
+def _mark(able: bool) -> Text:
+    return Text("yes", "green") if able else Text("no", "bright_black")

@@ -1,0 +1,65 @@
+"""What a declaration says of a station, checked at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple, Self, get_args
+
+from stanchion.context.settings import checked_settings
+from stanchion.core.checks import checked_name, seconds_of, several, whole
+from stanchion.core.retry import Retry
+from stanchion.errors import InvalidInput
+from stanchion.jobs.options import limits_names
+from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.tasks.task import task_options
+
+PayloadMode = Literal["replace", "merge"]
+
+MAX_ROUNDS = 1000
+"""So often an item may come to a station by a loop, unless the station says otherwise."""
+
+
+class Terms(NamedTuple):
+    """Where the items of a station come from and go to, and on what terms they are worked on there.
+
+    `limits`: the semaphores, as they are stored with an item; `timeout` in seconds; `max_rate` in items per second.
+    """
+
+    to: tuple[str, ...]
+    entry: bool
+    payload: PayloadMode
+    retry: Retry
+    limits: str | None
+    timeout: float | None
+    max_rounds: int
+    max_rate: float | None
+
+    @classmethod
+    def of(
+        cls,
+        to: str | Collection[str] | None,
+        entry: bool,
+        payload: PayloadMode,
+        retry: Retry | None,
+        max_attempts: int | None,
+        limits: Collection[str],
+        timeout: float | timedelta | None,
+        max_rounds: Any,
+        settings: Mapping[str, Any],
+    ) -> Self:
+        """Return checked terms; InvalidInput says what to mend."""
+        if payload not in get_args(PayloadMode):
+            raise InvalidInput(f"payload must be one of {', '.join(get_args(PayloadMode))}, not {payload!r}")
+        attempts = {} if max_attempts is None else {"max_attempts": max_attempts}
+        targets = [] if to is None else [to] if isinstance(to, str) else several(to, "to", "['short', 'long']")
+        return cls(
+            to=tuple(dict.fromkeys(checked_name(target, "a station in to=") for target in targets)),
+            entry=entry,
+            payload=payload,
+            retry=task_options({"retry": retry, **attempts})[0],
+            limits=limits_text(Limits(limits_names(limits))),
+            timeout=None if timeout is None else seconds_of(timeout, "timeout"),
+            max_rounds=whole(max_rounds, "max_rounds"),
+            max_rate=checked_settings(settings).get("max_rate"),
+        )

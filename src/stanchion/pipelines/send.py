@@ -1,0 +1,35 @@
+"""What a station's function returns to choose where an item goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from stanchion.core.checks import checked_name, checked_priority, seconds_of
+from stanchion.jobs.reservation import UNCHANGED
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Pass an item on to the station `to`; several of them, in a list, make several items of one, in one atomic step.
+
+    `item`: what goes on; left out, the item as it came. `delay`: seconds until it is due there. `priority`: there and
+    from there on; left out, as before.
+    """
+
+    to: str
+    item: Any = UNCHANGED
+    delay: float | timedelta = 0
+    priority: int | None = None
+
+    def __post_init__(self) -> None:
+        checked_name(self.to, "the station of a Send")
+        seconds_of(self.delay, "delay")
+        if self.priority is not None:
+            checked_priority(self.priority)
+
+    @property
+    def seconds(self) -> float:
+        """The delay in seconds."""
+        return seconds_of(self.delay, "delay")

@@ -1,0 +1,233 @@
+"""A station: a queue of items, and the function that says what becomes of each.
+
+item ──function──► value    the only station in to=: it goes on there as this value
+                 ► Send     it goes on to that station
+                 ► [Send]   it goes on as several items; with an empty list it is dropped
+                 ► None     dropped; where there is no to=, any value is the result of the job, which is done
+                 ► raised   once more, by the retry policy; after the last attempt it is a dead letter
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from stanchion.core.checks import checked_name
+from stanchion.core.ids import new_ids
+from stanchion.errors import InvalidInput
+from stanchion.jobs.reservation import UNCHANGED
+from stanchion.pipelines.options import Terms
+from stanchion.pipelines.route import headers_after, rounds_of
+from stanchion.pipelines.send import Send
+from stanchion.pipelines.topology import DEAD, Frame
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
+from stanchion.stores.rules.jobs import own_priority
+from stanchion.tasks.task import job_parameter, signature_of
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+    from stanchion.pipelines.pipeline import Pipeline
+
+
+class Station:
+    """One station of a pipeline. Made by `@pipeline.station(...)`.
+
+    `function` is None where only Spark can do the work; then there is a `frame`.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        name: str,
+        function: Callable[..., Any] | None,
+        terms: Terms,
+        frame: Frame | None = None,
+    ) -> None:
+        checked_name(name, "the name of a station")
+        if "." in name or name == DEAD:
+            raise InvalidInput(f"a station can't be named {name!r}: no dots, and {DEAD!r} is for the dead letters")
+        self.pipeline, self.station, self.frame = pipeline, name, frame
+        self.name = self.queue = f"{pipeline.name}.{name}"
+        """The name of the queue, which stands for the name of a task in logs."""
+        self.to, self.entry, self.payload, self.retry = terms.to, terms.entry, terms.payload, terms.retry
+        self.limits, self.timeout, self.max_rounds, self.max_rate = terms[4:]
+        self.on_workers = function is not None
+        self.function: Callable[..., Any] = function or _on_spark_only
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = signature_of(self.function)
+        self.job_parameter = None if function is None else job_parameter(function)
+        self._check_function()
+
+    @property
+    def app(self) -> Stanchion:
+        """The app of the pipeline."""
+        return self.pipeline.app
+
+    @property
+    def loops(self) -> bool:
+        """True when an item can come back."""
+        return self.station in self.pipeline.followers[self.station]
+
+    # -- an item in hand
+
+    def step(self, row: JobRow) -> Outcome | None:
+        """Run the function on a reserved item; return what is to be settled.
+
+        It changes nothing in the store, and needs no worker: an async function gets an event loop of its own. None
+        where the function has settled its job itself. The lanes of what goes on are for `app.lanes.place`.
+        """
+        from stanchion.tasks.execution import attempted
+
+        return attempted(self.app, row).outcome
+
+    def refused(self, row: JobRow) -> str | None:
+        """Return why an item is not worked on any more, or None."""
+        if row.attempts > self.retry.max_attempts:
+            return (
+                f"LeaseLost: {self.retry.max_attempts} attempts of station {self.station!r} at item {row.id} did not "
+                f"come to an end: the worker died each time, or was cut off; see what the item does to it, then retry"
+            )
+        if self.loops and rounds_of(row, self.station) >= self.max_rounds:
+            return (
+                f"item {row.id} has been at station {self.station!r} {self.max_rounds} times and is there again; let "
+                f"the loop end, or raise max_rounds= of the station, then retry"
+            )
+        return None
+
+    def outcome(self, row: JobRow, item: Any, value: Any) -> Outcome:
+        """Return what becomes of an item, for what the function returned; InvalidInput says what is wrong with that."""
+        sends = self._sends(value)
+        if sends is not None:
+            return self.sent(row, sends, item)
+        result = None if value is None else self.app.codec.encode(value, "result")
+        return Commit(row.id, row.token or "", result)
+
+    def sent(self, row: JobRow, sends: Sequence[Send], item: Any = UNCHANGED) -> Outcome:
+        """Return how an item goes on: under its own id, or as several new ones; dropped where `sends` is empty.
+
+        `item`: what it held, for a station that merges. InvalidInput for a station that it can't go on to.
+        """
+        if not sends:
+            return Commit(row.id, row.token or "")
+        targets = [self._target(send) for send in sends]
+        headers = headers_after(row, self.station, counting=self.loops, forking=len(sends) > 1)
+        payloads = [self._payload(row, item, send) for send in sends]
+        if len(sends) == 1:
+            (send,), (target,), (payload,) = sends, targets, payloads
+            if target.limits == row.limits and send.priority in (None, own_priority(row.priority)):
+                text = None if payload == row.payload else payload
+                return Move(row.id, row.token or "", target.queue, text, send.seconds, headers=headers)
+            job = target.new_item(row.id, payload, row, headers, send)
+            return Continue(row.id, row.token or "", job)
+        made = zip(new_ids(len(sends)), sends, targets, payloads, strict=True)
+        jobs = (
+            target.new_item(job_id, payload, row, headers, send)._replace(origin=row.id)
+            for job_id, send, target, payload in made
+        )
+        return Commit(row.id, row.token or "", jobs=tuple(jobs))
+
+    def new_item(self, job_id: str, payload: str, row: JobRow, headers: str, send: Send) -> NewJob:
+        """Return the job of an item that comes to this station from another; `row`: what it was there."""
+        return NewJob(
+            id=job_id,
+            queue=self.queue,
+            payload=payload,
+            priority=own_priority(row.priority) if send.priority is None else send.priority,
+            delay=send.seconds,
+            headers=headers,
+            tenant=row.tenant,
+            order_key=row.order_key,
+            limits=self.limits,
+            max_attempts=row.max_attempts,
+            timeout=row.timeout,
+        )
+
+    def fitted(self, job: NewJob) -> NewJob:
+        """Return a job that comes from outside with what the station asks of its items; a call of a task as it is."""
+        if job.task is not None:
+            return job
+        if job.limits is not None and job.limits != self.limits:
+            raise InvalidInput(
+                f"limits and rates are those of a station, not of its items: declare them with {self.station!r}"
+            )
+        most = max(one.retry.max_attempts for one in self.pipeline.stations.values())
+        return job._replace(limits=self.limits, max_attempts=most)
+
+    def _sends(self, value: Any) -> list[Send] | None:
+        """Return where the value goes; None where it is a result."""
+        if isinstance(value, Send):
+            return [value]
+        if isinstance(value, list) and (self.to or value):
+            of_sends = [isinstance(one, Send) for one in value]
+            if all(of_sends):
+                return value
+            if any(of_sends):
+                raise InvalidInput(
+                    f"station {self.station!r} returned a list with some Sends; it may hold nothing else"
+                )
+        if not self.to:
+            return None
+        if value is None:
+            return []
+        if len(self.to) > 1:
+            raise InvalidInput(
+                f"station {self.station!r} returned an item, but not where it goes; return Send({self.to[0]!r}, item), "
+                f"or one to {_listed(self.to[1:])}"
+            )
+        return [Send(self.to[0], value)]
+
+    def _target(self, send: Send) -> Station:
+        stations = self.pipeline.stations
+        if send.to not in stations:
+            raise InvalidInput(
+                f"station {self.station!r} sent an item to {send.to!r}, which is no station of pipeline "
+                f"{self.pipeline.name!r} (there are: {_listed(stations)}); mend the name, then retry the item"
+            )
+        if send.to not in self.to:
+            raise InvalidInput(
+                f"station {self.station!r} sent an item to {send.to!r}, which is not in its to= "
+                f"({_listed(self.to) or 'nothing is'}); add it there, then retry the item"
+            )
+        return stations[send.to]
+
+    def _payload(self, row: JobRow, item: Any, send: Send) -> str:
+        if send.item is UNCHANGED:
+            return row.payload
+        value = send.item
+        if self.payload == "merge":
+            if not isinstance(item, dict) or not isinstance(value, dict):
+                raise InvalidInput(
+                    f"station {self.station!r} merges what it returns into the item, so both must be dicts, not "
+                    f"{type(value).__name__} into {type(item).__name__}; or declare it with payload='replace'"
+                )
+            value = {**item, **value}
+        return self.app.codec.encode(value)
+
+    # -- the declaration
+
+    def _check_function(self) -> None:
+        try:
+            given = {} if self.job_parameter is None else {self.job_parameter: None}
+            self.signature.bind(None, **given) if self._item_first() else self.signature.bind(None, None)
+        except TypeError:
+            raise InvalidInput(
+                f"the function of station {self.station!r} must take an item, and may take a Job: "
+                f"def {getattr(self.function, '__name__', 'function')}(item) or (item, job: Job)"
+            ) from None
+
+    def _item_first(self) -> bool:
+        return self.job_parameter is None or next(iter(self.signature.parameters)) != self.job_parameter
+
+    def __repr__(self) -> str:
+        return f"<Station {self.name}>"
+
+
+def _on_spark_only(_item: Any) -> None:
+    """Stand for the function of a station that has none: no worker is let near it."""
+    raise InvalidInput("this station works on Spark only: run the pipeline with --engine spark")
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names)

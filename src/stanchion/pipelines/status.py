@@ -1,0 +1,104 @@
+"""How a pipeline is: what its stations hold, and what they have done so far."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.queues import Counts, Sizes
+
+if TYPE_CHECKING:
+    from stanchion.pipelines.pipeline import Pipeline
+    from stanchion.pipelines.station import Station
+
+
+@dataclass(frozen=True, slots=True)
+class StationStatus:
+    """One station at one moment.
+
+    `depth`: its live items. `came`: all that came to it so far; `out`: those of them that went on, or came to their
+    end where it is the last station; `dropped`: those that it ended, or somebody cancelled; `retried`: attempts that
+    were in vain; `dead`: dead letters. `oldest`: seconds for which an item has been due, 0.0 for none. `rate`: items
+    out and dropped per second since the status before; None without one.
+    """
+
+    station: str
+    paused: bool
+    depth: Sizes
+    came: int
+    out: int
+    dropped: int
+    retried: int
+    dead: int
+    oldest: float
+    rate: float | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        return {**values, "depth": self.depth._asdict()}
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineStatus:
+    """All stations, in the order of their declaration; `at`: the moment, by the store's clock."""
+
+    pipeline: str
+    at: int
+    stations: tuple[StationStatus, ...]
+    dead_letters: int
+    """Items that lie in the dead-letter queue of the pipeline."""
+
+    @property
+    def empty(self) -> bool:
+        """True when no station has an item."""
+        return not any(station.depth.total for station in self.stations)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return {
+            "pipeline": self.pipeline,
+            "dead_letters": self.dead_letters,
+            "stations": [station.as_json() for station in self.stations],
+        }
+
+
+def status_of(pipeline: Pipeline, before: PipelineStatus | None) -> PipelineStatus:
+    """Look at the store; `before`: an earlier status, for the rates since then."""
+    store = pipeline.app.store
+    now = store.now()
+    paused = {settings.name for settings in store.queues() if settings.paused}
+    earlier = {one.station: one for one in before.stations} if before else {}
+    seconds = (now - before.at) / SECOND if before else 0.0
+
+    def rate(station: str, ended: int) -> float | None:
+        one = earlier.get(station)
+        return None if one is None or seconds <= 0 else max(0, ended - one.out - one.dropped) / seconds
+
+    def look(station: Station) -> StationStatus:
+        size, counts, due = store.sizes(station.queue), store.counts(station.queue), store.next_due([station.queue])
+        out, dropped = _ended(station, counts)
+        return StationStatus(
+            station=station.station,
+            paused=station.queue in paused,
+            depth=size,
+            came=out + dropped + counts.buried + size.total,
+            out=out,
+            dropped=dropped,
+            retried=counts.rolled_back + counts.expired,
+            dead=counts.buried,
+            oldest=0.0 if due is None else max(0.0, (now - due) / SECOND),
+            rate=rate(station.station, out + dropped),
+        )
+
+    stations = tuple(map(look, pipeline.stations.values()))
+    return PipelineStatus(pipeline.name, now, stations, store.sizes(pipeline.dead_letters.name).total)
+
+
+def _ended(station: Station, counts: Counts) -> tuple[int, int]:
+    """Return how many items went on, and how many were dropped."""
+    finished = counts.committed + counts.popped
+    if station.to:
+        return counts.moved, finished + counts.cancelled
+    return counts.moved + finished, counts.cancelled

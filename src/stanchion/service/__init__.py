@@ -1,0 +1,1 @@
+"""The worker as processes of its own."""

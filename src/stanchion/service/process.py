@@ -1,0 +1,92 @@
+"""A worker as a process of its own, alone or one of several; what `stanchion worker` runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+import time
+
+from stanchion.core.checks import whole
+from stanchion.errors import InvalidInput
+from stanchion.service.loading import load
+from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
+from stanchion.worker.status import checked_port
+from stanchion.worker.worker import Worker
+
+log = logging.getLogger("stanchion.worker")
+
+MOST_PROCESSES = 1000
+
+PARENT_TICK = 1.0
+
+LOG_FORMAT = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
+
+
+def run_worker_process(settings: WorkerSettings, processes: int = 1) -> int:
+    """Run a worker in this process, or `processes` of them below it; return the exit code.
+
+    Call it in the main thread of a process that does nothing else: an attempt that can't be stopped makes the
+    process start itself anew, with the same command line. InvalidInput for settings or an app that can't work.
+    """
+    from stanchion.service.supervisor import Supervisor
+
+    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+    whole(processes, "processes", 1, MOST_PROCESSES)
+    checked_port(settings.health_port)
+    return work(settings) if processes == 1 else Supervisor(settings, processes).run()
+
+
+def work(settings: WorkerSettings, parent: int | None = None) -> int:
+    """Run one worker until it is told to stop, its queues are empty, or its parent process is gone."""
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    worker = Worker(
+        load(settings.target),
+        *(settings.queues, settings.threads, settings.heartbeat, settings.grace, settings.poll),
+        *(settings.until_empty, settings.health_file, settings.health_port),
+        health_host=settings.health_host,
+        until_finished=settings.until_finished,
+    )
+    stuck = threading.Event()
+
+    def replace_process() -> None:
+        log.warning("this process is replaced, as one of its threads can't be stopped")
+        stuck.set()
+        worker.finish()
+
+    worker.on_stuck = replace_process
+    if parent is not None:
+        threading.Thread(target=_watch_parent, args=(parent, worker), daemon=True).start()
+    worker.run()
+    if stuck.is_set() and not worker.told_to_stop:
+        os.chdir(folder)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - the very command that runs
+    return EXIT_OK
+
+
+def _watch_parent(parent: int, worker: Worker) -> None:
+    """Stop the worker when the process above it has died: nobody would restart or stop it any more."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_TICK)
+    log.warning("the process that started this worker is gone; stopping")
+    worker.finish()
+
+
+def main(text: str, parent: str) -> int:
+    """Run as the child of a supervisor."""
+    settings = WorkerSettings.from_json(text)
+    logging.basicConfig(level=settings.log_level.upper(), format=LOG_FORMAT)
+    try:
+        return work(settings, int(parent))
+    except InvalidInput as error:
+        log.error("%s", error)
+        return EXIT_UNUSABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

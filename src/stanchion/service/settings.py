@@ -1,0 +1,40 @@
+"""What a worker process is told when it starts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+
+from stanchion.worker.status import LOOPBACK
+
+EXIT_OK, EXIT_UNUSABLE = 0, 2
+"""How a worker process ends: as it was told to, or because its settings can't work."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """What the processes of one `stanchion worker` have in common; see `Worker`."""
+
+    target: str
+    """The app, as `module:attribute`."""
+    queues: tuple[str, ...] | None = None
+    threads: int = 8
+    until_empty: bool = False
+    grace: float = 30.0
+    heartbeat: float = 10.0
+    poll: float | None = None
+    health_file: str | None = None
+    health_port: int | None = None
+    health_host: str = LOOPBACK
+    log_level: str = "INFO"
+    until_finished: bool = False
+
+    def to_json(self) -> str:
+        """Return the settings as text, for the command line of a child."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> WorkerSettings:
+        """Return the settings that `to_json` wrote."""
+        settings = cls(**json.loads(text))
+        return settings if settings.queues is None else replace(settings, queues=tuple(settings.queues))

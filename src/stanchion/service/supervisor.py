@@ -1,0 +1,145 @@
+"""The supervisor: keeps a number of worker processes alive, and stops them together.
+
+child:  starting ──► running ──ended as told──► finished
+           ▲            │ died
+           └──back-off──┘
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from stanchion.core.backoff import Backoff
+from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
+from stanchion.worker.signals import Calls
+from stanchion.worker.status import REWRITE, Status, StatusReporter
+
+log = logging.getLogger("stanchion.worker")
+
+TICK = 0.2
+SETTLED = 10.0
+"""Seconds after which a child counts as well started: its next death is restarted without delay."""
+
+FAREWELL = 15.0
+"""Seconds beyond the grace after which a child that was told to stop is killed."""
+
+
+class Child:
+    """One worker process, and those that take its place."""
+
+    def __init__(self, settings: WorkerSettings, status_file: Path) -> None:
+        self._settings = replace(settings, health_file=str(status_file), health_port=None)
+        self._status_file = status_file
+        self._backoff = Backoff(first=0.5, longest=30.0)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started_at = self._start_at = 0.0
+        self.finished = False
+        self.code = EXIT_OK
+
+    def look(self, *, stopping: bool) -> None:
+        """Take note of an end; start the process if it should run and does not."""
+        if self.finished:
+            return
+        if self._process is None:
+            if stopping:
+                self.finished = True
+            elif time.monotonic() >= self._start_at:
+                self._start()
+            return
+        code = self._process.poll()
+        if code is None:
+            return
+        self._process = None
+        self.code = code
+        self.finished = stopping or code in (EXIT_OK, EXIT_UNUSABLE)
+        if not self.finished:
+            if time.monotonic() - self._started_at > SETTLED:
+                self._backoff.succeeded()
+            pause = self._backoff.failed()
+            self._start_at = time.monotonic() + pause
+            log.warning("a worker process ended with code %d; the next one starts in %.1f s", code, pause)
+
+    def _start(self) -> None:
+        self._status_file.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "stanchion.service.process", self._settings.to_json(), str(os.getpid())]
+        # A session of its own: Ctrl-C in a terminal reaches the supervisor alone, which passes it on once.
+        self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own command
+        self._started_at = time.monotonic()
+
+    def send(self, number: signal.Signals) -> None:
+        """Pass a signal on."""
+        if self._process is not None:
+            self._process.send_signal(number)
+
+    def trouble(self) -> str | None:
+        """Return what is wrong with this child, or None."""
+        if self.finished:
+            return None
+        try:
+            age = time.time() - self._status_file.stat().st_mtime
+            word = self._status_file.read_text().strip()
+        except OSError:
+            return "a worker process is not up"
+        if age > 3 * REWRITE:
+            return f"a worker process has been silent for {age:.0f} s"
+        return None if word.startswith("ok") else word
+
+
+class Supervisor:
+    """Starts worker processes, restarts those that die, passes signals on, sums up their health."""
+
+    def __init__(self, settings: WorkerSettings, processes: int) -> None:
+        self._settings, self._processes = settings, processes
+        self._children: list[Child] = []
+        self._calls = Calls()
+
+    def run(self) -> int:
+        """Work until told to stop, or until all processes have finished; return the exit code."""
+        reporter = StatusReporter(
+            *(self._status, self._settings.health_file, self._settings.health_port, self._settings.health_host)
+        )
+        with self._calls, tempfile.TemporaryDirectory(prefix="stanchion-") as folder:
+            files = [Path(folder, f"worker-{number}") for number in range(self._processes)]
+            self._children = [Child(self._settings, file) for file in files]
+            reporter.start()
+            try:
+                return self._keep()
+            finally:
+                reporter.stop()
+
+    def _keep(self) -> int:
+        passed_on, kill_at = 0, float("inf")
+        while not all(child.finished for child in self._children):
+            for child in self._children:
+                child.look(stopping=passed_on > 0)
+            unusable = any(child.code == EXIT_UNUSABLE for child in self._children)
+            if passed_on < self._calls.signals or (unusable and not passed_on):
+                passed_on += 1
+                kill_at = min(kill_at, time.monotonic() + self._settings.grace + FAREWELL)
+                self._send(signal.SIGTERM)
+            if time.monotonic() > kill_at:
+                log.error("worker processes did not stop in time and are killed")
+                self._send(signal.SIGKILL)
+            self._calls.wait(TICK)
+        return EXIT_UNUSABLE if any(child.code == EXIT_UNUSABLE for child in self._children) else EXIT_OK
+
+    def _send(self, number: signal.Signals) -> None:
+        for child in self._children:
+            child.send(number)
+
+    def _status(self) -> Status:
+        trouble = next((trouble for child in self._children if (trouble := child.trouble())), None)
+        return {
+            "status": "red" if trouble else "ok",
+            "reason": trouble,
+            "worker": f"supervisor-{os.getpid()}",
+            "processes": sum(not child.finished for child in self._children),
+        }

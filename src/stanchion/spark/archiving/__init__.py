@@ -1,0 +1,1 @@
+"""History as Delta or Parquet files."""

@@ -1,0 +1,154 @@
+"""Finished jobs as the Parquet files of an archive: one file a day, in a folder for the day."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from stanchion.core.codec import Codec
+from stanchion.spark.datasource.schema import COLUMNS, TIMESTAMP, arrow_schema, batch_of_rows
+from stanchion.stores.records.jobs import JobRow
+
+End = tuple[str, int]
+"""A finish: the job's id and `finished_at`. The archive holds each once."""
+
+NAMES = tuple(COLUMNS["history"])
+IN_FILES = arrow_schema("history", NAMES)
+"""The columns of the files; the day is the name of their folder."""
+DAY = "day"
+
+_AS_STORED = Codec()  # without keys, what is encrypted stays so
+_ROWS, _BYTES = 50_000, 64 * 1024 * 1024
+"""Of a row group, whichever is reached first."""
+
+
+class Written(NamedTuple):
+    """A file. `path`: inside the archive; `first`, `last`: the bounds of `finished_at` in it."""
+
+    path: str
+    day: str
+    size: int
+    rows: int
+    first: int
+    last: int
+
+
+class Part(NamedTuple):
+    """A committed file; `first`, `last`: the bounds of `finished_at` in it."""
+
+    place: str
+    rows: int
+    first: int
+    last: int
+
+
+class Files:
+    """Writes rows to new files under `folder`, which nobody knows of until they are committed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._mark = folder, uuid.uuid4().hex
+        self._open: dict[str, _File] = {}
+        self._buffer: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+
+    def add(self, rows: Sequence[JobRow]) -> None:
+        """Write finished jobs, as they are stored."""
+        if not rows:
+            return
+        batch = batch_of_rows(rows, "history", NAMES, 0, _AS_STORED)
+        self._buffer.append(batch)
+        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
+        if self._rows >= _ROWS or self._bytes >= _BYTES:
+            self._flush()
+
+    def close(self) -> list[Written]:
+        """Bring all to the disk; return the files."""
+        self._flush()
+        return [file.close() for file in self._open.values()]
+
+    def drop(self) -> None:
+        """Delete what was written."""
+        for file in self._open.values():
+            file.drop()
+
+    def _flush(self) -> None:
+        if not self._buffer:
+            return
+        table = pa.Table.from_batches(self._buffer, IN_FILES)
+        days = pc.strftime(table.column("finished_at"), "%Y-%m-%d")
+        for day in pc.unique(days).to_pylist():
+            if day not in self._open:
+                self._open[day] = _File(self._folder, f"{DAY}={day}/part-{self._mark}.parquet", day)
+            self._open[day].write(table.filter(pc.equal(days, day)))
+        self._buffer, self._rows, self._bytes = [], 0, 0
+
+
+class _File:
+    def __init__(self, folder: Path, path: str, day: str) -> None:
+        self._place, self._path, self._day = folder / path, path, day
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        self._writer = pq.ParquetWriter(self._place, IN_FILES, compression="zstd")
+        self._rows, self._first, self._last = 0, 1 << 62, -(1 << 62)
+
+    def write(self, table: pa.Table) -> None:
+        self._writer.write_table(table)
+        bounds = pc.min_max(table.column("finished_at").cast(pa.int64())).as_py()
+        self._rows += table.num_rows
+        self._first, self._last = min(self._first, bounds["min"]), max(self._last, bounds["max"])
+
+    def close(self) -> Written:
+        self._writer.close()
+        # The store forgets these jobs once they are committed: they must outlast a power cut.
+        sync(self._place)
+        sync(self._place.parent)
+        return Written(self._path, self._day, self._place.stat().st_size, self._rows, self._first, self._last)
+
+    def drop(self) -> None:
+        self._writer.close()
+        self._place.unlink(missing_ok=True)
+
+
+def ends_in(places: Sequence[Path], most: int = 100_000) -> Iterator[list[End]]:
+    """Give the finishes in files, in batches."""
+    for place in places:
+        with pq.ParquetFile(place) as file:
+            for batch in file.iter_batches(most, columns=["id", "finished_at"]):
+                moments = batch.column(1).cast(TIMESTAMP).cast(pa.int64()).to_pylist()
+                yield list(zip(batch.column(0).to_pylist(), moments, strict=True))
+
+
+def sync(place: Path) -> None:
+    """Bring a file, or what a folder lists, to the disk."""
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def drop(folder: Path, written: Sequence[Written]) -> None:
+    """Delete files that were not committed."""
+    for file in written:
+        (folder / file.path).unlink(missing_ok=True)
+
+
+def as_json(written: Written) -> dict[str, Any]:
+    """Return the statistics of a file as Delta keeps them."""
+    return {
+        "numRecords": written.rows,
+        "minValues": {"finished_at": _shown(written.first)},
+        "maxValues": {"finished_at": _shown(written.last)},
+        "nullCount": {"finished_at": 0},
+    }
+
+
+def _shown(micros: int) -> str:
+    shown: str = pa.scalar(micros, pa.int64()).cast(TIMESTAMP).as_py().isoformat(timespec="microseconds")
+    return shown.replace("+00:00", "Z")

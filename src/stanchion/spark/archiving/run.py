@@ -1,0 +1,99 @@
+"""The steps of a run of the archive: read, write, commit, purge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stanchion.app import Stanchion
+from stanchion.copying.transfer import weight
+from stanchion.errors import ArchiveBusy, InvalidInput
+from stanchion.spark.archiving.files import Written, drop, ends_in
+from stanchion.spark.archiving.parts import Archived, Purger, end_of, fresh, write_part
+from stanchion.spark.archiving.table import ArchiveTable, new_archive, open_archive
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import Scan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from stanchion.spark.archiving.archive import Archive
+
+BATCH = 100_000
+"""Finished jobs of one commit, where they are read by this process."""
+_CHARACTERS = 256 * 1024 * 1024
+"""Of the jobs of one commit, which are in memory together."""
+
+
+class Run:
+    """One run over a scan of history; notes in `done` what it has done."""
+
+    def __init__(
+        self, app: Stanchion, folder: Path, scan: Scan, keep: bool, done: Archive, watch: Callable[[int], None]
+    ) -> None:
+        self._app, self._folder, self._scan, self._keep, self._done, self._watch = app, folder, scan, keep, done, watch
+
+    def here(self, most: int | None) -> bool:
+        """Archive batch by batch in this process; True where it has stopped after `most` jobs."""
+        pages = self._app.store.scan(self._scan)
+        while batch := list(_up_to(BATCH, pages)):
+            self._batch(batch)
+            if most is not None and self._done.archived >= most:
+                return True
+        return False
+
+    def _batch(self, batch: Sequence[list[JobRow]]) -> None:
+        table = open_archive(self._folder)
+        purger = Purger(self._app.store, keep=self._keep)
+        rows = list(fresh(batch, Archived(table.parts() if table else ()), purger))
+        if rows:
+            self._commit(table, write_part(self._folder, rows))
+            purger.purge([end_of(row) for page in rows for row in page])
+        self._done.purged += purger.purged
+
+    def in_spark(self, spark: SparkSession | None) -> None:
+        """Archive all in one commit, by the executors of Spark."""
+        from stanchion.spark.archiving.spark_run import write_all
+
+        self._done.engine = "spark"
+        table = open_archive(self._folder)
+        parts = table.parts() if table else []
+        written, purged = write_all(self._app, self._folder, self._scan, parts, keep=self._keep, spark=spark)
+        self._done.purged += purged
+        if not written:
+            return
+        self._see(written)
+        self._commit(table, written)
+        purger = Purger(self._app.store, keep=self._keep)
+        for ends in () if self._keep else ends_in([self._folder / one.path for one in written]):
+            purger.purge(ends)
+        self._done.purged += purger.purged
+
+    def _see(self, written: list[Written]) -> None:
+        """Refuse files that are not here: they are on the disk of another machine."""
+        for one in written:
+            place = self._folder / one.path
+            if not place.is_file() or place.stat().st_size != one.size:
+                raise InvalidInput(
+                    f"an executor of Spark has written {place}, which this process can't see, so nothing was archived; "
+                    f"name a folder that all of them share under the same path"
+                )
+
+    def _commit(self, table: ArchiveTable | None, written: list[Written]) -> None:
+        try:
+            (table or new_archive(self._folder)).commit(written)
+        except ArchiveBusy:
+            drop(self._folder, written)
+            raise
+        self._done.archived += sum(one.rows for one in written)
+        self._done.files += len(written)
+        self._watch(self._done.archived)
+
+
+def _up_to(count: int, pages: Iterator[list[JobRow]]) -> Iterator[list[JobRow]]:
+    """Give pages until they have so many jobs, or are so large together, or little more."""
+    given = characters = 0
+    while given < count and characters < _CHARACTERS and (page := next(pages, None)) is not None:
+        given, characters = given + len(page), characters + sum(map(weight, page))
+        yield page

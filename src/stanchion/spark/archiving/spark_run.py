@@ -1,0 +1,62 @@
+"""The parts of history brought into files by the executors of Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stanchion.app import Stanchion
+from stanchion.spark.archiving.files import Part, Written
+from stanchion.spark.archiving.parts import Archived, Purger, fresh, texts, write_part
+from stanchion.spark.datasource.options import checked_options, place_of
+from stanchion.spark.session import session
+from stanchion.stores.records.query import Condition, Scan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PARTS_PER_CORE = 2
+_PARTS_ELSEWHERE = 32
+"""Where Spark Connect doesn't tell of cores."""
+
+
+def write_all(
+    app: Stanchion, folder: Path, scan: Scan, parts: Sequence[Part], *, keep: bool, spark: SparkSession | None
+) -> tuple[list[Written], int]:
+    """Write what is not archived yet to files; return them, and how many archived jobs were purged on the way."""
+    import pyarrow as pa
+
+    place = place_of(checked_options({"url": app.url}, "read"))
+    running = spark or session()
+    scans = app.store.split(scan, _parts(running))
+    texts_of = [(json.dumps([one.of, one.where]),) for one in scans]
+    skew = app.store.skew
+
+    def work(batches: Iterator[Any]) -> Iterator[Any]:
+        for batch in batches:
+            for text in batch.column(0).to_pylist():
+                with place.app() as there:
+                    there.store.skew = skew
+                    purger = Purger(there.store, keep=keep)
+                    pages = there.store.scan(_scan(text))
+                    written = write_part(folder, fresh(pages, Archived(parts), purger))
+                told = json.dumps([written, purger.purged])
+                yield pa.RecordBatch.from_pydict({"told": [told]})
+
+    asked = running.createDataFrame(texts_of, "scan string").repartition(len(scans))
+    answers = [json.loads(row.told) for row in asked.mapInArrow(work, "told string").collect()]
+    return [Written(*one) for written, _ in answers for one in written], sum(purged for _, purged in answers)
+
+
+def _parts(spark: SparkSession) -> int:
+    try:
+        return _PARTS_PER_CORE * spark.sparkContext.defaultParallelism
+    except AttributeError:
+        return _PARTS_ELSEWHERE
+
+
+def _scan(text: str) -> Scan:
+    of, where = json.loads(text)
+    return Scan(of, tuple(Condition(*texts(one)) for one in where))

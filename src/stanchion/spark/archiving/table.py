@@ -1,0 +1,130 @@
+"""An archive: a Delta table of finished jobs, divided by the day of `finished_at`.
+
+Its log decides what it holds. A file that no commit names is not there; a commit names all files of a batch or none.
+Of two commits that began from the same version, only one succeeds, by the table's application transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake.exceptions import CommitFailedError
+from deltalake.transaction import AddAction
+
+from stanchion.core.times import micros
+from stanchion.errors import ArchiveBusy, InvalidInput
+from stanchion.spark.archiving.files import DAY, IN_FILES, Part, Written, as_json, sync
+
+NAME = "stanchion archive"
+_APPLICATION = "stanchion.archive"
+_SLACK = 1000
+"""Microseconds by which the bounds of a compacted file may be off: they are rounded."""
+_LOG = "_delta_log"
+_SCHEMA = IN_FILES.append(pa.field(DAY, pa.date32()))
+
+
+class ArchiveTable:
+    """The table in a folder, as of its newest version when it was opened or last changed by this object."""
+
+    def __init__(self, folder: Path, delta: DeltaTable) -> None:
+        self.folder, self._delta = folder, delta
+
+    @property
+    def version(self) -> int:
+        """The version of the table."""
+        return self._delta.version()
+
+    def parts(self) -> list[Part]:
+        """Return its files."""
+        found = pa.table(self._delta.get_add_actions(flatten=True)).to_pylist()
+        return [
+            Part(
+                str(self.folder / one["path"]),
+                one["num_records"],
+                _bound(one["min.finished_at"], 0) - _SLACK,
+                _bound(one["max.finished_at"], 1 << 62) + _SLACK,
+            )
+            for one in found
+        ]
+
+    def rows(self) -> int:
+        """Return how many finished jobs it holds."""
+        return sum(part.rows for part in self.parts())
+
+    def commit(self, written: Sequence[Written]) -> None:
+        """Add files, all in one step. ArchiveBusy when another has committed since this object was last up to date."""
+        # A transaction that stands in the table already is not refused: only one that came since our version is.
+        last = self._delta.transaction_version(_APPLICATION)
+        transaction = Transaction(_APPLICATION, 0 if last is None else last + 1)
+        now = int(time.time() * 1000)
+        adds = [AddAction(one.path, one.size, {DAY: one.day}, now, True, json.dumps(as_json(one))) for one in written]
+        try:
+            self._delta.create_write_transaction(
+                adds,  # type: ignore[arg-type]  # a list of either kind
+                "append",
+                _SCHEMA,
+                partition_by=[DAY],
+                commit_properties=CommitProperties(app_transactions=[transaction]),
+            )
+        except CommitFailedError:
+            raise ArchiveBusy(str(self.folder)) from None
+        self._delta.update_incremental()
+        log = self.folder / _LOG
+        for entry in (log / f"{self.version:020}.json", log):
+            sync(entry)
+
+    def compact(self) -> int:
+        """Make few files of many, and delete those that no version of the last week has; return by how many fewer."""
+        compacted = self._delta.optimize.compact()
+        self._delta.update_incremental()
+        self._delta.vacuum(dry_run=False, full=True)
+        return int(compacted["numFilesRemoved"]) - int(compacted["numFilesAdded"])
+
+
+def open_archive(folder: Path) -> ArchiveTable | None:
+    """Return the archive in a folder, None where there is none; InvalidInput for a folder that holds something else."""
+    if not folder.is_dir() or not DeltaTable.is_deltatable(str(folder)):
+        if folder.exists() and not _could_become(folder):
+            raise InvalidInput(f"{folder} holds something else than an archive; name a folder of its own")
+        return None
+    delta = DeltaTable(str(folder))
+    if delta.metadata().name != NAME:
+        raise InvalidInput(f"{folder} holds a Delta table that is no archive of Stanchion's; name another folder")
+    return ArchiveTable(folder, delta)
+
+
+def existing_archive(folder: Path) -> ArchiveTable:
+    """Return the archive in a folder; InvalidInput where there is none."""
+    found = open_archive(folder)
+    if found is None:
+        raise InvalidInput(f"there is no archive in {folder}; `stanchion archive {folder}` makes one")
+    return found
+
+
+def new_archive(folder: Path) -> ArchiveTable:
+    """Make an archive in a folder, or return the one that another process has made there meanwhile."""
+    folder.mkdir(parents=True, exist_ok=True)
+    delta = DeltaTable.create(
+        str(folder),
+        _SCHEMA,
+        mode="ignore",
+        partition_by=[DAY],
+        name=NAME,
+        description="Finished jobs, each finish once",
+    )
+    return ArchiveTable(folder, delta)
+
+
+def _could_become(folder: Path) -> bool:
+    """Tell whether a folder is empty, or holds what an archive that died before its first commit has left."""
+    return folder.is_dir() and all(one.name == _LOG or one.name.startswith(f"{DAY}=") for one in folder.iterdir())
+
+
+def _bound(moment: datetime | None, otherwise: int) -> int:
+    return otherwise if moment is None else micros(moment)

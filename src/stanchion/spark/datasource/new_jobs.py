@@ -1,0 +1,284 @@
+"""From rows to new jobs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from functools import lru_cache
+from itertools import repeat
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from stanchion.app import Stanchion
+from stanchion.core.checks import checked_name
+from stanchion.core.codec import Codec, decoder
+from stanchion.core.ids import new_ids
+from stanchion.errors import InvalidInput
+from stanchion.jobs.call import arguments, called_with
+from stanchion.jobs.options import checked
+from stanchion.spark.datasource.json_values import jsonable, plain_values
+from stanchion.stores.records.jobs import NewJob
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+_TEXT = ("string",)
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_NUMBER = (*_WHOLE, "float", "double")
+
+_TYPES: dict[str, tuple[str, ...]] = {
+    "queue": _TEXT,
+    "task": _TEXT,
+    "priority": _WHOLE,
+    "run_at": ("timestamp",),
+    "delay": _NUMBER,
+    "tenant": _TEXT,
+    "key": _TEXT,
+    "on_duplicate": _TEXT,
+    "order_key": _TEXT,
+    "limits": ("array<string>",),
+    "rate": (*_TEXT, *_NUMBER),
+    "rate_by": _TEXT,
+    "rate_key": _TEXT,
+    "max_attempts": _WHOLE,
+    "timeout": _NUMBER,
+}
+"""The columns that say how to enqueue, each with its types in Spark."""
+
+_CONTENT = ("payload", "args", "kwargs", "headers")
+"""The columns of any type that JSON can hold; text in them is JSON."""
+
+_OF_LIMITS = ("limits", "rate", "rate_by", "rate_key")
+_MANY = 100_000
+
+
+def check_columns(schema: StructType, ignored: Iterable[str] = ()) -> list[str]:
+    """Return the names of the columns that jobs are made of; InvalidInput for those that can't be."""
+    names = [one.name for one in schema.fields if one.name not in ignored]
+    for one in schema.fields:
+        if one.name not in ignored:
+            _check_column(one.name, one.dataType)
+    if not {"payload", "args", "kwargs"} & set(names) and "task" not in names:
+        raise InvalidInput(
+            "no column is the payload of the jobs; make one, such as struct('*').alias('payload'), or, for calls of a "
+            "task, columns args and kwargs"
+        )
+    if "payload" in names and {"args", "kwargs"} & set(names):
+        raise InvalidInput("give a column payload, or args and kwargs for calls of a task, not both")
+    return names
+
+
+def _check_column(name: str, kind: DataType) -> None:
+    if name in _CONTENT:
+        jsonable(kind, name)
+        return
+    types = _TYPES.get(name)
+    if types is None:
+        known = sorted([*_TYPES, *_CONTENT])
+        near = get_close_matches(name, known, 1)
+        guess = f"did you mean {near[0]}? " if near else "what belongs to the payload goes into a struct there; "
+        raise InvalidInput(f"the column {name!r} means nothing for a job; {guess}there are {', '.join(known)}")
+    if kind.simpleString() not in types:
+        raise InvalidInput(
+            f"the column {name} must be of type {' or '.join(types)}, not {kind.simpleString()}; cast it"
+        )
+
+
+@dataclass(frozen=True)
+class JobMaker:
+    """Makes jobs of rows.
+
+    `queue`, `task`: of the rows that don't name any; `defaults`: further options of an enqueue that hold for all rows
+    which have no value of their own.
+    """
+
+    queue: str | None = None
+    task: str | None = None
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def jobs(self, app: Stanchion, batch: pa.RecordBatch) -> list[NewJob]:
+        """Return the jobs of a batch, with their lanes; InvalidInput names the column that is wrong."""
+        columns = {name: _values(name, batch.column(n)) for n, name in enumerate(batch.schema.names) if name in _KNOWN}
+        rows = batch.num_rows
+        queues = list(map(self._queue, columns["queue"])) if "queue" in columns else [self._queue(None)] * rows
+        tasks = list(map(self._task, columns["task"])) if "task" in columns else [self._task(None)] * rows
+        fields: dict[str, Iterable[Any]] = {
+            "id": new_ids(rows),
+            "queue": queues,
+            "task": tasks,
+            "payload": _payloads(columns, tasks, app.codec, _texts(batch)),
+            **self._times(columns),
+        }
+        for name in _ONE_BY_ONE:
+            if name in columns:
+                fields[name] = _checked_values(name, columns[name], self._fixed(name), app.codec)
+            elif name in self.defaults:
+                fields[name] = repeat(self._fixed(name))
+        if not {*columns, *self.defaults}.isdisjoint(_OF_LIMITS):
+            fields["limits"] = self._limits(columns, queues, tasks)
+        whole = (fields[name] if name in fields else repeat(default) for name, default in _DEFAULTS.items())
+        made = list(map(NewJob._make, zip(*whole, strict=False)))  # as many as there are ids
+        app.make_ready(made)
+        return made
+
+    def _queue(self, given: str | None) -> str:
+        queue = given or self.queue
+        if queue is None:
+            raise InvalidInput("the column queue is null in a row; fill it, or give the option queue for such rows")
+        return _name(queue, "the column queue")
+
+    def _task(self, given: str | None) -> str | None:
+        task = given or self.task
+        return None if task is None else _name(task, "the column task")
+
+    def _fixed(self, name: str) -> Any:
+        return _one(name, self.defaults[name]) if name in self.defaults else NewJob._field_defaults[name]
+
+    def _times(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Iterable[Any]]:
+        """Return when the jobs are due; a row's own word goes before that for all."""
+        fixed = {name: _one(name, self.defaults[name]) for name in ("run_at", "delay") if name in self.defaults}
+        present = [name for name in ("run_at", "delay") if name in columns]
+        if not present:
+            return {name: repeat(value) for name, value in fixed.items()}
+        delays = [None if one is None else _one("delay", one) for one in columns.get("delay", ())]
+        moments = columns.get("run_at", ())
+        if delays and moments and any(a is not None and b is not None for a, b in zip(moments, delays, strict=True)):
+            raise InvalidInput("a row has values in both columns run_at and delay; one of them must be null")
+        silent = [all(columns[name][n] is None for name in present) for n in range(len(columns[present[0]]))]
+        own = {"run_at": moments or repeat(None), "delay": delays or repeat(None)}
+        return {
+            name: [fixed.get(name) if quiet else value for value, quiet in zip(own[name], silent, strict=False)]
+            for name in ("run_at", "delay")
+        }
+
+    def _limits(
+        self, columns: Mapping[str, Sequence[Any]], queues: Sequence[str], tasks: Sequence[str | None]
+    ) -> list[str | None]:
+        fixed = {name: self.defaults[name] for name in _OF_LIMITS if name in self.defaults}
+        names = [name for name in (*_OF_LIMITS, "tenant") if name in columns]
+        rows: Iterable[tuple[Any, ...]] = zip(*(columns[name] for name in names), strict=True) if names else repeat(())
+        tenant = {"tenant": self.defaults["tenant"]} if "tenant" in self.defaults else {}
+        found = []
+        for row, queue, task in zip(rows, queues, tasks, strict=False):
+            own = {name: value for name, value in zip(names, row, strict=True) if value is not None}
+            text: str | None = checked({**tenant, **fixed, **own}, _PLAIN, queue=queue, task=task).get("limits")
+            found.append(text)
+        return found
+
+
+_ONE_BY_ONE = ("priority", "headers", "tenant", "key", "on_duplicate", "order_key", "max_attempts", "timeout")
+_KNOWN = {*_TYPES, *_CONTENT}
+_DEFAULTS = {name: NewJob._field_defaults.get(name) for name in NewJob._fields}
+_PLAIN = Codec()
+
+
+@lru_cache(maxsize=_MANY)
+def _name(value: str, what: str) -> str:
+    return checked_name(value, what)
+
+
+@lru_cache(maxsize=_MANY)
+def _one(name: str, value: Any) -> Any:
+    """Return the field of a job for the value of an option."""
+    return checked({name: value}, _PLAIN)[name]
+
+
+def _checked_values(name: str, values: Sequence[Any], default: Any, codec: Codec) -> list[Any]:
+    if name == "headers":
+        return [default if one is None else checked({name: one}, codec).get(name) for one in values]
+    try:
+        return [default if one is None else _one(name, one) for one in values]
+    except InvalidInput as error:
+        raise InvalidInput(f"a row can't be a job: {error}") from None
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    if name == "run_at":
+        return list(column.cast(pa.int64()).to_pylist())
+    if name in _CONTENT and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+        return [None if text is None else _parsed(name, text) for text in column.to_pylist()]
+    return plain_values(column)
+
+
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return _decode(text)
+    except ValueError as error:
+        raise InvalidInput(
+            f"the column {name} holds text that is no JSON ({error}); make it so with to_json(), or give a struct"
+        ) from None
+
+
+def _not_json(constant: str) -> Any:
+    raise ValueError(f"{constant} is none of its numbers")
+
+
+_decode = decoder(parse_constant=_not_json)
+
+
+_compact = re.compile(r'(?:[^\s"\\]++|"[^"\\]*+")*+').fullmatch
+"""Matches JSON without spaces between its parts, and without escapes: what an encoder would write the same."""
+
+
+_inexact = re.compile(r"\d[\d.]{16}").search
+"""Finds what may be a number with more digits than a float has."""
+
+_parts = re.compile(r'"(?:[^"\\]|\\.)*+"|\s+')
+
+
+def _packed(text: str) -> str:
+    """Return JSON without spaces between its parts, its numbers as they are written."""
+    return _parts.sub(lambda part: "" if part[0].isspace() else part[0], text)
+
+
+def _texts(batch: pa.RecordBatch) -> list[str | None] | None:
+    """Return the payloads as they are, where they are JSON already."""
+    if "payload" not in batch.schema.names or not pa.types.is_string(batch.column("payload").type):
+        return None
+    texts: list[str | None] = batch.column("payload").to_pylist()
+    return texts
+
+
+def _payloads(
+    columns: Mapping[str, list[Any]], tasks: Sequence[str | None], codec: Codec, texts: Sequence[str | None] | None
+) -> list[str]:
+    if "payload" in columns:
+        values = columns["payload"]
+        for value, task in zip(values, tasks, strict=True):
+            if task is not None:
+                _check_call(value)
+        return [
+            codec.encode(value, "column payload")
+            if text is None or not (_compact(text) or _inexact(text))
+            else codec.encode_json(_packed(text) if _inexact(text) else text, "column payload")
+            for value, text in zip(values, texts or repeat(None), strict=False)
+        ]
+    if None in tasks:
+        raise InvalidInput("a row with args or kwargs names no task; fill the column task, or give the option task")
+    calls = zip(_or_nones(columns, "args", len(tasks)), _or_nones(columns, "kwargs", len(tasks)), strict=True)
+    return [codec.encode(_call(args, kwargs), "columns args and kwargs") for args, kwargs in calls]
+
+
+def _check_call(value: Any) -> None:
+    try:
+        called_with(value)
+    except ValueError:
+        raise InvalidInput(
+            "the column payload is not that of a call, as that of a task must be; give the arguments in columns args "
+            "(an array) and kwargs (a struct or a map)"
+        ) from None
+
+
+def _call(args: Any, kwargs: Any) -> dict[str, Any]:
+    if not isinstance(args or [], list):
+        raise InvalidInput("the column args must be an array, or the JSON of one")
+    if not isinstance(kwargs or {}, dict):
+        raise InvalidInput("the column kwargs must be a struct or a map, or the JSON of an object")
+    return arguments(tuple(args or ()), kwargs or {})
+
+
+def _or_nones(columns: Mapping[str, list[Any]], name: str, rows: int) -> list[Any]:
+    return columns.get(name) or [None] * rows

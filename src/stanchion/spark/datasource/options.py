@@ -1,0 +1,234 @@
+"""The options of the data source, checked: each mistake is one sentence.
+
+Names are written as Spark's users do (`writeId`); case and underscores make no difference. All values are text.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from stanchion.app import Stanchion
+from stanchion.core.checks import checked_name
+from stanchion.core.codec import Codec
+from stanchion.errors import InvalidInput, StanchionError
+from stanchion.jobs.options import checked
+from stanchion.stores.registry import absolute_url, shown_url
+
+Use = Literal["read", "write", "readStream", "writeStream"]
+
+T = TypeVar("T", int, float)
+
+KEYS = "STANCHION_KEYS"
+"""The variable with the keys of payloads, divided by commas, newest first; read where the work is done."""
+
+_IGNORED = {"checkpointlocation"}
+"""What Spark passes on though it is its own."""
+
+
+class Option(NamedTuple):
+    """An option: what it is good for, its value from its text, and its default."""
+
+    uses: frozenset[Use]
+    value: Callable[[str], Any]
+    default: Any = None
+
+
+# -- values
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def value(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise InvalidInput(f"must be a whole number from {least:,} to {most:,}, not {text!r}")
+        return number
+
+    return value
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def value(text: str) -> str:
+        if text.lower() not in words:
+            raise InvalidInput(f"must be {' or '.join(words)}, not {text!r}")
+        return text.lower()
+
+    return value
+
+
+def _name(text: str) -> str:
+    return checked_name(text, "")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(_name(one.strip()) for one in text.split(","))
+
+
+def _number(kind: Callable[[str], T]) -> Callable[[str], T]:
+    def value(text: str) -> T:
+        try:
+            return kind(text)
+        except ValueError:
+            raise InvalidInput(f"must be a number, not {text!r}") from None
+
+    return value
+
+
+def _seconds(text: str) -> float:
+    seconds = _number(float)(text)
+    if not 0 < seconds <= 86_400:
+        raise InvalidInput(f"must be seconds, more than 0 and up to a day, not {text!r}")
+    return seconds
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidInput(f"must be a time such as 2026-01-31T08:00:00+00:00, not {text!r}") from None
+
+
+def _keys(text: str) -> tuple[str, ...]:
+    """Return keys; the error for a wrong one doesn't show it."""
+    keys = tuple(one.strip() for one in text.split(",") if one.strip())
+    Codec(keys)
+    return keys
+
+
+_FOR_JOBS: dict[str, Callable[[str], Any]] = {
+    "task": _name,
+    "priority": _number(int),
+    "delay": _number(float),
+    "runAt": _moment,
+    "tenant": str,
+    "onDuplicate": str,
+    "limits": _names,
+    "rate": str,
+    "rateBy": str,
+    "maxAttempts": _number(int),
+    "timeout": _number(float),
+}
+"""What holds for all jobs of a write that don't say otherwise in a column."""
+
+_ALL: frozenset[Use] = frozenset({"read", "write", "readStream", "writeStream"})
+_WRITES: frozenset[Use] = frozenset({"write", "writeStream"})
+
+OPTIONS: dict[str, Option] = {
+    "url": Option(_ALL, str),
+    "keys": Option(_ALL, _keys, ()),
+    "queue": Option(_ALL, _name),
+    "of": Option(frozenset({"read"}), _one_of("jobs", "history"), "jobs"),
+    "partitions": Option(frozenset({"read", "readStream"}), _whole(1, 10_000), 4),
+    "by": Option(frozenset({"read"}), _one_of("id", "lane"), "id"),
+    "writeId": Option(_WRITES, _name),
+    "stream": Option(frozenset({"readStream", "writeStream"}), _name),
+    "ackStream": Option(frozenset({"writeStream"}), _name),
+    "to": Option(frozenset({"writeStream"}), _name),
+    "errors": Option(frozenset({"writeStream"}), _one_of("bury", "retry"), "bury"),
+    "heartbeat": Option(frozenset({"readStream"}), _seconds, 10.0),
+    "poll": Option(frozenset({"readStream"}), _seconds),
+    "maxRecordsPerBatch": Option(frozenset({"readStream"}), _whole(1, 10_000_000), 10_000),
+    "mode": Option(frozenset({"writeStream"}), _one_of("append", "move", "finish"), "append"),
+    **{name: Option(_WRITES, value) for name, value in _FOR_JOBS.items()},
+}
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "")
+
+
+_KNOWN = {_plain(name): name for name in OPTIONS}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the jobs are, and what opens their payloads. Its `repr` shows neither password nor keys."""
+
+    url: str
+    keys: tuple[str, ...] = field(default=(), repr=False)
+
+    @contextmanager
+    def app(self) -> Iterator[Stanchion]:
+        """Open the store, for as long as the block lasts."""
+        keys = self.keys or tuple(one for one in os.environ.get(KEYS, "").split(",") if one)
+        with closing(Stanchion(self.url, keys=keys)) as app:
+            yield app
+
+    def __repr__(self) -> str:
+        return f"<Place {shown_url(self.url)}>"
+
+
+def place_of(options: Mapping[str, Any]) -> Place:
+    """Return the place that checked options name."""
+    return Place(options["url"], options["keys"])
+
+
+def looked_over(given: Mapping[str, str], *uses: Use) -> dict[str, Any]:
+    """Return the values of the options given; InvalidInput for one that is for none of these uses, or wrong."""
+    known = {name for name, option in OPTIONS.items() if not option.uses.isdisjoint(uses)}
+    values = {}
+    for written, text in given.items():
+        name = _KNOWN.get(_plain(written))
+        if name in known:
+            values[name] = _value(name, text)
+        elif _plain(written) not in _IGNORED:
+            raise InvalidInput(_unknown(written, name, uses[0], sorted(known)))
+    return values
+
+
+def checked_options(given: Mapping[str, str], use: Use) -> dict[str, Any]:
+    """Return the values of all options of a use, by their names as they are in OPTIONS; those not given: the defaults.
+
+    InvalidInput names the first mistake.
+    """
+    defaults = {name: option.default for name, option in OPTIONS.items() if use in option.uses}
+    values = {**defaults, **looked_over(given, use)}
+    return {**values, "url": reachable_url(values["url"])}
+
+
+def _value(name: str, text: str) -> Any:
+    try:
+        return OPTIONS[name].value(text)
+    except StanchionError as error:
+        words = str(error).strip()
+        raise InvalidInput(f"the option {name} {words}" if words.startswith("must") else words) from None
+
+
+def _unknown(written: str, name: str | None, use: Use, known: list[str]) -> str:
+    if name is not None:
+        others = " and ".join(sorted(OPTIONS[name].uses))
+        return f"the option {name} is for {others}, not for {use}; leave it out"
+    near = get_close_matches(_plain(written), [_plain(one) for one in known], 1)
+    guess = f"did you mean {_KNOWN[near[0]]}? " if near else ""
+    return f"the data source has no option {written!r} for {use}; {guess}there are {', '.join(known)}"
+
+
+def reachable_url(url: str | None) -> str:
+    """Return the address as it is good for other processes on this machine, in whatever folder they run."""
+    url = url or os.environ.get("STANCHION_URL")
+    if not url:
+        raise InvalidInput(
+            "the option url is missing: say where the jobs are, such as .option('url', 'postgresql://...')"
+        )
+    if url.startswith("memory:"):
+        raise InvalidInput("memory:// is in one process alone, and Spark works in others; use sqlite:///jobs.db")
+    return absolute_url(url)
+
+
+def job_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a write that hold for all its jobs, by the names that an enqueue has for them."""
+    given = {_snake(name): values[name] for name in _FOR_JOBS if name != "task" and values[name] is not None}
+    checked(given, Codec(), queue=values["queue"] or "default", task=values["task"])
+    return given
+
+
+def _snake(name: str) -> str:
+    return "".join(f"_{one.lower()}" if one.isupper() else one for one in name)

@@ -1,0 +1,177 @@
+"""Reading jobs and history as a batch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, cast
+from uuid import UUID
+
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+)
+
+from stanchion.app import Stanchion
+from stanchion.core.times import micros
+from stanchion.errors import StanchionError
+from stanchion.spark.datasource.errors import hide_traceback, said_plainly
+from stanchion.spark.datasource.options import Place, checked_options, looked_over, place_of
+from stanchion.spark.datasource.schema import Field, Of, batch_of_arrow, batch_of_rows, checked_columns, ddl
+from stanchion.stores.protocol import ArrowStore
+from stanchion.stores.records.jobs import UNLANED
+from stanchion.stores.records.query import SCANNED, Condition, Scan
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+_OPERATORS: dict[type[Filter], Any] = {
+    EqualTo: "=",
+    EqualNullSafe: "=",
+    GreaterThan: ">",
+    GreaterThanOrEqual: ">=",
+    LessThan: "<",
+    LessThanOrEqual: "<=",
+    In: "in",
+}
+_PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
+_PUSHED = SCANNED - {"lane"}  # whose number here is not the stored one
+
+
+@said_plainly
+def schema_of(given: Mapping[str, str]) -> str:
+    """Return the columns, as Spark writes them, of what these options read, as a batch or as a stream."""
+    return ddl(looked_over(given, "read", "readStream").get("of", "jobs"))
+
+
+@said_plainly
+def reader_of(given: Mapping[str, str], schema: StructType) -> JobsReader:
+    """Return the reader for these options and columns; InvalidInput says what to mend."""
+    options = checked_options(given, "read")
+    of: Of = options["of"]
+    wanted = [Field(field.name, field.dataType.simpleString()) for field in schema.fields]
+    where = () if options["queue"] is None else (Condition("queue", "=", options["queue"]),)
+    names = checked_columns(of, wanted)
+    kind = FilteringReader if _pushes_filters() else JobsReader
+    return kind(place_of(options), Scan(of, where), names, options["partitions"], options["by"] == "lane")
+
+
+def _pushes_filters() -> bool:
+    """Tell whether this is the process in which Spark pushes filters down.
+
+    Where push-down is off another one plans the reading, and refuses a reader that would take filters.
+    """
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return _PUSHING in sys.modules or getattr(main, "name", "") == _PUSHING
+
+
+@dataclass
+class Part(InputPartition):
+    """What one task reads."""
+
+    scan: Scan
+
+    def __post_init__(self) -> None:
+        super().__init__(self.scan)
+
+
+class JobsReader(DataSourceReader):
+    """Reads the jobs of a scan in several tasks, each over a connection of its own."""
+
+    def __init__(self, place: Place, scan: Scan, names: Sequence[str], parts: int, by_lane: bool) -> None:
+        self.place, self.scan, self.names, self.parts, self.by_lane = place, scan, names, parts, by_lane
+
+    @said_plainly
+    def partitions(self) -> Sequence[InputPartition]:
+        """Cut the scan by ids or by lanes."""
+        with self.place.app() as app:
+            cut = _by_lanes(app, self.scan, self.parts) if self.by_lane else app.store.split(self.scan, self.parts)
+        return [Part(scan) for scan in cut]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the jobs of a part."""
+        try:
+            with self.place.app() as app:
+                yield from batches_of(app, cast("Part", partition).scan, self.names)
+        except StanchionError:
+            hide_traceback()
+            raise
+
+
+class FilteringReader(JobsReader):
+    """Leaves filters to the store."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
+        """Leave to the store what it can check, and return the rest."""
+        for one in filters:
+            condition = condition_of(one)
+            if condition is None:
+                yield one
+            else:
+                self.scan = replace(self.scan, where=(*self.scan.where, condition))
+
+
+def batches_of(app: Stanchion, scan: Scan, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Give all jobs of a scan, in batches with these columns: as Arrow where the store can, else row by row."""
+    store = app.store
+    if isinstance(store, ArrowStore) and store.gives_arrow:
+        for batch in store.scan_arrow(scan, names):
+            yield batch_of_arrow(batch, scan.of, app.codec)
+        return
+    for rows in store.scan(scan):
+        yield batch_of_rows(rows, scan.of, names, store.now(), app.codec)
+
+
+def condition_of(pushed: Filter) -> Condition | None:
+    """Return the condition that a filter of Spark's is, or None for one that no store can check."""
+    op = _OPERATORS.get(type(pushed))
+    if op is None:
+        return None
+    path, value = cast("tuple[tuple[str, ...], Any]", (pushed.attribute, pushed.value))  # type: ignore[attr-defined]
+    values = tuple(value) if op == "in" else (value,)
+    if len(path) != 1 or path[0] not in _PUSHED or any(not _comparable(path[0], one) for one in values):
+        return None
+    stored = tuple(micros(one) if isinstance(one, datetime) else one for one in values)
+    return Condition(path[0], op, stored if op == "in" else stored[0])
+
+
+def _comparable(name: str, value: Any) -> bool:
+    """Tell whether a store has such values in that column; a null is Spark's to compare."""
+    if name.endswith("_at"):
+        return isinstance(value, datetime) and value.tzinfo is not None
+    if name == "priority":
+        return isinstance(value, int)
+    return isinstance(value, str) and (name != "id" or _is_id(value))
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return str(UUID(text)) == text
+    except ValueError:
+        return False
+
+
+def _by_lanes(app: Stanchion, scan: Scan, parts: int) -> list[Scan]:
+    """Cut a scan into ranges of lanes; the first has also the jobs that are in none."""
+    lanes = max((settings.lanes for settings in app.store.queues()), default=1)
+    parts = min(parts, lanes)
+    firsts = [UNLANED, *(1 + n * lanes // parts for n in range(1, parts))]
+    ranges = [*pairwise(firsts), (firsts[-1], None)]
+    return [replace(scan, where=(*scan.where, *_range(first, end))) for first, end in ranges]
+
+
+def _range(first: int, end: int | None) -> list[Condition]:
+    above = [Condition("lane", ">=", first)]
+    return above if end is None else [*above, Condition("lane", "<", end)]

@@ -1,0 +1,62 @@
+"""The data source `stanchion`: jobs read and written by Spark, whole or as a stream.
+
+Spark makes these objects, and what they return, anew in several processes: they hold options and no connections.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    DataSourceWriter,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+class StanchionSource(DataSource):
+    """Jobs as rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what `format` is given."""
+        return "stanchion"
+
+    def schema(self) -> str:
+        """Return the columns of what the options ask for; those of a stream are those of live jobs."""
+        from stanchion.spark.datasource.read import schema_of
+
+        return schema_of(self._given)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Return the reader of a batch."""
+        from stanchion.spark.datasource.read import reader_of
+
+        return reader_of(self._given, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a batch."""
+        from stanchion.spark.datasource.write import writer_of
+
+        return writer_of(self._given, schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Return the reader of a stream."""
+        from stanchion.spark.datasource.stream_read import stream_reader
+
+        return stream_reader(self._given, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        """Return the writer of a stream."""
+        from stanchion.spark.datasource.stream_write import stream_writer
+
+        return stream_writer(self._given, schema, overwrite)
+
+    @property
+    def _given(self) -> dict[str, str]:
+        return dict(self.options)

@@ -1,0 +1,179 @@
+"""Reading a queue as a stream: the reader that Spark's driver asks, and what its tasks read.
+
+    latestOffset(start, limit)   acknowledges all up to `start`, which is in Spark's commit log, and reserves a batch
+    partitions(start, end)       divides the batch; a replayed one has what is left of it
+    read(partition)              in tasks, wherever they run
+
+Spark's own commit(end) comes a batch late and never for the last one, so nothing depends on it. Nor on stop():
+the processes of a query may be killed at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, cast
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from stanchion.app import Stanchion
+from stanchion.errors import InvalidInput
+from stanchion.spark.datasource.endings import how_ended
+from stanchion.spark.datasource.errors import said_plainly
+from stanchion.spark.datasource.options import Place, checked_options, place_of
+from stanchion.spark.datasource.runs import this_run
+from stanchion.spark.datasource.schema import Field, batch_of_arrow, batch_of_rows, checked_columns
+from stanchion.stores.protocol import ArrowStore
+from stanchion.streams import Part, Position, StreamSource
+from stanchion.streams.heart import Heart
+from stanchion.streams.sink import begin, rows
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+Offset = dict[str, Any]
+
+IDLE = 0.25
+"""Seconds that a driver with nothing to do waits for a sign of work before it asks again."""
+
+FEW = 1000
+"""Jobs of a batch that are read row by row: the way to Arrow may be a connection of its own."""
+
+
+@said_plainly
+def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
+    """Return the reader for these options and columns; InvalidInput says what to mend."""
+    options = checked_options(given, "readStream")
+    if options["queue"] is None:
+        raise InvalidInput("say which queue to read, by the option queue")
+    wanted = [Field(field.name, field.dataType.simpleString()) for field in schema.fields]
+    return StreamReader(
+        place_of(options),
+        options["stream"] or options["queue"],
+        options["queue"],
+        checked_columns("jobs", wanted),
+        most=options["maxRecordsPerBatch"],
+        parts=options["partitions"],
+        heartbeat=options["heartbeat"],
+        poll=options["poll"] or IDLE,
+    )
+
+
+@dataclass
+class StreamPart(InputPartition):
+    """What one task reads."""
+
+    part: Part
+
+    def __post_init__(self) -> None:
+        super().__init__(self.part)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a queue in micro-batches. On the driver one object lives as long as the query; tasks get copies."""
+
+    def __init__(
+        self,
+        place: Place,
+        stream: str,
+        queue: str,
+        names: Sequence[str],
+        *,
+        most: int,
+        parts: int,
+        heartbeat: float,
+        poll: float,
+    ) -> None:
+        self.place, self.stream, self.queue, self.names = place, stream, queue, names
+        self.most, self.parts, self.heartbeat, self.poll = most, parts, heartbeat, poll
+        self._ends_when_done = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out connections and threads, which stay in the process that has them."""
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+
+    # -- on the driver
+
+    @cached_property
+    def _app(self) -> Stanchion:
+        self._opened = ExitStack()  # and never closed: the process ends with the query
+        return self._opened.enter_context(self.place.app())
+
+    @cached_property
+    def _source(self) -> StreamSource:
+        """The stream, taken over from whoever read it before at the first use."""
+        source = StreamSource(self._app.store, self.stream, self.queue, self.heartbeat, how_ended)
+        source.initial()
+        Heart(source, self._app.store, self.heartbeat).start()
+        return source
+
+    @cached_property
+    def _listener(self) -> Any:
+        return self._app.store.listen([self.queue])
+
+    @said_plainly
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
+        """Return where a query without a checkpoint begins."""
+        return self._source.initial()._asdict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """Return how much a batch may hold."""
+        return ReadMaxRows(self.most)
+
+    @said_plainly
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Take no more than what is ready now."""
+        self._ends_when_done = True
+        self._source.stop_after_ready()
+
+    @said_plainly
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
+        """Acknowledge what is finished, reserve the next batch, and return its end, or `start` when there is none."""
+        if isinstance(limit, ReadAllAvailable):  # nobody would come back to acknowledge its only batch
+            raise InvalidInput("trigger(once=True) is not for streams of jobs; write trigger(availableNow=True)")
+        place, most = _position(start), limit.max_rows if isinstance(limit, ReadMaxRows) else self.most
+        end = self._source.latest(place, most)
+        if end == place and not self._ends_when_done and self._listener.wait(self.poll):
+            end = self._source.latest(place, most)
+        # Spark compares offsets as text.
+        return start if end == place else end._asdict()
+
+    @said_plainly
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """Divide the batch among tasks."""
+        return [StreamPart(part) for part in self._source.parts(_position(start), _position(end), self.parts)]
+
+    def commit(self, end: Offset) -> None:
+        """Do nothing: the next `latestOffset` acknowledges."""
+
+    def stop(self) -> None:
+        """Do nothing: jobs in hand are for the next run of the query, or go back when nobody beats for them."""
+
+    # -- in tasks
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Give the jobs of a part."""
+        part = cast("StreamPart", partition).part
+        run = this_run()
+        with self.place.app() as app:
+            if run is not None:
+                begin(app.store, part, run)
+            yield from batches(app, part, self.names)
+
+
+def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Give the jobs of a part: as Arrow where the store can."""
+    store = app.store
+    if isinstance(store, ArrowStore) and store.gives_arrow and part.size > FEW and not part.finished:
+        for batch in store.in_hand_arrow(part.queue, part.token, part.first, part.last, names):
+            yield batch_of_arrow(batch, "jobs", app.codec)
+    elif found := rows(store, part):
+        yield batch_of_rows(found, "jobs", names, store.now(), app.codec)
+
+
+def _position(offset: Offset) -> Position:
+    return Position(offset["stream"], offset["seq"])

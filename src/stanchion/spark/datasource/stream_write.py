@@ -1,0 +1,228 @@
+"""Writing a stream: new jobs, or what becomes of the jobs that were read.
+
+mode=append    rows become new jobs. With `stream` the jobs of its batch are committed in the same step, and the batch
+               is acknowledged: exactly once. Needs a store with transactions over several jobs. What a query makes of
+               its state alone, or of other streams, is stored once for its batch
+mode=move      each row has the id of a job that was read, and sends it on to another queue
+mode=finish    each row has the id of a job that was read, and its result
+
+Move and finish settle job by job, each in one step, so they are exactly once on every store. Jobs that have no row are
+committed as the batch ends.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from stanchion.app import Stanchion
+from stanchion.errors import InvalidInput, StanchionError, StreamTaken
+from stanchion.jobs.batches import batches, portions
+from stanchion.spark.datasource.errors import said_plainly
+from stanchion.spark.datasource.new_jobs import JobMaker
+from stanchion.spark.datasource.options import Place, checked_options, job_defaults, place_of
+from stanchion.spark.datasource.runs import has_state, this_batch, this_run
+from stanchion.spark.datasource.stream_rows import ERROR, Mode, SinkColumns, checked_sink
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
+from stanchion.stores.records.staging import Publication
+from stanchion.streams import SinkBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+
+@said_plainly
+def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
+    """Return the writer for these options and columns; InvalidInput says what to mend."""
+    options = checked_options(given, "writeStream")
+    if overwrite:
+        raise InvalidInput("jobs are added to a queue and replace none: write with .outputMode('append')")
+    mode: Mode = options["mode"]
+    stream, queue = options["ackStream"] or options["stream"], options["to"] or options["queue"]
+    if stream is None and mode != "append":
+        raise InvalidInput(f"mode={mode} needs the option stream: the stream that the rows were read from")
+    columns = checked_sink(mode, schema, queue)
+    # Results are made as payloads are; no queue gets them.
+    maker = JobMaker(queue or mode, options["task"], job_defaults({**options, "queue": queue}))
+    checkpoint = next((value for name, value in given.items() if name.lower() == "checkpointlocation"), None)
+    return StreamWriter(
+        place_of(options), mode, stream, columns, maker, options["errors"], options["writeId"], checkpoint
+    )
+
+
+@dataclass
+class Written(WriterCommitMessage):
+    """What a task has done, in which run; `refused` says why it gave up on its rows."""
+
+    run: str
+    write: str
+    attempt: str
+    staged: int = 0
+    settled: int = 0
+    rows: int = 0
+    refused: str | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """Rows, the jobs made of them, and the ids of jobs whose rows can't be any, with why."""
+
+    rows: pa.RecordBatch
+    jobs: list[NewJob]
+    misfits: Mapping[str, str] = field(default_factory=dict)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Writes the rows of micro-batches. Spark makes one for the tasks of a batch and another for its end."""
+
+    def __init__(
+        self,
+        place: Place,
+        mode: Mode,
+        stream: str | None,
+        columns: SinkColumns,
+        maker: JobMaker,
+        errors: str,
+        write: str | None,
+        checkpoint: str | None = None,
+    ) -> None:
+        self.place, self.mode, self.stream, self.columns, self.maker = place, mode, stream, columns, maker
+        self.errors, self.write_id, self.checkpoint = errors, write, checkpoint
+
+    # -- in tasks
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        """Stage or settle the rows of a task.
+
+        A row that can't be a job is buried, if it says which job it comes from, or else reported rather than raised:
+        trying again would not help.
+        """
+        done = Written(this_run() or "", f"{self.write_id or 'spark'}:{this_batch()}", secrets.token_hex(8))
+        seen: set[str] = set()
+        with self.place.app() as app:
+            for rows in iterator:
+                if rows.num_rows and done.refused is None:
+                    done.rows += rows.num_rows
+                    try:
+                        self._take(app, rows, done, seen)
+                    except InvalidInput as error:
+                        done.refused = str(error)
+        return done
+
+    def _take(self, app: Stanchion, rows: pa.RecordBatch, done: Written, seen: set[str]) -> None:
+        batch = None if self.stream is None else SinkBatch.read_by(app.store, self.stream, done.run)
+        if batch is not None and batch.acknowledged:  # this run comes after one that was finished: nothing of it counts
+            return
+        if self.mode != "append" and has_state(self.checkpoint):
+            raise InvalidInput(
+                f"a query with state can't be written with mode={self.mode}, which settles each job before Spark's log "
+                f"has the batch; write new jobs with mode=append"
+            )
+        failed, good = self.columns.divided(rows)
+        made = self._made(app, good, buries=batch is not None and batch.size > 1)
+        if self.mode == "append":
+            for portion in (portion for some in batches(made.jobs) for portion in portions(some)):
+                app.store.stage(done.write, done.attempt, portion)
+                done.staged += len(portion)
+        elif batch is not None:
+            done.settled += batch.settle(self._outcomes(made, batch.token, seen))
+        elif rows.num_rows:
+            raise StreamTaken(cast("str", self.stream))
+        if not failed.num_rows and not made.misfits:
+            return
+        if batch is None:  # the rows are of another stream, or of none
+            raise InvalidInput(f"a row with an error is of no job that the stream {self.stream!r} has read")
+        done.settled += batch.settle(self._failures(failed, batch.token, seen))
+        done.settled += batch.settle([Bury(job_id, batch.token, error) for job_id, error in made.misfits.items()])
+
+    def _made(self, app: Stanchion, rows: pa.RecordBatch, *, buries: bool) -> Made:
+        """Return the jobs of these rows; where `buries`, without those of rows that can't be jobs, unless none can."""
+        if not rows.num_rows:
+            return Made(rows, [])
+        try:
+            return Made(rows, self.maker.jobs(app, self.columns.content(rows)))
+        except InvalidInput:
+            if not buries or self.errors != "bury" or not self.columns.has_ids:
+                raise
+            misfits = self._misfits(app, rows)
+            fit = self.columns.without(rows, misfits)
+            if not fit.num_rows and rows.num_rows > 1:  # the query is at fault rather than a row
+                raise
+            return Made(fit, self.maker.jobs(app, self.columns.content(fit)) if fit.num_rows else [], misfits)
+
+    def _misfits(self, app: Stanchion, rows: pa.RecordBatch) -> dict[str, str]:
+        """Return the ids of the jobs whose rows can't be jobs, and why, by trying ever fewer rows."""
+        try:
+            self.maker.jobs(app, self.columns.content(rows))
+        except InvalidInput as error:
+            if rows.num_rows == 1:
+                return {self.columns.ids(rows, set())[0]: f"InvalidInput: {error}"}
+            half = rows.num_rows // 2
+            return {**self._misfits(app, rows.slice(0, half)), **self._misfits(app, rows.slice(half))}
+        return {}
+
+    def _outcomes(self, made: Made, token: str, seen: set[str]) -> list[Outcome]:
+        ids = self.columns.ids(made.rows, seen)
+        with_content = self.columns.has_content
+        if self.mode == "finish":
+            return [
+                Commit(job_id, token, job.payload if with_content else None)
+                for job_id, job in zip(ids, made.jobs, strict=True)
+            ]
+        return [
+            Move(
+                job_id, token, job.queue, job.payload if with_content else None, job.delay or 0.0, job.lane, job.headers
+            )
+            for job_id, job in zip(ids, made.jobs, strict=True)
+        ]
+
+    def _failures(self, rows: pa.RecordBatch, token: str, seen: set[str]) -> list[Outcome]:
+        ids, errors = self.columns.ids(rows, seen), rows.column(ERROR).to_pylist() if rows.num_rows else []
+        if self.errors == "bury":
+            return [Bury(job_id, token, error) for job_id, error in zip(ids, errors, strict=True)]
+        delays = self.columns.delays(rows)
+        return [Rollback(job_id, token, delay, error) for job_id, error, delay in zip(ids, errors, delays, strict=True)]
+
+    # -- on the driver
+
+    @said_plainly
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
+        """End the batch: all of it once, whatever was repeated of it."""
+        done = [cast("Written", message) for message in messages if message is not None]
+        if not done:
+            return  # nothing was read; the reader acknowledges
+        attempts = [(one.attempt, one.staged) for one in done if one.staged]
+        refused = [one.refused for one in done if one.refused is not None]
+        with self.place.app() as app:
+            batch = None if self.stream is None else SinkBatch.read_by(app.store, self.stream, done[0].run)
+            if refused:
+                if batch is not None:
+                    batch.failed(f"InvalidInput: {refused[0]}")
+                raise InvalidInput(f"{refused[0]}; this batch is not finished: correct the query and start it again")
+            if batch is None:  # rows of elsewhere: of other streams, or of the state of the query
+                if self.mode != "append" and any(one.rows for one in done):
+                    raise StreamTaken(cast("str", self.stream))
+                if attempts or self.stream is None:
+                    app.store.publish(Publication(done[0].write, tuple(attempts)))
+            elif self.mode == "append":
+                settled = sum(one.settled for one in done)
+                stateless = has_state(self.checkpoint) is False
+                batch.publish(attempts, settled, write=done[0].write, stateless=stateless)
+            else:
+                batch.drop_rest()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
+        """Write down that the query has failed on its batch; what is staged goes in the end, or after a day."""
+        if self.stream is None:
+            return
+        with self.place.app() as app, suppress(StanchionError):
+            found = SinkBatch.pending(app.store, self.stream)
+            if found is not None and found[0].is_read_in(f":{batchId}"):
+                found[0].failed("the query has failed; the log of Spark's driver says why")

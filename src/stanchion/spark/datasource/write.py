@@ -1,0 +1,95 @@
+"""Writing rows as new jobs: tasks stage them, and the driver publishes them once.
+
+tasks      stage what they get under the write and a random attempt, unseen by anybody
+driver     publishes the attempts that Spark names, all at once; a note of the write makes a repeat a no-op
+on abort   the stage is cleared; what was published stays
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from stanchion.errors import InvalidInput
+from stanchion.jobs.batches import batches, portions
+from stanchion.spark.datasource.errors import said_plainly
+from stanchion.spark.datasource.new_jobs import JobMaker, check_columns
+from stanchion.spark.datasource.options import Place, checked_options, job_defaults, place_of
+from stanchion.stores.records.staging import Publication
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+
+@said_plainly
+def writer_of(given: Mapping[str, str], schema: StructType, overwrite: bool) -> JobsWriter:
+    """Return the writer for these options and columns; InvalidInput says what to mend."""
+    options = checked_options(given, "write")
+    if overwrite:
+        raise InvalidInput("jobs are added to a queue and replace none: write with .mode('append')")
+    return JobsWriter(
+        place_of(options), maker_of(options, schema), options["writeId"] or f"spark:{secrets.token_hex(16)}"
+    )
+
+
+def maker_of(options: Mapping[str, object], schema: StructType) -> JobMaker:
+    """Return what makes jobs of rows with this schema; InvalidInput names the column or option that is wrong."""
+    names = check_columns(schema)
+    if options["queue"] is None and "queue" not in names:
+        raise InvalidInput("say which queue the jobs go to: by the option queue, or by a column queue")
+    return JobMaker(cast("str | None", options["queue"]), cast("str | None", options["task"]), job_defaults(options))
+
+
+@dataclass
+class Staged(WriterCommitMessage):
+    """What a task has staged under its attempt; `refused` says why it gave up on its rows."""
+
+    attempt: str
+    jobs: int
+    refused: str | None = None
+
+
+class JobsWriter(DataSourceArrowWriter):
+    """Writes rows as jobs, all or none on stores with transactions."""
+
+    def __init__(self, place: Place, maker: JobMaker, write: str) -> None:
+        self.place, self.maker, self.write_id = place, maker, write
+
+    @said_plainly
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of a task.
+
+        A row that can't be a job is reported rather than raised: trying again would not help.
+        """
+        attempt, staged = secrets.token_hex(8), 0
+        with self.place.app() as app:
+            for batch in iterator:
+                try:
+                    jobs = self.maker.jobs(app, batch)
+                except InvalidInput as error:
+                    return Staged(attempt, staged, str(error))
+                for portion in (portion for some in batches(jobs) for portion in portions(some)):
+                    app.store.stage(self.write_id, attempt, portion)
+                    staged += len(portion)
+        return Staged(attempt, staged)
+
+    @said_plainly
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Publish what the tasks have staged, unless this write was published before."""
+        staged = [cast("Staged", message) for message in messages if message is not None]
+        refused = [one.refused for one in staged if one.refused is not None]
+        with self.place.app() as app:
+            if refused:
+                app.store.unstage(self.write_id)
+                raise InvalidInput(f"{refused[0]}; none of the rows was enqueued")
+            app.store.publish(Publication(self.write_id, tuple((one.attempt, one.jobs) for one in staged if one.jobs)))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's call
+        """Clear the stage."""
+        with self.place.app() as app:
+            app.store.unstage(self.write_id)

@@ -1,0 +1,1 @@
+"""Stations that run on Spark."""

@@ -1,0 +1,256 @@
+"""A pipeline on Spark: each station is a Structured Streaming query over the stream of its queue.
+
+    stream of the station's queue ──micro-batch──► items one by one (a plain station), or all as a DataFrame ──► store
+
+What is in hand, and how far each stream is, is in the store; a query that fails is started again, and a process that
+dies is followed by another. So a checkpoint is of no importance here, and is made anew by each run.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.errors import StreamingQueryException
+
+from stanchion.errors import StanchionError
+from stanchion.pipelines import Pipeline
+from stanchion.pipelines.station import Station
+from stanchion.spark.datasource.endings import told
+from stanchion.spark.datasource.options import reachable_url
+from stanchion.spark.session import session
+from stanchion.spark.stations.frames import work_on_frame
+from stanchion.spark.stations.items import Hand, work_on_items
+from stanchion.streams import SinkBatch, release, streams
+from stanchion.streams.state import ranges
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger("stanchion.spark")
+
+PER_BATCH = 2000
+"""Items of a plain station in one micro-batch."""
+
+_LOOK = 0.2
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_FAILURES_IN_A_ROW = 60
+"""So often a station is tried again in a run that is to end: a batch is halved until what breaks it is alone."""
+_SHOWN = 500
+_LASTING = ("StreamTaken", "StreamStopped", "ForeignCheckpoint", "InvalidInput", "MissingExtra")
+"""What no further try would mend, by the names of the errors, which is all that Spark tells of them."""
+
+
+def run(
+    pipeline: Pipeline,
+    stations: Collection[str] = (),
+    *,
+    spark: SparkSession | None = None,
+    available_now: bool = False,
+    partitions: int | None = None,
+    stop: threading.Event | None = None,
+) -> None:
+    """Work on the items of a pipeline with Spark until `stop` is set; with `available_now`, until no item is due.
+
+    `stations`: those that Spark works for, all if left out; workers may run the others. `spark`: the session, made by
+    `stanchion.spark.session` unless given. `partitions`: tasks for one micro-batch, as many as there are cores if left
+    out. Raises StanchionError when another process has begun to run the same stations on Spark, and for a station that
+    fails again and again in a run that is to end.
+    """
+    pipeline.prepare()
+    chosen = pipeline.chosen(stations)
+    spark = spark or session()
+    partitions = partitions or spark.sparkContext.defaultParallelism
+    engine = _Engine(pipeline, chosen, spark, partitions, stop or threading.Event())
+    engine.run_available() if available_now else engine.run_on()
+
+
+@dataclass
+class _Engine:
+    pipeline: Pipeline
+    stations: Sequence[Station]
+    spark: SparkSession
+    partitions: int
+    stop: threading.Event
+    pauses: dict[str, float] = field(default_factory=dict)
+    raised: dict[str, Exception] = field(default_factory=dict)
+    """What brought the queries of stations down, where it came to light in this process."""
+
+    # -- until it is stopped
+
+    def run_on(self) -> None:
+        """Keep a query running for each station."""
+        with _folder() as folder:
+            running: dict[str, StreamingQuery] = {}
+            begin_at: dict[str, float] = {}
+            try:
+                while not self.stop.wait(_LOOK):
+                    for station in self.stations:
+                        self._keep(station, folder, running, begin_at)
+            finally:
+                self._end(running)
+
+    def _keep(
+        self, station: Station, folder: Path, running: dict[str, StreamingQuery], begin_at: dict[str, float]
+    ) -> None:
+        query = running.get(station.station)
+        if query is not None and query.isActive:
+            return
+        if query is not None:
+            error = query.exception()
+            failure = self._failure(station, error)
+            if failure.lasting:
+                raise StanchionError(failure.told) from error
+            pause = self.pauses[station.station] = min(
+                2 * self.pauses.get(station.station, _FIRST_PAUSE / 2), _LONGEST_PAUSE
+            )
+            log.warning("%s; it is started again in %.0f s", failure.told, pause)
+            begin_at[station.station] = time.monotonic() + pause
+            del running[station.station]
+        if time.monotonic() >= begin_at.get(station.station, 0.0):
+            running[station.station] = self._start(station, folder)
+
+    def _end(self, running: dict[str, StreamingQuery]) -> None:
+        """Stop all queries, and give back what they have in hand."""
+        for query in running.values():
+            query.stop()
+        for station in self.stations:
+            self._release(station)
+
+    # -- until there is nothing left to do
+
+    def run_available(self) -> None:
+        """Run one station after the other, as long as any has an item that is due."""
+        failures = 0
+        with _folder() as folder:
+            while not self.stop.is_set() and (due := self._due()):
+                for station in due:
+                    error = self._run_once(station, folder)
+                    failures = 0 if error is None else failures + 1
+                    if error is None:
+                        continue
+                    failure = self._failure(station, error)
+                    if failure.lasting or failures > _FAILURES_IN_A_ROW:
+                        self._release(station)
+                        raise StanchionError(failure.told) from error
+                    log.warning("%s; it is started again", failure.told)
+
+    def _due(self) -> list[Station]:
+        """Return the stations with items that a query could take, or has left in hand."""
+        store = self.pipeline.app.store
+        paused = {settings.name for settings in store.queues() if settings.paused}
+        in_hand = {stream.queue for stream in streams(store) if stream.in_hand}
+        return [
+            station
+            for station in self.stations
+            if station.queue in in_hand or (station.queue not in paused and store.sizes(station.queue).ready)
+        ]
+
+    def _run_once(self, station: Station, folder: Path) -> Exception | None:
+        """Run the query of a station until it has taken what was ready; return its error, if it failed."""
+        query = self._start(station, folder, availableNow=True)
+        try:
+            while not query.awaitTermination(1) and not self.stop.is_set():
+                pass
+        except StreamingQueryException as error:
+            return error
+        if self.stop.is_set():
+            query.stop()
+            self._release(station)
+        return query.exception()
+
+    # -- one query
+
+    def _start(self, station: Station, folder: Path, **trigger: Any) -> StreamingQuery:
+        app = self.pipeline.app
+        stream = (
+            self.spark.readStream.format("stanchion")
+            .option("url", reachable_url(app.url))
+            .option("queue", station.queue)
+            .option("partitions", self.partitions)
+            .option("maxRecordsPerBatch", station.frame.max_per_batch if station.frame else PER_BATCH)
+        )
+        source = stream.schema("id string").load()
+        writer = source.writeStream.queryName(station.name).foreachBatch(self._taker(station))
+        if trigger:
+            writer = writer.trigger(**trigger)
+        # Each start has a checkpoint of its own: the stream knows which batch is not finished.
+        return writer.option("checkpointLocation", tempfile.mkdtemp(prefix=f"{station.station}-", dir=folder)).start()
+
+    def _taker(self, station: Station) -> Callable[[DataFrame, int], None]:
+        """Return what brings a micro-batch through a station."""
+
+        def take(frame: DataFrame, _number: int) -> None:
+            try:
+                self._take(station, frame)
+            except Exception as error:  # Spark tells it at length, and only as text
+                self.raised[station.station] = error
+                self._note_failure(station, error)
+                raise
+
+        return take
+
+    def _take(self, station: Station, frame: DataFrame) -> None:
+        frame.rdd.getNumPartitions()  # has the reader divide the batch: one that fails again and again gets smaller
+        # What is in hand is asked for only now. Whoever finds the batch of a later driver takes part in that one.
+        found = SinkBatch.pending(self.pipeline.app.store, station.queue)
+        if found is None:  # it was finished before
+            return
+        batch, ids = found
+        hand = Hand(station, batch.token, ranges(ids, self.partitions))
+        if not ids:
+            batch.drop_rest()
+        elif station.frame is None:
+            work_on_items(hand, frame)
+        else:
+            work_on_frame(hand, frame, batch)
+
+    def _note_failure(self, station: Station, error: Exception) -> None:
+        """Write down that the batch in hand has failed: one that keeps failing is thinned out."""
+        with suppress(StanchionError):  # the store may be what failed
+            if found := SinkBatch.pending(self.pipeline.app.store, station.queue):
+                found[0].failed(told(_text(error)))
+
+    def _failure(self, station: Station, error: Exception | None) -> _Failure:
+        raised = self.raised.pop(station.station, None)
+        text = str(error or "it was stopped by somebody") if raised is None else _text(raised)
+        lasting = any(name in text for name in _LASTING)
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        own = [line for line in lines if any(f"{name}: " in line for name in _LASTING)]
+        told = f"the query of station {station.station!r} failed: {(own or lines)[0][:_SHOWN]}"
+        return _Failure(told, lasting)
+
+    def _release(self, station: Station) -> None:
+        """Give back at once what would otherwise go back when the heartbeats of its query are missed."""
+        store = self.pipeline.app.store
+        if any(stream.name == station.queue and stream.in_hand for stream in streams(store)):
+            release(store, station.queue)
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="stanchion-pipeline-"))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+class _Failure(NamedTuple):
+    """Why a query failed, and whether it would fail again and again."""
+
+    told: str
+    lasting: bool

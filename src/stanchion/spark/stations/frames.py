@@ -1,0 +1,218 @@
+"""A Spark station: its function makes DataFrames of the whole micro-batch.
+
+    items ──parsed by the schema──► function ──► rows with a job_id: these items go on, each in one step
+      └─ those that don't fit are dead             └► other rows: new items, staged, published once for the batch
+
+All rows are made before any is stored. Those without a `job_id` are published first, and once, whatever is repeated;
+then the items go on. Where there are only such rows, and the store can, they are published in the very step that
+commits the items.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import reduce
+from typing import TYPE_CHECKING, Any, cast
+
+import pyarrow as pa
+
+from stanchion.errors import InvalidInput
+from stanchion.jobs.batches import batches, portions
+from stanchion.pipelines.send import Send
+from stanchion.pipelines.station import Station
+from stanchion.pipelines.topology import Frame
+from stanchion.spark.datasource.new_jobs import JobMaker
+from stanchion.spark.stations.items import TAKEN, Hand, taken
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.outcomes import Bury, Commit, Continue, Move, Outcome
+from stanchion.streams import SinkBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+ID = "job_id"
+_MISFIT = "_misfit"
+_SHOWN = 200
+
+_READ = "id string, payload string"
+_STAGED = "attempt string, staged bigint"
+
+
+def work_on_frame(hand: Hand, like: DataFrame, batch: SinkBatch) -> None:
+    """Bring the items of a batch through a station that works on DataFrames."""
+    station, frame = hand.station, cast("Frame", hand.station.frame)
+
+    def read(rows: list[JobRow]) -> Iterator[pa.RecordBatch]:
+        payloads = [station.app.codec.opened(row.payload) for row in rows]
+        yield pa.RecordBatch.from_arrays([pa.array([row.id for row in rows]), pa.array(payloads)], ["id", "payload"])
+
+    with _kept(hand.frame(like, read, _READ)) as found:
+        items, misfits = _parsed(found, frame.schema)
+        buried = _bury(hand, frame, misfits)
+        _Outputs(hand, frame.function(items)).store(batch, buried)
+
+
+@contextmanager
+def _kept(frame: DataFrame) -> Iterator[DataFrame]:
+    """Keep rows for as long as the block lasts: read again they would be fewer, as items that went on are gone."""
+    frame.persist()
+    try:
+        yield frame
+    finally:
+        frame.unpersist()
+
+
+# -- items as rows
+
+
+def _parsed(read: DataFrame, schema: str) -> tuple[DataFrame, DataFrame]:
+    """Return the items as rows of the schema, with their ids, and those that don't fit."""
+    from pyspark.sql import functions as f
+
+    item = f.from_json("payload", f"{schema}, {_MISFIT} string", {"columnNameOfCorruptRecord": _MISFIT})
+    parsed = read.withColumn("item", item)
+    fits = f.col("item").isNotNull() & f.col(f"item.{_MISFIT}").isNull()
+    items = parsed.where(fits).select("item.*", f.col("id").alias(ID)).drop(_MISFIT)
+    return items, parsed.where(~fits).select("id", "payload")
+
+
+def _bury(hand: Hand, frame: Frame, misfits: DataFrame) -> int:
+    """End items that are no rows of the schema; return how many."""
+    told = f"the item does not fit the schema of station {hand.station.station!r} ({frame.schema})"
+
+    def bury(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for some in found:
+            payloads = dict(zip(some.column("id").to_pylist(), some.column("payload").to_pylist(), strict=True))
+            rows = hand.rows(list(payloads))
+            outcomes = [Bury(row.id, hand.token, f"{told}: {payloads[row.id][:_SHOWN]}") for row in rows]
+            yield taken(some.num_rows, hand.settle(outcomes, rows))
+        hand.station.app.close()
+
+    return sum(row["settled"] for row in misfits.mapInArrow(bury, TAKEN).collect())
+
+
+# -- what the function has made of them
+
+
+class _Outputs:
+    """The DataFrames that the function of a station returned, by the stations that they go to; "" at an end."""
+
+    def __init__(self, hand: Hand, made: DataFrame | Mapping[str, DataFrame]) -> None:
+        self.hand, self.station = hand, hand.station
+        by_target = _by_target(self.station, made)
+        self.moved = {to: frame for to, frame in by_target.items() if ID in frame.columns}
+        self.new = {to: frame for to, frame in by_target.items() if ID not in frame.columns}
+        if "" in self.new:
+            raise InvalidInput(
+                f"station {self.station.station!r} is an end, so each row it returns is the result of an item: keep "
+                f"the column {ID}, or name a station for new items in to="
+            )
+
+    def store(self, batch: SinkBatch, buried: int) -> None:
+        """Store all, so that a repeat of the batch changes nothing more; `buried`: so many of its items are dead."""
+        attempts = [attempt for to, frame in self.new.items() for attempt in self._staged(batch.write, to, frame)]
+        if self.new and not self.moved and batch.store.capabilities.atomic_batches:
+            batch.publish(attempts, buried, stateless=True)
+            return
+        with self._moves() as moves:
+            if self.new:
+                batch = batch.publish_ahead(attempts)
+            if moves is not None:
+                self._move(moves)
+        batch.drop_rest()
+
+    def _staged(self, write: str, to: str, frame: DataFrame) -> list[tuple[str, int]]:
+        station, maker = self.station, JobMaker(self.station.pipeline.stations[to].queue)
+
+        def stage(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            attempt, staged = secrets.token_hex(8), 0
+            for some in found:
+                jobs = maker.jobs(station.app, some)
+                for portion in (portion for part in batches(jobs) for portion in portions(part)):
+                    station.app.store.stage(write, attempt, portion)
+                    staged += len(portion)
+            yield pa.RecordBatch.from_arrays([pa.array([attempt]), pa.array([staged])], ["attempt", "staged"])
+            station.app.close()
+
+        told = frame.select(_json(frame).alias("payload")).mapInArrow(stage, _STAGED).collect()
+        return [(row["attempt"], row["staged"]) for row in told if row["staged"]]
+
+    @contextmanager
+    def _moves(self) -> Iterator[DataFrame | None]:
+        """Lend the rows that have the ids of items, all of them made and checked; None where there are none."""
+        from pyspark.sql import functions as f
+
+        if not self.moved:
+            yield None
+            return
+        parts = [
+            frame.select(f.col(ID), f.lit(to).alias("to"), _json(frame).alias("payload"))
+            for to, frame in self.moved.items()
+        ]
+        with _kept(reduce(lambda one, other: one.unionByName(other), parts)) as rows:
+            twice = rows.groupBy(ID).count().where("count > 1 or job_id is null").limit(1).collect()
+            if twice:
+                raise InvalidInput(
+                    f"station {self.station.station!r} returned {twice[0]['count']} rows with the {ID} {twice[0][ID]}; "
+                    f"an item goes on once: return one row for each, or drop the column {ID} to make new items of them"
+                )
+            yield rows
+
+    def _move(self, moves: DataFrame) -> None:
+        """Send items on, or finish them, as the rows say that have their ids."""
+        hand = self.hand
+
+        def move(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for some in found:
+                given = {row[ID]: row for row in some.to_pylist()}
+                rows = hand.rows(list(given))
+                yield taken(some.num_rows, hand.settle([_outcome(hand, row, given[row.id]) for row in rows], rows))
+            hand.station.app.close()
+
+        moves.mapInArrow(move, TAKEN).collect()
+
+
+def _by_target(station: Station, made: DataFrame | Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+    if isinstance(made, Mapping):
+        unknown = [to for to in made if to not in station.to]
+        if unknown:
+            raise InvalidInput(
+                f"station {station.station!r} returned rows for {unknown[0]!r}, which is not in its to= "
+                f"({', '.join(station.to) or 'nothing is'}); add it there"
+            )
+        return dict(made)
+    if len(station.to) > 1:
+        raise InvalidInput(
+            f"station {station.station!r} leads to several others; return a dict such as "
+            f"{{{station.to[0]!r}: frame}}, with a DataFrame for each that gets items"
+        )
+    return {station.to[0] if station.to else "": made}
+
+
+def _json(frame: DataFrame) -> Column:
+    """Return the columns of a row as JSON, but for the id; with nulls, as the item would have them on a worker."""
+    from pyspark.sql import functions as f
+
+    names = [f.col(f"`{name}`") for name in frame.columns if name != ID]
+    return f.to_json(f.struct(*names), {"ignoreNullFields": "false"})
+
+
+def _outcome(hand: Hand, row: JobRow, given: dict[str, Any]) -> Outcome:
+    """Return what becomes of an item; it is dead when what was made of it can't be stored.
+
+    What goes on is the text that Spark has made, as a value taken from it may have fewer digits.
+    """
+    codec = hand.station.app.codec
+    value = codec.decode(given["payload"])
+    try:
+        outcome = hand.station.outcome(row, None, Send(given["to"], value) if given["to"] else value)
+        text = codec.encode_json(given["payload"])
+    except InvalidInput as error:
+        return Bury(row.id, hand.token, f"InvalidInput: {error}")
+    if isinstance(outcome, Move):
+        return outcome._replace(payload=text)
+    if isinstance(outcome, Continue):
+        return outcome._replace(job=outcome.job._replace(payload=text))
+    return outcome._replace(result=text) if isinstance(outcome, Commit) and not given["to"] else outcome

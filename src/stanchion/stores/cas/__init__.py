@@ -1,0 +1,1 @@
+"""The parts that stores without transactions share: read, decide, compare-and-set."""

@@ -1,0 +1,255 @@
+"""MariaDB 10.6 and later, MySQL 8."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from inspect import signature
+from typing import Any
+
+from sqlalchemy import BigInteger, Executable, Select, SelectBase, Table, event, func, insert, literal_column, select
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
+
+from stanchion.errors import CannotJoin, InvalidInput, MissingExtra, StoreUnavailable
+from stanchion.stores.mariadb.statements import CLOCK, ID, TEXT, elements, given
+from stanchion.stores.mariadb.store import MariaDBStore
+from stanchion.stores.protocol import Listener
+from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.sql.engine import address
+from stanchion.stores.sql.engine.database import CALL_SECONDS, Database
+from stanchion.stores.sql.engine.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
+from stanchion.stores.sql.engine.runner import Together
+from stanchion.stores.wakeup.listeners import Listeners
+
+try:
+    import pymysql
+    from pymysql.constants import CLIENT, SERVER_STATUS
+
+    from stanchion.stores.mariadb.cursors import Batch, StrictCursor
+    from stanchion.stores.mariadb.errors import fault, is_forbidden, worth_retrying
+except ImportError:  # pragma: no cover - said by open_store
+    pymysql = None  # type: ignore[assignment]
+
+CAPABILITIES = Capabilities(
+    name="mariadb",
+    joins_transactions=True,
+    push_wakeup=False,
+    wakeup="none between processes: the workers poll, all together at one rate",
+    atomic_batches=True,
+    durable="as innodb_flush_log_at_trx_commit says; by default every commit reaches the disk",
+    processes=True,
+    extra="mysql",
+)
+
+_CONNECT_SECONDS = 5
+_LOCK_SECONDS = 3
+_SCHEMA_SECONDS = 8
+# MySQL has no such limit.
+_IDLE = "SET SESSION idle_transaction_timeout = {}"
+_SESSION = (
+    "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', "
+    f"innodb_lock_wait_timeout = {_LOCK_SECONDS}, lock_wait_timeout = {_LOCK_SECONDS}"
+)
+_MARIADB = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)-MariaDB", re.IGNORECASE)
+_MYSQL = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+_SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
+
+
+class MariaDBDialect(Dialect):
+    """MariaDB and MySQL through PyMySQL."""
+
+    capabilities = CAPABILITIES
+    names = ("mysql", "mariadb")
+    single_writer, remote, makes_schema = False, True, False
+    begin = "BEGIN"
+    # An INSERT IGNORE would share the row's lock, and two who share it could not both go on to change it.
+    or_lock = "ON DUPLICATE KEY UPDATE name = stanchion_gates.name"
+    reading = "LOCK IN SHARE MODE"
+    way_out = (
+        "check host, port, user, password and database name in the URL, that the server runs, and that its "
+        "max_allowed_packet is above the largest payload"
+    )
+    now = literal_column(CLOCK, BigInteger) + SKEW
+    new_identity = "UUID()"
+    identity = "CONCAT(identity, ' ', LOWER(DATABASE()))"
+    strange = frozenset({1046, 1054, 1146})
+
+    def __init__(self) -> None:
+        self._listeners = Listeners(connected=lambda _listener: False)
+        self._limits_idling = False
+        self.errors = (pymysql.Error,)
+
+    def engine_options(self) -> dict[str, Any]:
+        return {
+            "connect_args": {
+                "connect_timeout": _CONNECT_SECONDS,
+                "read_timeout": CALL_SECONDS,
+                "write_timeout": CALL_SECONDS,
+                "charset": "utf8mb4",
+                "autocommit": True,
+                "init_command": _SESSION,
+                "program_name": "stanchion",
+            },
+            "pool_size": 20,
+            "max_overflow": 20,
+            "pool_timeout": 10,
+            # Our transactions end before their connection goes back, and a broken one doesn't go back.
+            "pool_reset_on_return": None,
+        }
+
+    def prepare(self, engine: Engine) -> None:
+        @event.listens_for(engine, "do_connect")
+        def options(_dialect: object, _record: object, _args: object, options: dict[str, Any]) -> None:
+            options["client_flag"] = options.get("client_flag", 0) | CLIENT.MULTI_STATEMENTS
+
+        @event.listens_for(engine, "connect")
+        def settings(connection: pymysql.Connection[Any], _record: object) -> None:
+            refuse_old(connection.server_version)  # type: ignore[attr-defined]
+            with connection.cursor() as cursor:
+                # Locks single rows, never the gaps between them; in every release spelled like this only.
+                cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+                self._limits_idling = _MARIADB.match(connection.server_version) is not None  # type: ignore[attr-defined]
+                if self._limits_idling:
+                    cursor.execute(_IDLE.format(IDLE_SECONDS))
+
+    @contextmanager
+    def unhurried(self, connection: Connection) -> Iterator[None]:
+        if not self._limits_idling:
+            yield
+            return
+        connection.exec_driver_sql(_IDLE.format(0))
+        try:
+            yield
+        finally:
+            with suppress(DBAPIError):
+                connection.exec_driver_sql(_IDLE.format(IDLE_SECONDS))
+
+    @contextmanager
+    def lock_schema(self, connection: Connection) -> Iterator[None]:
+        name = func.concat("stanchion ", func.md5(func.database()))
+        if connection.scalar(select(func.get_lock(name, _SCHEMA_SECONDS))) != 1:
+            raise StoreUnavailable(f"another process has been making the tables for {_SCHEMA_SECONDS} s; try again")
+        try:
+            yield
+            # Each step commits itself here, so the version must be there before the next process looks.
+            connection.exec_driver_sql("COMMIT")
+        finally:
+            with suppress(DBAPIError):
+                connection.scalar(select(func.release_lock(name)))
+
+    @contextmanager
+    def together(self, cursor: StrictCursor) -> Iterator[Together | None]:
+        batch = Batch(cursor)
+        yield Together(batch.cursor(), batch.cursor, batch.sync)
+        batch.sync()
+
+    def cursor(self, driver: pymysql.Connection[Any]) -> StrictCursor:
+        return driver.cursor(StrictCursor)
+
+    def fileno(self, driver: pymysql.Connection[Any]) -> int:
+        connected = driver._sock  # type: ignore[attr-defined]  # it has no public name
+        if connected is None:
+            raise pymysql.InterfaceError(0, "the connection is closed")
+        return int(connected.fileno())
+
+    def fault(self, error: BaseException) -> Fault:
+        return fault(error)
+
+    def is_forbidden(self, error: BaseException) -> bool:
+        return is_forbidden(error)
+
+    def worth_retrying(self, error: BaseException) -> bool:
+        return worth_retrying(error)
+
+    def owns(self, connection: Any) -> bool:
+        return isinstance(connection, pymysql.Connection) and connection.open
+
+    def must_be_open(self, driver: pymysql.Connection[Any]) -> None:
+        if driver.get_autocommit() and not driver.server_status & SERVER_STATUS.SERVER_STATUS_IN_TRANS:  # type: ignore[attr-defined]
+            raise CannotJoin(
+                "the connection given as tx commits every statement by itself, so nothing could be rolled back: "
+                "call its begin() first, or connect with autocommit=False"
+            )
+
+    def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
+        return elements(name)
+
+    def among(self, column: str, name: str, kind: str = "text") -> str:
+        return f"{column} IN :{name}"
+
+    def listed(self, elements: Iterable[str]) -> Any:
+        return sorted(elements)
+
+    def elements(self, name: str) -> str:
+        return given(f"value VARCHAR(420) {TEXT} PATH '$'", name)
+
+    def places(self, name: str) -> str:
+        return given(f"node {ID} PATH '$[0]', place INT PATH '$[1]'", name)
+
+    def begins(self, column: str, prefix: str) -> str:
+        # LIKE looks in an index by bytes no further than the basic plane: what goes on with an emoji is not found.
+        return f"({column} >= '{prefix}' AND {column} < '{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}')"
+
+    def returning(self, columns: Iterable[str]) -> str:
+        return ""
+
+    def by(self, index: str) -> str:
+        return f"FORCE INDEX ({index})"
+
+    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+        return insert(table).prefix_with("IGNORE").values(values)
+
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+        return insert(table).prefix_with("IGNORE").from_select(columns, rows)
+
+    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
+        return self._listeners.add(queues, finished, interchangeable=interchangeable)
+
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        self._listeners.wake(frozenset(queues), finished)
+
+    def close(self) -> None:
+        self._listeners.close()
+
+
+def refuse_old(version: str) -> None:
+    """Raise StoreUnavailable for the version of a server that lacks what the statements need."""
+    if found := _MARIADB.match(version):
+        name, oldest, needed = "MariaDB", (10, 6, 0), "10.6"
+    elif found := _MYSQL.match(version):
+        name, oldest, needed = "MySQL", (8, 0, 17), "8.0.17"
+    else:
+        return  # one that doesn't tell: its first error will
+    release = tuple(int(part) for part in found.groups())
+    if release < oldest:
+        raise StoreUnavailable(
+            f"the server is {name} {'.'.join(map(str, release))}, which is too old; use {name} {needed} or later"
+        )
+
+
+_TLS = frozenset({"ssl_ca", "ssl_capath", "ssl_cert", "ssl_check_hostname", "ssl_cipher", "ssl_key"})
+
+
+def _options() -> frozenset[str]:
+    """Return the options that a URL may have."""
+    return _TLS | signature(pymysql.connections.Connection).parameters.keys()
+
+
+def open_store(url: str) -> MariaDBStore:
+    """Return the store in a MariaDB or MySQL database: `mysql://user:password@host:port/database`."""
+    if pymysql is None:
+        raise MissingExtra("mysql", "the MariaDB store")
+    parsed = address.parsed(url)
+    if parsed.drivername not in _SCHEMES:
+        raise InvalidInput(
+            f"use {parsed.get_backend_name()}://..., not {parsed.drivername}://...; PyMySQL is the driver"
+        )
+    if not parsed.database:
+        raise InvalidInput(
+            f"the URL names no database; write {parsed.get_backend_name()}://user:password@host:port/database"
+        )
+    address.refuse_unknown(parsed, _options())
+    return MariaDBStore(Database(parsed.set(drivername="mysql+pymysql"), MariaDBDialect()))

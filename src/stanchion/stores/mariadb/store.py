@@ -1,0 +1,257 @@
+"""The store on MariaDB and MySQL: few round trips, and whole sets in each."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from stanchion.stores.mariadb import statements as sql
+from stanchion.stores.mariadb.claim import MariaDBAdmitting
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.slots import gated
+from stanchion.stores.sql.claim import beside_the_lane, reservation
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import BACK, MARK, Row, Runner
+from stanchion.stores.sql.engine.schema import FIELDS
+from stanchion.stores.sql.jobs import live_values, settings_of
+from stanchion.stores.sql.lanes import Head as LaneHead
+from stanchion.stores.sql.lanes import Turn
+from stanchion.stores.sql.parking import Search
+from stanchion.stores.sql.slots import Admission
+
+_PAYLOAD = FIELDS.index("payload")
+_MOMENT = 0.02
+
+_TIED_SECONDS = 0.5
+"""So long commits are taken for such as have consequences, after some that had."""
+
+_DROPPED_AT_ONCE = 1000
+
+_PACKET = 1_000_000
+"""As many characters as the driver puts into one bulk insert; a server takes 16 MiB, escaped, if not told otherwise."""
+
+
+class Head(NamedTuple):
+    """Where a line begins: a priority in use, and its first job."""
+
+    priority: int
+    run_at: int
+    id: str
+
+
+class MariaDBStore(MariaDBAdmitting):
+    """The SQL store with claims and outcomes by whole sets."""
+
+    statements_of = sql.MariaDBStatements
+    lane_statements_of = sql.MariaDBLaneStatements
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._tied_until = 0.0
+
+    # -- in
+
+    def _insert(self, run: Runner, rows: Sequence[JobRow], *, singly: bool) -> list[JobRow]:
+        # An insert that meets a key locks it and the gap before it, in a caller's transaction until its end: so none
+        # is tried where the key is known to be taken.
+        keys = {(row.key, row.queue): row for row in reversed(rows) if row.key is not None}
+        if keys:
+            taken = set(run.rows(sql.TAKEN, {"keys": sorted(keys)}))
+            free = {row.id for key, row in keys.items() if key not in taken}
+            rows = [row for row in rows if row.key is None or row.id in free]
+        return self._insert_free(run, rows, singly)
+
+    def _insert_free(self, run: Runner, rows: Sequence[JobRow], singly: bool) -> list[JobRow]:
+        if singly or len(rows) < 2:
+            return [row for row in rows if run.change(self.statements.insert_new, live_values(row)) == 1]
+        # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
+        ordered = sorted(rows, key=lambda row: (row.queue, row.key or "", row.id))
+        run.send(MARK)
+        if run.change_each(self.statements.insert_new, [live_values(row) for row in ordered]) == len(rows):
+            return list(rows)
+        run.change(BACK)  # some were left out; one by one tells which
+        return self._insert_free(run, ordered, singly=True)
+
+    def met(self, run: Runner, job: NewJob, row: JobRow) -> Pushed:
+        if job.key is None:  # a caller's transaction may read as of its beginning, and not see what it met
+            for known in self.live(run, [job.id]).values():
+                return Pushed(known.id, known.run_at, known.enqueued_at)
+        return super().met(run, job, row)
+
+    def holder(self, run: Runner, queue: str, key: str | None) -> Sequence[Row]:
+        # By its id: who goes by the key locks that first, and the end of the job locks it last.
+        known = run.rows(sql.ID_OF_KEY, {"queue": queue, "job_key": key})
+        found = run.rows(sql.HOLDER, {"job": known[0][0], "queue": queue, "job_key": key}) if known else []
+        return found or super().holder(run, queue, key)
+
+    # -- out
+
+    def claim_together(self, claim: Claim) -> Claimed:
+        if claim.repeat or beside_the_lane(claim):
+            return super().claim_together(claim)
+        if claim.queue in self.gated_queues:
+            return self.claim_at_gates(claim)
+        # Most looks of an idle worker find nothing: they need no transaction.
+        hindered, lease, head = self.database.read(lambda run: self._look(run, claim.queue))
+        if hindered:
+            return super().claim_together(claim)
+        if head is None:
+            return Claimed([])
+        settings = QueueSettings(claim.queue) if lease is None else QueueSettings(claim.queue, lease=lease)
+
+        search = Search()
+
+        def work(run: Runner, again: bool) -> Admission:
+            if again and (held := self.held(run, claim)):
+                return Admission(held)
+            found = self.hold(run, claim, search, settings, claim.limit, head)
+            self.tally(run, [(claim.queue, "reserved")] * len(found.rows))
+            return found
+
+        found = self.write(work, together=True)
+        if not found.more:
+            return Claimed(found.rows)
+        rest = self.claim_at_gates(claim._replace(limit=claim.limit - len(found.rows)))
+        return rest._replace(rows=found.rows + rest.rows)
+
+    def hold(
+        self,
+        run: Runner,
+        claim: Claim,
+        search: Search,
+        settings: QueueSettings,
+        limit: int,
+        head: Head | None = None,
+    ) -> Admission:
+        if claim.queue in self.gated_queues:
+            return super().hold(run, claim, search, settings, limit)
+        rows: list[JobRow] = []
+        reserved = reservation(claim, settings)
+        head = head or self._head(run, claim.queue)
+        while head is not None:
+            at = {"queue": claim.queue, "at_priority": head.priority, "since": head.run_at, "first": head.id}
+            picked = _whole(run.rows(sql.PICK, {**at, **reserved, "most": limit - len(rows)}))
+            if any(map(gated, picked)):
+                # What is locked by its place in the line must be let go of before a gate is asked for: who holds the
+                # gate may have to put a job into the line, where this one has left its mark.
+                self.gated_queues.add(claim.queue)
+                return Admission(rows, more=True)
+            rows += _reserved(run, picked)
+            if len(rows) >= limit:
+                break
+            head = self._head(run, claim.queue, head.priority)
+        return Admission(rows)
+
+    def pick_in_lanes(self, run: Runner, queue: str, heads: Sequence[LaneHead], share: Mapping[int, int]) -> list[Turn]:
+        turns = super().pick_in_lanes(run, queue, heads, share)
+        locked = set(self.lock_queued(run, [turn.id for turn in turns]))
+        return [turn for turn in turns if turn.id in locked]
+
+    def reserve_plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:
+        return _reserved(run, _whole(run.rows(sql.PICK_THESE, {"ids": list(ids), **reservation(claim, settings)})))
+
+    def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
+        freed = super().recover(limit, as_of)
+        if len(freed) < limit and self.database.read(lambda run: run.rows(sql.ANY_EXPIRED))[0][0]:
+            # A holder that comes late locks its job for the moment that it takes to be refused.
+            time.sleep(_MOMENT)
+            freed += super().recover(limit - len(freed), as_of)
+        return freed
+
+    def _look(self, run: Runner, queue: str) -> tuple[bool, float | None, Head | None]:
+        """Tell whether a claim must free leases or keep to limits, the queue's lease, and where to begin."""
+        now, hindered, lease, *first = run.rows(sql.PROSPECT, {"queue": queue, "below": sql.ABOVE_ALL})[0]
+        head = None if first[0] is None else Head(*first)
+        while head is not None and head.run_at > now:
+            head = self._head(run, queue, head.priority)
+        return bool(hindered), lease, head
+
+    def _head(self, run: Runner, queue: str, below: int = sql.ABOVE_ALL) -> Head | None:
+        found = run.rows(sql.HEAD, {"queue": queue, "below": below})
+        return Head(*found[0]) if found else None
+
+    # -- outcomes
+
+    def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
+        ids, tokens = [one.id for one in commits], {one.token for one in commits}
+        if len(set(ids)) < len(ids) or len(tokens) > 1 or self._tied_until > time.monotonic():
+            return super().commit_in(run, commits)
+        held = run.rows(sql.HELD, {"ids": sorted(ids), "token": tokens.pop()})
+        kept = {bool(keeps) for _, _, keeps, _ in held}
+        if sum(count for _, count, _, _ in held) < len(ids) or len(kept) > 1:
+            return super().commit_in(run, commits)  # some are lost, or not like the others
+        run.ended.update(ids)
+        run.woken.update(queue for queue, _, _, bounded in held if bounded)  # a place is free
+        if kept == {True}:
+            self.keep_done(run, commits)
+        self.remove(run, ids)
+        self.tally(run, [(queue, "committed") for queue, count, _, _ in held for _ in range(count)])
+        return [JobState.DONE] * len(ids)
+
+    def held_with_settings(self, run: Runner, ids: Sequence[str]) -> tuple[list[Row], dict[str, QueueSettings]]:
+        given = {"ids": json.dumps(sorted(ids))}
+        held, found = run.all_rows([(self.statements.held, given), (sql.SETTINGS_OF_THESE, given)])
+        settings = {one.name: one for one in map(settings_of, found)}
+        return held, {name: settings.get(name, QueueSettings(name)) for name in {row[1] for row in held}}
+
+    def follow_commits(self, run: Runner, done: Sequence[tuple[Commit, Row]]) -> None:
+        if any(any(row[2:5]) for _, row in done):
+            self._tied_until = time.monotonic() + _TIED_SECONDS
+        super().follow_commits(run, done)
+
+    def drop_live(self, run: Runner, queue: str) -> tuple[int, list[Row]]:
+        # By their ids: what is locked by its place in the line is locked twice, in another order than by who ends it.
+        ids = [one for (one,) in run.rows(sql.OF_QUEUE, {"queue": queue})]
+        live, tied = 0, []
+        for start in range(0, len(ids), _DROPPED_AT_ONCE):
+            some = {"ids": ids[start : start + _DROPPED_AT_ONCE]}
+            tied += [row for row in run.rows(sql.HELD_OF_THESE, some) if any(row[2:5])]
+            live += run.change(sql.REMOVE, some)
+        return live, tied
+
+    def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
+        bare = [one.id for one in commits if one.result is None and one.payload is None]
+        if bare:
+            run.send(sql.KEEP, {"ids": bare})
+        for given in _packets(one for one in commits if one.result is not None or one.payload is not None):
+            run.send(sql.KEEP_RESULTS, {"commits": json.dumps(given, ensure_ascii=False)})
+
+    def remove(self, run: Runner, ids: Sequence[str]) -> None:
+        if ids:
+            run.send(sql.REMOVE, {"ids": list(ids)})
+
+
+def _packets(commits: Iterable[Commit]) -> Iterator[list[tuple[str, str | None, str | None]]]:
+    """Yield the commits in batches that fit into a packet."""
+    batch: list[tuple[str, str | None, str | None]] = []
+    size = 0
+    for one in commits:
+        length = len(one.result or "") + len(one.payload or "")
+        if batch and size + length > _PACKET:
+            yield batch
+            batch, size = [], 0
+        batch.append((one.id, one.result, one.payload))
+        size += length
+    if batch:
+        yield batch
+
+
+def _reserved(run: Runner, rows: list[JobRow]) -> list[JobRow]:
+    """Mark picked jobs as reserved, as they are given."""
+    if rows:
+        held = {name: getattr(rows[0], name) for name in ("token", "worker", "lease_until", "started_at")}
+        run.send(sql.RESERVE, {"ids": [row.id for row in rows], **held})
+    return rows
+
+
+def _whole(picked: Sequence[tuple[str, str]]) -> list[JobRow]:
+    """Put the payloads into the rows."""
+    rows = json.loads(f"[{','.join(row for _, row in picked)}]")
+    for (payload, _), row in zip(picked, rows, strict=True):
+        row[_PAYLOAD] = payload
+    return [JobRow(*row) for row in rows]

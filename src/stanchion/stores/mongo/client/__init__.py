@@ -1,0 +1,1 @@
+"""Connections to MongoDB, and the forms in which it keeps things."""

@@ -1,0 +1,190 @@
+"""How the members of a node add up, each counted once.
+
+The end of a member is a document, `node:place`, so that it is there once. It is `uncounted` until it is counted, in
+three steps: (1) the node takes in what some ends change, and lists their places as `counting`, in one update that
+names the version that was seen, (2) these ends are marked as counted, (3) the list is removed. (2) and (3) may be done
+by anybody, and again: who finds a list waits a little for its owner, and then does them. After a death between the
+end and (1) the duty is done again, and with it (1).
+
+The update that ends a node names the call that made it, in `ended_by`: that call alone sees to what follows. Until
+somebody has, the node is `unfollowed`.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+
+from bson import ObjectId
+from pymongo import UpdateOne
+from pymongo.errors import BulkWriteError
+
+from stanchion.stores.cas.flows import STALE
+from stanchion.stores.mongo.client.documents import Document, up_to
+from stanchion.stores.mongo.client.errors import duplicates
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.jobs import MongoBase
+from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.rules import flows
+
+_AT_ONCE = 1000
+_PATIENCE = 3
+_PAUSE = 0.02
+
+Change = Callable[[Node], Node]
+
+
+class Ending(MongoBase):
+    """Records how members have ended."""
+
+    def end_members(self, node: str, ends: Sequence[End]) -> Node | None:
+        mark, now = ObjectId(), self.now()
+
+        def work(on: Place, _again: bool) -> Node | None:
+            if on.nodes.find_one({"_id": node}, {"_id": 1}, session=on.session) is None:
+                return None
+            self._record(on, ends)
+            return _count(on, node, mark, now)
+
+        return self.server.call(work)
+
+    def _record(self, on: Place, ends: Sequence[End]) -> None:
+        fresh = [end_document(end) for end in ends]
+        if self.server.in_transaction:  # where a duplicate would end it
+            known = {
+                one["_id"]
+                for one in on.ends.find({"_id": {"$in": [one["_id"] for one in fresh]}}, {"_id": 1}, session=on.session)
+            }
+            fresh = [one for one in fresh if one["_id"] not in known]
+        try:
+            if fresh:
+                on.ends.insert_many(fresh, ordered=False, session=on.session)
+        except BulkWriteError as error:
+            again = [ends[index] for index in duplicates(error) if ends[index].state == JobState.DONE]
+            if again:
+                on.ends.bulk_write([_success(end) for end in again], ordered=False, session=on.session)
+
+    def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
+        wanted = {"node": node, "place": {"$gt": after}}
+
+        def work(on: Place, _again: bool) -> list[Document]:
+            return list(on.ends.find(wanted, session=on.session).sort("place", 1).limit(limit))
+
+        return [_end_in(one) for one in self.server.call(work)] if limit else []
+
+    def change_node(self, node: str, change: Change) -> tuple[Node | None, bool]:
+        """Change a node; return it, None if there is none, and whether it was ended by that."""
+        mark = ObjectId()
+
+        def work(on: Place, _again: bool) -> tuple[Node | None, bool]:
+            while True:
+                found = on.nodes.find_one({"_id": node}, session=on.session)
+                if found is None:
+                    return None, False
+                before = node_in(found)
+                after = change(before)
+                if after == before:
+                    return after, found.get("ended_by") == mark
+                if _swap(on, found, after, mark):
+                    return after, _ends(before, after)
+
+        return self.server.call(work)
+
+    def followed(self, node: Node) -> None:
+        one = {"_id": node.id}
+        self.server.call(
+            lambda on, _again: on.nodes.update_one(one, {"$unset": {"unfollowed": ""}}, session=on.session)
+        )
+
+    def unfollowed(self) -> list[Node]:
+        wanted = {"unfollowed": True, "finished_at": up_to(self.now() - STALE)}
+        return [node_in(one) for one in self.server.call(lambda on, _again: list(on.nodes.find(wanted)))]
+
+
+def node_document(node: Node) -> Document:
+    """Return the document of a node, but for what belongs to its last step."""
+    fields = {"_id" if name == "id" else name: value for name, value in node._asdict().items()}
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def node_in(document: Document) -> Node:
+    """Return the node of a document."""
+    fields = {name: document[name] for name in Node._fields[1:] if name in document}
+    return Node(id=document["_id"], **fields)
+
+
+def end_document(end: End) -> Document:
+    """Return the document of an end that is not counted yet."""
+    fields = {name: value for name, value in end._asdict().items() if value is not None}
+    return {"_id": f"{end.node}:{end.place}", **fields, "uncounted": end.node}
+
+
+def _end_in(document: Document) -> End:
+    return End(**{name: document[name] for name in End._fields if name in document})
+
+
+def _success(end: End) -> UpdateOne:
+    """Return the update that records the success of a member that had ended in another way before."""
+    fields = {name: value for name, value in end._asdict().items() if value is not None}
+    return UpdateOne({"_id": f"{end.node}:{end.place}", "state": {"$ne": JobState.DONE.value}}, {"$set": fields})
+
+
+def _count(on: Place, node: str, mark: ObjectId, now: int) -> Node | None:
+    """Count the ends of a node that are not counted yet; return it if that, under this mark, has ended it."""
+    seen: tuple[int, int] = (0, 0)
+    while True:
+        found = on.nodes.find_one({"_id": node}, session=on.session)
+        if found is None:
+            return None
+        if "counting" in found:
+            times = seen[1] + 1 if seen[0] == found["version"] else 1
+            seen = found["version"], times
+            if times <= _PATIENCE:
+                time.sleep(_PAUSE * random.random())  # noqa: S311 - spreading load
+            else:
+                _end_count(on, found)
+            continue
+        wanted = {"uncounted": node}
+        part = list(on.ends.find(wanted, {"place": 1, "state": 1}, session=on.session).limit(_AT_ONCE))
+        if part and not _begin_count(on, found, part, mark, now):
+            continue
+        if len(part) < _AT_ONCE:
+            ended = on.nodes.find_one({"_id": node, "ended_by": mark}, session=on.session)
+            return None if ended is None else node_in(ended)
+
+
+def _begin_count(on: Place, found: Document, part: Sequence[Document], mark: ObjectId, now: int) -> bool:
+    node = node_in(found)
+    for one in part:
+        node = flows.advanced(node, None, End(node.id, one["place"], one["state"]), now)
+    places = [one["place"] for one in part]
+    if not _swap(on, found, node, mark, {"counting": places}):
+        return False
+    _end_count(on, {**found, "version": found["version"] + 1, "counting": places})
+    return True
+
+
+def _end_count(on: Place, found: Document) -> None:
+    """Mark the listed ends as counted, and remove the list."""
+    node = found["_id"]
+    counted = {"_id": {"$in": [f"{node}:{place}" for place in found["counting"]]}}
+    on.ends.update_many(counted, {"$unset": {"uncounted": ""}}, session=on.session)
+    ended = {"$unset": {"counting": ""}, "$inc": {"version": 1}}
+    on.nodes.update_one({"_id": node, "version": found["version"]}, ended, session=on.session)
+
+
+def _swap(on: Place, found: Document, after: Node, mark: ObjectId, also: Document | None = None) -> bool:
+    """Make the one node of the other, if it is as it was found."""
+    before, new = node_in(found), node_document(after)
+    changed = {name: value for name, value in new.items() if found.get(name) != value} | (also or {})
+    if _ends(before, after):
+        changed |= {"ended_by": mark, "unfollowed": True}
+    update = {"$set": changed, "$inc": {"version": 1}}
+    seen = {"_id": found["_id"], "version": found["version"]}
+    return bool(on.nodes.update_one(seen, update, session=on.session).matched_count)
+
+
+def _ends(before: Node, after: Node) -> bool:
+    return before.state == NodeState.RUNNING and after.state != NodeState.RUNNING

@@ -1,0 +1,299 @@
+"""PostgreSQL 14 and later."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Executable,
+    Select,
+    String,
+    Table,
+    bindparam,
+    cast,
+    event,
+    func,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB, insert
+from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.types import TypeEngine
+
+from stanchion.errors import InvalidInput, MissingExtra
+from stanchion.stores.postgres.identity import IDENTITY
+from stanchion.stores.postgres.query import PostgresParts
+from stanchion.stores.postgres.wakeup import NOTIFY, Notifications, signals_of
+from stanchion.stores.protocol import Listener
+from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.sql.engine import address
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
+from stanchion.stores.sql.engine.joining import alchemy_connection
+from stanchion.stores.sql.engine.runner import Runner, Together
+
+try:
+    import psycopg
+    from psycopg import sql as _sql  # noqa: F401 - a namespace package without the real one would pass
+    from psycopg.pq import TransactionStatus
+    from psycopg.rows import tuple_row
+except ImportError:  # pragma: no cover - said by open_store
+    psycopg = None  # type: ignore[assignment]
+
+CAPABILITIES = Capabilities(
+    name="postgresql",
+    joins_transactions=True,
+    push_wakeup=True,
+    wakeup="LISTEN/NOTIFY, coalesced, sent beside the write",
+    atomic_batches=True,
+    durable="as synchronous_commit says; by default every commit reaches the disk",
+    processes=True,
+    extra="postgres",
+    arrow=True,
+)
+
+_CONNECT_SECONDS = 5
+_SCHEMA_LOCK = 0x5354414E  # any fixed number: the advisory lock of those who change the schema
+# The parameters of the hot statements don't change their plan, and planning takes longer than running them. Where the
+# server takes a table for larger than it is, it would compile the claim of lanes each time, for a second.
+_SMALL_STATEMENTS = "-c plan_cache_mode=force_generic_plan -c jit=off"
+_BUSY = frozenset({"40001", "40P01", "55P03"})
+_IDLED = "25P03"
+_POOLED_AWAY = frozenset({"26000", "42P05"})  # a prepared statement that a pooler keeps on another connection
+_TABLES = text("""
+    SELECT EXISTS (
+        SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('stanchion_meta') AND attname = 'identity'
+    )
+""")
+_FORBIDDEN = "42501"
+_HOPELESS = frozenset({"28P01", "28000", "3D000", _FORBIDDEN})
+
+
+class PostgresDialect(Dialect):
+    """PostgreSQL through psycopg 3."""
+
+    capabilities = CAPABILITIES
+    names = ("postgresql",)
+    single_writer, remote, makes_schema = False, True, False
+    begin = "BEGIN"
+    or_lock = "ON CONFLICT (name) DO UPDATE SET used = 0 WHERE false"
+    way_out = "check host, port, user, password and database name in the URL, and that the server runs"
+    # Stable within a statement, so that an index serves `run_at <= now`; moving within a transaction.
+    now = literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + SKEW
+
+    new_identity = "CAST(gen_random_uuid() AS text)"
+    identity = IDENTITY
+    strange = frozenset({"42P01", "42703", "3F000"})
+
+    def __init__(self, url: URL) -> None:
+        self._signals = Notifications(lambda: _connect(url))
+        self._prepares = self._tunes = True
+        self.errors = (psycopg.Error,)
+
+    def engine_options(self) -> dict[str, Any]:
+        return {
+            "connect_args": {
+                "connect_timeout": _CONNECT_SECONDS,
+                "keepalives_idle": 30,
+                "application_name": "stanchion",
+            },
+            "pool_size": 20,
+            "max_overflow": 20,
+            "pool_timeout": 10,
+        }
+
+    def prepare(self, engine: Engine) -> None:
+        event.listen(engine, "do_connect", self._connect)
+
+    def _connect(self, _dialect: object, _record: object, args: list[Any], options: dict[str, Any]) -> Any:
+        if self._tunes and "options" not in options:
+            try:
+                tuned = f"{_SMALL_STATEMENTS} -c idle_in_transaction_session_timeout={IDLE_SECONDS}s"
+                return psycopg.connect(*args, **options, options=tuned)
+            except psycopg.OperationalError as error:
+                if "unsupported startup parameter" not in str(error):  # as poolers say
+                    raise
+                self._tunes = False
+        return psycopg.connect(*args, **options)
+
+    @contextmanager
+    def unhurried(self, connection: Connection) -> Iterator[None]:
+        if not self._tunes:
+            yield
+            return
+        connection.exec_driver_sql("SET idle_in_transaction_session_timeout = 0")
+        try:
+            yield
+        finally:
+            with suppress(DBAPIError):
+                connection.exec_driver_sql("RESET idle_in_transaction_session_timeout")
+
+    def start(self, cursor: psycopg.Cursor[Any], *, durable: bool = True) -> None:
+        cursor.execute(self.begin)
+        if not durable:
+            cursor.execute("SET LOCAL synchronous_commit TO off")
+
+    def commit_early(self, cursor: psycopg.Cursor[Any], *, durable: bool) -> None:
+        # A commit that waits for the disk would hold the rows of gates meanwhile, and everybody wants those. So this
+        # one does not, and another behind it does: the log has one order. Only then the caller is answered.
+        if durable:
+            cursor.execute("SET LOCAL synchronous_commit TO off")
+        cursor.execute("COMMIT")
+        if durable:
+            self.see_to_disk(cursor)
+
+    def see_to_disk(self, cursor: psycopg.Cursor[Any]) -> None:
+        cursor.execute("SELECT pg_logical_emit_message(true, 'stanchion', '')")
+
+    @contextmanager
+    def together(self, cursor: psycopg.Cursor[Any]) -> Iterator[Together | None]:
+        if not psycopg.Pipeline.is_supported():
+            yield None
+            return
+        with cursor.connection.pipeline() as pipeline:
+            yield Together(cursor, lambda: self.cursor(cursor.connection), pipeline.sync)
+
+    def cursor(self, driver: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
+        if not self._prepares:
+            driver.prepare_threshold = None
+        return driver.cursor(row_factory=tuple_row)
+
+    def fault(self, error: BaseException) -> Fault:
+        if not isinstance(error, psycopg.Error):
+            return Fault.OTHER
+        state = error.sqlstate
+        if state in _BUSY:
+            return Fault.BUSY
+        if state in _POOLED_AWAY:
+            self._prepares = False
+            return Fault.BUSY
+        # No SQLSTATE: the connection broke under the client. 08: connection; 57P: shut down; 53: out of resources.
+        if state is None:
+            broken = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+            return Fault.LOST if broken else Fault.OTHER
+        if state[:3] == "57P" or state[:2] in {"08", "53"} or state == _IDLED or state in _HOPELESS:
+            return Fault.LOST
+        return Fault.OTHER
+
+    def is_forbidden(self, error: BaseException) -> bool:
+        return getattr(error, "sqlstate", None) == _FORBIDDEN
+
+    def worth_retrying(self, error: BaseException) -> bool:
+        if getattr(error, "sqlstate", None) in _HOPELESS:
+            return False
+        # A refused connection carries no SQLSTATE, only the server's words.
+        said = str(error)
+        return not any(word in said for word in ("authentication failed", "does not exist", "could not translate host"))
+
+    def owns(self, connection: Any) -> bool:
+        return isinstance(connection, psycopg.Connection)
+
+    def has_tables(self, run: Runner) -> bool:
+        return bool(run.rows(_TABLES)[0][0])
+
+    def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
+        elements = func.jsonb_array_elements_text(cast(bindparam(name, type_=String), JSONB))
+        return select(cast(elements.table_valued("value").c.value, kind))
+
+    def among(self, column: str, name: str, kind: str = "text") -> str:
+        # As an array, which no planner can turn into a join with the whole table.
+        return f"{column} = ANY (ARRAY(SELECT CAST(value AS {kind}) FROM {self.elements(name)}))"
+
+    def elements(self, name: str) -> str:
+        return f"jsonb_array_elements_text(CAST(:{name} AS jsonb)) AS given (value)"
+
+    def places(self, name: str) -> str:
+        pair = "CAST(value ->> 0 AS uuid) AS node, CAST(value ->> 1 AS int) AS place"
+        return f"(SELECT {pair} FROM jsonb_array_elements(CAST(:{name} AS jsonb)) AS pairs (value)) AS given"
+
+    def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:
+        return column.collate("C")
+
+    def position(self, column: ColumnElement[str], text: ColumnElement[str]) -> ColumnElement[int]:
+        return func.strpos(column, text)
+
+    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+        return insert(table).values(values).on_conflict_do_nothing()
+
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+        return insert(table).from_select(columns, rows).on_conflict_do_nothing()
+
+    @contextmanager
+    def lock_schema(self, connection: Connection) -> Iterator[None]:
+        connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
+        yield
+
+    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
+        return self._signals.listen(queues, finished, interchangeable=interchangeable)
+
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        self._signals.announce(queues, finished)
+
+    def announce_in(self, transaction: Any, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        """Send the signal with the commit.
+
+        A Session tells when it has committed, and the signal goes out beside it; on a bare connection only
+        the server knows, so the signal is part of the transaction. A two-phase transaction has none, as what has
+        notified can't be prepared: polling finds what it has stored.
+        """
+        if _tells_of_commit(transaction):
+            self._signals.announce_after_commit(transaction, queues, finished)
+            return
+        connection = alchemy_connection(transaction)
+        if connection is None and transaction.info.transaction_status is TransactionStatus.IDLE:
+            self._signals.announce(queues, finished)  # autocommit: it is committed already
+            return
+        driver = transaction if connection is None else connection.connection.driver_connection
+        if getattr(driver, "_tpc", None) is not None:
+            return
+        for channel, payload in signals_of(queues, finished):
+            if connection is not None:
+                connection.execute(NOTIFY, {"channel": channel, "payload": payload})
+            else:
+                transaction.execute("SELECT pg_notify(%s, %s)", [channel, payload])
+
+    def close(self) -> None:
+        self._signals.close()
+
+
+def _tells_of_commit(transaction: Any) -> bool:
+    return hasattr(transaction, "get_bind") and hasattr(transaction, "in_nested_transaction")
+
+
+def _connect(url: URL) -> psycopg.Connection[Any]:
+    """Return a connection for signals, which notices by itself when the network has gone silent."""
+    return psycopg.connect(
+        _conninfo(url),
+        autocommit=True,
+        connect_timeout=_CONNECT_SECONDS,
+        keepalives_idle=30,
+        tcp_user_timeout=10_000,
+    )
+
+
+def _conninfo(url: URL) -> str:
+    return url.set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def open_store(url: str) -> PostgresParts:
+    """Return the store in a PostgreSQL database: `postgresql://user:password@host:port/database`."""
+    if psycopg is None:
+        raise MissingExtra("postgres", "the PostgreSQL store")
+    parsed = address.parsed(url)
+    if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise InvalidInput(f"use postgresql://..., not {parsed.drivername}://...; psycopg 3 is the driver")
+    if not parsed.database:
+        raise InvalidInput("the URL names no database; write postgresql://user:password@host:port/database")
+    try:
+        psycopg.conninfo.conninfo_to_dict(_conninfo(parsed))
+    except psycopg.ProgrammingError as error:
+        said = str(error).strip()
+        reason = said if said.startswith("invalid URI query parameter") else "escape what is special in it, as %20"
+        raise InvalidInput(f"the URL of the store makes no sense: {reason}") from None
+    return PostgresParts(Database(parsed.set(drivername="postgresql+psycopg"), PostgresDialect(parsed)))

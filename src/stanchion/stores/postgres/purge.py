@@ -1,0 +1,34 @@
+"""PostgreSQL's own form of the purge."""
+
+from __future__ import annotations
+
+from sqlalchemy import text
+
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.statements import Statements
+
+_PURGE = text(f"""
+    -- By an array, whose size the planner takes for small: by a join it might read all of history for a portion of it.
+    -- Those that others are deleting are passed over, so that several share the work.
+    DELETE FROM stanchion_history WHERE id = ANY (ARRAY(
+        SELECT id FROM stanchion_history
+        WHERE queue = :queue AND finished_at <= (
+            CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:skew AS BIGINT) - coalesce(
+                CAST(:age_micros AS BIGINT),
+                (SELECT CAST(history_ttl * 1000000 AS BIGINT) FROM stanchion_queues WHERE name = :queue),
+                {int(QueueSettings("").history_ttl * SECOND)}
+            )
+        )
+        ORDER BY finished_at LIMIT :most FOR UPDATE SKIP LOCKED
+    ))
+""")
+
+
+class PostgresStatements(Statements):
+    """The shared statements, one in another form."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self.purge = _PURGE

@@ -1,0 +1,402 @@
+"""PostgreSQL's own forms of the hot statements: each one round trip, and its own transaction."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from sqlalchemy import TextClause, text
+
+from stanchion.stores.postgres.admit import PostgresAdmitting
+from stanchion.stores.postgres.identity import HERE
+from stanchion.stores.postgres.lanes import Taken, claim_in_turn, taken
+from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, ONCE, PICKED, RESERVED, WHOLE, listed
+from stanchion.stores.postgres.purge import PostgresStatements
+from stanchion.stores.postgres.slots import claim_at_gates, commit_at_gates, pick_asking
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.flows import End
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
+from stanchion.stores.records.outcomes import Commit, Outcome
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.jobs import created, due_at
+from stanchion.stores.rules.slots import gated
+from stanchion.stores.sql.claim import beside_the_lane, reservation
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.joining import must_be_here
+from stanchion.stores.sql.engine.runner import Params, Row, Runner
+from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS
+from stanchion.stores.sql.jobs import in_order
+from stanchion.stores.sql.parking import Search
+from stanchion.stores.sql.settle import is_plain
+from stanchion.stores.sql.statements import past_shut
+
+_REQUIRED = object()
+
+_CAREFUL_SECONDS = 0.5
+"""So long the careful way is taken at once, after jobs that needed it."""
+
+_IN_VAIN = 3
+"""So often a claim looks once more for jobs that others have just taken."""
+
+
+_NEW = listed(
+    LIVE_COLUMNS,
+    lane="coalesce(lane, 0)",
+    state="CASE WHEN waits_for IS NULL THEN 'queued' ELSE 'waiting' END",
+    priority="coalesce(priority, 0)",
+    run_at=f"coalesce(run_at, {NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
+    enqueued_at=NOW,
+    attempts="0",
+    failures="0",
+    max_attempts=f"coalesce(max_attempts, {NewJob._field_defaults['max_attempts']})",
+    errors="NULL",
+    progress="NULL",
+    token="NULL",
+    worker="NULL",
+    lease_until="NULL",
+    started_at="NULL",
+    cancel_requested="false",
+    held="0",
+    permit="NULL",
+    waits_since=f"CASE WHEN waits_for IS NOT NULL THEN {NOW} END",
+)
+
+_PUSHED = f"""
+    WITH given AS (
+        SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
+            id uuid, queue text, payload text, task text, priority int2, run_at bigint, delay float8,
+            headers text, tenant text, key text, order_key text, limits text, flow text, origin uuid,
+            max_attempts int, timeout float8, lane int, waits_for text
+        ) {{where}}
+    ), stored AS (
+        INSERT INTO stanchion_jobs ({listed(LIVE_COLUMNS)})
+        SELECT {_NEW}
+        FROM given
+        WHERE NOT EXISTS (SELECT 1 FROM stanchion_history AS finished WHERE finished.id = given.id)
+        ON CONFLICT DO NOTHING
+        RETURNING queue
+    ), counted AS (
+        INSERT INTO stanchion_tallies (queue, what, n)
+        SELECT queue, 'pushed', count(*) FROM stored GROUP BY queue
+    )
+    SELECT (SELECT count(*) FROM stored), {NOW}
+"""
+_PUSH, _PUSH_JOINED = (text(_PUSHED.format(where=where)) for where in ("", f"WHERE {HERE}"))
+
+
+_CLAIM = text(f"""
+    {PICKED}, claimed AS (
+        UPDATE stanchion_jobs AS job SET {RESERVED}
+        -- By their places, which the locks keep in place: no planner can turn this into a scan of the table.
+        WHERE job.ctid = ANY (ARRAY(SELECT place FROM picked WHERE NOT EXISTS (SELECT 1 FROM picked WHERE gated)))
+        RETURNING {WHOLE}
+    ), counted AS (
+        INSERT INTO stanchion_tallies (queue, what, n)
+        SELECT :queue, 'reserved', count(*) FROM claimed HAVING count(*) > 0
+    )
+    SELECT * FROM claimed
+    -- One row without an id: some of these jobs must pass a gate first.
+    UNION ALL SELECT {listed(["NULL"] * len(LIVE_COLUMNS))} WHERE EXISTS (SELECT 1 FROM picked WHERE gated)
+""")
+
+_PICK_ASKING = pick_asking(NOW, "true")
+_CLAIM_AT_GATES = claim_at_gates(PICKED, RESERVED, LIVE_COLUMNS, WHOLE)
+_CLAIM_IN_TURN = claim_in_turn(NOW, NONE_EXPIRED, WHOLE)
+
+_HINDRANCE = text(f"""
+    SELECT
+        coalesce((
+            SELECT paused OR laned OR max_rate IS NOT NULL OR max_running IS NOT NULL
+            FROM stanchion_queues WHERE name = :queue
+        ), false),
+        NOT {NONE_EXPIRED}
+""")
+
+_DONE = listed(
+    [f"job.{name}" for name in HISTORY_COLUMNS if name not in ("finished_at", "result")],
+    **{"job.payload": "coalesce(given.payload, job.payload) AS payload", "job.state": "'done' AS state"},
+)
+
+
+_GIVEN = """
+    given AS (
+        SELECT * FROM jsonb_to_recordset(CAST(:commits AS jsonb)) AS given (
+            id uuid, token text, result text, payload text
+        ) {where}
+    )
+"""
+_GIVEN, _GIVEN_JOINED = (_GIVEN.format(where=where) for where in ("", f"WHERE {HERE}"))
+
+_IN_TIME = f"job.token = given.token AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
+_HELD = f"job.id = ANY (ARRAY(SELECT id FROM given)) AND job.state = 'running' AND {_IN_TIME}"
+
+_FINISH = f"""
+    gone AS (
+        DELETE FROM stanchion_jobs AS job USING given
+        WHERE job.id = given.id AND {{which}}
+        RETURNING {_DONE}, {ONCE} AS finished_at, given.result AS result, job.held
+    ), kept AS (
+        INSERT INTO stanchion_history ({listed(HISTORY_COLUMNS)})
+        SELECT {listed(HISTORY_COLUMNS)} FROM gone
+        WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = gone.queue AND history_ttl <= 0)
+    ), counted AS (
+        INSERT INTO stanchion_tallies (queue, what, n)
+        SELECT queue, 'committed', count(*) FROM gone GROUP BY queue
+    )
+    SELECT {listed(HELD_COLUMNS, id="CAST(id AS text)")}, token,
+        queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL) AS bounded
+    FROM gone
+"""
+
+_TOKEN = len(HELD_COLUMNS)
+"""Where a row of what was committed has the token."""
+
+PLAIN = "job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL"  # the end of others has consequences
+_COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=_HELD)}") for given in (_GIVEN, _GIVEN_JOINED))
+_COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{_HELD} AND {PLAIN}')}")
+_COMMIT_AT_GATES = commit_at_gates(_GIVEN, _IN_TIME, _FINISH)
+
+_ADD_ENDS = text("""
+    INSERT INTO stanchion_ends (node, place, job, child, state, result)
+    SELECT * FROM jsonb_to_recordset(CAST(:ends AS jsonb)) AS given (
+        node uuid, place int, job uuid, child uuid, state text, result text
+    )
+""")
+
+
+class PostgresStore(PostgresAdmitting):
+    """The SQL store with push, claim and commit in one statement each, committed by itself."""
+
+    statements_of = PostgresStatements
+
+    guards = True
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._throttled_queues: set[str] = set()
+        self._laned_queues: set[str] = set()
+        self._contended: dict[str, float] = {}
+        self._slots_held = False
+        """The last commits were of jobs that held semaphores."""
+        self._careful_until = 0.0
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        if tx is not None or any(job.key is not None for job in jobs):
+            return super().push(jobs, tx)  # a duplicate may undo the batch: that takes a transaction
+        if not jobs:
+            return []
+        queues = {job.queue for job in jobs}
+        self.make_queues(queues)
+        pushed = self.database.statement(lambda run, again: self._push_in(run, jobs, again=again))
+        self.dialect.announce(queues)
+        return pushed
+
+    def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
+        self.make_laned(run, {job.queue for job in jobs if job.lane})
+        ordered: Sequence[NewJob] = jobs
+        if again or any(job.key is not None for job in jobs):
+            # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
+            ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
+        ((stored, now),) = run.rows(
+            _PUSH_JOINED if run.guarded else _PUSH, {"jobs": json.dumps([_given(job) for job in ordered])}
+        )
+        if again:
+            self._undo_finished(run, jobs)
+        if run.guarded and not stored:
+            must_be_here(self.database, run)
+            return self._push_in(run, jobs)
+        if stored == len(jobs) and not again:
+            return [Pushed(job.id, due_at(job, now), now) for job in jobs]
+        results = self.known(run, jobs)
+        for job in ordered:
+            if job.id not in results:
+                results[job.id] = self.met(run, job, created(job, now))
+        return [results[job.id] for job in jobs]
+
+    def _undo_finished(self, run: Runner, jobs: Sequence[NewJob]) -> None:
+        """Take back what an earlier try had stored and a worker has finished, since its answer was lost.
+
+        The insert itself can't see this: it waited for the worker's delete, with a snapshot from before.
+        """
+        finished = run.rows(self.statements.finished, {"ids": json.dumps([job.id for job in jobs])})
+        twice = [row for row in finished if run.change(self.statements.remove, {"job": row[0]})]
+        self.tally(run, [(row[1], "pushed") for row in twice], sign=-1)
+
+    def claim_together(self, claim: Claim) -> Claimed:
+        if claim.queue in self._laned_queues and claim.lanes is None:
+            rows = self._claim_in_turn(claim)
+            return self._claim_carefully(claim) if rows is None else Claimed(rows)
+        if claim.queue in self._throttled_queues or beside_the_lane(claim):
+            return self._claim_carefully(claim)
+        if self._contended.get(claim.queue, 0.0) > time.monotonic():
+            return self.claim_at_gates(claim)
+        rows = self.database.statement(lambda run, again: self._claim_at_once(run, claim, again))
+        if rows is None:  # not all of the next ones may run
+            self._contended[claim.queue] = time.monotonic() + _CAREFUL_SECONDS
+            return self.claim_at_gates(claim)
+        if rows:
+            return Claimed(rows)
+        throttled, expired = self.database.read(lambda run: run.rows(_HINDRANCE, {"queue": claim.queue})[0])
+        if throttled:
+            self._throttled_queues.add(claim.queue)
+        return self._claim_carefully(claim) if throttled or expired else Claimed([])
+
+    def claims_at_once(self, claim: Claim) -> bool:
+        """Tell whether one statement is likely to do for this claim."""
+        hindered = claim.queue in self._laned_queues | self._throttled_queues | self.gated_queues
+        return not hindered and not beside_the_lane(claim) and self._contended.get(claim.queue, 0.0) <= time.monotonic()
+
+    def _claim_at_once(self, run: Runner, claim: Claim, again: bool) -> list[JobRow] | None:
+        """Claim the next jobs; None where some have to wait at gates, or must ask there for more than a slot."""
+        if (again or claim.repeat) and (held := self.held(run, claim)):
+            return held
+        params = {"queue": claim.queue, "most": claim.limit, **self.reservation_in(run, claim)}
+        if claim.queue not in self.gated_queues:
+            rows = run.rows(_CLAIM, params)
+            if not rows or rows[0][0] is not None:
+                return in_order(rows)
+            self.gated_queues.add(claim.queue)
+        rows = run.rows(_CLAIM_AT_GATES, params)
+        if rows and rows[0][0] is None:
+            return None
+        jobs = [JobRow(*row[:-1]) for row in rows]
+        if not any(map(gated, jobs)):
+            self.gated_queues.discard(claim.queue)
+        return jobs
+
+    def _claim_in_turn(self, claim: Claim) -> list[JobRow] | None:
+        """Claim from the lanes of a queue; None where that takes a transaction."""
+
+        def work(run: Runner, again: bool) -> Taken | None:
+            if (again or claim.repeat) and (held := self.held(run, claim)):
+                return Taken(held, 0)
+            given = {"queue": claim.queue, "most": claim.limit - len(rows), **self.reservation_in(run, claim)}
+            return taken(run.rows(_CLAIM_IN_TURN, given))
+
+        rows: dict[str, JobRow] = {}
+        vain = 0
+        while len(rows) < claim.limit and vain < _IN_VAIN:
+            found = self.database.statement(work)
+            if found is None:
+                return list(rows.values()) or None
+            rows |= {row.id: row for row in found.rows}
+            if not found.due_lanes:
+                break
+            vain = 0 if found.rows else vain + 1
+        return list(rows.values())
+
+    def reservation_in(self, run: Runner, claim: Claim) -> Params:
+        """Return the parameters of the reservation; the queue's own lease is read where it matters."""
+        if claim.worker is not None or claim.lease is not None:
+            return reservation(claim, QueueSettings(claim.queue))
+        return reservation(claim, self.queue_row(run, claim.queue)[0])
+
+    def _claim_carefully(self, claim: Claim) -> Claimed:
+        """Claim in a transaction: free expired leases first, keep to the limits of the queue."""
+        settings = self.database.read(lambda run: self.queue_row(run, claim.queue)[0])
+        if not settings.throttled:
+            self._throttled_queues.discard(claim.queue)
+        if settings.laned and not replace(settings, laned=False).throttled:
+            self._laned_queues.add(claim.queue)
+        else:
+            self._laned_queues.discard(claim.queue)
+        return super().claim_together(claim)
+
+    def due_at_gates(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
+        given: Params = {"queue": queue, "most": limit}
+        if search.past is None:
+            rows = run.rows(_PICK_ASKING, given)
+        else:
+            keys = self.dialect.listed(search.past["keys"])
+            rows = run.rows(self.dialect.once(_pick_past), {**search.past, "keys": keys, **given})
+        search.asking = {str(row[0]): row for row in rows}
+        return list(search.asking)
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        if tx is not None or repeat or not all(map(is_plain, outcomes)):
+            return super().settle(outcomes, tx, repeat=repeat)
+        commits = [outcome for outcome in outcomes if isinstance(outcome, Commit)]
+        if self._careful_until > time.monotonic():
+            return super().settle(commits)
+        runs: list[Runner] = []
+
+        def work(run: Runner, again: bool) -> list[JobState | None]:
+            runs[:] = [run]
+            return self._commit_at_once(run, commits, again)
+
+        states = self.database.statement(work)
+        self.tell(runs[0])
+        left = [commit for commit, state in zip(commits, states, strict=True) if state is None]
+        if not left:
+            return states
+        others = iter(super().settle(left))
+        return [next(others) if state is None else state for state in states]
+
+    def _commit_at_once(self, run: Runner, commits: Sequence[Commit], again: bool) -> list[JobState | None]:
+        """Commit the jobs whose end has no consequences but, for some, that slots are free that nobody waits for."""
+        if again:
+            states = self.settle_in(run, commits, again=True)
+            self.pass_on_slots(run)
+            return states
+        done = self._committed(run, _COMMIT_AT_GATES if self._slots_held else _COMMIT_PLAIN, commits)
+        if self._slots_held and not any(row[3] for row in done.values()):
+            self._slots_held = False
+        return _states(commits, done)
+
+    def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
+        done = self._committed(run, _COMMIT_JOINED if run.guarded else _COMMIT, commits)
+        if run.guarded and not done:
+            must_be_here(self.database, run)
+            done = self._committed(run, _COMMIT, commits)
+        states = _states(commits, done)
+        tied = sum(1 for row in done.values() if any(row[2:5]))
+        if tied:
+            if self._slots_held or any(row[2] or row[4] for row in done.values()):
+                self._careful_until = time.monotonic() + _CAREFUL_SECONDS
+            self._slots_held = any(row[3] for row in done.values())
+            ended = [commit for commit, state in zip(commits, states, strict=True) if state is not None]
+            self.follow_commits(run, [(commit, done[commit.id]) for commit in ended])
+        return states
+
+    def _committed(self, run: Runner, statement: TextClause, commits: Sequence[Commit]) -> dict[str, Row]:
+        given = [
+            {"id": commit.id, "token": commit.token, "result": commit.result, "payload": commit.payload}
+            for commit in commits
+        ]
+        done = run.rows(statement, {"commits": json.dumps(given)})
+        self.note_ended(run, ((row[0], row[1], row[-1]) for row in done))
+        return {row[0]: row for row in done}
+
+    def add_ends(self, run: Runner, ends: Sequence[End]) -> None:
+        if ends:
+            run.change(_ADD_ENDS, {"ends": json.dumps([end._asdict() for end in ends])})
+
+
+def _pick_past(dialect: Dialect) -> TextClause:
+    return pick_asking(NOW, past_shut(dialect))
+
+
+def _states(commits: Sequence[Commit], done: Mapping[str, Row]) -> list[JobState | None]:
+    """Return the state that each commit led to: of those with one id, the first under the token in force."""
+    tokens = {job: row[_TOKEN] for job, row in done.items()}
+    states: list[JobState | None] = []
+    for commit in commits:
+        states.append(JobState.DONE if tokens.get(commit.id) == commit.token else None)
+        if states[-1] is not None:
+            del tokens[commit.id]
+    return states
+
+
+def _given(job: NewJob) -> dict[str, Any]:
+    """Return what the statement needs to know of a job: what differs from the defaults."""
+    if job[4:] == DEFAULTS[4:]:
+        plain = {"id": job.id, "queue": job.queue, "payload": job.payload}
+        return plain if job.task is None else {**plain, "task": job.task}
+    return {name: value for name, value, default in zip(NewJob._fields, job, DEFAULTS, strict=True) if value != default}
+
+
+DEFAULTS = tuple(NewJob._field_defaults.get(name, _REQUIRED) for name in NewJob._fields)

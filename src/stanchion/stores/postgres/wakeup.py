@@ -1,0 +1,142 @@
+"""Wake-up across the processes of a PostgreSQL database by LISTEN/NOTIFY.
+
+A NOTIFY inside a writing transaction takes a lock over the whole server at its commit. So the signal goes out on a
+connection of its own, after the commit.
+"""
+
+from __future__ import annotations
+
+import secrets
+import select
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy
+from sqlalchemy import String, bindparam, func
+
+from stanchion.stores.wakeup.broadcast import MOST_ENDS, Broadcast, Kind, Reception
+
+if TYPE_CHECKING:
+    import psycopg
+
+CHANNELS = {Kind.WORK: "stanchion", Kind.ENDS: "stanchion_ends"}
+NOTIFY = sqlalchemy.select(func.pg_notify(bindparam("channel", type_=String), bindparam("payload", type_=String)))
+_ANY = "*"
+"""Says that more jobs have ended than a signal names."""
+
+_PROBE = "\x01"
+"""Begins a signal that a listener sends itself: it tells that signals arrive, which a pooler may prevent."""
+
+_LOOK_SECONDS = 1.0
+_TUPLES_OK = 2  # ExecStatus.TUPLES_OK, without the import for those who have no psycopg
+
+
+class Notifications(Broadcast):
+    """Signals as notifications that carry the name of a queue, or ids of jobs."""
+
+    def __init__(self, connect: Callable[[], psycopg.Connection[Any]]) -> None:
+        self._connect = connect
+        super().__init__()
+
+    def begin(self) -> None:
+        """Send to and listen for nobody; the connection is the parent's."""
+        super().begin()
+        self._sender: psycopg.Connection[Any] | None = None
+        self._probes: list[tuple[str, str]] = []
+
+    def send(self, queues: set[str], finished: set[str] | None) -> None:
+        self._sender = self._sender or self._connect()
+        with self._state:
+            probes, self._probes = self._probes, []
+        for channel, payload in (*probes, *signals_of(queues, finished)):
+            _notify(self._sender, channel, payload)
+
+    def hang_up(self) -> None:
+        sender, self._sender = self._sender, None
+        _close(sender)
+
+    def receive(self, reception: Reception) -> None:
+        connection = self._connect()
+        probe = _PROBE + secrets.token_hex(8)
+        try:
+            connection.execute(f"LISTEN {CHANNELS[reception.kind]}")
+            reception.ready(connected=False)
+            self._probe(CHANNELS[reception.kind], probe)
+            while reception.wanted():
+                payloads = _signalled(connection, _LOOK_SECONDS)
+                if probe in payloads:
+                    reception.connected = True
+                news = {payload for payload in payloads if not payload.startswith(_PROBE)}
+                if news and reception.kind is Kind.WORK:
+                    self.listeners.wake(news)
+                elif news:
+                    self.listeners.wake((), None if _ANY in news else {one for ids in news for one in ids.split(",")})
+        finally:
+            _close(connection)
+
+    def _probe(self, channel: str, payload: str) -> None:
+        with self._state:
+            self._probes.append((channel, payload))
+            self._send_soon()
+
+    def _has_unsent(self) -> bool:
+        return bool(self._probes) or super()._has_unsent()
+
+    def announce_after_commit(self, session: Any, queues: Iterable[str], finished: Iterable[str] = ()) -> None:
+        """Announce once the session's outermost transaction is committed; never if it is rolled back."""
+        from sqlalchemy import event
+
+        names, ended = session.info.setdefault("stanchion_announce", (set(), set()))
+        names.update(queues)
+        ended.update(finished)
+        if session.info.get("stanchion_hooked"):
+            return
+        session.info["stanchion_hooked"] = True
+
+        def committed(session: Any) -> None:
+            news = session.info.pop("stanchion_announce", None)
+            if news:
+                self.announce(*news)
+
+        def rolled_back(session: Any) -> None:
+            session.info.pop("stanchion_announce", None)
+
+        event.listen(session, "after_commit", committed)
+        event.listen(session, "after_rollback", rolled_back)
+
+
+def signals_of(queues: Iterable[str], finished: Collection[str] | None) -> Iterator[tuple[str, str]]:
+    """Yield the channels and payloads of signals for queues and ends of jobs."""
+    for queue in queues:
+        yield CHANNELS[Kind.WORK], queue
+    if finished is None or len(finished) > MOST_ENDS:
+        yield CHANNELS[Kind.ENDS], _ANY
+    elif finished:
+        yield CHANNELS[Kind.ENDS], ",".join(finished)
+
+
+# A signal is on the way from an enqueue to the start of its job, so these two go to the C library directly:
+# psycopg's own calls take twice as long.
+
+
+def _notify(connection: psycopg.Connection[Any], channel: str, payload: str) -> None:
+    result = connection.pgconn.exec_params(b"SELECT pg_notify($1, $2)", [channel.encode(), payload.encode()])
+    if result.status != _TUPLES_OK:
+        raise ConnectionError(result.error_message.decode(errors="replace"))
+
+
+def _signalled(connection: psycopg.Connection[Any], seconds: float) -> set[str]:
+    """Return what the signals say that have come, waiting for the first of them."""
+    session = connection.pgconn
+    waiting = select.poll()
+    waiting.register(session.socket, select.POLLIN)
+    waiting.poll(seconds * 1000)
+    session.consume_input()
+    return {signal.extra.decode() for signal in iter(session.notifies, None)}
+
+
+def _close(connection: psycopg.Connection[Any] | None) -> None:
+    if connection is not None:
+        with suppress(Exception):
+            connection.close()

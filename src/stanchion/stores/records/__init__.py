@@ -1,0 +1,1 @@
+"""What passes between the model and a store: plain, frozen records."""

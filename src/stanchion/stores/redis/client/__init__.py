@@ -1,0 +1,1 @@
+"""Connections to Redis, and the forms in which it keeps things."""

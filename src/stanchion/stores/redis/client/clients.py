@@ -1,0 +1,54 @@
+"""The redis-py client for an address: of one server, of a cluster, or of the master that sentinels name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis import ConnectionPool, Redis
+from redis.backoff import NoBackoff
+from redis.cluster import RedisCluster
+from redis.connection import parse_url
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from stanchion.errors import InvalidInput
+from stanchion.stores.redis.client.address import Address, Watch
+
+_OPTIONS: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0, "client_name": "stanchion"}
+_ASKED = 1.0
+"""Seconds for which a sentinel is asked; after that the next one is."""
+
+
+def client_of(address: Address) -> Any:
+    """Return a client, which connects when it is used: a Redis or a RedisCluster."""
+    if address.watch is not None:
+        return _watched(address, address.watch)
+    kind, retries = (RedisCluster, 3) if address.cluster else (Redis, 0)
+    return kind.from_url(address.url, retry=Retry(NoBackoff(), retries), **_OPTIONS)
+
+
+def refuse_options(address: Address) -> None:
+    """Refuse options in the URL that the driver would not take."""
+    if address.cluster:
+        return  # its client takes more than a connection does
+    try:
+        pool = ConnectionPool.from_url(address.url, **_OPTIONS)
+        pool.connection_class(**pool.connection_kwargs)
+    except (TypeError, ValueError) as error:
+        said = address.without_password(str(error)).removeprefix("AbstractConnection.__init__() got an ")
+        raise InvalidInput(
+            f"the options in the URL of the store make no sense: {said}; see redis-py for them"
+        ) from None
+
+
+def _watched(address: Address, watch: Watch) -> Any:
+    """Return a client whose connections ask the sentinels where the master is by then."""
+    given: dict[str, Any] = dict(parse_url(address.url))  # type: ignore[no-untyped-call]
+    for name in ("host", "port"):
+        given.pop(name, None)
+    given["ssl"] = given.pop("connection_class", None) is not None
+    of_tls = {name: value for name, value in given.items() if name.startswith("ssl")}
+    login = {name: value for name, value in zip(("username", "password"), watch[2:], strict=True) if value}
+    asked = {"socket_timeout": _ASKED, "socket_connect_timeout": _ASKED, "retry": Retry(NoBackoff(), 0)}
+    sentinels: Any = Sentinel(watch.sentinels, sentinel_kwargs={**asked, **login, **of_tls})  # type: ignore[no-untyped-call]
+    return sentinels.master_for(watch.service, retry=Retry(NoBackoff(), 0), **given, **_OPTIONS)

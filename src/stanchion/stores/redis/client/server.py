@@ -1,0 +1,259 @@
+"""The connection to Redis: one node or a cluster, deadlines, and the retries that are safe."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum, auto
+from typing import Any, NamedTuple, TypeVar
+
+from redis import ConnectionPool
+from redis.cluster import RedisCluster
+from redis.exceptions import (
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    ConnectionError,
+    MasterDownError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TimeoutError,
+    TryAgainError,
+)
+
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.redis.client.address import Address
+from stanchion.stores.redis.client.clients import client_of
+from stanchion.stores.redis.client.scripts import Script, script
+
+T = TypeVar("T")
+
+CALL_SECONDS = 10.0
+"""No call takes longer than about this, its retries included."""
+
+
+class Fault(Enum):
+    """Why the server did not do what it was asked."""
+
+    LOST = auto()
+    """The connection broke; it may have been done."""
+    BUSY = auto()
+    """The server can't for the moment; nothing was done."""
+    HOPELESS = auto()
+    """It won't, however often it is asked."""
+    OTHER = auto()
+    """An error of another kind."""
+
+
+_BUSY = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
+_BUSY_WORDS = ("READONLY", "MISCONF", "NOREPLICAS", "BUSY ", "UNBLOCKED", "MOVED", "ASK ")
+_HOPELESS = (AuthenticationError, AuthorizationError, NoPermissionError)
+_FORBIDDEN_WORDS = ("NOPERM", "can't run this command", "can't access at least one of the keys")
+_HOPELESS_WORDS = ("not known", "nodename nor servname", "No address associated")
+
+
+class Call(NamedTuple):
+    """A command, or a script with its arguments."""
+
+    parts: tuple[Any, ...]
+    script: Script | None = None
+
+    @property
+    def sent(self) -> tuple[Any, ...]:
+        """The command for a server that knows the script."""
+        return self.parts if self.script is None else ("EVALSHA", self.script.sha, *self.parts)
+
+    @property
+    def whole(self) -> tuple[Any, ...]:
+        """The command with the text of the script."""
+        return self.parts if self.script is None else ("EVAL", self.script.text, *self.parts)
+
+
+class Server:
+    """A client that runs scripts, each on the keys of one queue."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self.skew = 0.0
+        self._client: Any = None
+        self._under_way = threading.local()
+
+    @property
+    def client(self) -> Any:
+        """The redis-py client, made on first use: a Redis or a RedisCluster."""
+        if self._client is None:
+            self._client = client_of(self.address)
+        return self._client
+
+    def close(self) -> None:
+        """Close all connections; a later call opens them anew."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def script(self, name: str, key: str, *arguments: Any) -> Call:
+        """Return a script that is to be run on the keys that begin with `key`."""
+        # With a second key, which is never there, a script is put off while its slot moves and keys are here and there.
+        keys = (key, f"{key}moving") if key.endswith(":") else (key,)
+        return Call((len(keys), *keys, int(self.skew * SECOND), *arguments), script(name))
+
+    def run(self, name: str, key: str, *arguments: Any) -> Any:
+        """Run a script once."""
+        call = self.script(name, key, *arguments)
+        try:
+            return self.client.execute_command(*call.sent)
+        except NoScriptError:
+            return self.client.execute_command(*call.whole)
+
+    def all(self, calls: Sequence[Call]) -> list[Any]:
+        """Make calls in one round trip, all of them again if need be; a repeat must do no harm.
+
+        On one server they are made in this order; the nodes of a cluster go each at its own pace.
+        """
+        return self.call(lambda _again: self._all(calls)) if calls else []
+
+    def _all(self, calls: Sequence[Call]) -> list[Any]:
+        with self.client.pipeline(transaction=False) as pipeline:
+            for call in calls:
+                pipeline.execute_command(*call.sent)
+            answers = pipeline.execute(raise_on_error=False)
+        for number, answer in enumerate(answers):
+            if isinstance(answer, NoScriptError):
+                answers[number] = self.client.execute_command(*calls[number].whole)
+            elif isinstance(answer, Exception):
+                raise answer
+        return list(answers)
+
+    def command(self, *parts: Any) -> Any:
+        """Run a command of one key, again if need be; a repeat must do no harm."""
+        return self.call(lambda _again: self.client.execute_command(*parts))
+
+    def if_permitted(self, *parts: Any) -> Any:
+        """Run such a command; None where this user has no right to it, or to the key."""
+        return self._if_permitted(lambda: self.client.execute_command(*parts))
+
+    def _if_permitted(self, work: Callable[[], T]) -> T | None:
+        def asked(_again: bool) -> T | None:
+            try:
+                return work()
+            except NoPermissionError:
+                return None
+
+        return self.call(asked)
+
+    def time(self) -> tuple[int, int]:
+        """Return the clock: seconds and microseconds. Of any node, in a cluster."""
+        where = {"target_nodes": RedisCluster.RANDOM} if self.address.cluster else {}
+        seconds, micros = self.call(lambda _again: self.client.time(**where))
+        return int(seconds), int(micros)
+
+    def infos(self, section: str) -> list[dict[str, Any]]:
+        """Return what each master says of itself; nothing where this user may not ask."""
+        where = {"target_nodes": RedisCluster.PRIMARIES} if self.address.cluster else {}
+        found = self._if_permitted(lambda: self.client.info(section, **where))
+        if found is None:
+            return []
+        return list(found.values()) if all(isinstance(one, dict) for one in found.values()) else [found]
+
+    def pool_of(self, key: str) -> ConnectionPool:
+        """Return the connections to the node that has the key."""
+        if self.address.cluster:
+            client = self.client
+            return client.get_redis_connection(client.get_node_from_key(key)).connection_pool  # type: ignore[no-any-return]
+        return self.client.connection_pool  # type: ignore[no-any-return]
+
+    def call(self, work: Callable[[bool], T]) -> T:
+        """Do the work, again while that is safe and may help; it is told when it is a repeat after a lost answer.
+
+        A call within the work has no time of its own.
+        """
+        with self._deadline() as deadline:
+            return self._call(work, deadline)
+
+    @contextmanager
+    def _deadline(self) -> Iterator[float]:
+        """Give the end of the call that is under way in this thread, or else of one that begins."""
+        if hasattr(self._under_way, "deadline"):
+            yield self._under_way.deadline
+            return
+        self._under_way.deadline = time.monotonic() + CALL_SECONDS
+        try:
+            yield self._under_way.deadline
+        finally:
+            del self._under_way.deadline
+
+    def _call(self, work: Callable[[bool], T], deadline: float) -> T:
+        pause, again = 0.01, False
+        while True:
+            try:
+                return work(again)
+            except RedisError as error:
+                fault = _fault(error)
+                if fault is Fault.OTHER:
+                    raise
+                if fault is Fault.HOPELESS or time.monotonic() + pause > deadline:
+                    raise self._unavailable(error) from error
+                again = again or fault is Fault.LOST
+                if _is_read_only(error):
+                    self.close()  # what was the master is none any more: look who is
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
+            pause = min(pause * 2, 0.5)
+
+    def _unavailable(self, error: RedisError) -> StoreUnavailable:
+        reason = self.address.without_password(" ".join(str(error).split()) or type(error).__name__)
+        told = f"can't use the store {self.address.shown}: {reason}; {_way_out(error)}"
+        return StoreUnavailable(told, lasting=_fault(error) is Fault.HOPELESS and not _is_full(error))
+
+
+def _said(error: RedisError) -> str:
+    """Return the server's words; Redis 6.2 tells first in which line of a script a command failed."""
+    return re.sub(r"^Error running script .*?: -", "", str(error))
+
+
+def _is_read_only(error: RedisError) -> bool:
+    return isinstance(error, ReadOnlyError) or _said(error).startswith("READONLY")
+
+
+def _is_forbidden(error: RedisError) -> bool:
+    # A script does not tell the client by the kind of the error.
+    return isinstance(error, NoPermissionError) or any(word in _said(error) for word in _FORBIDDEN_WORDS)
+
+
+def _is_full(error: RedisError) -> bool:
+    return isinstance(error, OutOfMemoryError) or "OOM" in _said(error)[:60]
+
+
+def _fault(error: RedisError) -> Fault:
+    text = _said(error)
+    if isinstance(error, _HOPELESS) or any(word in text for word in _HOPELESS_WORDS):
+        return Fault.HOPELESS
+    if _is_full(error) or _is_forbidden(error):
+        return Fault.HOPELESS
+    if isinstance(error, _BUSY) or (isinstance(error, ResponseError) and text.startswith(_BUSY_WORDS)):
+        return Fault.BUSY
+    if isinstance(error, (ConnectionError, TimeoutError, RedisClusterException)):
+        return Fault.LOST
+    return Fault.OTHER
+
+
+def _way_out(error: RedisError) -> str:
+    if _is_full(error):
+        return "give the server more memory (maxmemory), or keep less history (history_ttl), then try again"
+    if _is_read_only(error):
+        return "this server is a replica: give the address of the master, or wait until one is elected"
+    if _is_forbidden(error):
+        return "give this user of the server the commands and keys that the page on Redis names (ACL SETUSER)"
+    if "MISCONF" in _said(error):
+        return "the server can't write to its disk: see its log, make room, then try again"
+    return "check host, port, user, password and database number in the URL, and that the server runs"

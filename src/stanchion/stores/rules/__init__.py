@@ -1,0 +1,1 @@
+"""Decisions that all stores share, without input or output."""

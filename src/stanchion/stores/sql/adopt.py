@@ -1,0 +1,83 @@
+"""Jobs from another store, and jobs that another store has now."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Executable, Select, String, cast, select
+
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, history, jobs
+from stanchion.stores.sql.granting import light
+from stanchion.stores.sql.jobs import Step, is_id, kept, live_values, queue_values
+from stanchion.stores.sql.slots import Gating
+from stanchion.stores.sql.statements import param
+
+
+class Transferring(Gating):
+    """Stores and deletes whole jobs, as they are."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._keep_new = self.dialect.once(_keep_new)
+        self._finished_locked = self.dialect.once(_finished_locked)
+
+    def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
+        if not rows:
+            return []
+        queues = sorted({row.queue for row in rows})
+        # One order for all: two calls with the same keys wait for each other, and not in a circle.
+        ordered = sorted({row.id: row for row in rows}.values(), key=lambda row: (row.queue, row.key or "", row.id))
+
+        def work(run: Runner, _again: bool) -> list[bool]:
+            run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in queues])
+            self.mark_letters(run, rows)
+            self.make_laned(run, {row.queue for row in rows if row.lane})
+            known = self._stored(run, rows)
+            new = [row for row in ordered if row.id not in known]
+            run.change_each(self.statements.insert_new, [live_values(row) for row in new if row.finished_at is None])
+            run.change_each(self._keep_new, [kept(row) for row in new if row.finished_at is not None])
+            stored = self._stored(run, rows) if new else known
+            return [row.id in stored for row in rows]
+
+        adopted = self.database.write(work)
+        self.dialect.announce(queues)
+        return adopted
+
+    def take(self, ids: Sequence[str]) -> list[str]:
+        wanted = [one for one in dict.fromkeys(ids) if is_id(one)]
+        given = {"ids": json.dumps(wanted)}
+
+        def work(run: Runner, again: bool) -> list[str]:
+            live = [light(*row) for row in run.rows(self.statements.queued_locked, given)]
+            taken = {row.id for row in live}
+            self.remove(run, sorted(taken))
+            self.free_gates(run, [Step(row, None) for row in live])
+            taken |= {row[0] for row in run.rows(self._finished_locked, given)}
+            run.change(self.statements.forget, given)
+            if again:  # what the first try deleted is gone
+                taken |= set(wanted) - self._ids(run, wanted)
+            return [one for one in wanted if one in taken]
+
+        return self.write(work) if wanted else []
+
+    def _stored(self, run: Runner, rows: Sequence[JobRow]) -> set[str]:
+        return self._ids(run, [row.id for row in rows])
+
+    def _ids(self, run: Runner, ids: Iterable[str]) -> set[str]:
+        """Return those of the ids that are stored, live or finished."""
+        return {row[0] for row in run.rows(self.statements.known, {"ids": json.dumps(list(ids))})}
+
+
+def _keep_new(dialect: Dialect) -> Executable:
+    return dialect.insert_ignoring(history, {name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
+
+
+def _finished_locked(dialect: Dialect) -> Select[Any]:
+    ids = dialect.values("ids", jobs.c.id.type)
+    return select(cast(history.c.id, String(36))).where(history.c.id.in_(ids)).with_for_update()

@@ -1,0 +1,1 @@
+"""Connections, transactions and the schema of the SQL stores."""

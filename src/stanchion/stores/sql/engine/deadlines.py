@@ -1,0 +1,72 @@
+"""A deadline on every call to a server that may never answer."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from stanchion.core.forks import begins_anew
+
+_TICK = 0.25
+
+
+class Deadlines:
+    """Cuts the sockets of calls that are overdue.
+
+    A client library waits on its socket as long as the connection lives; behind a peer that went silent
+    that is for ever. Shutting the socket down makes the library see a lost connection.
+    """
+
+    def __init__(self) -> None:
+        begins_anew(self)
+
+    def begin(self) -> None:
+        """Watch no call."""
+        self._ends: dict[int, tuple[float, int, list[int]]] = {}
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def within(self, fileno: int, seconds: float, cut: list[int]) -> Iterator[None]:
+        """Cut the socket `fileno` if the block takes longer than `seconds`, and add it to `cut` then."""
+        call = threading.get_ident()
+        with self._lock:
+            self._ends[call] = (time.monotonic() + seconds, fileno, cut)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="stanchion-deadlines", daemon=True)
+                self._thread.start()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._ends.pop(call, None)
+
+    def _watch(self) -> None:
+        idle_since = time.monotonic()
+        while True:
+            time.sleep(_TICK)
+            now = time.monotonic()
+            # The lock is held while a socket is cut: its call can't end, and its number go to another, meanwhile.
+            with self._lock:
+                for end, fileno, cut in self._ends.values():
+                    if end <= now:
+                        cut.append(fileno)
+                        _cut(fileno)
+                if self._ends:
+                    idle_since = now
+                elif now - idle_since > 60:
+                    self._thread = None
+                    return
+
+
+def _cut(fileno: int) -> None:
+    with suppress(OSError):
+        duplicate = socket.socket(fileno=os.dup(fileno))
+        try:
+            duplicate.shutdown(socket.SHUT_RDWR)
+        finally:
+            duplicate.close()

@@ -1,0 +1,30 @@
+"""What a store that can't be used tells of the cause, and of the way out."""
+
+from __future__ import annotations
+
+from sqlalchemy.engine import URL
+
+from stanchion.stores.sql.engine.dialect import Dialect, Fault
+
+_LOCKED = (
+    "another transaction holds a lock that this call waits for: look for one that is open for long, end it or make it "
+    "shorter, then try again"
+)
+
+
+def reason_of(cause: BaseException, url: URL) -> str:
+    """Return the driver's words, in one line and without the password."""
+    reason = " ".join(str(cause).split())
+    return reason.replace(str(url.password), "***") if url.password else reason
+
+
+def told(dialect: Dialect, url: URL, cause: BaseException, *, overdue: bool = False) -> str:
+    """Return the sentence for a call that did not succeed; `overdue`: it was cut off while the server worked on it."""
+    shown, reason = url.render_as_string(hide_password=True), reason_of(cause, url)
+    if dialect.is_forbidden(cause):
+        return f"the store {shown} refuses this: {reason}; {dialect.rights}"
+    if overdue:
+        return f"the store {shown} did not answer in time: {_LOCKED}; or the network has gone silent"
+    if dialect.fault(cause) is Fault.BUSY:
+        return f"the store {shown} is busy: {reason}; {_LOCKED}"
+    return f"can't reach the store {shown}: {reason}; {dialect.advice(cause)}"

@@ -1,0 +1,225 @@
+"""Queues and workers as rows; cancel, retry, replay, purge and upkeep."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Pushed, Redriven
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.rules.expiry import remove_expired
+from stanchion.stores.rules.jobs import replay
+from stanchion.stores.rules.liveness import least_sharing
+from stanchion.stores.rules.outcomes import cancel, retried
+from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each
+from stanchion.stores.sql.engine.joining import joined
+from stanchion.stores.sql.engine.runner import Row, Runner
+from stanchion.stores.sql.expiring import ExpiringQueues
+from stanchion.stores.sql.granting import light
+from stanchion.stores.sql.jobs import Step, began_in, is_id, live_values, queue_values, settings_of
+
+_TALLIES = 5000
+_PURGED = 5000
+
+
+class Operating(ExpiringQueues):
+    """What operators and maintenance do."""
+
+    # -- queues
+
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+        def work(run: Runner, _again: bool) -> QueueSettings:
+            # An insert first would share the row that it meets, and two that share it can't change it.
+            known, row = self.queue_row(run, queue, lock=True)
+            if row is None:
+                run.change(self.statements.insert_queue, queue_values(queue))
+                known, _ = self.queue_row(run, queue, lock=True)  # another may have made it meanwhile
+            for name, value in changes.items():
+                stored = json.dumps({**known.declared, **value}) if name == "declared" else value
+                run.change(self.statements.configure[name], {"queue": queue, "value": stored})
+            if "expires" in changes:
+                self.forget_use(run, queue)
+            return self.queue_row(run, queue)[0]
+
+        if tx is not None and self.dialect.single_writer:
+            with joined(self.database, tx) as run:
+                return work(run, False)
+        if not changes:
+            settings, row = self.database.read(lambda run: self.queue_row(run, queue))
+            if row is not None:
+                return settings
+        settings = self.database.write(work)
+        self.dialect.announce({queue})
+        return settings
+
+    def queues(self) -> list[QueueSettings]:
+        return [settings_of(row) for row in self.database.read(lambda run: run.rows(self.statements.queues))]
+
+    def drop_queue(self, queue: str) -> int:
+        def work(run: Runner, _again: bool) -> int:
+            given = {"queue": queue}
+            live, tied = self.drop_live(run, queue)
+            for drop in self.statements.drop:
+                run.change(drop, given)
+            self.follow(run, [Step(light(*row), None) for row in tied])
+            return live
+
+        return self.write(work)
+
+    def drop_live(self, run: Runner, queue: str) -> tuple[int, list[Row]]:
+        """Delete the live jobs of a queue, locked in the order of their ids; return how many, and what some held."""
+        given = {"queue": queue}
+        run.rows(self.statements.lock_all, given)
+        tied = run.rows(self.statements.tied, given)
+        return run.change(self.statements.drop_live, given), tied
+
+    # -- workers
+
+    def beat(self, worker: WorkerRow) -> Beat:
+        def work(run: Runner, _again: bool) -> Beat:
+            began = None if worker.began is None else json.dumps(worker.began)
+            seen = {
+                "worker": worker.id,
+                "worker_state": worker.state,
+                "worker_queues": json.dumps(worker.queues),
+                "worker_began": began,
+            }
+            if run.change(self.statements.beat, seen) == 0:
+                run.change(
+                    self.statements.join,
+                    {
+                        "id": worker.id,
+                        "host": worker.host,
+                        "pid": worker.pid,
+                        "queues": json.dumps(worker.queues),
+                        "threads": worker.threads,
+                        "heartbeat": worker.heartbeat,
+                        "state": worker.state,
+                        "began": began,
+                    },
+                )
+            rows = run.rows(self.statements.live_workers)
+            live = sum(int(alive) for _, alive, _ in rows)
+            sharing = [(json.loads(names), int(claiming)) for names, _, claiming in rows]
+            cancelled = [str(row[0]) for row in run.rows(self.statements.cancels, seen)]
+            return Beat(live, cancelled, least_sharing(worker.queues, sharing))
+
+        return self.database.write(work)
+
+    def leave(self, worker: str) -> None:
+        self.database.write(lambda run, _again: run.change(self.statements.leave, {"worker": worker}))
+
+    def workers(self) -> list[WorkerRow]:
+        rows = self.database.read(lambda run: run.rows(self.statements.workers))
+        return [_worker_in(*row) for row in rows]
+
+    # -- jobs
+
+    def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
+        def work(run: Runner, _again: bool) -> list[JobState | None]:
+            rows, now = self.live(run, _distinct(ids)), self.clock(run)
+            steps = {row.id: step for row in rows.values() if (step := cancel(row, now)) is not None}
+            self.store(run, [rows[one] for one in steps], list(steps.values()))
+            asked = [row.id for row in rows.values() if row.id not in steps]
+            run.change_each(self.statements.ask_to_stop, [{"job": one} for one in asked])
+            states = {one: JobState(step.row.state) for one, step in steps.items()}
+            states |= dict.fromkeys(asked, JobState.RUNNING)
+            states |= {row.id: JobState(row.state) for row in self._finished(run, _distinct(ids))}
+            return [states.get(one) for one in ids]
+
+        return self.write(work)
+
+    def retry(self, ids: Sequence[str]) -> list[Redriven]:
+        def work(run: Runner, _again: bool) -> list[Redriven]:
+            now = self.clock(run)
+            live = self.live(run, _distinct(ids))
+            finished = {row.id: row for row in self._finished(run, _distinct(ids)) if row.id not in live}
+            verdicts = {row.id: self._redrive_live(run, row, now) for row in live.values()}
+            for row in finished.values():
+                verdicts[row.id] = self._redrive_finished(run, row, now)
+            run.woken.update(row.queue for row in (*live.values(), *finished.values()))
+            return [verdicts.get(one, Redriven.MISSING) for one in ids]
+
+        return self.write(work)
+
+    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
+        found = {row.id: row for row in self.database.read(lambda run: self._finished(run, _distinct(ids)))}
+        copies = {new: replay(found[old], new) for old, new in zip(ids, new_ids, strict=True) if old in found}
+        pushed = dict(zip(copies, self.push(list(copies.values())), strict=True))
+        return [pushed.get(new) for new in new_ids]
+
+    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
+        def work(run: Runner, _again: bool) -> int:
+            age = None if older_than is None else int(older_than * SECOND)
+            return run.change(self.statements.purge, {"queue": queue, "age_micros": age, "most": limit})
+
+        return self.database.write(work)
+
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
+        """Fold the tallies, forget dead workers with nothing, purge old history, remove queues that have expired."""
+
+        def work(run: Runner, _again: bool) -> int:
+            rows = run.rows(self.statements.some_tallies, {"most": _TALLIES})
+            totals: Counter[tuple[str, str]] = Counter()
+            for _, queue, what, count in rows:
+                totals[queue, what] += count
+            run.change_each(self.statements.remove_tally, [{"tally": row[0]} for row in rows])
+            # A queue that was deleted while another process went on pushing to it has lost its row.
+            run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in {one for one, _ in totals}])
+            for (queue, what), more in sorted(totals.items()):
+                added = {"queue": queue, "what": what, "more": more}
+                if run.change(self.statements.add_count, added) == 0 and (
+                    run.change(self.statements.first_count, added) == 0
+                ):
+                    run.change(self.statements.add_count, added)  # another was the first, since we looked
+            return len(rows)
+
+        budget = Budget(seconds)
+        while self.database.write(work) == _TALLIES and budget.left:
+            pass
+        self.database.write(lambda run, _again: run.change(self.statements.forget_dead))
+        self.database.write(lambda run, _again: self.forget_rates(run))
+        self.forget_flows()
+        names = [settings.name for settings in self.queues()]
+        behind = purge_each(lambda queue: self.purge(queue, limit=_PURGED), names, _PURGED, budget)
+        remove_expired(self)
+        return behind
+
+    def _redrive_live(self, run: Runner, row: JobRow, now: int) -> Redriven:
+        if row.state == JobState.RUNNING:
+            return Redriven.RUNNING
+        again = retried(row, now)
+        if again is not row:
+            self.rewrite(run, [again])
+            self.follow(run, [Step(row, again)])
+            run.woken.add(again.queue)
+        return Redriven.READY
+
+    def _redrive_finished(self, run: Runner, row: JobRow, now: int) -> Redriven:
+        if row.state == JobState.DONE:
+            return Redriven.DONE
+        if row.key and self.holder(run, row.queue, row.key):
+            return Redriven.KEY_TAKEN
+        run.change(self.statements.forget, {"ids": json.dumps([row.id])})
+        run.change(self.statements.insert_new, live_values(retried(row, now)))
+        return Redriven.READY
+
+    def _finished(self, run: Runner, ids: Sequence[str]) -> list[JobRow]:
+        return [JobRow(*row) for row in run.rows(self.statements.finished, {"ids": json.dumps(ids)})]
+
+
+def _distinct(ids: Sequence[str]) -> list[str]:
+    return [one for one in dict.fromkeys(ids) if is_id(one)]
+
+
+def _worker_in(
+    name: str, host: str, pid: int, queues: str, threads: int, heartbeat: float, state: str, started: int, seen: int,
+    began: str | None, running: int,
+) -> WorkerRow:  # fmt: skip
+    return WorkerRow(
+        *(name, host, pid, tuple(json.loads(queues)), threads, heartbeat, state, started, seen, running),
+        began=began_in(began),
+    )

@@ -1,0 +1,259 @@
+"""SQLite: embedded, the default. One file, any number of processes on one machine."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Executable,
+    Select,
+    String,
+    Table,
+    bindparam,
+    event,
+    func,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.dialects.sqlite import insert
+from sqlalchemy.engine import URL, Engine
+from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.types import TypeEngine
+
+from stanchion.errors import InvalidInput
+from stanchion.stores.protocol import Listener
+from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.sql.engine import address
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import SKEW, Dialect, Fault
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.schema import VERSION
+from stanchion.stores.sql.store import SqlStore
+from stanchion.stores.sqlite.file import StoreFile
+from stanchion.stores.sqlite.store import SqliteStore
+from stanchion.stores.sqlite.wakeup import FileWatch
+from stanchion.stores.sqlite.writers import GIVE_WAY_SECONDS, LONG_SECONDS, WriterQueue
+
+CAPABILITIES = Capabilities(
+    name="sqlite",
+    joins_transactions=True,
+    push_wakeup=True,
+    wakeup="change counter of the file, read every few milliseconds",
+    atomic_batches=True,
+    durable="every commit reaches the disk (synchronous=FULL); ?synchronous=normal may lose the last commits "
+    "when the machine loses power, never when a process dies",
+    processes=True,
+    arrow=True,
+)
+
+_BUSY_SECONDS = 5.0
+_LOOK_SECONDS, _LATER_SECONDS = (0.0002, 0.001), (0.002, 0.008)
+"""Between two looks of a writer at the lock: at first, and after _SOON_SECONDS, as many who look often take the time of
+the one who has it."""
+_SOON_SECONDS = 0.02
+_UNUSABLE = frozenset(
+    {
+        *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_READONLY),
+        *(sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL),
+    }
+)
+_ADVICE = {
+    sqlite3.SQLITE_FULL: "make room on the disk, then try again",
+    sqlite3.SQLITE_NOTADB: "name a file of SQLite, or one that is not there yet",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged: bring back a backup, or save what is left by sqlite3's .recover",
+}
+_FILES = text("SELECT file FROM pragma_database_list")
+_WAL_BYTES = 32 * 1024 * 1024
+"""To so many the write-ahead log is cut when it begins anew, after a time of many writers in which it could not."""
+_SYNCHRONOUS = ("full", "normal", "off", "extra")
+
+
+class SqliteDialect(Dialect):
+    """SQLite in WAL mode."""
+
+    capabilities = CAPABILITIES
+    names = ("sqlite",)
+    errors = (sqlite3.Error,)
+    single_writer, remote, makes_schema = True, False, True
+    begin, locking, locking_free = "BEGIN IMMEDIATE", "", ""
+    way_out = "check that the path is right, that the folder exists, is writable and lies on a local disk"
+    rights = "let this user write to the file and its folder, which gets files beside it"
+    # SQLite's own clock has milliseconds; julianday() carries them through a double without loss.
+    now = (
+        literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000", BigInteger) + SKEW
+    )
+
+    new_identity = "lower(hex(randomblob(16)))"
+    identity = "identity"
+
+    def __init__(self, file: StoreFile, synchronous: str) -> None:
+        self._file, self._synchronous = file, synchronous
+        self._watch = FileWatch(file)
+        self._writers = WriterQueue(file.path)
+
+    def engine_options(self) -> dict[str, Any]:
+        return {
+            "connect_args": {"timeout": _BUSY_SECONDS, "check_same_thread": False},
+            "pool_size": 8,
+            "max_overflow": 100,
+            "pool_timeout": 10,
+        }
+
+    def is_there(self) -> bool:
+        return self._file.place() is not None
+
+    def prepare(self, engine: Engine) -> None:
+        event.listen(engine, "do_connect", self._connect)
+        event.listen(engine, "checkout", self._must_be_there)
+
+    def _connect(
+        self, _dialect: object, record: ConnectionPoolEntry, _args: object, options: dict[str, Any]
+    ) -> sqlite3.Connection:
+        connection, record.info["place"] = self._file.connect(**options)
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA synchronous={self._synchronous}")
+        connection.execute(f"PRAGMA journal_size_limit={_WAL_BYTES}")
+        return connection
+
+    def _must_be_there(self, _connection: object, record: ConnectionPoolEntry, _proxy: object) -> None:
+        """Drop connections to a file that is not at the path any more; the next one is opened, or tells why not."""
+        if record.info["place"] != self._file.place():
+            raise InvalidatePoolError
+
+    def start(self, cursor: sqlite3.Cursor, *, durable: bool = True) -> None:
+        # SQLite itself looks for the lock less and less often, up to ten times a second: beside a busy worker, which
+        # holds it most of the time, a process that looks so seldom would wait for very long.
+        began, first, waited = time.monotonic(), False, 0.0
+        cursor.execute("PRAGMA busy_timeout=0")
+        try:
+            while True:
+                first = first or (waited > LONG_SECONDS and self._writers.go_first())
+                if first or waited > GIVE_WAY_SECONDS or not self._writers.goes_first():
+                    try:
+                        cursor.execute(self.begin)
+                        break
+                    except sqlite3.OperationalError as error:
+                        if self.fault(error) is not Fault.BUSY or waited > _BUSY_SECONDS:
+                            raise
+                often = first or waited < _SOON_SECONDS
+                time.sleep(random.uniform(*(_LOOK_SECONDS if often else _LATER_SECONDS)))  # noqa: S311 - spreading load
+                waited = time.monotonic() - began
+            if waited > GIVE_WAY_SECONDS and not first:
+                self._writers.ignore()
+        finally:
+            if first:
+                self._writers.leave()
+            cursor.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000:.0f}")
+
+    @contextmanager
+    def undurable(self, cursor: sqlite3.Cursor) -> Iterator[None]:
+        if self._synchronous not in ("full", "extra"):
+            yield
+            return
+        cursor.execute("PRAGMA synchronous=normal")
+        try:
+            yield
+        finally:
+            cursor.execute(f"PRAGMA synchronous={self._synchronous}")
+
+    def cursor(self, driver: sqlite3.Connection) -> sqlite3.Cursor:
+        cursor = driver.cursor()
+        cursor.row_factory = None
+        return cursor
+
+    def fault(self, error: BaseException) -> Fault:
+        if not isinstance(error, sqlite3.DatabaseError):
+            return Fault.OTHER
+        code = _code_of(error)
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return Fault.BUSY
+        return Fault.LOST if code in _UNUSABLE else Fault.OTHER
+
+    def advice(self, error: BaseException) -> str:
+        return _ADVICE.get(_code_of(error), self.way_out)
+
+    def is_forbidden(self, error: BaseException) -> bool:
+        return _code_of(error) in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+
+    def is_old_snapshot(self, error: BaseException) -> bool:
+        return getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_BUSY_SNAPSHOT
+
+    def worth_retrying(self, error: BaseException) -> bool:
+        return self.fault(error) is Fault.BUSY
+
+    def owns(self, connection: Any) -> bool:
+        return isinstance(connection, sqlite3.Connection)
+
+    def is_strange(self, error: BaseException) -> bool:
+        return isinstance(error, sqlite3.OperationalError) and str(error).startswith("no such ")
+
+    def is_same_place(self, run: Runner) -> bool:
+        """Tell whether one of the connection's files is the store's own: a copy of a file has its identity."""
+        self._file.check()
+        with suppress(OSError):
+            own = os.stat(self._file.path)
+            return any(file and os.path.samestat(own, os.stat(file)) for (file,) in run.rows(_FILES))
+        return False
+
+    def values(self, name: str, kind: TypeEngine[Any]) -> Select[Any]:
+        return select(func.json_each(bindparam(name, type_=String)).table_valued("value").c.value)
+
+    def among(self, column: str, name: str, kind: str = "text") -> str:
+        return f"{column} IN (SELECT value FROM json_each(:{name}))"
+
+    def elements(self, name: str) -> str:
+        return f"json_each(:{name}) AS given"
+
+    def places(self, name: str) -> str:
+        pair = "json_extract(value, '$[0]') AS node, json_extract(value, '$[1]') AS place"
+        return f"(SELECT {pair} FROM json_each(:{name})) AS given"
+
+    def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
+        return insert(table).values(values).on_conflict_do_nothing()
+
+    def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
+        return insert(table).from_select(columns, rows).on_conflict_do_nothing()
+
+    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
+        return self._watch.listen(queues, finished, interchangeable=interchangeable)
+
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        self._watch.listeners.wake(frozenset(queues), finished)
+
+    def close(self) -> None:
+        self._watch.close()
+
+
+def _code_of(error: BaseException) -> int:
+    """Return the kind of an error, without what extends it."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def open_store(url: str) -> SqlStore:
+    """Return the store in a file: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
+    parsed = address.parsed(url)
+    options = dict(parsed.query)
+    synchronous = str(options.pop("synchronous", "full")).lower()
+    if synchronous not in _SYNCHRONOUS:
+        raise InvalidInput(f"synchronous must be one of {', '.join(_SYNCHRONOUS)}, not {synchronous!r}")
+    if options:
+        raise InvalidInput(f"unknown option {sorted(options)[0]!r} in the URL; there is synchronous")
+    if not parsed.database or parsed.database == ":memory:":
+        raise InvalidInput(
+            "a SQLite queue needs a file, such as sqlite:///jobs.db; for a queue in memory use memory://"
+        )
+    if parsed.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise InvalidInput(f"use sqlite:///..., not {parsed.drivername}:///...; the async API needs no other driver")
+    path = str(Path(parsed.database).expanduser())
+    file = StoreFile(path, VERSION)
+    return SqliteStore(Database(URL.create("sqlite", database=path), SqliteDialect(file, synchronous)), file)

@@ -1,0 +1,1 @@
+"""Listeners that wake those who wait for work."""

@@ -1,0 +1,222 @@
+"""Signals between processes, for databases that can carry them.
+
+A signal is sent beside the write, by a thread of its own, and signals that pile up meanwhile are sent as one. One
+that gets lost costs at most one poll interval. There are two kinds: work in queues, and ends of jobs; each has a thread
+that listens for it while anybody wants it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable
+from enum import Enum
+
+from stanchion.core.forks import begins_anew
+from stanchion.stores.wakeup.listeners import READY_SECONDS, EventListener, Listeners
+
+log = logging.getLogger("stanchion.wakeup")
+
+_APART_SECONDS = 0.005
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+_IDLE_SECONDS = 60.0
+
+MOST_ENDS = 200
+"""Ids in one signal; where more jobs have ended, it says that any may have."""
+
+
+class NoSignals(Exception):
+    """The database can't carry signals: polling does without them."""
+
+
+class Kind(Enum):
+    """What a signal tells of."""
+
+    WORK = "work"
+    ENDS = "ends"
+
+
+class Reception:
+    """The thread that listens for one kind of signals, made when first needed."""
+
+    def __init__(self, kind: Kind, listeners: Listeners, receive: Callable[[Reception], None]) -> None:
+        self.kind, self._listeners, self._receive_one = kind, listeners, receive
+        self._state = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._heard = threading.Event()
+        self._pause = _FIRST_PAUSE
+        self.connected = False
+        """True while signals arrive, as far as is known."""
+
+    def ready(self, *, connected: bool = True) -> None:
+        """Say that from here on every signal is heard."""
+        if self._heard.is_set():  # begun again: what was signalled meanwhile was not heard
+            self._wake_all()
+        self._heard.set()
+        self.connected = connected
+        self._pause = _FIRST_PAUSE
+
+    def wanted(self) -> bool:
+        """Tell whether anybody listens; if not, the thread ends and the next listener starts another."""
+        with self._state:
+            if not self._listeners.want(ends=self.kind is Kind.ENDS):
+                self._thread, self.connected = None, False
+                return False
+            return True
+
+    def begin(self) -> None:
+        """Start the thread unless it runs."""
+        with self._state:
+            if self._thread is None or not self._thread.is_alive():
+                self._heard.clear()
+                self._thread = started(self._receive, f"stanchion-listen-{self.kind.value}")
+
+    def wait(self) -> None:
+        """Wait until signals are heard; where that can't be had soon, polling must do."""
+        self._heard.wait(READY_SECONDS)
+
+    def _wake_all(self) -> None:
+        if self.kind is Kind.WORK:
+            self._listeners.wake()
+        else:
+            self._listeners.wake((), None)
+
+    def _receive(self) -> None:
+        while self.wanted():
+            try:
+                self._receive_one(self)
+            except NoSignals as reason:
+                log.info("%s: polling does without signals", reason)
+                with self._state:
+                    self._thread, self.connected = None, False
+                self._heard.set()
+                return
+            except Exception as error:  # whatever it is, polling goes on and so does the next try
+                self.connected = False
+                if not self.wanted():
+                    return
+                log.warning(
+                    "not listening for wake-ups (%s); polling meanwhile, next try in %.1f s", error, self._pause
+                )
+                time.sleep(self._pause)
+                self._pause = min(self._pause * 2, _LONGEST_PAUSE)
+
+
+class Broadcast(ABC):
+    """One thread that sends, and one that listens for each kind of signals."""
+
+    def __init__(self) -> None:
+        self.listeners = Listeners(connected=self._is_connected)
+        begins_anew(self)
+
+    def begin(self) -> None:
+        """Send to and listen for nobody."""
+        self._state = threading.Condition()
+        self._unsent: set[str] = set()
+        self._ended: set[str] | None = set()
+        self._ending = False
+        self._sending: threading.Thread | None = None
+        self._work = Reception(Kind.WORK, self.listeners, self.receive)
+        self._ends = Reception(Kind.ENDS, self.listeners, self.receive)
+
+    # -- what a database does
+
+    @abstractmethod
+    def send(self, queues: set[str], finished: set[str] | None) -> None:
+        """Send a signal for work in these queues, and one for the ends of jobs; None: of more than are to be named.
+
+        After an error it is lost, and `hang_up` comes next.
+        """
+
+    def hang_up(self) -> None:  # noqa: B027 - not every one has a connection of its own
+        """Close what `send` uses."""
+
+    @abstractmethod
+    def receive(self, reception: Reception) -> None:
+        """Wake the listeners as signals of a kind come, while they are `wanted`, after having told `ready`.
+
+        Any error ends it, and it is called again; NoSignals is the end.
+        """
+
+    # -- what a store does
+
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        """Wake who waits for work in these queues, or for the ends of these jobs: here at once, elsewhere soon."""
+        names = set(queues)
+        if not names and not finished:
+            return
+        self.listeners.wake(names, finished)
+        with self._state:
+            self._unsent |= names
+            if self._ended is not None:
+                self._ended.update(finished)
+                if len(self._ended) > MOST_ENDS:
+                    self._ended = None
+            self._send_soon()
+
+    def listen(
+        self, queues: Iterable[str], finished: Iterable[str] | None = None, *, interchangeable: bool = False
+    ) -> EventListener:
+        """Return a listener that signals for these queues wake, and with `finished` those for ends of jobs."""
+        listener = self.listeners.add(queues, finished, interchangeable=interchangeable)
+        receptions = self._receptions(listener)
+        for reception in receptions:
+            reception.begin()
+        # What is pushed from here on gives a sign; where that can't be had soon, polling must do.
+        for reception in receptions:
+            reception.wait()
+        return listener
+
+    def close(self) -> None:
+        """End all waits, and send what is unsent; the threads end by themselves."""
+        self.listeners.close()
+        with self._state:
+            self._ending = True
+            self._state.notify_all()
+            sending = self._sending
+        if sending is not None:
+            sending.join(READY_SECONDS)
+
+    def _receptions(self, listener: EventListener) -> list[Reception]:
+        return [self._work] * bool(listener.queues) + [self._ends] * (listener.finished is not None)
+
+    def _is_connected(self, listener: EventListener) -> bool:
+        return all(reception.connected for reception in self._receptions(listener))
+
+    def _send_soon(self) -> None:
+        """Start or wake the thread that sends; the lock must be held."""
+        self._ending = False
+        if self._sending is None or not self._sending.is_alive():
+            self._sending = started(self._send, "stanchion-signal")
+        self._state.notify_all()
+
+    # -- the thread that sends
+
+    def _send(self) -> None:
+        while True:
+            with self._state:
+                self._state.wait_for(lambda: self._has_unsent() or self._ending, _IDLE_SECONDS)
+                if not self._has_unsent():
+                    self._sending = None
+                    break
+                names, self._unsent = self._unsent, set()
+                ended, self._ended = self._ended, set()
+            try:
+                self.send(names, ended)
+            except Exception as error:  # lost signals are what polling is for
+                log.debug("a signal for %s was not sent: %s", sorted(names), error)
+                self.hang_up()
+            time.sleep(_APART_SECONDS)
+        self.hang_up()
+
+    def _has_unsent(self) -> bool:
+        return bool(self._unsent) or self._ended is None or bool(self._ended)
+
+
+def started(work: Callable[[], None], name: str) -> threading.Thread:
+    """Return a daemon thread that has been started."""
+    thread = threading.Thread(target=work, name=name, daemon=True)
+    thread.start()
+    return thread

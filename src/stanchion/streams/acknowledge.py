@@ -1,0 +1,27 @@
+"""The end of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from stanchion.errors import LeasesLost
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.staging import Finish, Publication
+from stanchion.streams.state import StreamState
+
+
+def acknowledge(store: Store, name: str, state: StreamState, settled: int = 0) -> StreamState | None:
+    """Commit what is in hand of the last batch, and acknowledge it; None when the state is another by now.
+
+    Jobs that were taken back meanwhile come again in a later batch. `settled`: so many were settled before.
+    """
+    while True:
+        left = len(store.ids_in_hand(state.queue, state.token))
+        read = state.begun.size if state.begun else 0
+        done = state.acknowledged(max(left, read, settled))
+        finish = Finish(state.queue, state.token, left) if left else None
+        publication = Publication(state.write(state.reserved), note=done.change(name), finish=finish)
+        try:
+            return replace(done, version=done.version + 1) if store.publish(publication) else None
+        except LeasesLost:
+            continue

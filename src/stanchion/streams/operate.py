@@ -1,0 +1,85 @@
+"""Streams as an operator sees them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import uuid4
+
+from stanchion.stores.protocol import Store
+from stanchion.stores.rules.liveness import alive
+from stanchion.streams.state import KIND, StreamState, give_back, known, load, swap, worker_id
+
+
+class StreamInfo(NamedTuple):
+    """A stream: its batches, and its driver.
+
+    `in_hand`: jobs that it has claimed, also those that it has not numbered yet. `last_beat`: on the store's clock,
+    None for a driver of long ago. `error`: the last failure of its query on the present batch; `stopped`: it fails on
+    one job after the other.
+    """
+
+    name: str
+    id: str
+    queue: str
+    reserved: int
+    acked: int
+    epoch: int
+    replays: int
+    in_hand: int
+    last_beat: int | None
+    live: bool
+    error: str | None = None
+    stopped: bool = False
+
+
+def streams(store: Store) -> list[StreamInfo]:
+    """Return all streams, by name."""
+    workers, now = {worker.id: worker for worker in store.workers()}, store.now()
+    found = []
+    for note in store.notes(KIND):
+        state = StreamState.of(note)
+        driver = workers.get(worker_id(note.name, state.epoch))
+        tokens = [state.next_token, *([state.token] if state.pending else ())]
+        found.append(
+            StreamInfo(
+                name=note.name,
+                id=state.id,
+                queue=state.queue,
+                reserved=state.reserved,
+                acked=state.acked,
+                epoch=state.epoch,
+                replays=state.replays,
+                in_hand=sum(len(store.ids_in_hand(state.queue, token)) for token in tokens),
+                last_beat=driver.last_seen_at if driver else None,
+                live=driver is not None and alive(driver, now),
+                error=state.error,
+                stopped=state.stopped,
+            )
+        )
+    return found
+
+
+def release(store: Store, name: str) -> int:
+    """Give the jobs that a stream has in hand back to their queue, unharmed; return their number.
+
+    Its driver, if it lives, is refused from here on. The batch stays, without jobs, for one that has it in its log.
+    InvalidInput if there is no such stream.
+    """
+    while True:
+        state = known(store, name)
+        if swap(store, name, state.taken_over(uuid4().hex)) is not None:
+            break
+    released = 0
+    for token in (state.token, state.next_token):
+        ids = store.ids_in_hand(state.queue, token)
+        give_back(store, token, ids)
+        released += len(ids)
+    return released
+
+
+def forget(store: Store, name: str) -> None:
+    """Delete what is stored of a stream whose queue is deleted, and its driver; nothing where there is none."""
+    while (state := load(store, name)) is not None:
+        if store.set_note(KIND, name, None, state.version):
+            store.leave(worker_id(name, state.epoch))
+            return

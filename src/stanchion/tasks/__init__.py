@@ -1,0 +1,1 @@
+"""Tasks: functions that workers run."""

@@ -1,0 +1,71 @@
+"""A task with options for its next jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec
+
+from stanchion.core.aio import off_loop
+from stanchion.core.checks import checked_name, refuse_unknown, several
+from stanchion.core.ids import new_ids
+from stanchion.errors import InvalidInput
+from stanchion.flows.parts import Signature
+from stanchion.jobs.batches import batches, store_batches
+from stanchion.jobs.call import Call, _call, arguments
+from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
+from stanchion.stores.records.jobs import NewJob
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+P = ParamSpec("P")
+
+
+class Enqueuer(Generic[P]):
+    """Enqueues calls of one task under fixed options. Made by `task.using(...)`."""
+
+    def __init__(self, app: Stanchion, task: str, options: EnqueueOptions) -> None:
+        self.app, self.task_name = app, task
+        refuse_unknown(options, ENQUEUE_OPTIONS)
+        rest = dict(options)
+        self._queue = checked_name(rest.pop("queue", "default"), "queue")
+        self._tx = rest.pop("tx", None)
+        self._fields = checked(rest, app.codec, queue=self._queue, task=task)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Store one call; a duplicate `key` gives the handle of the job that has it."""
+        return self._store([[(args, kwargs)]])[0]
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Await `enqueue`, run off the event loop."""
+        return await off_loop(self.enqueue)(*args, **kwargs)
+
+    def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle]:
+        """Store many calls, one round trip per 2000: tuples of arguments, or mappings of keyword arguments."""
+        return self._store(batches(_call(call) for call in several(calls, "calls", "[(1,), (2,)]")))
+
+    aenqueue_many = off_loop(enqueue_many)
+
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
+        """Return a call to be enqueued as a part of a flow; what it gets from the part before it is left out."""
+        if self._tx is not None:
+            raise InvalidInput("tx is for the whole flow: leave it out of using(), and give it to enqueue(tx=...)")
+        return Signature(self, args, kwargs)
+
+    def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        """Return the job of a call in a flow; a key that is taken is an error there, as its place would stay empty."""
+        payload = self.app.codec.encode(arguments(args, kwargs), "arguments")
+        job = NewJob(job_id, self._queue, payload, self.task_name, **self._fields)
+        return job if job.key is None else job._replace(on_duplicate="raise")
+
+    def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle]:
+        stored = store_batches(self.app, (self._new(calls) for calls in batches_of_calls), self._tx)
+        return [JobHandle(self.app, one.id, duplicate=one.duplicate) for _, pushed in stored for one in pushed]
+
+    def _new(self, calls: list[Call]) -> list[NewJob]:
+        encode, queue, name, fields = self.app.codec.encode, self._queue, self.task_name, self._fields
+        return [
+            NewJob(job_id, queue, encode(arguments(args, kwargs), "arguments"), name, **fields)
+            for job_id, (args, kwargs) in zip(new_ids(len(calls)), calls, strict=True)
+        ]

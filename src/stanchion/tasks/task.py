@@ -1,0 +1,117 @@
+"""Tasks: functions whose calls become jobs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
+
+from stanchion.core.aio import off_loop
+from stanchion.core.checks import checked_name, seconds_of, shown
+from stanchion.core.retry import Retry
+from stanchion.errors import InvalidInput
+from stanchion.flows.parts import Signature
+from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.job import Job
+from stanchion.jobs.options import EnqueueOptions
+from stanchion.tasks.enqueuer import Enqueuer
+
+if TYPE_CHECKING:
+    from stanchion.app import Stanchion
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Task(Generic[P, R]):
+    """A function registered under a stable name. Calling it runs it here and now."""
+
+    def __init__(
+        self, app: Stanchion, function: Callable[P, R], name: str, retry: Retry, options: EnqueueOptions
+    ) -> None:
+        self.app, self.function, self.name, self.retry = app, function, checked_name(name, "task name"), retry
+        self.options = options
+        self.queue = options.get("queue", "default")
+        timeout = options.get("timeout")
+        self.timeout = None if timeout is None else seconds_of(timeout, "timeout")
+        self.is_async = inspect.iscoroutinefunction(function)
+        self.signature = signature_of(function)
+        self.job_parameter = job_parameter(function)
+        self._enqueuer: Enqueuer[P] = self.using()
+        self.__name__ = getattr(function, "__name__", name)
+        self.__doc__ = function.__doc__
+        self.__wrapped__ = function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P]:
+        """Return an enqueuer whose jobs differ from the task's defaults by these options."""
+        merged = cast(EnqueueOptions, {"max_attempts": self.retry.max_attempts, **self.options, **options})
+        return Enqueuer(self.app, self.name, merged)
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Store a call as a job of the task's queue."""
+        return self._enqueuer.enqueue(*args, **kwargs)
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
+        """Await `enqueue`, run off the event loop."""
+        return await self._enqueuer.aenqueue(*args, **kwargs)
+
+    def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle]:
+        """Store many calls, one round trip per 2000."""
+        return self._enqueuer.enqueue_many(calls)
+
+    aenqueue_many = off_loop(enqueue_many)
+
+    def s(self, *args: Any, **kwargs: Any) -> Signature:
+        """Return a call to be enqueued as a part of a flow; what it gets from the part before it is left out."""
+        return self._enqueuer.s(*args, **kwargs)
+
+    def fits(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
+        """Return why stored arguments can't be passed to the function as it is now, or None."""
+        try:
+            given = dict(kwargs)
+            if self.job_parameter is not None:
+                given[self.job_parameter] = None
+            self.signature.bind(*args, **given)
+        except TypeError as error:
+            return str(error)
+        return None
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+
+def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+    """Return what a function takes; InvalidInput for what can't be called, or does not tell."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        raise InvalidInput(
+            f"{shown(function)} is no function, or does not tell its parameters; wrap it in one"
+        ) from None
+
+
+def job_parameter(function: Callable[..., Any]) -> str | None:
+    """Return the name of the parameter annotated with Job (or a kind of it)."""
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError):  # an annotation that can't be resolved here is not ours
+        return None
+    for name, hint in hints.items():
+        if name != "return" and isinstance(hint, type) and issubclass(hint, Job):
+            return name
+    return None
+
+
+def task_options(options: Mapping[str, Any]) -> tuple[Retry, EnqueueOptions]:
+    """Split what `@app.task` takes into the retry policy and the options of an enqueue."""
+    rest = dict(options)
+    retry = rest.pop("retry", None)
+    if retry is not None and not isinstance(retry, Retry):
+        raise InvalidInput(f"retry must be a Retry policy, such as Retry.exponential(base=2), not {retry!r}")
+    policy = retry or Retry()
+    if "max_attempts" in rest:
+        policy = policy.times(rest.pop("max_attempts"))
+    return policy, cast(EnqueueOptions, rest)

@@ -1,1 +1,0 @@
-"""Tools for tests: `stanchion.testing.conformance` is the behaviour suite that every store passes."""
