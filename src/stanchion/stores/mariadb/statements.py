@@ -14,11 +14,12 @@ from sqlalchemy.dialects.mysql import insert
 
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import BY_BYTES, HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs, queues
 from stanchion.stores.sql.gate_statements import ASKING
 from stanchion.stores.sql.lane_statements import ByArms, LaneStatements, pick
-from stanchion.stores.sql.statements import SHUT, Statements, param
+from stanchion.stores.sql.statements import SHUT, Statements
 
 CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 """Microseconds since 1970 UTC, whatever the time zone of the session and its leaps."""

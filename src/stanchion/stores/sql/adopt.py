@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Executable, Select, String, cast, select
 
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
@@ -16,7 +17,6 @@ from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, history, jobs
 from stanchion.stores.sql.granting import light
 from stanchion.stores.sql.jobs import Step, is_id, kept, live_values, queue_values
 from stanchion.stores.sql.slots import Gating
-from stanchion.stores.sql.statements import param
 
 
 class Transferring(Gating):

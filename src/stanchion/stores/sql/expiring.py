@@ -8,12 +8,12 @@ from sqlalchemy import BigInteger, String, delete, func, select, union_all, upda
 
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.expiry import Expiring, Use
+from stanchion.stores.sql.engine.columns import RUNNING, param
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.engine.schema import counts, jobs, queues, tallies
 from stanchion.stores.sql.flows import Flowing
 from stanchion.stores.sql.granting import light
 from stanchion.stores.sql.jobs import Step, settings_of
-from stanchion.stores.sql.statements import RUNNING, param
 
 _PLACES = [list(queues.columns.keys()).index(name) for name in ("active_events", "active_at")]
 _QUEUE = param("queue", String)

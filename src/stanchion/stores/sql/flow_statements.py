@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
+from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import nodes
-from stanchion.stores.sql.statements import param
 
 _TEXT_IDS = {"id", "root"}
 

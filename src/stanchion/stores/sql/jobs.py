@@ -100,8 +100,7 @@ class SqlBase(ABC):
 
     def clock(self, run: Runner) -> int:
         """Return the database's clock."""
-        known, run.clock = run.clock, None
-        return int(run.rows(self.statements.now)[0][0]) if known is None else known
+        return self.database.clock(run)
 
     def settings_in(self, run: Runner, queues: Iterable[str]) -> dict[str, QueueSettings]:
         """Return the settings of these queues; defaults for one that has no row yet."""
@@ -109,7 +108,7 @@ class SqlBase(ABC):
 
     def now(self) -> int:
         """Return the store's clock."""
-        return int(self.database.read(lambda run: run.rows(self.statements.now))[0][0])
+        return self.database.now()
 
     def queue_row(self, run: Runner, queue: str, *, lock: bool = False) -> tuple[QueueSettings, Row | None]:
         """Return a queue's settings and its whole row."""

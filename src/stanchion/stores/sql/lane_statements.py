@@ -20,9 +20,10 @@ from sqlalchemy import (
     update,
 )
 
+from stanchion.stores.sql.engine.columns import QUEUED, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import jobs, notes, queues
-from stanchion.stores.sql.statements import QUEUED, RANGES, param
+from stanchion.stores.sql.statements import RANGES
 
 LAST_LANE = 1024
 """The highest stored lane."""

@@ -28,11 +28,11 @@ from sqlalchemy import (
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Counts, Sizes
+from stanchion.stores.sql.engine.columns import finished_row, is_letter, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import history, jobs, queues
 from stanchion.stores.sql.jobs import SqlBase, is_id
-from stanchion.stores.sql.statements import finished_row, is_letter, live_row, param
 
 _STORED = {JobState.SCHEDULED: "queued", JobState.READY: "queued"}
 

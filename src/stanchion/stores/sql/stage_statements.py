@@ -24,9 +24,9 @@ from sqlalchemy import (
 )
 
 from stanchion.stores.records.jobs import QUEUED, JobState, NewJob
+from stanchion.stores.sql.engine.columns import RUNNING, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, LIVE_COLUMNS, history, jobs, stage
-from stanchion.stores.sql.statements import RUNNING, live_row, param
 
 STAGED_COLUMNS = tuple(column.name for column in stage.columns)
 

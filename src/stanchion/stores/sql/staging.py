@@ -27,7 +27,7 @@ from stanchion.stores.sql.engine.runner import BACK, MARK, Params, Runner
 from stanchion.stores.sql.operate import Operating
 from stanchion.stores.sql.settle import Settling
 from stanchion.stores.sql.stage_statements import StageStatements
-from stanchion.stores.sql.values import Noting
+from stanchion.stores.sql.values import Values
 
 _FIRST, _LAST = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
 _AT_ONCE = 20_000
@@ -48,12 +48,13 @@ class _Share(NamedTuple):
     last_lane: int
 
 
-class Staging(Claiming, Settling, Operating, Noting):
+class Staging(Claiming, Settling, Operating):
     """The verbs for those who take and give whole batches."""
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._stage = self.dialect.once(StageStatements)
+        self._values = Values(database)
 
     # -- in hand
 
@@ -148,9 +149,9 @@ class Staging(Claiming, Settling, Operating, Noting):
             last = self.database.read(lambda run, one=write: run.rows(self._stage.last_staged, {"of_write": one}))[0][0]  # type: ignore[misc]
             if last is not None and last <= oldest:
                 self.unstage(write)
-        for note in self.notes(OWN_NOTES):
+        for note in self._values.notes(OWN_NOTES):
             if published_at(note) <= oldest + KEPT_STAGED - WRITES_KEPT:
-                self.set_note(OWN_NOTES, note.name, None, note.version)
+                self._values.set_note(OWN_NOTES, note.name, None, note.version)
         return behind
 
     def _writes(self) -> Iterator[str]:
@@ -170,9 +171,9 @@ class Staging(Claiming, Settling, Operating, Noting):
     def publish_in(
         self, run: Runner, publication: Publication, note: NoteChange, shares: Sequence[_Share], *, again: bool
     ) -> bool:
-        if again and self.is_written(run, note):
+        if again and self._values.is_written(run, note):
             return True
-        mine = self.write_note(run, note)
+        mine = self._values.write(run, note)
         attempts = dict(publication.attempts)
         if mine and publication.finish is not None:
             self.finish_in(run, publication.finish)

@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.protocol import Listener
+from stanchion.stores.records.values import Note
 from stanchion.stores.sql.adopt import Transferring
 from stanchion.stores.sql.arrow import Arrow
 from stanchion.stores.sql.discarding import Discarding
@@ -109,6 +110,12 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
                 f"the tables are of version {found}, older than this release's {VERSION}; "
                 f"bring them up to date with: stanchion setup --url ..."
             )
+
+    def notes(self, kind: str) -> list[Note]:
+        return self._values.notes(kind)
+
+    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        return self._values.set_note(kind, name, text, version)
 
     def transaction(self) -> AbstractContextManager[Any]:
         return self.database.transaction()

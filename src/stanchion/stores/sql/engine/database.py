@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from sqlalchemy import Executable, create_engine
+from sqlalchemy import Executable, create_engine, select
 from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -20,7 +20,7 @@ from stanchion.errors import CannotJoin, StanchionError, StoreUnavailable, TaskT
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.sql.engine.deadlines import Deadlines
 from stanchion.stores.sql.engine.dialect import Dialect, Fault
-from stanchion.stores.sql.engine.runner import Compiler, CursorRunner, Params, Together, compiler_for
+from stanchion.stores.sql.engine.runner import Compiler, CursorRunner, Params, Runner, Together, compiler_for
 from stanchion.stores.sql.engine.telling import told
 
 T = TypeVar("T")
@@ -71,6 +71,15 @@ class Database:
     def given(self) -> dict[str, Any]:
         """Return the parameters that any statement may use."""
         return {"skew": int(self.skew * SECOND), "identity": self.identity}
+
+    def now(self) -> int:
+        """Return the database's clock."""
+        return self.read(self.clock)
+
+    def clock(self, run: Runner) -> int:
+        """Return the database's clock; where `run` has read it a moment ago, without a statement."""
+        known, run.clock = run.clock, None
+        return int(run.rows(self.dialect.once(_now))[0][0]) if known is None else known
 
     def read(self, work: Callable[[CursorRunner], T], seconds: float = CALL_SECONDS) -> T:
         """Run statements that change nothing, each for itself, in `seconds` at most."""
@@ -243,6 +252,10 @@ class Database:
 
     def _unavailable(self, cause: BaseException, *, lasting: bool = False, overdue: bool = False) -> StoreUnavailable:
         return StoreUnavailable(told(self.dialect, self.url, cause, overdue=overdue), lasting=lasting)
+
+
+def _now(dialect: Dialect) -> Executable:
+    return select(dialect.now)
 
 
 class WriteTurn:
