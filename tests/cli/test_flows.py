@@ -56,6 +56,47 @@ def test_show_json(run: Run, app: Stanchion, flow: FlowHandle) -> None:
     assert tree["on_failure"]["state"] == "done"
 
 
+def test_show_in_other_forms(run: Run, app: Stanchion, flow: FlowHandle) -> None:
+    app.drain()
+    assert flow.draw("text").splitlines() == [
+        "add ─┬─► add ───► group ───► add ───► add",
+        "     └─► fail ───► group ↑",
+    ]
+    mermaid = run("show", flow.id, "--format", "mermaid").out
+    assert mermaid == flow.draw("mermaid")
+    assert f'title: "Flow {flow.id}"' in mermaid
+    assert '    n3["group<br/><small>failed, 2 of 2</small>"]' in mermaid.splitlines()
+    assert "    n4 -.-> n5" in mermaid.splitlines()
+    dot = run("show", flow.id, "--format", "dot").out
+    assert dot == flow.draw("dot")
+    assert dot.count("->") == 6
+    assert '"part5" -> "part6" [style=dashed]' in dot
+    assert run("show", flow.id, "--format", "svg").out == flow.draw() == flow.draw("svg")
+
+
+def test_a_large_group_is_drawn_in_part(app: Stanchion) -> None:
+    @app.task(name="one", queue="mail")
+    def one() -> int:
+        return 1
+
+    drawn = group(one.s() for _ in range(250)).enqueue().draw("mermaid").splitlines()
+    assert sum('["one<br/><small>ready</small>"]' in line for line in drawn) == 100
+    assert '    n100["150 more"]' in drawn
+    assert "    n100 --> n101" in drawn
+
+
+def test_an_empty_group_is_drawn(app: Stanchion) -> None:
+    assert app.event_group("none").draw("text") == "group"
+
+
+def test_format_is_for_flows(run: Run, flow: FlowHandle) -> None:
+    job = next(flow.members())
+    answer = run("show", job.id, "--format", "dot")
+    assert (answer.code, flow.id in answer.error) == (2, True)
+    assert run("show", flow.id, "--format", "png").code == 2
+    assert run("show", flow.id, "--format", "dot", "--json").code == 2
+
+
 def test_show_of_a_job_names_its_flow(run: Run, flow: FlowHandle) -> None:
     job = next(flow.members())
     assert flow.id in run("show", job.id).out

@@ -92,6 +92,11 @@ def test_graph(etl: Pipeline, run: Run, tmp_path: Path) -> None:  # noqa: F811
     assert (tmp_path / "etl.svg").read_text() == etl.svg() == run("pipeline", "graph", "flow:etl", "--svg", "-").out
 
 
+@pytest.mark.parametrize("form", ["svg", "mermaid", "dot"])
+def test_graph_in_other_forms(etl: Pipeline, run: Run, form: str) -> None:  # noqa: F811
+    assert run("pipeline", "graph", "flow:etl", "--format", form).out == etl.graph(form)  # type: ignore[arg-type]
+
+
 def test_pause_and_resume(etl: Pipeline, run: Run) -> None:  # noqa: F811
     etl.prepare()
     assert run("pipeline", "pause", "flow:etl", "odd").out == "paused: odd\n"
@@ -108,6 +113,9 @@ def test_pause_and_resume(etl: Pipeline, run: Run) -> None:  # noqa: F811
     ("arguments", "told"),
     [
         (["graph", "flow:broken"], "'nowhere', which is no station"),
+        (["graph", "flow:etl", "--format", "png"], "text, svg, mermaid, dot, not 'png'"),
+        (["graph", "flow:etl", "--format", "dot", "--json"], "not both"),
+        (["graph", "flow:etl", "--format", "dot", "--svg", "-"], "not both"),
         (["run", "flow:broken"], "'nowhere', which is no station"),
         (["run", "flow:spark"], "--engine spark"),
         (["run", "flow:etl", "--engine", "flink"], "workers or spark"),

@@ -9,7 +9,10 @@ from typing import TYPE_CHECKING, Any
 from stanchion.core.aio import off_loop
 from stanchion.core.backoff import deadline_in, patiently
 from stanchion.core.checks import checked_id, whole
+from stanchion.core.graph.draw import GraphForm, checked_form
+from stanchion.core.graph.draw import drawn as graph_drawn
 from stanchion.errors import FlowCancelled, FlowFailed, FlowNotFound, ResultTimeout
+from stanchion.flows.graph import graph_of
 from stanchion.flows.results import Values
 from stanchion.flows.tree import FlowPart, drawn
 from stanchion.jobs.batches import batches
@@ -96,6 +99,10 @@ class FlowHandle:
         """Return its parts as a tree, to be shown; of many jobs only the newest `limit`."""
         whole(limit, "limit", 1, MAX_PAGE)
         return drawn(self._app, self._nodes(), limit)
+
+    def draw(self, form: GraphForm = "svg", limit: int = 1000) -> str:
+        """Return its parts as a graph: `text`, `svg`, `mermaid` or `dot` (for Graphviz); of many jobs as `graph`."""
+        return graph_drawn(graph_of(self.graph(limit)), checked_form(form))
 
     acancel = off_loop(cancel)
 

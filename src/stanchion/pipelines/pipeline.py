@@ -8,15 +8,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from stanchion.core.checks import checked_name
+from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import PushOptions
+from stanchion.pipelines.graph import graph_of
 from stanchion.pipelines.options import MAX_ROUNDS, PayloadMode, Terms
 from stanchion.pipelines.station import Station
 from stanchion.pipelines.status import PipelineStatus, status_of
-from stanchion.pipelines.svg_graph import picture
-from stanchion.pipelines.text_graph import drawn
 from stanchion.pipelines.topology import DEAD, Frame, check_links, reachable
 from stanchion.queues.queue import Queue
 
@@ -178,15 +178,14 @@ class Pipeline:
         """Return what the stations hold and have done; with the rates since the status `before`."""
         return status_of(self, before)
 
-    def graph(self) -> str:
-        """Return the stations and their links, drawn in text."""
+    def graph(self, form: GraphForm = "text") -> str:
+        """Return the stations and their links, drawn as `text`, `svg`, `mermaid` or `dot` (for Graphviz)."""
         self.check()
-        return drawn(self)
+        return drawn(graph_of(self.name, self.stations, self.entries), form)
 
     def svg(self) -> str:
         """Return the stations and their links, drawn as a picture."""
-        self.check()
-        return picture(self)
+        return self.graph("svg")
 
     def pause(self, *stations: str) -> None:
         """Stop working on the items of these stations, or of all, in every process; items still come in."""

@@ -7,9 +7,12 @@ from dataclasses import asdict
 from rich.text import Text
 from rich.tree import Tree
 
+from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.errors import FlowNotFound
+from stanchion.flows.graph import graph_of
 from stanchion.flows.tree import FlowPart
 from stanchion.jobs.job import JobState
+from stanchion.ops.cli.console.drawing import print_graph
 from stanchion.ops.cli.console.human import one_line
 from stanchion.ops.cli.console.output import STATE_STYLES
 from stanchion.ops.cli.console.session import Session
@@ -18,13 +21,15 @@ _MARKS = {"done": "✓", "dead": "✗", "failed": "✗", "cancelled": "-", "runn
 _SHOWN = 100
 
 
-def show_flow(session: Session, flow_id: str) -> bool:
-    """Draw a flow, or print it as JSON; False when there is none of that id."""
+def show_flow(session: Session, flow_id: str, form: GraphForm) -> bool:
+    """Draw a flow, as text in the form of a tree, or print it as JSON; False when there is none of that id."""
     try:
         part = session.app.flow(flow_id).graph()
     except FlowNotFound:
         return False
-    if session.out.as_json:
+    if form != "text":
+        print_graph(drawn(graph_of(part), form))
+    elif session.out.as_json:
         session.out.json({"flow": flow_id, **asdict(part)})
     else:
         session.out.show(_tree(part, Tree(_line(part).append(f"  {flow_id}", "bold"), guide_style="bright_black")))

@@ -10,8 +10,9 @@ import typer
 from rich.text import Text
 
 from stanchion.core.times import moment
-from stanchion.errors import JobNotFound, StanchionError
+from stanchion.errors import InvalidInput, JobNotFound, StanchionError
 from stanchion.jobs.job import Job, JobState
+from stanchion.ops.cli.console.drawing import GraphFormat, checked_format
 from stanchion.ops.cli.console.given import job_ids
 from stanchion.ops.cli.console.human import age, duration, iso, one_line, safe, until
 from stanchion.ops.cli.console.output import Cell, Column, state_cell
@@ -68,14 +69,18 @@ def jobs(
 def show(
     session: Session,
     job_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a job, or of a flow.")],
+    form: GraphFormat = "text",
 ) -> None:
     """Tell a job's whole story: times, attempts, errors, payload, result; or draw a flow with its parts."""
+    asked = checked_format(form, as_json=session.out.as_json)
     wanted = job_ids([job_id])[0]
     job = session.app.get(wanted)
     if job is None:
-        if show_flow(session, wanted):
+        if show_flow(session, wanted, asked):
             return
         raise JobNotFound(wanted)
+    if asked != "text":
+        raise InvalidInput(f"--format draws flows, and {wanted} is a job; its flow: {job.flow or 'none'}")
     if session.out.as_json:
         session.out.json({**job_json(job), "waits_for": waits_for(session.app, job.id)})
     else:

@@ -14,6 +14,7 @@ from rich.text import Text
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 from stanchion.jobs.job import JobState
+from stanchion.ops.cli.console.drawing import GraphFormat, checked_format, print_graph
 from stanchion.ops.cli.console.given import duration, optional_duration
 from stanchion.ops.cli.console.human import age, one_line, rate
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell, fitted
@@ -133,23 +134,25 @@ def status(
 def graph(
     session: Session,
     target: Target,
+    form: GraphFormat = "text",
     svg: Annotated[
         str | None, typer.Option("--svg", metavar="FILE", help="Write a picture to this file; `-` for stdout.")
     ] = None,
 ) -> None:
     """Check the links between the stations, and draw them."""
+    asked = checked_format(form, as_json=session.out.as_json)
+    if svg is not None and asked not in ("text", "svg"):
+        raise InvalidInput("give --svg or --format, not both")
     pipeline = _pipeline(session, target)
     pipeline.check()
-    if svg == "-":
-        print(pipeline.svg(), end="")
-    elif svg is not None:
+    if svg and svg != "-":
         Path(svg).write_text(pipeline.svg())
         session.out.say(f"drew {len(pipeline.stations)} stations in {svg}")
     elif session.out.as_json:
         links = [{"station": name, "to": one.to} for name, one in pipeline.stations.items()]
         session.out.json({"pipeline": pipeline.name, "entries": pipeline.entries, "stations": links})
     else:
-        print(pipeline.graph())
+        print_graph(pipeline.graph("svg" if svg else asked))
 
 
 @command(pipeline_cli, "pause")

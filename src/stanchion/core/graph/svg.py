@@ -1,52 +1,32 @@
-"""Stations and their links as a picture, SVG without anything from elsewhere."""
+"""A graph as a picture: SVG without anything from elsewhere."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from html import escape
-from typing import TYPE_CHECKING
 
-from stanchion.pipelines.svg_layout import Layout, Link, laid_out
-from stanchion.stores.rules.limits import limits_in
-
-if TYPE_CHECKING:
-    from stanchion.pipelines.pipeline import Pipeline
-    from stanchion.pipelines.station import Station
+from stanchion.core.graph.layout import Layout
+from stanchion.core.graph.model import PAINTS, PLAIN_PAINT, GraphNode, Link
 
 _HEIGHT, _ROW, _GAP, _MARGIN = 48.0, 76.0, 64.0, 28.0
 _LETTER, _SMALL_LETTER = 8.3, 6.4
 _TURN = 12.0
 _DEPTH = 22.0
-"""How far below the stations the links back run, each below the one before."""
+"""How far below the nodes the links back run, each below the one before."""
 
-_STYLE = """
-  text { font-family: ui-sans-serif, system-ui, sans-serif; text-anchor: middle; fill: #1c2430 }
-  .name { font-size: 14px; font-weight: 600 }
-  .note { font-size: 11px; fill: #64707f }
-  .station rect { fill: #fff; stroke: #8a97a8; stroke-width: 1.3 }
-  .end rect { fill: #eef7f0; stroke: #3f9a5f }
-  .spark rect { fill: #fdf3e6; stroke: #d98a2b }
-  .link { fill: none; stroke: #8a97a8; stroke-width: 1.5; marker-end: url(#tip) }
-  .back { stroke-dasharray: 5 4 }
-  .tip { fill: #8a97a8 }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e6ebf2 } .note { fill: #9aa7b8 }
-    .station rect { fill: #1c2430; stroke: #64707f }
-    .end rect { fill: #183022; stroke: #3f9a5f } .spark rect { fill: #38290f; stroke: #d98a2b }
-  }
-"""
+_ALWAYS_STYLED = ("end", "spark")
 
 
-def picture(pipeline: Pipeline) -> str:
-    """Return the SVG of a pipeline whose links are checked."""
-    return _Picture(pipeline).text()
+def as_svg(layout: Layout) -> str:
+    """Return the text of an SVG file, in light and dark colours."""
+    return _Picture(layout).text()
 
 
 class _Picture:
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline, self._stations = pipeline, pipeline.stations
-        self._layout: Layout = laid_out({name: one.to for name, one in self._stations.items()}, pipeline.entries)
+    def __init__(self, layout: Layout) -> None:
+        self._graph, self._layout = layout.graph, layout
         self._widths = [
-            max((_width(self._stations[place[0]]) for place in column if len(place) == 1), default=0.0)
+            max((_width(self._graph.nodes[place[0]]) for place in column if len(place) == 1), default=0.0)
             for column in self._layout.columns
         ]
         self._lefts = [
@@ -62,14 +42,14 @@ class _Picture:
             [
                 f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height:.0f}" '
                 f'width="{width:.0f}" height="{height:.0f}" role="img">',
-                f"<title>Pipeline {escape(self._pipeline.name)}</title>",
-                f"<style>{_STYLE}</style>",
+                f"<title>{escape(self._graph.title)}</title>",
+                f"<style>{_style(self._graph.nodes.values())}</style>",
                 '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
                 'orient="auto"><path class="tip" d="M0 0 8 4 0 8z"/></marker></defs>',
-                *(self._entry(name) for name in self._pipeline.entries),
-                *(self._forward(link) for link in self._layout.ways),
+                *(self._entry(name) for name in self._graph.entries),
+                *(self._forward(link) for link in self._layout.routes),
                 *self._back(),
-                *(self._station(station) for station in self._stations.values()),
+                *(self._node(name, node) for name, node in self._graph.nodes.items()),
                 "</svg>\n",
             ]
         )
@@ -80,16 +60,15 @@ class _Picture:
         left, wide = self._lefts[column], self._widths[column]
         return left, left + wide, _MARGIN + _HEIGHT / 2 + _ROW * row
 
-    def _station(self, station: Station) -> str:
-        left, right, y = self._box((station.station,))
-        middle, note = (left + right) / 2, _note(station)
-        kind = "spark" if station.frame else "middle" if station.to else "end"
-        name_at = y - 2 if note else y + 5
+    def _node(self, name: str, node: GraphNode) -> str:
+        left, right, y = self._box((name,))
+        middle = (left + right) / 2
+        name_at = y - 2 if node.note else y + 5
         return (
-            f'<g class="station {kind}"><rect x="{left:.1f}" y="{y - _HEIGHT / 2:.1f}" width="{right - left:.1f}" '
-            f'height="{_HEIGHT:.0f}" rx="9"/><text class="name" x="{middle:.1f}" y="{name_at:.1f}">'
-            f"{escape(station.station)}</text>"
-            + (f'<text class="note" x="{middle:.1f}" y="{y + 15:.1f}">{escape(note)}</text>' if note else "")
+            f'<g class="station {node.kind}"><rect x="{left:.1f}" y="{y - _HEIGHT / 2:.1f}" '
+            f'width="{right - left:.1f}" height="{_HEIGHT:.0f}" rx="9"/>'
+            f'<text class="name" x="{middle:.1f}" y="{name_at:.1f}">{escape(node.label)}</text>'
+            + (f'<text class="note" x="{middle:.1f}" y="{y + 15:.1f}">{escape(node.note)}</text>' if node.note else "")
             + "</g>"
         )
 
@@ -98,17 +77,18 @@ class _Picture:
         return f'<path class="link" d="M{left - _GAP / 2:.1f} {y:.1f}H{left:.1f}"/>'
 
     def _forward(self, link: Link) -> str:
-        way = self._layout.ways[link]
-        _, x, y = self._box(way[0])
+        route = self._layout.routes[link]
+        _, x, y = self._box(route[0])
         path = f"M{x:.1f} {y:.1f}"
-        for place in way[1:]:
+        for place in route[1:]:
             left, right, level = self._box(place)
             bend = (left - x) / 2
             path += f"C{x + bend:.1f} {y:.1f} {left - bend:.1f} {level:.1f} {left:.1f} {level:.1f}"
             if len(place) > 1:
                 path += f"H{right:.1f}"
             x, y = right, level
-        return f'<path class="link" d="{path}"/>'
+        kind = "link back" if link in self._graph.dashed else "link"
+        return f'<path class="{kind}" d="{path}"/>'
 
     def _back(self) -> list[str]:
         paths, depth = [], self._floor
@@ -122,14 +102,14 @@ class _Picture:
         return paths
 
     def _round(self, name: str) -> str:
-        """Return the path of a link from a station to itself."""
+        """Return the path of a link from a node to itself."""
         left, right, y = self._box((name,))
         x, top = (left + right) / 2, y - _HEIGHT / 2
         high = top - 26
         return f"M{x + 16:.1f} {top:.1f}C{x + 26:.1f} {high:.1f} {x - 26:.1f} {high:.1f} {x - 16:.1f} {top:.1f}"
 
     def _under(self, one: str, to: str, depth: float) -> str:
-        """Return the path of a link back, below all stations; beside the one where another is below that."""
+        """Return the path of a link back, below all nodes; beside the one where another is below that."""
         left, right, y = self._box((one,))
         if self._lowest(one):
             x = (left + right) / 2
@@ -152,16 +132,28 @@ class _Picture:
         return all(self._layout.at[place][1] <= row for place in self._layout.columns[column])
 
 
-def _width(station: Station) -> float:
-    return max(84.0, 28 + max(len(station.station) * _LETTER, len(_note(station)) * _SMALL_LETTER))
+def _width(node: GraphNode) -> float:
+    return max(84.0, 28 + max(len(node.label) * _LETTER, len(node.note) * _SMALL_LETTER))
 
 
-def _note(station: Station) -> str:
-    """Return what is particular to a station."""
-    notes = ["Spark"] if station.frame else []
-    notes += limits_in(station.limits).semaphores
-    if station.max_rate is not None:
-        notes.append(f"{station.max_rate:g}/s")
-    if not station.to:
-        notes.append("end")
-    return ", ".join(notes)
+def _style(nodes: Iterable[GraphNode]) -> str:
+    kinds = dict.fromkeys([*_ALWAYS_STYLED, *(node.kind for node in nodes if node.kind in PAINTS)])
+    light = [f".{kind} rect {{ fill: {PAINTS[kind].fill}; stroke: {PAINTS[kind].border} }}" for kind in kinds]
+    dark = [f".{kind} rect {{ fill: {PAINTS[kind].dark_fill}; stroke: {PAINTS[kind].border} }}" for kind in kinds]
+    light_rules, dark_rules = "\n  ".join(light), " ".join(dark)
+    fill, border, dark_fill = PLAIN_PAINT
+    return f"""
+  text {{ font-family: ui-sans-serif, system-ui, sans-serif; text-anchor: middle; fill: #1c2430 }}
+  .name {{ font-size: 14px; font-weight: 600 }}
+  .note {{ font-size: 11px; fill: #64707f }}
+  .station rect {{ fill: {fill}; stroke: {border}; stroke-width: 1.3 }}
+  {light_rules}
+  .link {{ fill: none; stroke: {border}; stroke-width: 1.5; marker-end: url(#tip) }}
+  .back {{ stroke-dasharray: 5 4 }}
+  .tip {{ fill: {border} }}
+  @media (prefers-color-scheme: dark) {{
+    text {{ fill: #e6ebf2 }} .note {{ fill: #9aa7b8 }}
+    .station rect {{ fill: {dark_fill}; stroke: #64707f }}
+    {dark_rules}
+  }}
+"""

@@ -1,76 +1,83 @@
-"""Where stations and links are in a picture: columns from left to right, what follows further to the right.
+"""Where nodes and links are in a drawing: columns from left to right, what follows further to the right.
 
-A link over several columns gets a place in each of them, so that it passes between the stations there.
+A link over several columns gets a place in each of them, so that it passes between the nodes there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import fmean
 
-Link = tuple[str, str]
+from stanchion.core.graph.model import Graph, Link
+
 Place = tuple[str, ...]
-"""What is in a column: a station, as (name,), or a link that passes, as (from, to, column)."""
+"""What is in a column: a node, as (name,), or a link that passes, as (from, to, column)."""
 
 SWEEPS = 6
 
 
 @dataclass
 class Layout:
-    """`columns`: their places, from top to bottom; `ways`: for each link forward the places that it goes through."""
+    """`columns`: their places, from top to bottom; `routes`: for each link forward the places that it goes through."""
 
-    columns: list[list[Place]]
-    ways: dict[Link, list[Place]]
+    graph: Graph
     back: list[Link]
-    """Links to a station at the left, or to itself."""
+    """Links to a node that leads to this one, or to itself."""
+    columns: list[list[Place]] = field(default_factory=list)
+    routes: dict[Link, list[Place]] = field(default_factory=dict)
     at: dict[Place, tuple[int, float]] = field(default_factory=dict)
     """The column and the row of each place; rows are 1 apart or more."""
 
 
-def laid_out(links: Mapping[str, Sequence[str]], entries: Sequence[str]) -> Layout:
-    """Place all stations; each is reached from an entry."""
-    back = _back_links(links, entries)
-    forward = [(one, to) for one in links for to in links[one] if (one, to) not in back]
-    column = _columns(list(links), forward)
-    layout = Layout([[] for _ in range(max(column.values()) + 1)], {}, back)
-    for name in links:
+def laid_out(graph: Graph) -> Layout:
+    """Return the places of all nodes and links."""
+    back, order = _searched(graph)
+    layout, backwards = Layout(graph, back), set(back)
+    forward = [(one, to) for one in graph.links for to in graph.links[one] if (one, to) not in backwards]
+    column = _columns(graph, order, backwards)
+    layout.columns = [[] for _ in range(max(column.values()) + 1)]
+    for name in graph.nodes:
         layout.columns[column[name]].append((name,))
     for one, to in forward:
         between: list[Place] = [(one, to, str(n)) for n in range(column[one] + 1, column[to])]
         for place in between:
             layout.columns[int(place[2])].append(place)
-        layout.ways[one, to] = [(one,), *between, (to,)]
+        layout.routes[one, to] = [(one,), *between, (to,)]
     _order(layout)
     _rows(layout)
     return layout
 
 
-def _back_links(links: Mapping[str, Sequence[str]], entries: Sequence[str]) -> list[Link]:
+def _searched(graph: Graph) -> tuple[list[Link], list[str]]:
+    """Search depth first; return the links back, and all nodes, each before those that links forward lead to."""
     back: list[Link] = []
-    done: set[str] = set()
-
-    def visit(name: str, way: tuple[str, ...]) -> None:
-        if name in done:
-            return
-        for target in links[name]:
-            if target in (*way, name):
+    finished: dict[str, None] = {}
+    for entry in graph.entries:
+        if entry in finished:
+            continue
+        path = {entry: iter(graph.links[entry])}
+        while path:
+            name = next(reversed(path))
+            target = next(path[name], None)
+            if target is None:
+                finished[name] = None
+                del path[name]
+            elif target in path:
                 back.append((name, target))
-            else:
-                visit(target, (*way, name))
-        done.add(name)
-
-    for entry in entries:
-        visit(entry, ())
-    return back
+            elif target not in finished:
+                path[target] = iter(graph.links[target])
+    return back, list(reversed(finished))
 
 
-def _columns(names: Sequence[str], forward: Sequence[Link]) -> dict[str, int]:
-    column = dict.fromkeys(names, 0)
-    for _ in names:
-        for one, to in forward:
-            column[to] = max(column[to], column[one] + 1)
+def _columns(graph: Graph, order: Sequence[str], back: set[Link]) -> dict[str, int]:
+    """Return the column of each node: one to the right of the last that leads to it."""
+    column = dict.fromkeys(graph.nodes, 0)
+    for one in order:
+        for to in graph.links[one]:
+            if (one, to) not in back:
+                column[to] = max(column[to], column[one] + 1)
     return column
 
 
@@ -79,8 +86,8 @@ def _neighbours(layout: Layout) -> dict[Place, tuple[list[Place], list[Place]]]:
     found: dict[Place, tuple[list[Place], list[Place]]] = {
         place: ([], []) for column in layout.columns for place in column
     }
-    for way in layout.ways.values():
-        for one, to in pairwise(way):
+    for route in layout.routes.values():
+        for one, to in pairwise(route):
             found[one][1].append(to)
             found[to][0].append(one)
     return found
@@ -91,13 +98,14 @@ def _order(layout: Layout) -> None:
     neighbours = _neighbours(layout)
     for sweep in range(SWEEPS):
         side = sweep % 2
+        rank = {place: n for each in layout.columns for n, place in enumerate(each)}
         for column in reversed(layout.columns) if side else layout.columns:
-            rank = {place: n for each in layout.columns for n, place in enumerate(each)}
             middle = {
                 place: fmean(rank[one] for one in joined) if (joined := neighbours[place][side]) else float(rank[place])
                 for place in column
             }
             column.sort(key=middle.__getitem__)
+            rank.update({place: n for n, place in enumerate(column)})
 
 
 def _rows(layout: Layout) -> None:
