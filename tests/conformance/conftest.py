@@ -34,7 +34,7 @@ EACH_SCRIPT = frozenset(
     (
         *("TestPush", "TestUniqueKeys", "TestReserve", "TestInHand", "TestFencing", "TestCommit", "TestRollback"),
         *("TestMove", "TestBuryAndAbandon", "TestRecovery", "TestHeartbeat", "TestCancel", "TestRetry", "TestReplay"),
-        *("TestPop", "TestPurge", "TestDelete", "TestDiscard", "TestAdopting", "TestTaking", "TestNotes", "TestFind"),
+        *("TestPop", "TestPurge", "TestDelete", "TestDiscard", "TestAdopting", "TestTaking", "TestValues", "TestFind"),
         *("TestScan", "TestSizes", "TestNextDue", "TestSlots", "TestKeyedRates", "TestMaxRunning", "TestTurns"),
         *("TestLaneDepths", "TestGroup", "TestAFailedMember", "TestAnOpenNode", "TestFanOut", "TestPublishing"),
         *("TestOneWins", "TestPushSignal", "TestWaitingForASlot"),

@@ -16,7 +16,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
-from stanchion.stores.records.values import NoteChange
+from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import open_store
 from stanchion_conformance.harness import NewStore, StoreClock
 from tests.mongo.acts import Act, World
@@ -41,13 +41,13 @@ def write_of(world: World) -> str:
     return f"write {world.queue}"
 
 
-def note_of(world: World, version: int = 0) -> NoteChange:
-    return NoteChange("stream", world.queue, "acked 1", version)
+def value_of(world: World, version: int = 0) -> ValueChange:
+    return ValueChange("stream", world.queue, "acked 1", version)
 
 
 def written(store: Store, world: World) -> bool:
-    """Tell whether the note of the world was written."""
-    return any(note.name == world.queue and note.text == "acked 1" for note in store.notes("stream"))
+    """Tell whether the value of the world was written."""
+    return any(value.name == world.queue and value.text == "acked 1" for value in store.values("stream"))
 
 
 def run_out(store: Store, queue: str) -> Counter[str]:
@@ -96,14 +96,14 @@ def publish(world: World) -> Act:
     world.store.stage(write_of(world), "a", jobs[:3])
     world.store.stage(write_of(world), "b", jobs[3:])
     world.store.stage(write_of(world), "lost", jobs[:1])
-    publication = Publication(write_of(world), (("a", 3), ("b", 2)), note_of(world))
+    publication = Publication(write_of(world), (("a", 3), ("b", 2)), value_of(world))
     return lambda store: store.publish(publication)
 
 
 def check_publication(store: MongoStore, world: World) -> None:
     begun = written(store, world)
     if begun:
-        assert store.set_note("stream", world.queue, "theirs", 1)  # a successor goes on with the note
+        assert store.compare_and_set("stream", world.queue, "theirs", 1)  # a successor goes on with the value
     ran = run_early_and_late(store, world)
     assert sorted(ran.values()) == ([1] * 5 if begun else [])
     if begun:
@@ -138,7 +138,7 @@ def finish(world: World) -> Act:
     world.push(2)
     world.push(1, order_key="k")
     assert world.store.reserve(Claim(world.queue, 9, token_of(world), worker="w")) == 3
-    publication = Publication(write_of(world), (), note_of(world), Finish(world.queue, token_of(world), 3))
+    publication = Publication(write_of(world), (), value_of(world), Finish(world.queue, token_of(world), 3))
 
     def act(store: Store) -> bool:
         try:
@@ -154,7 +154,7 @@ def check_finish(store: MongoStore, world: World) -> None:
     left = len(store.ids_in_hand(world.queue, token_of(world)))
     before = written(store, world)
     assert not before or left == 0
-    publication = Publication(write_of(world), (), note_of(world), Finish(world.queue, token_of(world), left))
+    publication = Publication(write_of(world), (), value_of(world), Finish(world.queue, token_of(world), left))
     assert store.publish(publication) is not before
     world.clock.advance(ASIDE)
     store.sweep()
@@ -222,7 +222,7 @@ class TestPublishing:
 
     def test_what_has_begun_with_a_note_does_not_go_with_it(self, world: World) -> None:
         begun_by_one_who_died(world)
-        assert world.store.set_note("stream", world.queue, None, 1)
+        assert world.store.compare_and_set("stream", world.queue, None, 1)
         assert len(run_out(world.store, world.other)) == 5
 
     def test_one_that_goes_on_is_left_alone(self, world: World) -> None:

@@ -15,7 +15,7 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.query import Condition, Find, Scan
 from stanchion.stores.records.staging import Publication
-from stanchion.stores.records.values import NoteChange
+from stanchion.stores.records.values import ValueChange
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
@@ -85,11 +85,11 @@ def use_store(store: RedisStore) -> None:
     assert len(store.in_hand("laned", "mine")) == 5
     store.configure("passing", {"expires": 86_400.0})
     store.maintain()
-    note = NoteChange("stream", "s", "t", 0)
+    value = ValueChange("stream", "s", "t", 0)
     for write in ("published", "forgotten"):
         store.stage(write, "attempt", new_jobs(1))
-    assert store.publish(Publication("published", (("attempt", 1),), note))
-    assert store.set_note("stream", "s", None, 1)
+    assert store.publish(Publication("published", (("attempt", 1),), value))
+    assert store.compare_and_set("stream", "s", None, 1)
 
     listener = store.listen([QUEUE])
     store.set_semaphore("shut", 0)

@@ -18,7 +18,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
-from stanchion.stores.records.values import Note, NoteChange
+from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.streams import SinkBatch, StreamSource
@@ -32,7 +32,7 @@ FROM, INTO, ALSO = "from", "into", "also"
 QUEUES = (FROM, INTO, ALSO)
 LEASE, HOUR = 30.0, 3600.0
 WRITE, TOKEN = "write {1}", "batch 1"
-NOTE = NoteChange("stream", "s", "acked 1", 0)
+VALUE = ValueChange("stream", "s", "acked 1", 0)
 
 
 @pytest.fixture(params=["one server", pytest.param("a cluster", marks=pytest.mark.slow)])
@@ -154,13 +154,13 @@ class TestFanOut:
 
 class TestPublishing:
     @staticmethod
-    def staged(store: RedisStore, note: NoteChange | None = NOTE) -> Publication:
+    def staged(store: RedisStore, value: ValueChange | None = VALUE) -> Publication:
         forgetful(store)
         jobs = [*new_jobs(3), *new_jobs(2, ALSO), *new_jobs(2, order_key="k")]
         store.stage(WRITE, "lost", new_jobs(3))
         store.stage(WRITE, "a", jobs[:5])
         store.stage(WRITE, "b", jobs[5:])
-        return Publication(WRITE, (("a", 5), ("b", 2)), note)
+        return Publication(WRITE, (("a", 5), ("b", 2)), value)
 
     @staticmethod
     def cleared(store: RedisStore) -> None:
@@ -172,17 +172,17 @@ class TestPublishing:
         assert [key for key in kept if store.server.command("EXISTS", key)] == []
 
     @ways
-    @pytest.mark.parametrize("note", [None, NOTE])
-    def test_each_job_is_stored_once_or_none(self, opened: Open, url: str, way: Way, note: NoteChange | None) -> None:
+    @pytest.mark.parametrize("value", [None, VALUE])
+    def test_each_job_is_stored_once_or_none(self, opened: Open, url: str, way: Way, value: ValueChange | None) -> None:
         stored = set[int]()
         for scene in at_every_call(
-            opened, url, way, lambda store: self.staged(store, note), lambda store, made: store.publish(made)
+            opened, url, way, lambda store: self.staged(store, value), lambda store, made: store.publish(made)
         ):
             store = scene.witness
-            begun = bool(store.notes("write") or store.notes("stream"))
+            begun = bool(store.values("write") or store.values("stream"))
             assert begun or scene.died
-            if note is not None:  # a successor goes on with the note
-                assert store.set_note("stream", "s", "theirs", int(begun))
+            if value is not None:  # a successor goes on with the value
+                assert store.compare_and_set("stream", "s", "theirs", int(begun))
             ran = run_out(store)
             look_after(store)
             ran += run_out(store)
@@ -201,7 +201,7 @@ class TestPublishing:
     def test_a_repeat_completes_it(self, opened: Open, url: str, way: Way) -> None:
         told = set[bool]()
         for scene in at_every_call(opened, url, way, self.staged, lambda store, made: store.publish(made)):
-            store, begun = scene.witness, bool(scene.witness.notes("stream"))
+            store, begun = scene.witness, bool(scene.witness.values("stream"))
             ran = run_out(store)
             told.add(store.publish(scene.made))
             assert begun not in told or len(told) == 2
@@ -209,7 +209,7 @@ class TestPublishing:
             assert len(ran) == 7
             assert set(ran.values()) == {1}
             self.cleared(store)
-            assert store.notes("stream") == [Note("s", "acked 1", 1)]
+            assert store.values("stream") == [VersionedValue("s", "acked 1", 1)]
         assert told == ({True, False} if way != "lost" else {False})
 
     @ways
@@ -312,7 +312,7 @@ class TestFinishing:
     def reserved(store: RedisStore) -> Publication:
         store.push([*new_jobs(3, FROM), *new_jobs(1, FROM, order_key="k")])
         assert store.reserve(Claim(FROM, 9, TOKEN, worker="w")) == 4
-        return Publication(WRITE, (), NOTE, Finish(FROM, TOKEN, 4))
+        return Publication(WRITE, (), VALUE, Finish(FROM, TOKEN, 4))
 
     @ways
     def test_with_what_is_left_in_hand_it_comes_to_its_end(self, opened: Open, url: str, way: Way) -> None:
@@ -323,7 +323,7 @@ class TestFinishing:
             if 0 < left < 4:
                 with pytest.raises(LeasesLost):
                     store.publish(scene.made)
-            written = store.notes("stream") == [Note("s", "acked 1", 1)]
+            written = store.values("stream") == [VersionedValue("s", "acked 1", 1)]
             assert not written or left == 0
             assert store.publish(scene.made._replace(finish=Finish(FROM, TOKEN, left))) is not written
             assert store.counts(FROM).committed == 4

@@ -106,7 +106,7 @@ def test_all_that_is_new_works_there(store: SqlStore) -> None:
     commit(store, store.claim(Claim("q", 10, "t", "w")).rows)
     assert [node.state for node in store.nodes(root)] == ["done"]
     store.configure("q", {"lanes": 4, "laned": True})
-    assert store.set_note("kind", "name", "text", 0)
+    assert store.compare_and_set("kind", "name", "text", 0)
     store.stage("write", "attempt", [NewJob(new_id(), "out", "1")])
     assert store.publish(Publication("write", (("attempt", 1),)))
     assert store.sizes("out").ready == 1

@@ -17,13 +17,13 @@ from stanchion.errors import StagedJobsLost, StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.staging import Finish, Publication
-from stanchion.stores.records.values import Note, NoteChange
+from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql import staging
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.store import SqlStore
 
-NOTE = NoteChange("stream", "s", "acked 1 by me", 0)
+VALUE = ValueChange("stream", "s", "acked 1 by me", 0)
 
 
 @pytest.fixture
@@ -46,12 +46,12 @@ def jobs(number: int, **fields: Any) -> list[NewJob]:
     return [NewJob(one, "out", str(n), **fields) for n, one in enumerate(new_ids(number))]
 
 
-def ready(store: SqlStore, note: NoteChange | None = NOTE) -> Publication:
+def ready(store: SqlStore, value: ValueChange | None = VALUE) -> Publication:
     """Have 3 jobs in hand and 50 staged; return the publication of these that finishes those."""
     store.push([NewJob(one, "in", "1") for one in new_ids(3)])
     assert store.reserve(Claim("in", 3, "token", "w")) == 3
     store.stage("write", "a", jobs(50))
-    return Publication("write", (("a", 50),), note, Finish("in", "token", 3))
+    return Publication("write", (("a", 50),), value, Finish("in", "token", 3))
 
 
 def assert_done_once(store: SqlStore) -> None:
@@ -62,7 +62,7 @@ def assert_done_once(store: SqlStore) -> None:
 def assert_not_done(store: SqlStore) -> None:
     assert (store.sizes("out").total, store.counts("out").pushed) == (0, 0)
     assert (store.sizes("in").running, store.counts("in").committed) == (3, 0)
-    assert store.notes("stream") == []
+    assert store.values("stream") == []
 
 
 def kill_me(store: SqlStore, run: Runner) -> None:
@@ -78,14 +78,15 @@ def kill_me(store: SqlStore, run: Runner) -> None:
     time.sleep(0.2)
 
 
-@pytest.mark.parametrize("step", ["write_note", "finish_in", "make_laned", "store_staged", "_clear"])
-@pytest.mark.parametrize("note", [NOTE, None])
+@pytest.mark.parametrize("step", ["values", "finish_in", "make_laned", "store_staged", "_clear"])
+@pytest.mark.parametrize("value", [VALUE, None])
 def test_a_connection_killed_in_the_middle(
-    remote: SqlStore, monkeypatch: pytest.MonkeyPatch, step: str, note: NoteChange | None
+    remote: SqlStore, monkeypatch: pytest.MonkeyPatch, step: str, value: ValueChange | None
 ) -> None:
-    publication = ready(remote, note)
+    publication = ready(remote, value)
     remote.stage("write", "lost", jobs(5))
-    done: Callable[..., Any] = getattr(remote, step)
+    owner, verb = (remote._values, "write") if step == "values" else (remote, step)
+    done: Callable[..., Any] = getattr(owner, verb)
     kills = iter([True])
 
     def and_killed(run: Runner, *given: Any) -> Any:
@@ -94,16 +95,16 @@ def test_a_connection_killed_in_the_middle(
             kill_me(remote, run)
         return result
 
-    monkeypatch.setattr(remote, step, and_killed)
+    monkeypatch.setattr(owner, verb, and_killed)
     assert remote.publish(publication)
     assert next(kills, None) is None
     assert_done_once(remote)
     assert not remote.publish(publication)
 
 
-@pytest.mark.parametrize("note", [NOTE, None])
-def test_an_answer_that_is_lost(remote: SqlStore, monkeypatch: pytest.MonkeyPatch, note: NoteChange | None) -> None:
-    publication = ready(remote, note)
+@pytest.mark.parametrize("value", [VALUE, None])
+def test_an_answer_that_is_lost(remote: SqlStore, monkeypatch: pytest.MonkeyPatch, value: ValueChange | None) -> None:
+    publication = ready(remote, value)
     is_postgres = remote.dialect.capabilities.name == "postgresql"
     lost = psycopg.OperationalError("lost") if is_postgres else pymysql.OperationalError(2013, "lost")
     attempt = remote.database._attempt
@@ -145,7 +146,7 @@ def test_by_many_small_ranges(store: SqlStore, monkeypatch: pytest.MonkeyPatch) 
     assert store.publish(publication._replace(attempts=(("a", 50), ("b", 38))))
     assert store.counts("out").pushed == 81
     assert store.counts("in").committed == 3
-    assert not store.publish(Publication("write", (("dropped", 20),), NOTE))
+    assert not store.publish(Publication("write", (("dropped", 20),), VALUE))
     with pytest.raises(StagedJobsLost):
         store.publish(Publication("write", (("dropped", 20),)))
 
@@ -174,4 +175,4 @@ def test_a_stage_that_a_crash_of_the_server_emptied(own_postgres_server: Postgre
         store.stage("write", "again", jobs(50))
         assert store.publish(publication._replace(attempts=(("again", 50),)))
         assert_done_once(store)
-        assert store.notes("stream") == [Note("s", "acked 1 by me", 1)]
+        assert store.values("stream") == [VersionedValue("s", "acked 1 by me", 1)]

@@ -85,7 +85,7 @@ def test_workers_of_a_process_share_the_ticks(app: Stanchion) -> None:
 @pytest.mark.usefixtures("swift")
 def test_an_outage_of_the_store_is_waited_for(app: Stanchion, caplog: pytest.LogCaptureFixture) -> None:
     declare(app)
-    store: Any = Faulty(app.store, "notes", "set_note")
+    store: Any = Faulty(app.store, "values", "compare_and_set")
     store.error = StoreUnavailable("no route to the store")
     app._store = store
     with working(app):
@@ -100,7 +100,7 @@ def test_an_outage_of_the_store_is_waited_for(app: Stanchion, caplog: pytest.Log
 
 def test_an_app_without_schedules_has_no_scheduler(app: Stanchion) -> None:
     app.task(name="plain")(lambda: None)
-    store: Any = Faulty(app.store, "notes")
+    store: Any = Faulty(app.store, "values")
     app._store = store
     with working(app):
         assert app.enqueue("plain").result(timeout=30) is None

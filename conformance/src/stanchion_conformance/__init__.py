@@ -71,7 +71,7 @@ _THEMES = (
     "operate.declared",
     "operate.discarding",
     "operate.expiring",
-    "operate.notes",
+    "operate.values",
     "operate.operating",
     "operate.settings",
     "operate.signalled_ends",
@@ -185,20 +185,20 @@ from stanchion_conformance.operate.expiring import (
     TestQueuesThatExpireWithJobs,
     passing,
 )
-from stanchion_conformance.operate.notes import TestNotes
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
 from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
 from stanchion_conformance.operate.signalled_ends import TestSignalledEnds
 from stanchion_conformance.operate.sweeping import TestSweep
 from stanchion_conformance.operate.transferring import TestAdopting, TestTaking, TestThereAndBack
 from stanchion_conformance.operate.upkeep import TestMaintain, TestShares
+from stanchion_conformance.operate.values import TestValues
 from stanchion_conformance.operate.waits import TestAwaiting, TestCancelledAwaits, TestLostSignals, TestTogether
 from stanchion_conformance.operate.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
 from stanchion_conformance.operate.workers import TestHeartbeat, TestRecovery, TestSharedPolling
 from stanchion_conformance.streams.in_hand import TestInHand, TestReserve
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
-from stanchion_conformance.streams.publishing import TestPublishingWithANote, TestPublishingWithFinish
+from stanchion_conformance.streams.publishing import TestPublishingWithAValue, TestPublishingWithFinish
 from stanchion_conformance.streams.scanning import TestConditions, TestScan, TestSplit
 from stanchion_conformance.streams.staging import TestPublishing, TestStaged
 from stanchion_conformance.streams.stream_deaths import (
@@ -309,7 +309,6 @@ __all__ = [
     "TestNoMembersOfAFlow",
     "TestNoSpinning",
     "TestNonsense",
-    "TestNotes",
     "TestOneAtATime",
     "TestOneWins",
     "TestOpeningAFlow",
@@ -325,7 +324,7 @@ __all__ = [
     "TestProgress",
     "TestPublishedAhead",
     "TestPublishing",
-    "TestPublishingWithANote",
+    "TestPublishingWithAValue",
     "TestPublishingWithFinish",
     "TestPurge",
     "TestPush",
@@ -384,6 +383,7 @@ __all__ = [
     "TestUniqueKeys",
     "TestUnknownOptions",
     "TestUnknownWork",
+    "TestValues",
     "TestWaiting",
     "TestWaitingForASlot",
     "TestWaitingForATurn",

@@ -11,7 +11,7 @@ from stanchion.cron.expression import tick_text, timetable
 from stanchion.stores.records.jobs import SECOND, NewJob
 
 KIND = "schedule"
-"""The kind of the notes."""
+"""The kind of the values."""
 
 GRACE = 60 * SECOND
 """A tick that comes to be handled later than this is a missed one."""
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the plan in a note."""
+        """Return the plan in a value."""
         stored = json.loads(text)
         job, firing = stored["job"], stored["firing"]
         return cls(
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
         )
 
     def text(self) -> str:
-        """Return what is written into the note."""
+        """Return what is written into the value."""
         usual = NewJob._field_defaults
         job = {name: value for name, value in self.job._asdict().items() if value != usual.get(name, "")}
         firing = self.firing and self.firing._asdict()

@@ -23,7 +23,7 @@ from stanchion.jobs.call import arguments
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
 from stanchion.stores.records.jobs import SECOND, NewJob
-from stanchion.stores.records.values import Note
+from stanchion.stores.records.values import VersionedValue
 from stanchion.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -156,20 +156,20 @@ class Schedule:
 
     def remove(self) -> None:
         """Forget the schedule. A live scheduler that has it in its code begins it anew; its jobs stay."""
-        while (note := note_of(self._app, self.name)) is not None:
-            if jobs := Plan.of(note.text).jobs(self.name):  # a tick that came before this
+        while (value := value_of(self._app, self.name)) is not None:
+            if jobs := Plan.of(value.text).jobs(self.name):  # a tick that came before this
                 self._app.store_new(jobs)
-            if self._app.store.set_note(KIND, self.name, None, note.version):
+            if self._app.store.compare_and_set(KIND, self.name, None, value.version):
                 return
 
     def _change(self, change: Callable[[Plan, int], Plan]) -> None:
         while True:
-            note, now = note_of(self._app, self.name), self._app.store.now()
-            if note is None and self.name not in self._app.crons:
+            value, now = value_of(self._app, self.name), self._app.store.now()
+            if value is None and self.name not in self._app.crons:
                 raise InvalidInput(f"schedule {self.name!r} has been removed")
-            plan = self._plan._replace(handled=now) if note is None else Plan.of(note.text)
+            plan = self._plan._replace(handled=now) if value is None else Plan.of(value.text)
             changed = change(plan, now)
-            if self._app.store.set_note(KIND, self.name, changed.text(), note.version if note else 0):
+            if self._app.store.compare_and_set(KIND, self.name, changed.text(), value.version if value else 0):
                 self._plan, self.paused = changed, changed.paused
                 return
 
@@ -180,7 +180,7 @@ class Schedule:
 def schedules(app: Stanchion) -> list[Schedule]:
     """Return the schedules that the store knows, and those of the code that no scheduler has stored yet, by name."""
     plans = {name: one.plan for name, one in app.crons.items()}
-    plans |= {note.name: Plan.of(note.text) for note in app.store.notes(KIND)}
+    plans |= {value.name: Plan.of(value.text) for value in app.store.values(KIND)}
     now = app.store.now()
     return [Schedule(app, name, plans[name], now) for name in sorted(plans)]
 
@@ -193,9 +193,9 @@ def schedule_named(app: Stanchion, name: str) -> Schedule:
     return known[name]
 
 
-def note_of(app: Stanchion, name: str) -> Note | None:
-    """Return the note of a schedule."""
-    return next((note for note in app.store.notes(KIND) if note.name == name), None)
+def value_of(app: Stanchion, name: str) -> VersionedValue | None:
+    """Return what is stored of a schedule."""
+    return next(iter(app.store.values(KIND, [name])), None)
 
 
 def on_task(

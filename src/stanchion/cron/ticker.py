@@ -1,6 +1,6 @@
 """Makes a job of every tick: exactly one, however many do this at once, and wherever one of them dies.
 
-All that counts is in the note of the schedule, which is changed by compare-and-set, and goes through
+All that counts is in the versioned value of the schedule, which is changed by compare-and-set, and goes through
 
     idle ──(1) a tick is due──► firing ──(2) enqueue its jobs, (3) note that──► idle
 
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from stanchion.core.ids import new_id
 from stanchion.cron.expression import tick_text
 from stanchion.cron.plan import KIND, Firing, Plan
-from stanchion.cron.schedule import REFRESH, UNDECLARED, Declared, note_of
+from stanchion.cron.schedule import REFRESH, UNDECLARED, Declared, value_of
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.values import Note
+from stanchion.stores.records.values import VersionedValue
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
@@ -55,12 +55,12 @@ class Ticker:
 
     def tick(self) -> Round:
         """Fire what is due. One schedule that fails keeps no other from its ticks; its error is raised at the end."""
-        notes = {note.name: note for note in self._app.store.notes(KIND)}
+        values = {value.name: value for value in self._app.store.values(KIND)}
         now = self._app.store.now()
         jobs, looks, failed = 0, list[int](), list[Exception]()
-        for name in sorted({*notes, *self._app.crons}):
+        for name in sorted({*values, *self._app.crons}):
             try:
-                fired, look_at = self._attend(name, notes.get(name), now)
+                fired, look_at = self._attend(name, values.get(name), now)
             except StoreUnavailable:
                 raise
             except Exception as error:
@@ -73,11 +73,11 @@ class Ticker:
             raise failed[0]
         return Round(jobs, now, min(looks, default=None))
 
-    def _attend(self, name: str, note: Note | None, now: int) -> tuple[int, int | None]:
+    def _attend(self, name: str, value: VersionedValue | None, now: int) -> tuple[int, int | None]:
         """Take one schedule from step to step; return the jobs enqueued, and when to look at it again."""
         jobs, declared = 0, self._app.crons.get(name)
         while True:
-            plan = None if note is None else Plan.of(note.text)
+            plan = None if value is None else Plan.of(value.text)
             if plan is not None and self._to_enqueue(plan, now):
                 jobs += self._enqueue(name, plan)
                 changed: Plan | None = plan._replace(firing=None)
@@ -85,11 +85,11 @@ class Ticker:
                 changed = self._change(name, declared, plan, now)
             if changed is None:
                 return jobs, self._look_at(name, declared, plan, now)
-            text, version = changed.text(), note.version if note else 0
-            if self._app.store.set_note(KIND, name, text, version):
-                note = Note(name, text, version + 1)
+            text, version = changed.text(), value.version if value else 0
+            if self._app.store.compare_and_set(KIND, name, text, version):
+                value = VersionedValue(name, text, version + 1)
             else:
-                note, now = note_of(self._app, name), self._app.store.now()
+                value, now = value_of(self._app, name), self._app.store.now()
 
     def _to_enqueue(self, plan: Plan, now: int) -> bool:
         """Tell whether a firing is this scheduler's to go on with."""
@@ -102,7 +102,7 @@ class Ticker:
         return sum(not pushed.duplicate for pushed in self._app.store_new(plan.jobs(name)))
 
     def _change(self, name: str, declared: Declared | None, plan: Plan | None, now: int) -> Plan | None:
-        """Return what is to become of the note now; None: it stays."""
+        """Return what is to become of the value now; None: it stays."""
         if declared is None or (plan is not None and plan.firing is not None):
             return None
         if plan is None:

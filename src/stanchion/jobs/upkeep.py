@@ -127,10 +127,10 @@ class Upkeep:
         """
         store = self._app.store
         now = store.now()
-        last = next((note for note in store.notes(_KIND) if note.name == _NAME), None)
+        last = next(iter(store.values(_KIND, [_NAME])), None)
         if last is not None and abs(now - int(last.text)) < self.every * SECOND / 2:
             return False
-        if not store.set_note(_KIND, _NAME, str(now), 0 if last is None else last.version):
+        if not store.compare_and_set(_KIND, _NAME, str(now), 0 if last is None else last.version):
             return False
         if last is not None:
             take_back(self._app, store, min(now, int(last.text)))

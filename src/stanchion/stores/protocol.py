@@ -18,7 +18,7 @@ from stanchion.stores.records.outcomes import Extension, Outcome, Progress
 from stanchion.stores.records.query import Find, Scan
 from stanchion.stores.records.queues import Counts, QueueSettings, SemaphoreRow, Sizes
 from stanchion.stores.records.staging import Publication
-from stanchion.stores.records.values import Note
+from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
@@ -165,7 +165,7 @@ class Store(Protocol):
     def publish(self, publication: Publication) -> bool:
         """Store staged jobs as `push` does, and do what else the publication says, in one step; then clear the stage.
 
-        False, and nothing but the stage is changed, when its note was written before, or by another. Raises
+        False, and nothing but the stage is changed, when its value was written before, or by another. Raises
         StagedJobsLost when an attempt has not the number of jobs it should have, LeasesLost when jobs to be finished
         are no longer in hand, DuplicateKey as `push` does: nothing is changed then. A store without transactions over
         several jobs does one part after the other, and `sweep` goes on after a death: each job is stored once, but not
@@ -295,13 +295,13 @@ class Store(Protocol):
     def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
         """Return how members of a node have ended, by their places, from behind the place `after` on."""
 
-    # -- notes
+    # -- versioned values
 
-    def notes(self, kind: str) -> list[Note]:
-        """Return the notes of a kind, by name."""
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        """Return the values of a kind, by name: all of them, or those of these names that there are."""
 
-    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        """Write a note, or delete it where `text` is None, if its version is still `version`; 0: it is not there.
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write a value, or delete it where `text` is None, if its version is still `version`; 0: it is absent.
 
         What is written is of the next version. False: another was quicker, nothing was changed. After a lost answer
         a repeat knows its own work by the text, so whoever must know that it was he who wrote says so in it.

@@ -20,7 +20,7 @@ def acknowledge(store: Store, name: str, state: StreamState, settled: int = 0) -
         read = state.begun.size if state.begun else 0
         done = state.acknowledged(max(left, read, settled))
         finish = Finish(state.queue, state.token, left) if left else None
-        publication = Publication(state.write(state.reserved), note=done.change(name), finish=finish)
+        publication = Publication(state.write(state.reserved), value=done.change(name), finish=finish)
         try:
             return replace(done, version=done.version + 1) if store.publish(publication) else None
         except LeasesLost:

@@ -36,13 +36,13 @@ def streams(store: Store) -> list[StreamInfo]:
     """Return all streams, by name."""
     workers, now = {worker.id: worker for worker in store.workers()}, store.now()
     found = []
-    for note in store.notes(KIND):
-        state = StreamState.of(note)
-        driver = workers.get(worker_id(note.name, state.epoch))
+    for value in store.values(KIND):
+        state = StreamState.of(value)
+        driver = workers.get(worker_id(value.name, state.epoch))
         tokens = [state.next_token, *([state.token] if state.pending else ())]
         found.append(
             StreamInfo(
-                name=note.name,
+                name=value.name,
                 id=state.id,
                 queue=state.queue,
                 reserved=state.reserved,
@@ -80,6 +80,6 @@ def release(store: Store, name: str) -> int:
 def forget(store: Store, name: str) -> None:
     """Delete what is stored of a stream whose queue is deleted, and its driver; nothing where there is none."""
     while (state := load(store, name)) is not None:
-        if store.set_note(KIND, name, None, state.version):
+        if store.compare_and_set(KIND, name, None, state.version):
             store.leave(worker_id(name, state.epoch))
             return

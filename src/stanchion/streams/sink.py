@@ -127,7 +127,7 @@ class SinkBatch:
         publication = Publication(
             write,
             tuple(attempts),
-            note=self.state.acknowledged(self.size, 0 if stateless else in_hand).change(self.name),
+            value=self.state.acknowledged(self.size, 0 if stateless else in_hand).change(self.name),
             finish=Finish(queue, self.token, in_hand) if in_hand else None,
         )
         if not self.store.publish(publication):
@@ -143,11 +143,11 @@ class SinkBatch:
         """
         write = write or self.write
         if self.state.published >= self.seq:
-            # Refused by the note; yet what a store without transactions had begun comes to its end.
-            self.store.publish(Publication(write, note=replace(self.state, version=0).change(self.name)))
+            # Refused by the value; yet what a store without transactions had begun comes to its end.
+            self.store.publish(Publication(write, value=replace(self.state, version=0).change(self.name)))
             return self
         ahead = replace(self.state, published=self.seq)
-        if not self.store.publish(Publication(write, tuple(attempts), note=ahead.change(self.name))):
+        if not self.store.publish(Publication(write, tuple(attempts), value=ahead.change(self.name))):
             found = load(self.store, self.name)
             if found is None or found.text != ahead.text:
                 raise StreamTaken(self.name)

@@ -174,7 +174,7 @@ class StreamSource:
                 )
             )
 
-    # -- the note
+    # -- the value
 
     def _mine(self) -> StreamState:
         """Return the state; StreamTaken when another driver has opened the stream since this one did."""

@@ -12,7 +12,7 @@ from uuid import UUID, uuid5
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Outcome, Rollback
-from stanchion.stores.records.values import Note, NoteChange
+from stanchion.stores.records.values import ValueChange, VersionedValue
 
 KIND = "stream"
 PORTION = 1000
@@ -61,11 +61,11 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """The note of a stream.
+    """What is stored of a stream, as a versioned value.
 
     `epoch`: counts its drivers; `driver` tells the last of them from all others. `holder`: the epoch that reserved the
-    last batch. `published`: the last batch whose new jobs were stored ahead of its end. `version`: of the note, not
-    in it.
+    last batch. `published`: the last batch whose new jobs were stored ahead of its end. `version`: of the value,
+    not in it.
 
     `run`: which run of the present driver reads the last batch; `past`: the last runs of the drivers before. `begun`:
     which run has last read rows of the last batch, whoever its driver was. `again`: how many jobs of that batch are
@@ -98,17 +98,17 @@ class StreamState:
     version: int = 0
 
     @classmethod
-    def of(cls, note: Note) -> Self:
-        """Return the state that a note tells of; what only a newer release knows of is left out."""
-        known = {name: value for name, value in json.loads(note.text).items() if name in _FIELDS}
+    def of(cls, stored: VersionedValue) -> Self:
+        """Return the state in a stored value; what only a newer release knows of is left out."""
+        known = {name: value for name, value in json.loads(stored.text).items() if name in _FIELDS}
         for name in ("run", "begun"):
             known[name] = Run(*known[name]) if known.get(name) else None
         known["past"] = tuple(known.get("past", ()))
-        return cls(**known, version=note.version)
+        return cls(**known, version=stored.version)
 
     @property
     def text(self) -> str:
-        """The text of the note."""
+        """The text of the value."""
         told = {name: getattr(self, name) for name in _FIELDS}
         return json.dumps(told, separators=(",", ":"), sort_keys=True)
 
@@ -154,9 +154,9 @@ class StreamState:
         """Return the name under which the outputs of a batch are staged."""
         return f"{KIND}:{self.id}:{seq}"
 
-    def change(self, name: str) -> NoteChange:
-        """Return the note to be written, over that from which this state was made."""
-        return NoteChange(KIND, name, self.text, self.version)
+    def change(self, name: str) -> ValueChange:
+        """Return the value to be written, over that from which this state was made."""
+        return ValueChange(KIND, name, self.text, self.version)
 
 
 _FIELDS = tuple(field.name for field in fields(StreamState) if field.name != "version")
@@ -171,14 +171,14 @@ def worker_id(name: str, epoch: int) -> str:
 
 def load(store: Store, name: str) -> StreamState | None:
     """Return the state of a stream; None if there is none of the name."""
-    return next((StreamState.of(note) for note in store.notes(KIND) if note.name == name), None)
+    return next(map(StreamState.of, store.values(KIND, [name])), None)
 
 
 def known(store: Store, name: str) -> StreamState:
     """Return the state of a stream; InvalidInput if there is none of the name."""
     state = load(store, name)
     if state is None:
-        names = ", ".join(note.name for note in store.notes(KIND)) or "none"
+        names = ", ".join(value.name for value in store.values(KIND)) or "none"
         raise InvalidInput(f"no stream {name!r} (there are: {names}); the first query that reads it makes it")
     return state
 
@@ -188,7 +188,7 @@ def swap(store: Store, name: str, state: StreamState) -> StreamState | None:
 
     A compare-and-set whose answer was lost looks like one that failed; the text tells.
     """
-    if store.set_note(*state.change(name)):
+    if store.compare_and_set(*state.change(name)):
         return replace(state, version=state.version + 1)
     found = load(store, name)
     return found if found is not None and found.text == state.text else None

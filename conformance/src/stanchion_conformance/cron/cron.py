@@ -75,8 +75,8 @@ class TestTicks:
     ) -> None:
         for name in ("a", "b", "c"):
             declare(app, schedule=name)
-        (note,) = (note for note in app.store.notes(KIND) if note.name == "b")
-        app.store.set_note(KIND, "b", "{}", note.version)
+        (value,) = (value for value in app.store.values(KIND) if value.name == "b")
+        app.store.compare_and_set(KIND, "b", "{}", value.version)
         calendar.go(hours=1)
         with pytest.raises(KeyError):
             app.tick()

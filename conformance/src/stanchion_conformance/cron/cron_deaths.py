@@ -114,11 +114,11 @@ class TestDeath:
         class Overtaken(Dying):
             """A store in which another changes the schedule first."""
 
-            def set_note(self, *note: Any) -> bool:
-                (name, text, version) = other_store.notes(KIND)[0]
+            def compare_and_set(self, *value: Any) -> bool:
+                (name, text, version) = other_store.values(KIND)[0]
                 if version == 1:
-                    other_store.set_note(KIND, name, Plan.of(text)._replace(paused=paused).text(), version)
-                return self._store.set_note(*note)
+                    other_store.compare_and_set(KIND, name, Plan.of(text)._replace(paused=paused).text(), version)
+                return self._store.compare_and_set(*value)
 
         late = dying(app, 0)
         late._store = Overtaken(app.store, 100)
@@ -132,7 +132,7 @@ class TestDeath:
             Ticker(dying(app, 1)).tick()
         schedule.remove()
         assert ticks(app) == ["2031-05-14T13:00"]
-        assert app.store.notes(KIND) == []
+        assert app.store.values(KIND) == []
 
     def test_a_random_one_at_every_tick(self, app: Stanchion, new_store: NewStore, calendar: Calendar) -> None:
         dice = random.Random(7)

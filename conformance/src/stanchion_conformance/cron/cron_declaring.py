@@ -126,9 +126,9 @@ class TestWhatIsStored:
         key = Fernet.generate_key()
         app, other_app = (Stanchion(store=one, keys=[key]) for one in (store, other_store))
         declare(app, args=["secret"])
-        (before,) = store.notes(KIND)
+        (before,) = store.values(KIND)
         declare(other_app, args=["secret"])
-        assert store.notes(KIND) == [before]
+        assert store.values(KIND) == [before]
         assert "secret" not in before.text
         calendar.go(hours=1)
         assert other_app.tick() == 1

@@ -62,7 +62,7 @@ def ticks(app: Stanchion, name: str = "report") -> list[str]:
 
 def plan(app: Stanchion, name: str = "report") -> Plan:
     """Return what the store has of a schedule."""
-    return next(Plan.of(note.text) for note in app.store.notes(KIND) if note.name == name)
+    return next(Plan.of(value.text) for value in app.store.values(KIND) if value.name == name)
 
 
 class Death(BaseException):
@@ -77,7 +77,7 @@ class Dying:
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._store, name)
-        if name not in ("push", "set_note"):
+        if name not in ("push", "compare_and_set"):
             return verb
 
         def call(*args: Any, **kwargs: Any) -> Any:

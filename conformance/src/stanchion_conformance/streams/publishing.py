@@ -10,7 +10,7 @@ from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.staging import Finish, Publication
-from stanchion.stores.records.values import Note, NoteChange
+from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion_conformance.harness import QUEUE, row_of, state
 from stanchion_conformance.streams.in_hand import OUT, TOKEN, filled, reserve
@@ -19,53 +19,53 @@ from stanchion_conformance.streams.staging import WRITE, outputs, staged
 LONG = 20.0
 
 
-class TestPublishingWithANote:
+class TestPublishingWithAValue:
     def test_writes_it(self, store: Store) -> None:
-        publication = staged(store, outputs(2))._replace(note=NoteChange("stream", "s", "one", 0))
+        publication = staged(store, outputs(2))._replace(value=ValueChange("stream", "s", "one", 0))
         assert store.publish(publication)
-        assert store.notes("stream") == [Note("s", "one", 1)]
-        assert store.notes("write") == []
-        again = staged(store, outputs(2))._replace(note=NoteChange("stream", "s", "two", 1))
-        assert store.publish(again), "the note alone tells whether it was published before"
+        assert store.values("stream") == [VersionedValue("s", "one", 1)]
+        assert store.values("write") == []
+        again = staged(store, outputs(2))._replace(value=ValueChange("stream", "s", "two", 1))
+        assert store.publish(again), "the value alone tells whether it was published before"
         assert store.sizes(OUT).total == 4
 
     def test_is_false_when_another_was_quicker(self, store: Store) -> None:
-        assert store.set_note("stream", "s", "theirs", 0)
+        assert store.compare_and_set("stream", "s", "theirs", 0)
         for version in (0, 2):
-            publication = staged(store, outputs(2))._replace(note=NoteChange("stream", "s", "mine", version))
+            publication = staged(store, outputs(2))._replace(value=ValueChange("stream", "s", "mine", version))
             assert not store.publish(publication)
-        assert store.notes("stream") == [Note("s", "theirs", 1)]
+        assert store.values("stream") == [VersionedValue("s", "theirs", 1)]
         assert store.sizes(OUT).total == 0
         with pytest.raises(StagedJobsLost):
-            store.publish(publication._replace(note=NoteChange("stream", "s", "mine", 1)))
-        assert store.notes("stream") == [Note("s", "theirs", 1)]
+            store.publish(publication._replace(value=ValueChange("stream", "s", "mine", 1)))
+        assert store.values("stream") == [VersionedValue("s", "theirs", 1)]
 
 
 class TestPublishingWithFinish:
     """Finishing what is in hand; with staged jobs in the same moment only where the store has such moments."""
 
-    NOTE = NoteChange("stream", "s", "acked 1", 0)
+    VALUE = ValueChange("stream", "s", "acked 1", 0)
 
     def test_commits_what_is_in_hand(self, store: Store) -> None:
         ids = filled(store, 5)
         reserve(store, 3)
-        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3)))
+        assert store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3)))
         assert [state(store, one) for one in ids] == [JobState.DONE] * 3 + [JobState.READY] * 2
         done = row_of(store, ids[0])
         assert (done.result, done.attempts, done.payload) == (None, 1, "0")
         assert done.finished_at is not None
         assert store.counts(QUEUE) == Counts(pushed=5, reserved=3, committed=3)
         assert store.ids_in_hand(QUEUE, TOKEN) == []
-        assert store.notes("stream") == [Note("s", "acked 1", 1)]
+        assert store.values("stream") == [VersionedValue("s", "acked 1", 1)]
 
     def test_of_none_in_hand(self, store: Store) -> None:
-        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 0)))
-        assert store.notes("stream") == [Note("s", "acked 1", 1)]
+        assert store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 0)))
+        assert store.values("stream") == [VersionedValue("s", "acked 1", 1)]
 
     def test_a_second_time_is_false(self, store: Store) -> None:
         filled(store, 2)
         reserve(store, 2)
-        publication = Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 2))
+        publication = Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 2))
         assert store.publish(publication)
         assert not store.publish(publication)
         assert store.counts(QUEUE).committed == 2
@@ -75,11 +75,11 @@ class TestPublishingWithFinish:
         reserve(store)
         store.settle([Rollback(ids[1], TOKEN, 0.0)])
         with pytest.raises(LeasesLost):
-            store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3)))
-        assert store.notes("stream") == []
+            store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3)))
+        assert store.values("stream") == []
         assert store.ids_in_hand(QUEUE, TOKEN) == [ids[0], ids[2]]
         assert store.counts(QUEUE).committed == 0
-        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 2)))
+        assert store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 2)))
 
     def test_keeps_no_history_where_none_is_kept(self, store: Store) -> None:
         store.configure(QUEUE, {"history_ttl": 0.0})
@@ -106,14 +106,14 @@ class TestPublishingWithFinish:
         for _ in range(3):
             filled(store, 1000)
         assert reserve(store, 3000) == 3000
-        assert store.publish(Publication(WRITE, note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3000)))
+        assert store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3000)))
         assert store.sizes(QUEUE).total == 0
         assert store.counts(QUEUE).committed == 3000
 
     def test_inputs_end_and_outputs_begin_in_one_step(self, store: Store) -> None:
         filled(store, 3)
         reserve(store)
-        publication = staged(store, outputs(5))._replace(note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3))
+        publication = staged(store, outputs(5))._replace(value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3))
         if not store.capabilities.atomic_batches:
             with pytest.raises(CannotJoin):
                 store.publish(publication)
@@ -128,7 +128,7 @@ class TestPublishingWithFinish:
         ids = filled(store, 3)
         reserve(store)
         store.settle([Rollback(ids[0], TOKEN, 60.0)])
-        publication = staged(store, outputs(5))._replace(note=self.NOTE, finish=Finish(QUEUE, TOKEN, 3))
+        publication = staged(store, outputs(5))._replace(value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3))
         with pytest.raises(LeasesLost if store.capabilities.atomic_batches else CannotJoin):
             store.publish(publication)
         if not store.capabilities.atomic_batches:
@@ -139,6 +139,6 @@ class TestPublishingWithFinish:
         with pytest.raises(StagedJobsLost):
             store.publish(publication._replace(attempts=(("a", 6),), finish=Finish(QUEUE, TOKEN, 2)))
         assert (store.sizes(OUT).total, store.sizes(QUEUE).running) == (0, 2)
-        assert store.notes("stream") == []
+        assert store.values("stream") == []
         assert store.publish(publication._replace(finish=Finish(QUEUE, TOKEN, 2)))
         assert (store.sizes(OUT).ready, store.counts(QUEUE).committed) == (5, 2)

@@ -12,7 +12,7 @@ from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.staging import Publication
-from stanchion.stores.records.values import Note, NoteChange
+from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion_conformance.harness import (
     NewStore,
@@ -171,7 +171,7 @@ class TestPublishing:
         assert store.publish(Publication(WRITE, (("won", 3),)))
         assert [row.id for row in claim(store, 99, queue=OUT)] == [job.id for job in kept]
         with pytest.raises(StagedJobsLost):
-            store.publish(Publication(WRITE, (("lost", 4),), NoteChange("k", "n", "t", 0)))
+            store.publish(Publication(WRITE, (("lost", 4),), ValueChange("k", "n", "t", 0)))
 
     def test_the_same_ids_of_two_attempts(self, store: Store) -> None:
         jobs = outputs(3)
@@ -188,7 +188,7 @@ class TestPublishing:
                 store.publish(Publication(WRITE, attempts))
         assert store.sizes(OUT).total == 0
         assert store.counts(OUT) == Counts()
-        assert store.notes("write") == []
+        assert store.values("write") == []
         assert store.publish(publication)
         assert store.sizes(OUT).total == 3
 
@@ -198,8 +198,8 @@ class TestPublishing:
         assert not other_store.publish(again)
         assert not other_store.publish(Publication(WRITE, (("never", 7),)))
         assert store.sizes(OUT).total == 3
-        with pytest.raises(StagedJobsLost):  # under another note: the stage is empty
-            store.publish(again._replace(note=NoteChange("k", "n", "t", 0)))
+        with pytest.raises(StagedJobsLost):  # under another value: the stage is empty
+            store.publish(again._replace(value=ValueChange("k", "n", "t", 0)))
         assert store.counts(OUT).pushed == 3
 
     def test_of_nothing(self, store: Store) -> None:
@@ -209,14 +209,14 @@ class TestPublishing:
 
     def test_is_known_for_a_month(self, store: Store, clock: StoreClock) -> None:
         assert store.publish(staged(store, outputs(1)))
-        assert store.set_note("stream", "s", "{}", 0)
+        assert store.compare_and_set("stream", "s", "{}", 0)
         clock.advance(29 * DAY)
         store.maintain()
         assert not store.publish(staged(store, outputs(1)))
         clock.advance(2 * DAY)
         store.maintain()
-        assert store.notes("write") == []
-        assert store.notes("stream") == [Note("s", "{}", 1)]
+        assert store.values("write") == []
+        assert store.values("stream") == [VersionedValue("s", "{}", 1)]
         assert store.publish(staged(store, outputs(1)))
 
     def test_of_many(self, store: Store) -> None:
@@ -248,7 +248,7 @@ class TestPublishing:
         with pytest.raises(DuplicateKey):
             store.publish(refused)
         assert store.sizes(OUT).total == 1
-        assert store.notes("write") == []
+        assert store.values("write") == []
         (holder,) = claim(store, queue=OUT)
         store.settle([Commit(holder.id, holder.token or "")])
         assert store.publish(refused)

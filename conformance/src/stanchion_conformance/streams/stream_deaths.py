@@ -61,19 +61,19 @@ class TestDeathAtEachStep:
         assert dies_at > 20
 
     def _new_log(self, store: Store) -> Log:
-        for note in store.notes("stream"):
-            store.set_note("stream", note.name, None, note.version)
+        for value in store.values("stream"):
+            store.compare_and_set("stream", value.name, None, value.version)
         return Log()
 
     def test_a_driver_that_finds_what_another_has_claimed_gives_it_back(self, store: Store) -> None:
-        """The claim was made and the note not written."""
+        """The claim was made and the value not written."""
         fill(store, 3)
         log = Log()
         mortal = Mortal(store, 0, after=True)
         driver = Driver(mortal, log, "move")
         start = driver.source.initial()
         state = known(store, NAME)
-        mortal._dies_at = mortal.calls + 2  # the note is read, the jobs are claimed
+        mortal._dies_at = mortal.calls + 2  # the value is read, the jobs are claimed
         with pytest.raises(Died):
             driver.source.latest(start, 2)
         assert len(store.ids_in_hand(SOURCE, state.next_token)) == 2
@@ -131,7 +131,7 @@ class TestTwoDrivers:
         assert state.run.name == "run:1"
 
     def test_what_a_late_one_claims_goes_back(self, store: Store) -> None:
-        """It is held up between the note and the claim, while its successor finishes that very batch."""
+        """It is held up between the value and the claim, while its successor finishes that very batch."""
         fill(store, 4)
         late = Pausing(store, "reserve")
         older = StreamSource(late, NAME, SOURCE)
@@ -192,7 +192,7 @@ class TestTwoDrivers:
         assert nothing_left(store)
 
     def test_what_a_late_one_claims_is_not_dropped_by_its_successor(self, store: Store) -> None:
-        """It claims as the successor has moved all of that batch, and looks at the note when that is finished."""
+        """It claims as the successor has moved all of that batch, and looks at the value when that is finished."""
         fill(store, 2)
         late = Pausing(store, "reserve")
         older = StreamSource(late, NAME, SOURCE)
@@ -203,7 +203,7 @@ class TestTwoDrivers:
             while next(newer) != "done":
                 pass
             store.push([NewJob(new_id(), SOURCE, "2")])
-            late.hold_up("set_note", lambda: next(newer) and next(newer))
+            late.hold_up("compare_and_set", lambda: next(newer) and next(newer))
 
         late.meanwhile = up_to_the_sink
         with pytest.raises(StreamTaken):

@@ -1,7 +1,7 @@
 """Writing rows as new jobs: tasks stage them, and the driver publishes them once.
 
 tasks      stage what they get under the write and a random attempt, unseen by anybody
-driver     publishes the attempts that Spark names, all at once; a note of the write makes a repeat a no-op
+driver     publishes the attempts that Spark names, all at once; a value of the write makes a repeat a no-op
 on abort   the stage is cleared; what was published stays
 """
 

@@ -1,11 +1,11 @@
 """Staged jobs made real, and batches held for readers elsewhere, in a store without transactions over several jobs.
 
-A publication of staged jobs: (1) the pieces are counted, (2) its note is written by compare-and-set, and in the same
+A publication of staged jobs: (1) the pieces are counted, (2) its value is written by compare-and-set, and in the same
 operation it is noted that the publication has begun, (3) the pieces are pushed one after the other, each under a mark
 of its own, and dropped, (4) what else is staged goes, (5) it is struck off. After a death past (2), `sweep` or a repeat
 goes on with (3): a piece that was pushed already is not pushed again, be its jobs done and forgotten by then.
 
-One that finishes jobs: (1) the note is looked at, (2) the jobs in hand are counted and committed, (3) the note is
+One that finishes jobs: (1) the value is looked at, (2) the jobs in hand are counted and committed, (3) the value is
 written. After a death in (2) the batch is left with fewer jobs in hand, and to be run again with those.
 """
 
@@ -22,9 +22,9 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Outcome
 from stanchion.stores.records.staging import Finish, Publication
-from stanchion.stores.records.values import NoteChange
+from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.jobs import due_at
-from stanchion.stores.rules.staging import own_note
+from stanchion.stores.rules.staging import value_of_write
 
 _AT_ONCE = 1000
 _PIECE_JOBS = 500
@@ -47,7 +47,7 @@ class Staged(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """A publication whose note is written, and whose jobs are on their way; the kind and the name of that note."""
+    """A publication whose value is written, and whose jobs are on their way; the kind and the name of that value."""
 
     write: str
     attempts: tuple[str, ...]
@@ -94,32 +94,32 @@ class Publishing(Following):
         """Forget what is staged under a write."""
 
     @abstractmethod
-    def begin(self, begun: Begun, note: NoteChange) -> bool:
-        """Write a note by compare-and-set, and with it that the publication has begun; False: another was quicker."""
+    def begin(self, begun: Begun, value: ValueChange) -> bool:
+        """Write a value by compare-and-set, and with it that the publication has begun; False: another was quicker."""
 
     @abstractmethod
     def begun(self, before: int) -> Iterable[Begun]:
         """Return the publications that have begun, and not gone on since this moment."""
 
     @abstractmethod
-    def begun_with(self, note: NoteChange, write: str) -> Begun | None:
-        """Return the publication of a write if it has begun, with this note, and not come to its end."""
+    def begun_with(self, value: ValueChange, write: str) -> Begun | None:
+        """Return the publication of a write if it has begun, with this value, and not come to its end."""
 
     @abstractmethod
     def strike_off_begun(self, begun: Begun) -> None:
         """Forget a publication that has come to its end."""
 
     @abstractmethod
-    def note_version(self, kind: str, name: str) -> int:
-        """Return the version of a note, 0 for one that is not there."""
+    def value_version(self, kind: str, name: str) -> int:
+        """Return the version of a value, 0 for one that is absent."""
 
     @abstractmethod
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes of reservations."""
 
     @abstractmethod
-    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        """Write a note by compare-and-set."""
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write a value by compare-and-set."""
 
     # -- reading
 
@@ -150,32 +150,32 @@ class Publishing(Following):
                 f"mode=move, or use a store with transactions"
             )
         now = self.now()
-        note = publication.note or own_note(write, now)
-        if self.note_version(note.kind, note.name) != note.version:
-            return self._published_before(note, write)
+        value = publication.value or value_of_write(write, now)
+        if self.value_version(value.kind, value.name) != value.version:
+            return self._published_before(value, write)
         staged = self.staged(write) if attempts else {}
         for attempt, number in attempts:
             if (found := staged.get(attempt, _NOTHING).jobs) != number:
-                if self.note_version(note.kind, note.name) != note.version:  # by one who has cleared the stage
-                    return self._published_before(note, write)
+                if self.value_version(value.kind, value.name) != value.version:  # by one who has cleared the stage
+                    return self._published_before(value, write)
                 raise StagedJobsLost(write, number, found)
         if any(one.strict for one in staged.values()):
             pieces = (piece for attempt, _ in attempts for piece in self.pieces(write, attempt))
             self.refuse_duplicates([job for piece in pieces for job in piece.jobs if job.key is not None])
         if jobs:
-            begun = Begun(write, tuple(attempt for attempt, _ in attempts), note.kind, note.name, now)
-            if not self.begin(begun, note):
-                return self._published_before(note, write)
+            begun = Begun(write, tuple(attempt for attempt, _ in attempts), value.kind, value.name, now)
+            if not self.begin(begun, value):
+                return self._published_before(value, write)
             self.go_on(begun)
             return True
         if finish is not None:
             self._finish(finish)
-        written = self.set_note(*note)
+        written = self.compare_and_set(*value)
         self.unstage(write)
         return written
 
-    def _published_before(self, note: NoteChange, write: str) -> bool:
-        begun = self.begun_with(note, write)
+    def _published_before(self, value: ValueChange, write: str) -> bool:
+        begun = self.begun_with(value, write)
         if begun is None:
             self.unstage(write)
         else:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stanchion.errors import LeasesLost, StagedJobsLost
 from stanchion.stores.memory.claim import Reserving
-from stanchion.stores.memory.values import Noting
+from stanchion.stores.memory.values import Values
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
+from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.staging import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, own_note, published_at
+from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at, value_of_write
 
 
 @dataclass
@@ -24,12 +25,25 @@ class _Write:
     attempts: dict[str, dict[str, NewJob]] = field(default_factory=dict)
 
 
-class Staging(Reserving, Noting):
+class Staging(Reserving):
     """The verbs for those who take and give whole batches."""
 
     def __init__(self, *, frozen: bool = False) -> None:
         super().__init__(frozen=frozen)
         self._staged: dict[str, _Write] = {}
+        self._values = Values()
+
+    # -- versioned values
+
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        with self._lock:
+            return self._values.values(kind, names)
+
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        with self._lock:
+            return self._values.compare_and_set(kind, name, text, version)
 
     # -- in hand
 
@@ -70,17 +84,17 @@ class Staging(Reserving, Noting):
                 of_attempt.setdefault(job.id, job)
 
     def publish(self, publication: Publication) -> bool:
-        """Store staged jobs, write the note, commit what is in hand: all in one step, or nothing."""
+        """Store staged jobs, write the value, commit what is in hand: all in one step, or nothing."""
         with self._lock:
             now = self.now()
-            note = publication.note or own_note(publication.write, now)
-            if self._version_of(note.kind, note.name) != note.version:
+            value = publication.value or value_of_write(publication.write, now)
+            if self._values.version(value.kind, value.name) != value.version:
                 self._staged.pop(publication.write, None)
                 return False
             jobs = self._to_publish(publication)
             commits = [] if publication.finish is None else self._to_finish(publication.finish)
             self._refuse_duplicates(jobs)
-            self._set_note(*note)
+            self._values.compare_and_set(*value)
             for commit in commits:
                 self._settle(commit, now, repeat=False)
             for job in jobs:
@@ -110,9 +124,7 @@ class Staging(Reserving, Noting):
         return [Commit(row.id, finish.token) for row in rows]
 
     def _forget_writes(self) -> None:
-        """Forget what nobody has published for a day, and the notes of writes of a month ago."""
+        """Forget what nobody has published for a day, and the values of writes of a month ago."""
         now = self.now()
         self._staged = {name: one for name, one in self._staged.items() if one.staged_at > now - KEPT_STAGED}
-        for (kind, name), note in list(self._notes.items()):
-            if kind == OWN_NOTES and published_at(note) <= now - WRITES_KEPT:
-                del self._notes[kind, name]
+        self._values.forget(WRITE_KIND, lambda value: published_at(value) <= now - WRITES_KEPT)

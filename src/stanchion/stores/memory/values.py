@@ -1,37 +1,42 @@
-"""Notes in memory."""
+"""Versioned values in memory."""
 
 from __future__ import annotations
 
-from stanchion.stores.memory.jobs import Rows
-from stanchion.stores.records.values import Note
+from collections.abc import Callable, Iterable
+
+from stanchion.stores.records.values import VersionedValue
 
 
-class Noting(Rows):
-    """Small texts under a name, changed by compare-and-set."""
+class Values:
+    """Small texts by kind and name, changed by compare-and-set; the caller holds the store's lock."""
 
-    def __init__(self, *, frozen: bool = False) -> None:
-        super().__init__(frozen=frozen)
-        self._notes: dict[tuple[str, str], Note] = {}
+    def __init__(self) -> None:
+        self._values: dict[tuple[str, str], VersionedValue] = {}
 
-    def notes(self, kind: str) -> list[Note]:
-        """Return the notes of a kind, by name."""
-        with self._lock:
-            return sorted(note for (its_kind, _), note in self._notes.items() if its_kind == kind)
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        if names is not None:
+            found = (self._values.get((kind, name)) for name in sorted(set(names)))
+            return [value for value in found if value is not None]
+        return sorted(value for (its_kind, _), value in self._values.items() if its_kind == kind)
 
-    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        """Write, or with None delete, a note whose version is still the given one; 0: it is not there."""
-        with self._lock:
-            return self._set_note(kind, name, text, version)
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        if self.version(kind, name) != version:
+            return False
+        if text is None:
+            self._values.pop((kind, name), None)
+        else:
+            self._values[kind, name] = VersionedValue(name, text, version + 1)
+        return True
 
-    def _version_of(self, kind: str, name: str) -> int:
-        known = self._notes.get((kind, name))
+    def version(self, kind: str, name: str) -> int:
+        """Return the version of a value, 0 for one that is absent."""
+        known = self._values.get((kind, name))
         return known.version if known else 0
 
-    def _set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        if self._version_of(kind, name) != version:
-            return False
-        if text is not None:
-            self._notes[kind, name] = Note(name, text, version + 1)
-        else:
-            self._notes.pop((kind, name), None)
-        return True
+    def forget(self, kind: str, unwanted: Callable[[VersionedValue], bool]) -> None:
+        """Delete the unwanted values of a kind."""
+        for value in self.values(kind):
+            if unwanted(value):
+                del self._values[kind, value.name]

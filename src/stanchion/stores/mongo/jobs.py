@@ -18,6 +18,7 @@ from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.joining import join
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access, Server
+from stanchion.stores.mongo.values import Values
 from stanchion.stores.mongo.wakeup import Announcer, Signals
 from stanchion.stores.records.jobs import QUEUED, JobState
 from stanchion.stores.records.queues import QueueSettings
@@ -43,6 +44,7 @@ class MongoBase(Publishing):
         self.server: Access = server
         self.tail = Signals(server)
         self.signals: Announcer = self.tail
+        self._values = Values(server)
         self._known: set[str] = set()
         self._after_commit: set[str] | None = None
 

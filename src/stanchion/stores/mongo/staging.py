@@ -1,11 +1,11 @@
 """What is staged in MongoDB: a document for each job, and one under the name of each write, with when it was used.
 
-A publication that has begun is noted in the document of its note, in the update that writes the note.
+A publication that has begun is noted in the document of its value, in the update that writes the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -18,16 +18,17 @@ from stanchion.stores.mongo.client.documents import Document, row_of, up_to
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS
-from stanchion.stores.mongo.values import Noting
+from stanchion.stores.mongo.jobs import MongoBase
+from stanchion.stores.mongo.values import id_of
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.records.values import NoteChange
-from stanchion.stores.rules.staging import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, published_at
+from stanchion.stores.records.values import ValueChange, VersionedValue
+from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at
 
 _PAGE = 200
 
 
-class Staging(Noting):
+class Staging(MongoBase):
     """Jobs in hand and jobs laid aside."""
 
     # -- in hand
@@ -103,12 +104,12 @@ class Staging(Noting):
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
         done = {"_id": {"$in": [_id_of(begun.write, attempt, job) for job in piece.jobs]}}
-        going_on = {"_id": f"{begun.kind}:{begun.name}", "begun.write": begun.write}
+        going_on = {"_id": id_of(begun.kind, begun.name), "begun.write": begun.write}
         touched = {"$set": {"begun.$.touched_at": self.now()}}
 
         def work(on: Place, _again: bool) -> None:
             on.stage.delete_many(done)
-            on.notes.update_one(going_on, touched)
+            on.values.update_one(going_on, touched)
 
         self.server.call(work)
 
@@ -121,12 +122,11 @@ class Staging(Noting):
 
     # -- publications
 
-    def note_version(self, kind: str, name: str) -> int:
-        found = self.server.call(lambda on, _again: on.notes.find_one({"_id": f"{kind}:{name}"}, {"version": 1}))
-        return found["version"] if found else 0
+    def value_version(self, kind: str, name: str) -> int:
+        return self._values.version(kind, name)
 
-    def begin(self, begun: Begun, note: NoteChange) -> bool:
-        one: Document = {"_id": f"{note.kind}:{note.name}"}
+    def begin(self, begun: Begun, value: ValueChange) -> bool:
+        one: Document = {"_id": id_of(value.kind, value.name)}
         stamp = ObjectId()
         record = {
             "write": begun.write,
@@ -135,45 +135,50 @@ class Staging(Noting):
             "touched_at": begun.noted_at,
             "stamp": stamp,
         }
-        written: Document = {"text": note.text, "version": note.version + 1}
-        fresh = {**one, "kind": note.kind, "name": note.name, **written, "begun": [record]}
-        seen = {**one, "version": note.version, "begun.write": {"$ne": begun.write}}
+        written: Document = {"text": value.text, "version": value.version + 1}
+        fresh = {**one, "kind": value.kind, "name": value.name, **written, "begun": [record]}
+        seen = {**one, "version": value.version, "begun.write": {"$ne": begun.write}}
 
         def work(on: Place, again: bool) -> bool:
-            if note.version:
+            if value.version:
                 update = {"$set": written, "$push": {"begun": record}}
-                if on.notes.update_one(seen, update).matched_count:
+                if on.values.update_one(seen, update).matched_count:
                     return True
             else:
                 with suppress(DuplicateKeyError):  # it is there
-                    on.notes.insert_one(fresh)
+                    on.values.insert_one(fresh)
                     return True
             # A repeat after a lost answer: what stands there as it was to be was written by the first try.
-            return again and on.notes.find_one({**one, "$or": [{"begun.stamp": stamp}, written]}) is not None
+            return again and on.values.find_one({**one, "$or": [{"begun.stamp": stamp}, written]}) is not None
 
         return self.server.call(work)
 
     def begun(self, before: int) -> Iterator[Begun]:
         late = {"begun.touched_at": {"$lt": before}}
-        for note in self.server.call(lambda on, _again: list(on.notes.find(late))):
-            yield from (_begun(note, record) for record in note["begun"] if record["touched_at"] < before)
+        for value in self.server.call(lambda on, _again: list(on.values.find(late))):
+            yield from (_begun(value, record) for record in value["begun"] if record["touched_at"] < before)
 
-    def begun_with(self, note: NoteChange, write: str) -> Begun | None:
-        return next((begun for begun in self._begun_with(note.kind, note.name) if begun.write == write), None)
+    def begun_with(self, value: ValueChange, write: str) -> Begun | None:
+        return next((begun for begun in self._begun_with(value.kind, value.name) if begun.write == write), None)
 
     def _begun_with(self, kind: str, name: str) -> list[Begun]:
-        found = self.server.call(lambda on, _again: on.notes.find_one({"_id": f"{kind}:{name}"}))
+        found = self.server.call(lambda on, _again: on.values.find_one({"_id": id_of(kind, name)}))
         return [_begun(found, record) for record in found.get("begun", ())] if found else []
 
     def strike_off_begun(self, begun: Begun) -> None:
         ended = {"$pull": {"begun": {"write": begun.write}}}
-        self.server.call(lambda on, _again: on.notes.update_one({"_id": f"{begun.kind}:{begun.name}"}, ended))
+        self.server.call(lambda on, _again: on.values.update_one({"_id": id_of(begun.kind, begun.name)}, ended))
 
-    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        if text is None:  # with the note would go what has begun with it; what begins from now on changes its version
+    # -- versioned values
+
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        return self._values.values(kind, names)
+
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        if text is None:  # with the value would go what has begun with it; what begins from now on changes its version
             for begun in self._begun_with(kind, name):
                 self.go_on(begun)
-        return super().set_note(kind, name, text, version)
+        return self._values.compare_and_set(kind, name, text, version)
 
     # -- upkeep
 
@@ -183,16 +188,16 @@ class Staging(Noting):
         unused = {"used_at": up_to(now - KEPT_STAGED)}
         for one in self.server.call(lambda on, _again: list(on.stage.find(unused, {"_id": 1}))):
             self._forget_stage({**one, **unused})
-        for note in self.notes(OWN_NOTES):
-            if published_at(note) <= now - WRITES_KEPT:
-                self.set_note(OWN_NOTES, note.name, None, note.version)
+        for value in self.values(WRITE_KIND):
+            if published_at(value) <= now - WRITES_KEPT:
+                self.compare_and_set(WRITE_KIND, value.name, None, value.version)
 
     def _forget_stage(self, unused: Document) -> None:
         going_on = {"begun.write": unused["_id"]}
 
         def work(on: Place, _again: bool) -> None:
             # Who is about to publish it uses it first, and then finds it whole or not at all.
-            if on.notes.find_one(going_on, {"_id": 1}) is None and on.stage.delete_one(unused).deleted_count:
+            if on.values.find_one(going_on, {"_id": 1}) is None and on.stage.delete_one(unused).deleted_count:
                 on.stage.delete_many({"write": unused["_id"]})
 
         self.server.call(work, BULK_SECONDS)
@@ -207,5 +212,5 @@ def _id_of(write: str, attempt: str, job: NewJob) -> str:
     return "\x1f".join((write, attempt, job.id))
 
 
-def _begun(note: Document, record: Document) -> Begun:
-    return Begun(record["write"], tuple(record["attempts"]), note["kind"], note["name"], record["noted_at"])
+def _begun(value: Document, record: Document) -> Begun:
+    return Begun(record["write"], tuple(record["attempts"]), value["kind"], value["name"], record["noted_at"])

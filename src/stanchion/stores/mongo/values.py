@@ -1,41 +1,62 @@
-"""Notes as documents."""
+"""Versioned values as documents."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 
 from pymongo.errors import DuplicateKeyError
 
 from stanchion.stores.mongo.client.documents import Document
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.jobs import MongoBase
-from stanchion.stores.records.values import Note
+from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.records.values import VersionedValue
 
 
-class Noting(MongoBase):
-    """Small texts under a name, changed by compare-and-set."""
+class Values:
+    """Small texts by kind and name, changed by compare-and-set."""
 
-    def notes(self, kind: str) -> list[Note]:
-        found = self.server.call(lambda on, _again: list(on.notes.find({"kind": kind})))
-        return sorted(Note(one["name"], one["text"], one["version"]) for one in found)
+    def __init__(self, server: Access) -> None:
+        self._server = server
 
-    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        one: Document = {"_id": f"{kind}:{name}"}
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        wanted: Document = {"kind": kind}
+        if names is not None:
+            if not (ids := [id_of(kind, name) for name in set(names)]):
+                return []
+            wanted["_id"] = {"$in": ids}
+        found = self._server.call(lambda on, _again: list(on.values.find(wanted)))
+        return sorted(VersionedValue(one["name"], one["text"], one["version"]) for one in found)
+
+    def version(self, kind: str, name: str) -> int:
+        """Return the version of a value, 0 for one that is absent."""
+        found = self._server.call(lambda on, _again: on.values.find_one({"_id": id_of(kind, name)}, {"version": 1}))
+        return found["version"] if found else 0
+
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        one: Document = {"_id": id_of(kind, name)}
         seen = {**one, "version": version}
 
         def work(on: Place, again: bool) -> bool:
             if text is None:
                 if version:
-                    on.notes.delete_one(seen)
-                return on.notes.find_one(one) is None
+                    on.values.delete_one(seen)
+                return on.values.find_one(one) is None
             if version:
-                if on.notes.update_one(seen, {"$set": {"text": text, "version": version + 1}}).matched_count:
+                if on.values.update_one(seen, {"$set": {"text": text, "version": version + 1}}).matched_count:
                     return True
             else:
                 with suppress(DuplicateKeyError):  # it is there
-                    on.notes.insert_one({**one, "kind": kind, "name": name, "text": text, "version": 1})
+                    on.values.insert_one({**one, "kind": kind, "name": name, "text": text, "version": 1})
                     return True
             # A repeat after a lost answer: what stands there as it was to be written was written by the first try.
-            return again and on.notes.find_one({**one, "text": text, "version": version + 1}) is not None
+            return again and on.values.find_one({**one, "text": text, "version": version + 1}) is not None
 
-        return self.server.call(work)
+        return self._server.call(work)
+
+
+def id_of(kind: str, name: str) -> str:
+    """Return the id of the document of a value."""
+    return f"{kind}:{name}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stanchion.stores.records.values import NoteChange
+from stanchion.stores.records.values import ValueChange
 
 
 class Finish(NamedTuple):
@@ -19,11 +19,11 @@ class Publication(NamedTuple):
     """Make staged jobs real, all or none, once.
 
     `attempts`: those that count, each with the number of jobs it staged; jobs of other attempts are dropped.
-    `note`: what is written in the same step, and tells whether this was published before; None: the write's own
-    note, of kind "write" and named like it. `finish`: what is committed in the same step.
+    `value`: what is written in the same step, and tells whether this was published before; None: the write's own
+    value, of kind "write" and named like it. `finish`: what is committed in the same step.
     """
 
     write: str
     attempts: tuple[tuple[str, int], ...] = ()
-    note: NoteChange | None = None
+    value: ValueChange | None = None
     finish: Finish | None = None

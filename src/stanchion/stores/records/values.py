@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class NoteChange(NamedTuple):
-    """A note to be written by compare-and-set, as `set_note` does."""
+class VersionedValue(NamedTuple):
+    """A small text under a name; its `version` counts its changes."""
 
-    kind: str
     name: str
     text: str
     version: int
 
 
-class Note(NamedTuple):
-    """A small text under a name; its `version` counts its changes."""
+class ValueChange(NamedTuple):
+    """A versioned value to be written if its version is still `version`, as `compare_and_set` does; 0: absent."""
 
+    kind: str
     name: str
     text: str
     version: int

@@ -15,6 +15,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.redis.client.rows import FIELD, ROW, STATE_FIELDS, body_text, rev_of, seen_in, state_text
 from stanchion.stores.redis.client.server import Call, Server
+from stanchion.stores.redis.values import Values
 from stanchion.stores.redis.wakeup import StreamSignals
 from stanchion.stores.rules.liveness import alive
 from stanchion.stores.rules.slots import is_node_gate, semaphore_of
@@ -31,6 +32,7 @@ class RedisBase(Publishing):
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self._values = Values(server)
         self._queue_of: dict[str, str] = {}
         self._listed: set[str] = set()
         self.signals = StreamSignals(server, self.key)
@@ -52,10 +54,6 @@ class RedisBase(Publishing):
     def stage_key(self, write: str) -> str:
         """Return how the keys of what is staged under a write begin."""
         return f"{self.server.address.prefix}:stage:{_tag(write)}:"
-
-    def notes_key(self, kind: str) -> str:
-        """Return the key of the notes of a kind."""
-        return self.own_key(f"notes:{kind}")
 
     def own_key(self, name: str) -> str:
         """Return a key that belongs to no queue."""

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.outbox import in_hand
 from stanchion.stores.cas.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
-from stanchion.stores.records.values import NoteChange
+from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.redis.client.rows import FIELD, ROW
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import RedisBase, portions
-from stanchion.stores.redis.values import note_in
+from stanchion.stores.redis.values import value_in
 from stanchion.stores.rules.claims import holds
-from stanchion.stores.rules.staging import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, published_at
+from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at
 
 _NOTED = 3600 * SECOND
 """For so long nobody holds back between noting that a publication may begin and its beginning."""
@@ -89,19 +89,28 @@ class Staging(RedisBase):
     def _pieces(self, write: str, attempt: str) -> str:
         return f"{self.stage_key(write)}pieces:{attempt}"
 
+    # -- versioned values
+
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        return self._values.values(kind, names)
+
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        return self._values.compare_and_set(kind, name, text, version)
+
     # -- publications: (1) noted, (2) begun, (3) what follows, (4) no longer begun, (5) struck off
 
-    def note_version(self, kind: str, name: str) -> int:
-        found = self.server.command("HGET", self.notes_key(kind), name)
-        return int(found.decode().partition(FIELD)[0]) if found else 0
+    def value_version(self, kind: str, name: str) -> int:
+        return self._values.version(kind, name)
 
-    def begin(self, begun: Begun, note: NoteChange) -> bool:
+    def begin(self, begun: Begun, value: ValueChange) -> bool:
         self.server.command("ZADD", self.own_key("publishing"), self.now(), _listed(begun.kind, begun.write))
         text = json.dumps(begun)
 
         def work(again: bool) -> bool:
-            key = self._begun_key(note.kind)
-            done, known = self.server.run("begin", key, begun.write, text, note.name, note.version, note.text)
+            key = self._begun_key(value.kind)
+            done, known = self.server.run("begin", key, begun.write, text, value.name, value.version, value.text)
             # A repeat after a lost answer: it has begun by the first try.
             return bool(done) or (again and known.decode() == text)
 
@@ -117,8 +126,8 @@ class Staging(RedisBase):
             elif noted_at <= now - _NOTED:
                 self.server.command("ZREM", publishing, listed)
 
-    def begun_with(self, note: NoteChange, write: str) -> Begun | None:
-        return self._begun(note.kind, write)
+    def begun_with(self, value: ValueChange, write: str) -> Begun | None:
+        return self._begun(value.kind, write)
 
     def _begun(self, kind: str, write: str) -> Begun | None:
         text = self.server.command("HGET", self._begun_key(kind) + "begun", write)
@@ -135,10 +144,10 @@ class Staging(RedisBase):
         self.server.command("ZREM", self.own_key("publishing"), _listed(begun.kind, begun.write))
 
     def _begun_key(self, kind: str) -> str:
-        return f"{self.own_key('publications')}:{{{self.notes_key(kind)}}}:"
+        return f"{self.own_key('publications')}:{{{self._values.key(kind)}}}:"
 
     def _earlier_key(self, kind: str) -> str:
-        return f"{{{self.notes_key(kind)}}}:begun"
+        return f"{{{self._values.key(kind)}}}:begun"
 
     # -- upkeep
 
@@ -161,10 +170,10 @@ class Staging(RedisBase):
         return list(self.server.command("ZRANGE", self.own_key("publishing"), 0, -1))
 
     def _forget_writes(self, before: int) -> None:
-        key, cursor = self.notes_key(OWN_NOTES), b"0"
+        key, cursor = self._values.key(WRITE_KIND), b"0"
         while True:
             cursor, found = self.server.command("HSCAN", key, cursor, "COUNT", _LISTED)
-            old = [name for name, stored in found.items() if published_at(note_in(name, stored)) <= before]
+            old = [name for name, stored in found.items() if published_at(value_in(name, stored)) <= before]
             self.server.all([Call(("HDEL", key, *part)) for part in portions(old, _LISTED)])
             if int(cursor) == 0:
                 return

@@ -31,7 +31,6 @@ from stanchion.stores.redis.push import RedisJobs, refuse_to_join
 from stanchion.stores.redis.query import Scanning
 from stanchion.stores.redis.slots import Gating
 from stanchion.stores.redis.staging import Staging
-from stanchion.stores.redis.values import Noting
 from stanchion.stores.rules.expiry import remove_expired
 from stanchion.stores.rules.liveness import alive, least_sharing, shares
 from stanchion.stores.rules.query import matches
@@ -46,7 +45,7 @@ _MARKS_KEPT = 3600
 """Seconds for which a queue knows the jobs that left it: far longer than a call is repeated."""
 
 
-class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Noting, Scanning, Discarding):
+class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, Discarding):
     """Jobs in Redis."""
 
     capabilities = CAPABILITIES

@@ -1,34 +1,51 @@
-"""Notes in Redis: a hash for each kind, outside of all queues."""
+"""Versioned values in Redis: a hash for each kind, outside of all queues."""
 
 from __future__ import annotations
 
-from stanchion.stores.records.values import Note
+from collections.abc import Iterable
+
+from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.redis.client.rows import FIELD
-from stanchion.stores.redis.jobs import RedisBase
+from stanchion.stores.redis.client.server import Server
 
 
-class Noting(RedisBase):
-    """Small texts under a name, changed by compare-and-set."""
+class Values:
+    """Small texts by kind and name, changed by compare-and-set."""
 
-    def notes(self, kind: str) -> list[Note]:
-        """Return the notes of a kind, by name."""
-        found = self.server.command("HGETALL", self.notes_key(kind))
-        return sorted(note_in(name, stored) for name, stored in found.items())
+    def __init__(self, server: Server) -> None:
+        self._server = server
 
-    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        """Write, or with None delete, a note whose version is still the given one; 0: it is not there."""
+    def key(self, kind: str) -> str:
+        """Return the key of the values of a kind."""
+        return f"{self._server.address.prefix}:notes:{kind}"
+
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        if names is None:
+            return sorted(value_in(*one) for one in self._server.command("HGETALL", self.key(kind)).items())
+        wanted = sorted(set(names))
+        found = self._server.command("HMGET", self.key(kind), *wanted) if wanted else []
+        named = zip(wanted, found, strict=True)
+        return [value_in(name.encode(), stored) for name, stored in named if stored is not None]
+
+    def version(self, kind: str, name: str) -> int:
+        """Return the version of a value, 0 for one that is absent."""
+        return next((value.version for value in self.values(kind, [name])), 0)
+
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
         written = "" if text is None else f"{version + 1}{FIELD}{text}"
 
         def work(again: bool) -> bool:
-            key, writes = self.notes_key(kind), int(text is not None)
-            done, stands = self.server.run("note", key, name, version, writes, text or "")
+            given = (name, version, int(text is not None), text or "")
+            done, stands = self._server.run("compare_and_set", self.key(kind), *given)
             # A repeat after a lost answer: what stands there as it was to be was done by the first try.
             return bool(done) or (again and stands.decode() == written)
 
-        return self.server.call(work)
+        return self._server.call(work)
 
 
-def note_in(name: bytes, stored: bytes) -> Note:
-    """Return a note as it is stored."""
+def value_in(name: bytes, stored: bytes) -> VersionedValue:
+    """Return a value as it is stored."""
     version, _, text = stored.decode().partition(FIELD)
-    return Note(name.decode(), text, int(version))
+    return VersionedValue(name.decode(), text, int(version))

@@ -1,6 +1,6 @@
 """Jobs in hand for readers elsewhere, and jobs that are laid aside until they are published.
 
-What a publication does is one transaction, in which the row of its note is locked first, then jobs. Staged jobs are
+What a publication does is one transaction, in which the row of its value is locked first, then jobs. Staged jobs are
 stored by ranges of ids, so that no single statement takes long however many there are.
 """
 
@@ -16,10 +16,10 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
-from stanchion.stores.records.values import NoteChange
+from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.jobs import due_at
 from stanchion.stores.rules.lost_leases import apart
-from stanchion.stores.rules.staging import KEPT_STAGED, OWN_NOTES, WRITES_KEPT, own_note, published_at
+from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at, value_of_write
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 from stanchion.stores.sql.claim import Claiming, beside_the_lane, reservation
 from stanchion.stores.sql.engine.database import CALL_SECONDS, Database
@@ -122,11 +122,11 @@ class Staging(Claiming, Settling, Operating):
         attempts = dict(publication.attempts)
         wanted = {share.queue for share in shares if share.attempt in attempts}
         self.make_queues(wanted)
-        note = publication.note or own_note(publication.write, self.database.read(self.clock))
+        value = publication.value or value_of_write(publication.write, self.database.read(self.clock))
         jobs = sum(share.jobs for share in shares) + (publication.finish.jobs if publication.finish else 0)
 
         def work(run: Runner, again: bool) -> bool:
-            return self.publish_in(run, publication, note, shares, again=again)
+            return self.publish_in(run, publication, value, shares, again=again)
 
         done = self.write(work, seconds_for(jobs))
         if done:
@@ -149,9 +149,9 @@ class Staging(Claiming, Settling, Operating):
             last = self.database.read(lambda run, one=write: run.rows(self._stage.last_staged, {"of_write": one}))[0][0]  # type: ignore[misc]
             if last is not None and last <= oldest:
                 self.unstage(write)
-        for note in self._values.notes(OWN_NOTES):
-            if published_at(note) <= oldest + KEPT_STAGED - WRITES_KEPT:
-                self._values.set_note(OWN_NOTES, note.name, None, note.version)
+        for value in self._values.values(WRITE_KIND):
+            if published_at(value) <= oldest + KEPT_STAGED - WRITES_KEPT:
+                self._values.compare_and_set(WRITE_KIND, value.name, None, value.version)
         return behind
 
     def _writes(self) -> Iterator[str]:
@@ -169,11 +169,11 @@ class Staging(Claiming, Settling, Operating):
         return [_Share(*row) for row in found]
 
     def publish_in(
-        self, run: Runner, publication: Publication, note: NoteChange, shares: Sequence[_Share], *, again: bool
+        self, run: Runner, publication: Publication, value: ValueChange, shares: Sequence[_Share], *, again: bool
     ) -> bool:
-        if again and self._values.is_written(run, note):
+        if again and self._values.is_written(run, value):
             return True
-        mine = self._values.write(run, note)
+        mine = self._values.write(run, value)
         attempts = dict(publication.attempts)
         if mine and publication.finish is not None:
             self.finish_in(run, publication.finish)

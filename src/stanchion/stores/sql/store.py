@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records.values import Note
+from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.sql.adopt import Transferring
 from stanchion.stores.sql.arrow import Arrow
 from stanchion.stores.sql.discarding import Discarding
@@ -111,11 +111,11 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
                 f"bring them up to date with: stanchion setup --url ..."
             )
 
-    def notes(self, kind: str) -> list[Note]:
-        return self._values.notes(kind)
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        return self._values.values(kind, names)
 
-    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        return self._values.set_note(kind, name, text, version)
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        return self._values.compare_and_set(kind, name, text, version)
 
     def transaction(self) -> AbstractContextManager[Any]:
         return self.database.transaction()

@@ -1,68 +1,77 @@
-"""Versioned values as rows: small texts under a name, changed by compare-and-set."""
+"""Versioned values as rows."""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Executable, String, and_, delete, select, update
+from collections.abc import Iterable
 
-from stanchion.stores.records.values import Note, NoteChange
+from sqlalchemy import text as sql
+
+from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import notes
 
-_ONE = and_(notes.c.kind == param("note_kind", String), notes.c.name == param("note_name", String))
-_AS_READ = and_(_ONE, notes.c.version == param("seen", BigInteger))
-_OF_KIND = select(notes.c.name, notes.c.text, notes.c.version).where(notes.c.kind == param("note_kind", String))
-_FOUND = select(notes.c.text, notes.c.version).where(_ONE)
-_CHANGE = (
-    update(notes)
-    .where(_AS_READ)
-    .values(text=param("new_text", notes.c.text.type), version=param("new_version", BigInteger))
-)
-_DELETE = delete(notes).where(_AS_READ)
 
+class ValueStatements:
+    """Every statement about versioned values, for one dialect."""
 
-def _insert(dialect: Dialect) -> Executable:
-    return dialect.insert_ignoring(
-        notes, {column.name: param(f"first_{column.name}", column.type) for column in notes.columns}
-    )
+    def __init__(self, dialect: Dialect) -> None:
+        one = "kind = :of_kind AND name = :of_name"
+        found = "SELECT name, text, version FROM stanchion_notes WHERE kind = :of_kind"
+        self.of_kind, self.named = sql(found), sql(f"{found} AND {dialect.among('name', 'names')}")
+        self.one = sql(f"SELECT text, version FROM stanchion_notes WHERE {one}")
+        self.insert = dialect.insert_ignoring(
+            notes, {column.name: param(f"first_{column.name}", column.type) for column in notes.columns}
+        )
+        self.update = sql(
+            f"UPDATE stanchion_notes SET text = :new_text, version = :seen + 1 WHERE {one} AND version = :seen"
+        )
+        self.delete = sql(f"DELETE FROM stanchion_notes WHERE {one} AND version = :seen")
 
 
 class Values:
-    """Reads and writes versioned values."""
+    """Small texts by kind and name, changed by compare-and-set."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._insert = db.dialect.once(_insert)
+        self._statements = db.dialect.once(ValueStatements)
 
-    def notes(self, kind: str) -> list[Note]:
-        found = self._db.read(lambda run: run.rows(_OF_KIND, {"note_kind": kind}))
-        return sorted(Note(*row) for row in found)  # by its characters, whatever the collation of the database
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        statement, given = self._statements.of_kind, {"of_kind": kind}
+        if names is not None:
+            if not (wanted := set(names)):
+                return []
+            statement, given = self._statements.named, {**given, "names": self._db.dialect.listed(wanted)}
+        found = self._db.read(lambda run: run.rows(statement, given))
+        return sorted(VersionedValue(*row) for row in found)  # by its characters, whatever the database's collation
 
-    def set_note(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        one = {"note_kind": kind, "note_name": name}
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        one = {"of_kind": kind, "of_name": name}
 
         def work(run: Runner, again: bool) -> bool:
             if text is None:
                 if version:
-                    run.change(_DELETE, {**one, "seen": version})
-                return not run.rows(_FOUND, one)
-            change = NoteChange(kind, name, text, version)
+                    run.change(self._statements.delete, {**one, "seen": version})
+                return not run.rows(self._statements.one, one)
+            change = ValueChange(kind, name, text, version)
             return self.write(run, change) or (again and self.is_written(run, change))
 
         return self._db.write(work)
 
-    def write(self, run: Runner, change: NoteChange) -> bool:
-        """Write a value if its version is still the given one; its row is locked then."""
+    def write(self, run: Runner, change: ValueChange) -> bool:
+        """Make a change by compare-and-set, in this transaction; the row is locked from then on."""
         kind, name, text, version = change
         if not version:
             first = {"first_kind": kind, "first_name": name, "first_version": 1, "first_text": text}
-            return run.change(self._insert, first) == 1
-        given = {"note_kind": kind, "note_name": name, "seen": version, "new_text": text, "new_version": version + 1}
-        return run.change(_CHANGE, given) == 1
+            return run.change(self._statements.insert, first) == 1
+        given = {"of_kind": kind, "of_name": name, "seen": version, "new_text": text}
+        return run.change(self._statements.update, given) == 1
 
-    def is_written(self, run: Runner, change: NoteChange) -> bool:
-        """Tell whether a value is as it was to be written: so a repeat after a lost answer knows its own work."""
-        found = run.rows(_FOUND, {"note_kind": change.kind, "note_name": change.name})
+    def is_written(self, run: Runner, change: ValueChange) -> bool:
+        """Tell whether a value is as a change makes it: so a repeat after a lost answer knows its own work."""
+        found = run.rows(self._statements.one, {"of_kind": change.kind, "of_name": change.name})
         return list(found) == [(change.text, change.version + 1)]  # some drivers give a tuple of rows

@@ -14,7 +14,7 @@ from stanchion.stores.mongo.client.documents import Document
 JOBS = "stanchion_jobs"
 QUEUES = "stanchion_queues"
 WORKERS = "stanchion_workers"
-NOTES = "stanchion_notes"
+VALUES = "stanchion_notes"
 GATES = "stanchion_gates"
 NODES = "stanchion_nodes"
 ENDS = "stanchion_ends"
@@ -31,7 +31,7 @@ class Place:
         self.jobs: Collection[Document] = database[JOBS]
         self.queues: Collection[Document] = database[QUEUES]
         self.workers: Collection[Document] = database[WORKERS]
-        self.notes: Collection[Document] = database[NOTES]
+        self.values: Collection[Document] = database[VALUES]
         self.gates: Collection[Document] = database[GATES]
         self.nodes: Collection[Document] = database[NODES]
         self.ends: Collection[Document] = database[ENDS]

@@ -95,7 +95,7 @@ INDEXES: dict[str, tuple[Index, ...]] = {
         Index("place", {"node": ASCENDING, "place": ASCENDING}, {}),
         Index("uncounted", {"uncounted": ASCENDING}, _where("uncounted")),
     ),
-    places.NOTES: (
+    places.VALUES: (
         Index("kind", {"kind": ASCENDING}, {}),
         Index("begun", {"begun.touched_at": ASCENDING}, {"sparse": True}),
     ),

@@ -1,15 +1,15 @@
--- Writes a note of a kind if its version is still the one seen, and notes that a publication has begun. KEYS[1] is
--- the prefix of `begun`, a hash of write -> publication; in its braces is the key of the notes of the kind, so that both
--- are in one slot. ARGV: skew, write, publication, and of the note: name, the version seen (0: not there), text.
+-- Writes a value of a kind if its version is still the one seen, and notes that a publication has begun. KEYS[1] is
+-- the prefix of `begun`, a hash of write -> publication; in its braces is the key of the values of the kind, so that both
+-- are in one slot. ARGV: skew, write, publication, and of the value: name, the version seen (0: not there), text.
 -- Returns 1 when that is done; otherwise 0, and the publication of the write that has begun before, '' for none.
 
-local notes = string.match(P, '{(.*)}:$')
+local values = string.match(P, '{(.*)}:$')
 local begun = redis.call('HGET', P .. 'begun', ARGV[2]) or ''
-local known = redis.call('HGET', notes, ARGV[4]) or ''
+local known = redis.call('HGET', values, ARGV[4]) or ''
 local version = known == '' and '0' or string.match(known, '^[^\31]*')
 if begun ~= '' or version ~= ARGV[5] then
     return { 0, begun }
 end
 redis.call('HSET', P .. 'begun', ARGV[2], ARGV[3])
-redis.call('HSET', notes, ARGV[4], whole(tonumber(version) + 1) .. US .. ARGV[6])
+redis.call('HSET', values, ARGV[4], whole(tonumber(version) + 1) .. US .. ARGV[6])
 return { 1, '' }

@@ -20,7 +20,7 @@
 --   hand:T    set     jobs that were reserved by the token T for a reader elsewhere: those that it has in hand, and more
 --   hands     zset    such tokens, by when
 --
--- Other scripts work on the keys of a gate, {gate}:, of a part of a flow, {node}:, of a write, {write}:, or of the notes
+-- Other scripts work on the keys of a gate, {gate}:, of a part of a flow, {node}:, of a write, {write}:, or of the values
 -- of a kind, or on one key; they say which.
 --
 -- A server out of memory refuses a command that may need more, unless its script has written before. So each script that
