@@ -8,7 +8,7 @@ import pytest
 
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import LeasesLost
-from stanchion.stores.cas.flows import STALE
+from stanchion.stores.cas.mixins.flows import STALE
 from stanchion.stores.mongo import staging
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.protocol import Store

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stanchion.stores.cas.jobs import Change, Swap
+from stanchion.stores.cas.entries import entry_of
+from stanchion.stores.cas.jobs import Change, Result
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
@@ -41,7 +42,7 @@ def settle(outcome: Callable[[str, str], Outcome]) -> Operation:
 
     def run(store: Fake, _name: str, hand: Hand) -> Hand:
         for job, token in hand:
-            store.settle_each([outcome(job, token)])
+            store.settle([outcome(job, token)])
         return ()
 
     return run
@@ -65,7 +66,7 @@ def recover(worker: str) -> Operation:
     """Take a worker for dead, and its jobs from it."""
 
     def run(store: Fake, _name: str, hand: Hand) -> Hand:
-        store.presume_dead(worker)
+        store.rows.presume_dead(worker)
         store.recover()
         return hand
 
@@ -96,16 +97,16 @@ def replace(job: str, new: NewJob) -> Operation:
     """Enqueue a job in the place of another one that has its key."""
 
     def run(store: Fake) -> None:
-        swap = Swap.CHANGED
-        while swap is Swap.CHANGED:
-            now, seen = store.look([job])
+        result = Result.CHANGED
+        while result is Result.CHANGED:
+            now, seen = store.rows.read([job])
             before = seen[job]
             after = None if before.row.finished_at is not None else job_rules.replaced(before.row, new, now)
             if after is None:
                 return
-            duty = store.duty_of(before.row, after, None, None, now)
-            (swap,) = store.swap([Change(before, after, duty=duty)]).swaps
-        store.follow_up([duty] if duty else [])
+            entry = entry_of(before.row, after, None, None, now)
+            (result,) = store.rows.compare_and_set([Change(before, after, entry=entry)]).each
+        store.outbox.follow_up([entry] if entry else [])
 
     return _do(run)
 

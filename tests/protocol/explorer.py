@@ -92,7 +92,7 @@ class Violation(AssertionError):
     def __init__(self, wrong: list[str], state: State) -> None:
         world = state.world
         rows = [f"{row}" for _, row in world.rows.values()]
-        parts = [*wrong, "", *state.history(), "", *rows, f"slots: {list(world.slots)}", f"duties: {world.duties}"]
+        parts = [*wrong, "", *state.history(), "", *rows, f"slots: {list(world.slots)}", f"outbox: {world.outbox}"]
         super().__init__("\n".join(parts))
         self.wrong = wrong
 
@@ -125,7 +125,7 @@ class _Knowing:
 
 
 class _Ids:
-    """Names duties by their operation, so that they are the same whenever it is run again."""
+    """Names outbox entries by their operation, so that they are the same whenever it is run again."""
 
     def __init__(self) -> None:
         self.name, self.made = "", 0
@@ -157,7 +157,7 @@ class Explorer:
 
     def run(self) -> Explored:
         """Visit all states; raise Violation for the first that is wrong."""
-        with mock.patch("stanchion.stores.cas.flows.secrets", self.ids), _uncollected():
+        with mock.patch("stanchion.stores.cas.entries.secrets", self.ids), _uncollected():
             self.ids.begin("prepare")
             self.scenario.prepare(self.store(self.start))
             start = State(self.start, tuple(self._go_on(name, 0, (), ()) for name in self.names))
@@ -187,7 +187,7 @@ class Explorer:
 
     def _step(self, state: State, index: int, place: int) -> State:
         over, hand, given, store, what, take = self.positions[place]
-        store.world = world = state.world.copy()
+        store.rows.world = world = state.world.copy()
         result = take()
         then = self.known.get((place, result))
         if then is None:

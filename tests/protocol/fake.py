@@ -1,4 +1,4 @@
-"""A store that is nothing but the primitives of `Following`, each of them one atomic step on a `World`."""
+"""A store that is nothing but the primitives of `stores.cas`, each of them one atomic step on a `World`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from stanchion.stores.cas.flows import Following
-from stanchion.stores.cas.jobs import Change, Duty, Seen, Swap, Swapped
-from stanchion.stores.cas.outbox import Hold
+from stanchion.stores.cas.admission import Admission
+from stanchion.stores.cas.claim import Claims, Parked
+from stanchion.stores.cas.entries import Entry, Hold
+from stanchion.stores.cas.flows import Flows
+from stanchion.stores.cas.jobs import Change, JobLoop, Result, Results, Seen
+from stanchion.stores.cas.operate import Operator
+from stanchion.stores.cas.outbox import Outbox
+from stanchion.stores.cas.settle import Outcomes
+from stanchion.stores.cas.slots import Slots
+from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import End, Node, NodeState
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob, Pushed
@@ -21,18 +28,18 @@ from stanchion.stores.rules.limits import Rate
 from stanchion.stores.rules.slots import Asking, semaphore_gate, semaphore_of
 from tests.protocol.world import World
 
-Result = TypeVar("Result")
+Given = TypeVar("Given")
 
 
 class Step(Protocol):
     """Called with each primitive: takes it, or remembers what it gave; see `explorer`."""
 
-    def __call__(self, what: str, take: Callable[[], Result], /) -> Result:
+    def __call__(self, what: str, take: Callable[[], Given], /) -> Given:
         """Return the result, which is hashable."""
 
 
-class Fake(Following):
-    """A store on a world. An item of a batch is a step of its own: no batch is atomic."""
+class Rows:
+    """The primitives on a world. An item of a batch is a step of its own: no batch is atomic."""
 
     def __init__(self, world: World, step: Step | None = None) -> None:
         self.world = world
@@ -50,16 +57,16 @@ class Fake(Following):
 
     # -- jobs
 
-    def look(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
+    def read(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
         """Read one job after the other."""
-        found = {job: self.step(f"look {job}", partial(self._seen, job)) for job in ids}
+        found = {job: self.step(f"read {job}", partial(self._seen, job)) for job in ids}
         return self.now(), {job: seen for job, seen in found.items() if seen is not None}
 
-    def swap(self, changes: Sequence[Change]) -> Swapped:
-        """Make one change after the other, each with its duty."""
-        return Swapped([self.step(_told(one), partial(self._swap, one)) for one in changes])
+    def compare_and_set(self, changes: Sequence[Change]) -> Results:
+        """Make one change after the other, each with its entry."""
+        return Results([self.step(_told(one), partial(self._set, one)) for one in changes])
 
-    def push(self, jobs: Sequence[NewJob], tx: object = None) -> list[Pushed]:  # noqa: ARG002
+    def push(self, jobs: Sequence[NewJob]) -> list[Pushed]:
         """Store jobs that are not known yet."""
         return [self.step(f"push {job.id}", partial(self._push, job)) for job in jobs]
 
@@ -75,22 +82,30 @@ class Fake(Following):
             rows.append(row)
         return Claimed(rows)
 
-    def first_live(self, queue: str, order_key: str) -> Seen | None:
-        """Look for the first of an order key."""
-        return self.step(f"first live of {order_key}", lambda: self._first_live(queue, order_key))
+    def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:  # noqa: ARG002
+        """Leave it to the claim to read each."""
+        return Parked(0, more=False)
 
-    def first_waiting(self, gate: str) -> Seen | None:
-        """Look for the first in line."""
-        return self.step(f"first waiting at {gate}", lambda: next(iter(self._waiting_at(gate)), None))
+    def park_few(self, claim: Claim, began: int) -> Parked:
+        """Leave it to the claim to read each."""
+        return self.park_run(claim, began, alone=False)
 
-    def waiting_at(self, gate: str, limit: int) -> list[Seen]:
+    def first_live_each(self, keys: Sequence[tuple[str, str]]) -> list[Seen | None]:
+        """Look for the first of one order key after the other."""
+        return [self.step(f"first live of {key}", partial(self._first_live, queue, key)) for queue, key in keys]
+
+    def first_waiting_each(self, slots: Sequence[str]) -> list[Seen | None]:
+        """Look for the first in one line after the other."""
+        return [self.step(f"first waiting at {slot}", partial(self._first_waiting, slot)) for slot in slots]
+
+    def waiting_at(self, slot: str, limit: int) -> list[Seen]:
         """Read the line."""
-        return list(self.step(f"waiting at {gate}", lambda: tuple(self._waiting_at(gate)[:limit])))
+        return list(self.step(f"waiting at {slot}", lambda: tuple(self._waiting_at(slot)[:limit])))
 
-    def gates_waited_at(self) -> Iterable[str]:
-        """Read the gates that have a line."""
+    def slots_waited_at(self) -> Iterable[str]:
+        """Read the slots that have a line."""
         return self.step(
-            "gates waited at",
+            "slots waited at",
             lambda: tuple(sorted({row.waits_for for row in self.world.live() if row.waits_for is not None})),
         )
 
@@ -110,7 +125,7 @@ class Fake(Following):
         """Let a worker miss its heartbeats."""
         self.step(f"presume dead {worker}", lambda: self.world.dead.setdefault(worker))
 
-    # -- gates
+    # -- slots
 
     def take_each(self, wanted: Sequence[Hold]) -> list[bool]:
         """Take one slot after the other."""
@@ -125,29 +140,28 @@ class Fake(Following):
         """Read all slots."""
         return self.step("holds", lambda: tuple(sorted(self.world.slots)))
 
-    def set_semaphore(self, name: str, capacity: int) -> None:
-        """Change the capacity, then look for waiters."""
+    def resize(self, name: str, capacity: int) -> None:
+        """Change the capacity of a semaphore."""
 
-        def resize() -> None:
+        def resized() -> None:
             self.world.capacity[semaphore_gate(name)] = capacity
 
-        self.step(f"resize {name} {capacity}", resize)
-        self.wake(semaphore_gate(name))
+        self.step(f"resize {name} {capacity}", resized)
 
     def spend(self, asking: Sequence[Asking]) -> list[int | None]:
         """Take a start from one rate after the other; without one, the job may ask in a minute."""
         return [self.step(f"spend {rate.name}", partial(self._spend, rate)) for rate, _ in asking]
 
-    # -- duties: all are given at any time, as their own process may be slower than STALE
+    # -- entries: all are given at any time, as their own process may be slower than STALE
 
-    def duties(self, before: int) -> Iterable[Duty]:  # noqa: ARG002
-        """Read the duties."""
-        return self.step("duties", lambda: tuple(self.world.duties[mark] for mark in sorted(self.world.duties)))
+    def entries(self, before: int) -> Iterable[Entry]:  # noqa: ARG002
+        """Read the outbox."""
+        return self.step("outbox", lambda: tuple(self.world.outbox[key] for key in sorted(self.world.outbox)))
 
-    def strike_off(self, duties: Sequence[Duty]) -> None:
-        """Forget one duty after the other."""
-        for duty in duties:
-            self.step(f"strike off {duty.mark}", partial(self._strike_off, duty.mark))
+    def delete_entries(self, entries: Sequence[Entry]) -> None:
+        """Delete one entry after the other."""
+        for entry in entries:
+            self.step(f"delete {entry.key}", partial(self._delete_entry, entry.key))
 
     # -- nodes
 
@@ -169,14 +183,13 @@ class Fake(Following):
 
         return self.step("unfollowed", read)
 
-    def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
-        """Store one after the other, those that wait before those that may run."""
-        for node in nodes:
-            self.step(f"open {node.id}", partial(self._open, node))
-        self.push(sorted(jobs, key=lambda job: job.waits_for is None))
-        empty = [node.id for node in nodes if not node.size]
-        done = [self.step(f"complete {node}", partial(self._complete, node)) for node in empty]
-        self.end_all({}, [node for node in done if node is not None])
+    def open(self, node: Node) -> None:
+        """Store a node."""
+        self.step(f"open {node.id}", partial(self._open, node))
+
+    def complete(self, node: str) -> Node | None:
+        """End a node without members."""
+        return self.step(f"complete {node}", partial(self._complete, node))
 
     # -- what the steps do
 
@@ -190,13 +203,13 @@ class Fake(Following):
         if row.finished_at is not None and (before is None or before.finished_at is None):
             self.world.ended[row.id] = self.world.ended.get(row.id, 0) + 1
 
-    def _swap(self, change: Change) -> Swap:
+    def _set(self, change: Change) -> Result:
         if self._seen(change.row.id) != change.seen:
-            return Swap.CHANGED
+            return Result.CHANGED
         self._put(change.row)
-        if change.duty is not None:
-            self.world.duties[change.duty.mark] = change.duty
-        return Swap.DONE
+        if change.entry is not None:
+            self.world.outbox[change.entry.key] = change.entry
+        return Result.DONE
 
     def _push(self, job: NewJob) -> Pushed:
         if job.id not in self.world.rows:
@@ -218,6 +231,9 @@ class Fake(Following):
         first = min(mine, key=lambda row: (row.enqueued_at, row.id), default=None)
         return None if first is None else self._seen(first.id)
 
+    def _first_waiting(self, slot: str) -> Seen | None:
+        return next(iter(self._waiting_at(slot)), None)
+
     def _waiting_at(self, gate: str) -> list[Seen]:
         line = sorted((row.waits_since or 0, row.id) for row in self.world.live() if row.waits_for == gate)
         return [Seen(self.world.rows[job][1], self.world.rows[job][0]) for _, job in line]
@@ -232,7 +248,7 @@ class Fake(Following):
     def _take_slot(self, hold: Hold) -> bool:
         if hold in self.world.slots:
             return True
-        if not self._free_at(hold.gate):
+        if not self.free_at(hold.slot):
             return False
         self.world.slots[hold] = None
         return True
@@ -240,12 +256,13 @@ class Fake(Following):
     def _free_slot(self, hold: Hold) -> None:
         self.world.slots.pop(hold, None)
 
-    def _free_at(self, gate: str) -> bool:
+    def free_at(self, gate: str) -> bool:
+        """Tell whether a slot is free."""
         capacity = self.world.capacity.get(gate, 1) if semaphore_of(gate) is not None else 1
-        return sum(hold.gate == gate for hold in self.world.slots) < capacity
+        return sum(hold.slot == gate for hold in self.world.slots) < capacity
 
-    def _strike_off(self, mark: str) -> None:
-        self.world.duties.pop(mark, None)
+    def _delete_entry(self, key: str) -> None:
+        self.world.outbox.pop(key, None)
 
     def _spend(self, rate: Rate) -> int | None:
         left = self.world.starts.get(rate.name, 0)
@@ -276,6 +293,64 @@ class Fake(Following):
         return self._settle_node(flows.completed(self.world.nodes[node], self.now()))
 
 
+class Opening:
+    """Stores nodes and their jobs."""
+
+    def __init__(self, rows: Rows, flows: Flows) -> None:
+        self._rows, self._flows = rows, flows
+
+    def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+        """Store one after the other, those that wait before those that may run."""
+        for node in nodes:
+            self._rows.open(node)
+        self._rows.push(sorted(jobs, key=lambda job: job.waits_for is None))
+        done = [self._rows.complete(node.id) for node in nodes if not node.size]
+        self._flows.end_all({}, [node for node in done if node is not None])
+
+
+class Fake:
+    """A store: the parts of `stores.cas` on a world; those with a mistake take the place of some of them."""
+
+    Rows: type[Rows] = Rows
+    Slots: type[Slots] = Slots
+    Flows: type[Flows] = Flows
+    Outbox: type[Outbox] = Outbox
+    Admission: type[Admission] = Admission
+
+    def __init__(self, world: World, step: Step | None = None) -> None:
+        self.rows = rows = self.Rows(world, step)
+        self.slots = self.Slots(rows, rows)
+        self.flows = self.Flows(rows, rows, self.slots, rows.push)
+        opening = Opening(rows, self.flows)
+        self.outbox = self.Outbox(rows, self.slots, self.flows, opening, rows)
+        self.open_nodes, self.push = opening.open_nodes, rows.push
+        loop = JobLoop(rows, self.outbox.follow_up)
+        outcomes, operator, lost = Outcomes(loop), Operator(loop, rows.push), LostJobs(loop, rows)
+        self.settle, self.cancel, self.retry, self.recover = (
+            outcomes.settle,
+            operator.cancel,
+            operator.retry,
+            lost.recover,
+        )
+        self.claim = Claims(rows, self.Admission(loop, self.slots, operator.cancel), outcomes).claim
+
+    @property
+    def world(self) -> World:
+        """What is stored."""
+        return self.rows.world
+
+    def set_semaphore(self, name: str, capacity: int) -> None:
+        """Change the capacity, then look for waiters."""
+        self.rows.resize(name, capacity)
+        self.slots.wake(semaphore_gate(name))
+
+    def sweep(self) -> None:
+        """Do what processes that have died have left."""
+        self.outbox.recover()
+        self.flows.recover()
+        self.slots.recover()
+
+
 class _Frozen(dict[str, Any]):
     """A dict that nobody changes."""
 
@@ -284,12 +359,12 @@ class _Frozen(dict[str, Any]):
 
 
 def _told(change: Change) -> str:
-    return f"swap {change.row.id} to {change.row.state}{f' at {gate}' if (gate := change.row.waits_for) else ''}"
+    return f"set {change.row.id} to {change.row.state}{f' at {gate}' if (gate := change.row.waits_for) else ''}"
 
 
 def _short(hold: Hold) -> str:
-    return f"{hold.gate} for {hold.job} under {hold.permit}"
+    return f"{hold.slot} for {hold.job} under {hold.token}"
 
 
-def _at_once(_what: str, take: Callable[[], Result]) -> Result:
+def _at_once(_what: str, take: Callable[[], Given]) -> Given:
     return take()

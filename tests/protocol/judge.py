@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from stanchion.stores.cas.outbox import Hold
+from stanchion.stores.cas.entries import Hold
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import NodeState
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
@@ -73,7 +73,7 @@ def always(world: World, scenario: Scenario) -> Iterator[str]:
 
 def at_rest(world: World) -> Iterator[str]:
     """Tell what is wrong when nobody has anything left to do: of what a sweep puts right, too."""
-    yield from (f"{duty} is not done" for duty in world.duties.values())
+    yield from (f"{entry} is not done" for entry in world.outbox.values())
     for node in world.nodes.values():
         if node.state == NodeState.RUNNING:
             if node.closed and node.ended >= node.size:
@@ -92,8 +92,8 @@ def in_the_end(store: Fake, crashed: Sequence[str], scenario: Scenario) -> Itera
     store.sweep()
     yield from (f"after a sweep: {one}" for one in (*always(world, scenario), *at_rest(world)))
     for name in crashed:
-        store.presume_dead(name)
-    store.settle_each([Commit(row.id, row.token or "") for row in in_hand(world) if row.worker not in crashed])
+        store.rows.presume_dead(name)
+    store.settle([Commit(row.id, row.token or "") for row in in_hand(world) if row.worker not in crashed])
     for turn in range(_ROUNDS):
         store.recover()
         store.sweep()
@@ -102,7 +102,7 @@ def in_the_end(store: Fake, crashed: Sequence[str], scenario: Scenario) -> Itera
             rows = store.claim(Claim(queue, 10, f"survivor{turn}{queue}", "survivor")).rows
             world.admitted.update({(row.id, row.token or ""): None for row in rows})
             yield from (f"of the survivor: {one}" for one in always(world, scenario))
-            store.settle_each([Commit(row.id, row.token or "") for row in rows])
+            store.settle([Commit(row.id, row.token or "") for row in rows])
         if not world.live():
             break
         world.now += _PAUSE
@@ -125,15 +125,15 @@ def _waits_in_vain(row: JobRow, node: str, state: str) -> bool:
 
 def _rightful(world: World, hold: Hold) -> bool:
     row = world.rows[hold.job][1]
-    if row.finished_at is not None or hold.gate not in gates_of(row) or row.waits_for == hold.gate:
+    if row.finished_at is not None or hold.slot not in gates_of(row) or row.waits_for == hold.slot:
         return False
-    return hold == slot_of(row, hold.gate)
+    return hold == slot_of(row, hold.slot)
 
 
 def _idle(world: World, gate: str) -> Iterator[str]:
     """Tell of a slot that nobody has, beside a line."""
     waiting = [row for row in world.live() if row.waits_for == gate]
-    held = [hold for hold in world.slots if hold.gate == gate]
+    held = [hold for hold in world.slots if hold.slot == gate]
     if semaphore_of(gate) is not None:
         if len(held) < world.capacity.get(gate, 1):
             yield f"a slot of {gate} is free, and {[row.id for row in waiting]} wait"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
+from stanchion.stores.cas.jobs import JobLoop
+from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.records.flows import Node, NodeState
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue, Outcome
@@ -90,8 +91,7 @@ def second_then_parked(store: Fake) -> None:
 
 def unfinished(store: Fake, outcome: Outcome) -> None:
     """End a job, and leave undone what that entails."""
-    with mock.patch.object(store, "follow_up"):
-        store.settle_each([outcome])
+    Outcomes(JobLoop(store.rows, lambda _entries: None)).settle([outcome])
 
 
 def dead_with_a_duty(store: Fake) -> None:

@@ -9,151 +9,173 @@ from unittest import mock
 
 import pytest
 
-from stanchion.stores.cas.jobs import Change, Duty, Seen, Swap, Swapped
-from stanchion.stores.cas.outbox import Hold, hold_of
+from stanchion.stores.cas import admission, outbox, slots
+from stanchion.stores.cas import flows as following
+from stanchion.stores.cas.entries import Entry, Hold, hold_of
+from stanchion.stores.cas.jobs import Change, Jobs, Result, Results, Seen
 from stanchion.stores.records.flows import End, Node
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows
+from tests.protocol import fake
 from tests.protocol.explorer import Explorer, Violation
-from tests.protocol.fake import Fake
+from tests.protocol.fake import Fake, Rows
 from tests.protocol.scenarios import FAN_OUTS, FLOWS, GATES, ORDER
 
 
 class NoLookAfterParking(Fake):
-    """Parks a job, and does not look at its gate once more."""
+    """Parks a job, and does not look at its slot once more."""
 
-    def _keep_back(self, *args: Any) -> None:
-        with mock.patch.object(self, "wake"):
-            super()._keep_back(*args)
+    class Admission(admission.Admission):
+        def park(self, *args: Any) -> None:
+            with mock.patch.object(self.slots, "wake"):
+                super().park(*args)
 
 
-class FreesWhateverThePermit(Fake):
+class FreesWhateverTheToken(Fake):
     """Frees the slot of a job, also where it has taken it anew."""
 
-    def _free_slot(self, hold: Hold) -> None:
-        for one in [one for one in self.world.slots if one[:2] == hold[:2]]:
-            del self.world.slots[one]
+    class Rows(fake.Rows):
+        def _free_slot(self, hold: Hold) -> None:
+            for one in [one for one in self.world.slots if one[:2] == hold[:2]]:
+                del self.world.slots[one]
 
 
-class FreesTheKeyOfTheNextLife(FreesWhateverThePermit):
+class FreesTheKeyOfTheNextLife(FreesWhateverTheToken):
     """Frees the order key of a job that has ended, also where it was driven again and has taken it anew."""
 
 
 class TellsBeforeTaking(Fake):
     """Tells a waiter of a slot, then takes it."""
 
-    def wake(self, *gates: str) -> None:
-        for gate in gates:
-            while (first := self._next_at([gate])[0]) and self.step("look for a slot", partial(self._free_at, gate)):
-                self.swap([Change(first, claim_rules.granted(first.row))])
-                self.take_each([hold_of(first.row, gate)])
+    class Slots(slots.Slots):
+        rows: Rows
+
+        def wake(self, *wanted: str) -> None:
+            rows = self.rows
+            for slot in wanted:
+                while (first := self.next_at([slot])[0]) and rows.step("look", partial(rows.free_at, slot)):
+                    rows.compare_and_set([Change(first, claim_rules.granted(first.row))])
+                    rows.take_each([hold_of(first.row, slot)])
 
 
-class StrikesOffFirst(Fake):
-    """Strikes duties off, then does them."""
+class DeletesFirst(Fake):
+    """Deletes outbox entries, then applies them."""
 
-    def follow_up(self, duties: Sequence[Duty]) -> None:
-        self.strike_off(duties)
-        super().follow_up(duties)
+    class Outbox(outbox.Outbox):
+        def follow_up(self, entries: Sequence[Entry]) -> None:
+            self.jobs.delete_entries(entries)
+            super().follow_up(entries)
 
 
-class StoresNoneOfTheRest(StrikesOffFirst):
-    """Strikes off that a job goes on as others, then stores them."""
+class StoresNoneOfTheRest(DeletesFirst):
+    """Deletes that a job goes on as others, then stores them."""
 
 
 class LooksThenTakes(Fake):
     """Looks for a free slot in one step, and takes it in the next."""
 
-    def take_each(self, wanted: Sequence[Hold]) -> list[bool]:
-        taken = []
-        for hold in wanted:
-            taken.append(self.step("look for a slot", partial(self._free_at, hold.gate)))
-            if taken[-1]:
-                self.step("take it", partial(self._put_slot, hold))
-        return taken
+    class Rows(fake.Rows):
+        def take_each(self, wanted: Sequence[Hold]) -> list[bool]:
+            taken = []
+            for hold in wanted:
+                taken.append(self.step("look for a slot", partial(self.free_at, hold.slot)))
+                if taken[-1]:
+                    self.step("take it", partial(self._put_slot, hold))
+            return taken
 
-    def _put_slot(self, hold: Hold) -> None:
-        self.world.slots[hold] = None
+        def _put_slot(self, hold: Hold) -> None:
+            self.world.slots[hold] = None
 
 
 class KeepsTheSlotOfWhoHasLeft(Fake):
     """Does not free a slot whose job has left the line meanwhile."""
 
-    def _give_each(self, given: Sequence[tuple[Seen, Hold]]) -> None:
-        with mock.patch.object(self, "free_each"):
-            super()._give_each(given)
+    class Slots(slots.Slots):
+        def give_each(self, given: Sequence[tuple[Seen, Hold]]) -> None:
+            with mock.patch.object(self.rows, "free_each"):
+                super().give_each(given)
 
 
 class FreesWithoutWaking(Fake):
     """Frees slots, and looks for no waiters."""
 
-    def _free(self, holds: Sequence[Hold]) -> None:
-        self.free_each(holds)
+    class Slots(slots.Slots):
+        def free(self, holds: Sequence[Hold]) -> None:
+            self.rows.free_each(holds)
 
 
 class ParksOnce(Fake):
     """Leaves alone a job that somebody has changed while it was to be parked."""
 
-    def _undo(self, *args: Any) -> list[JobRow]:
-        with mock.patch.object(self, "swap", lambda changes: self._once(changes)):
-            return super()._undo(*args)
+    class Admission(admission.Admission):
+        def undo(self, *args: Any) -> list[JobRow]:
+            jobs = self._loop.jobs
+            with mock.patch.object(jobs, "compare_and_set", lambda changes: _once(jobs, changes)):
+                return super().undo(*args)
 
-    def _once(self, changes: Sequence[Change]) -> Swapped:
-        swaps = Fake.swap(self, changes).swaps
-        return Swapped([Swap.KEY_TAKEN if swap is Swap.CHANGED else swap for swap in swaps])
+
+def _once(jobs: Jobs, changes: Sequence[Change]) -> Results:
+    results = Rows.compare_and_set(jobs, changes).each  # type: ignore[arg-type]
+    return Results([Result.KEY_TAKEN if result is Result.CHANGED else result for result in results])
 
 
 class LetsAnybodyIn(Fake):
-    """Does not ask whose turn it is."""
+    """Does not ask who is the head of the line."""
 
-    def first_live_each(self, keys: Sequence[tuple[str, str]]) -> list[Seen | None]:
-        return [None] * len(keys)
+    class Rows(fake.Rows):
+        def first_live_each(self, keys: Sequence[tuple[str, str]]) -> list[Seen | None]:
+            return [None] * len(keys)
 
 
 class MarksBeforeFollowing(Fake):
     """Marks a node as followed before what follows is done."""
 
-    def _follow(self, node: Node, duties: list[Duty]) -> list[tuple[str, Sequence[End]]]:
-        self.followed(node)
-        return super()._follow(node, duties)
+    class Flows(following.Flows):
+        def follow(self, node: Node, entries: list[Entry]) -> list[tuple[str, Sequence[End]]]:
+            self.rows.followed(node)
+            return super().follow(node, entries)
 
 
 class CountsTwice(Fake):
     """Counts the end of a member whenever it is told of it."""
 
-    def _end_member(self, end: End) -> Node | None:
-        self.world.ends[end.node, end.place] = end
-        return self._settle_node(flows.advanced(self.world.nodes[end.node], None, end, self.now()))
+    class Rows(fake.Rows):
+        def _end_member(self, end: End) -> Node | None:
+            self.world.ends[end.node, end.place] = end
+            return self._settle_node(flows.advanced(self.world.nodes[end.node], None, end, self.now()))
 
 
-class SweepsNoSlots(Fake):
-    """Sweeps, and does not check who holds slots."""
+class ChecksNoSlots(Fake):
+    """Recovers, and does not check who holds slots."""
 
-    def _check(self, holds: Sequence[Hold]) -> None:
-        pass
+    class Slots(slots.Slots):
+        def check(self, holds: Sequence[Hold]) -> None:
+            pass
 
 
-class SweepsNoLines(Fake):
-    """Sweeps, and does not look for waiters beside free slots."""
+class ChecksNoLines(Fake):
+    """Recovers, and does not look for waiters beside free slots."""
 
-    def gates_waited_at(self) -> Sequence[str]:
-        return ()
+    class Rows(fake.Rows):
+        def slots_waited_at(self) -> Sequence[str]:
+            return ()
 
 
 class FreesWhatIsOverdue(Fake):
-    """Sweeps, and frees the slots of old duties, also those that are held by rights again."""
+    """Recovers, and frees the slots of old entries, also those that are held by rights again."""
 
-    def _free_forfeited(self, holds: Sequence[Hold]) -> dict[str, Seen]:
-        self._free(holds)
-        return {}
+    class Slots(slots.Slots):
+        def free_forfeited(self, holds: Sequence[Hold]) -> dict[str, Seen]:
+            self.free(holds)
+            return {}
 
 
 MUTANTS: dict[type[Fake], tuple[str, str]] = {
     NoLookAfterParking: ("a claimer and a release", "a slot of s:a is free"),
-    FreesWhateverThePermit: ("a rollback, a claim anew and a sweep", "without s:a"),
+    FreesWhateverTheToken: ("a rollback, a claim anew and a sweep", "without s:a"),
     TellsBeforeTaking: ("two wakers", "says that it holds s:a"),
-    StrikesOffFirst: ("two members end, and a crash", "N never ends"),
+    DeletesFirst: ("two members end, and a crash", "N never ends"),
     StoresNoneOfTheRest: ("a fan-out and a cancel", "goes on as there are set()"),
     LooksThenTakes: ("two claimers", "2 jobs run at s:a"),
     KeepsTheSlotOfWhoHasLeft: ("a grant and a cancel", "without a right"),
@@ -162,8 +184,8 @@ MUTANTS: dict[type[Fake], tuple[str, str]] = {
     LetsAnybodyIn: ("the first comes late", "before its turn"),
     MarksBeforeFollowing: ("two members end, and a crash", "waits for N"),
     CountsTwice: ("members end beside a sweep", ""),
-    SweepsNoSlots: ("a grant and a cancel", "without a right"),
-    SweepsNoLines: ("a claimer and a release", "a slot of s:a is free"),
+    ChecksNoSlots: ("a grant and a cancel", "without a right"),
+    ChecksNoLines: ("a claimer and a release", "a slot of s:a is free"),
     FreesTheKeyOfTheNextLife: ("driven again after a sweep", "1 runs without o1:q:k"),
     FreesWhatIsOverdue: ("driven again by turns", ""),
 }

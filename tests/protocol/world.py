@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from stanchion.stores.cas.jobs import Duty
-from stanchion.stores.cas.outbox import Hold
+from stanchion.stores.cas.entries import Entry, Hold
 from stanchion.stores.records.flows import End, Node
 from stanchion.stores.records.jobs import SECOND, JobRow
 
@@ -22,7 +21,7 @@ class World:
     """Jobs, live and finished, each with the number of its changes."""
     slots: dict[Hold, None] = field(default_factory=dict)
     capacity: dict[str, int] = field(default_factory=dict)
-    duties: dict[str, Duty] = field(default_factory=dict)
+    outbox: dict[str, Entry] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     ends: dict[tuple[str, int], End] = field(default_factory=dict)
     followed: dict[str, None] = field(default_factory=dict)
@@ -51,5 +50,5 @@ class World:
         return [row for _, row in self.rows.values() if row.finished_at is None]
 
     def _parts(self) -> tuple[dict[Any, Any], ...]:
-        stored = (self.rows, self.slots, self.capacity, self.duties, self.nodes, self.ends, self.followed, self.starts)
+        stored = (self.rows, self.slots, self.capacity, self.outbox, self.nodes, self.ends, self.followed, self.starts)
         return (*stored, self.dead, self.admitted, self.ended)

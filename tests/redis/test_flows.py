@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.stores.cas.flows import STALE
+from stanchion.stores.cas.mixins.flows import STALE
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import End, Node, NodeState
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.stores.cas.flows import STALE
-from stanchion.stores.cas.outbox import Hold
+from stanchion.stores.cas.mixins.flows import STALE
+from stanchion.stores.cas.mixins.outbox import Hold
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Move, Outcome, Rollback

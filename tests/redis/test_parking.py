@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from stanchion.core.ids import new_ids
-from stanchion.stores.cas.claim import Parked
+from stanchion.stores.cas.mixins.claim import Parked
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback

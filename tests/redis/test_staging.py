@@ -12,8 +12,8 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.errors import LeasesLost
-from stanchion.stores.cas import staging as publishing
-from stanchion.stores.cas.flows import STALE
+from stanchion.stores.cas.mixins import staging as publishing
+from stanchion.stores.cas.mixins.flows import STALE
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit

@@ -1,71 +1,73 @@
-"""What a job may hold at gates, and what a step of it entails elsewhere: as plain values, and as they are noted."""
+"""The outbox: follow-up work on slots and flows, written atomically with the state change, deleted once applied.
+
+Every step is one atomic operation on one job, one slot or one node: (1) the step, and with it its entry, (2) the entry
+is applied, (3) it is deleted. After a death in between, outbox recovery does (2) again.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
-from stanchion.stores.cas.jobs import Duty
+from stanchion.stores.cas.entries import STALE, Entry, Hold, entailed_in
+from stanchion.stores.cas.flows import Flows
+from stanchion.stores.cas.jobs import Jobs
+from stanchion.stores.cas.portions import portions
+from stanchion.stores.cas.slots import Slots
 from stanchion.stores.records.flows import End, Node
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue
-from stanchion.stores.rules import outcomes as outcome_rules
-from stanchion.stores.rules.slots import gated, gates_of, permits_of, semaphore_of
+from stanchion.stores.records.jobs import NewJob
 
 
-class Hold(NamedTuple):
-    """A slot of a gate in the hands of a job; `permit` names this one hold."""
+class PushOnce(Protocol):
+    """Stores jobs of entries and of publications."""
 
-    gate: str
-    job: str
-    permit: str
+    def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
+        """Store jobs as `push` does, each batch under an idempotency key of its own.
 
-
-def hold_of(row: JobRow, gate: str) -> Hold:
-    """Return the slot as this job holds it."""
-    permits = permits_of(row)
-    permit = permits.order if semaphore_of(gate) is None else permits.semaphores
-    return Hold(gate, row.id, permit or "")
+        Within the hour, another call with this key stores none of them again, also of those that are gone by then:
+        a history that is kept for a shorter time forgets that they ever were. No key that is taken is an error.
+        """
 
 
-def holds_of(row: JobRow | None) -> list[Hold]:
-    """Return the slots that a job may hold by rights; an order key also without a permit, as others wait behind it."""
-    if row is None or row.finished_at is not None:
-        return []
-    holds = [hold_of(row, gate) for gate in gates_of(row)]
-    return [hold for hold in holds if hold.permit or semaphore_of(hold.gate) is None]
+class OpenNodes(Protocol):
+    """Stores the rest of a flow."""
+
+    def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+        """Store nodes that are not there yet, and their jobs, those that wait first; complete those without members."""
 
 
-def in_hand(row: JobRow) -> JobRow:
-    """Return a job as the outside sees it: one that runs holds all of its gates, though only they know of it."""
-    if row.state != JobState.RUNNING or not gated(row):
-        return row
-    return row._replace(held=len(gates_of(row)), permit=row.permit or row.token)
+class Outbox:
+    """Applies entries."""
 
+    def __init__(self, jobs: Jobs, slots: Slots, flows: Flows, opens: OpenNodes, pushes: PushOnce) -> None:
+        self.jobs, self._slots, self._flows = jobs, slots, flows
+        self._opens, self._pushes = opens, pushes
 
-class Entailed(NamedTuple):
-    """The parts of a duty; `jobs` are those of the `nodes`, or without any, what the job was split into."""
+    def follow_up(self, entries: Sequence[Entry]) -> None:
+        """Apply entries, and delete them."""
+        self._apply(entries, self._slots.free)
 
-    free: list[Hold]
-    ends: list[End]
-    nodes: list[Node]
-    jobs: list[NewJob]
+    def recover(self) -> None:
+        """Apply entries of processes that have died."""
+        for entries in portions(self.jobs.entries(self.jobs.now() - STALE)):
+            self._apply(entries, self._slots.free_forfeited)
 
-
-def duty_text(free: Sequence[Hold], ends: Sequence[End], opens: Continue | Commit | None) -> str:
-    """Return a duty as it is noted."""
-    if isinstance(opens, Commit):
-        return json.dumps([free, ends, (), outcome_rules.fanned_out(opens)])
-    return json.dumps([free, ends, opens.nodes if opens else (), opens.jobs if opens else ()])
-
-
-def entailed_in(duty: Duty) -> Entailed:
-    """Return what a noted duty consists of."""
-    free, ends, nodes, jobs = json.loads(duty.text)
-    return Entailed(
-        [Hold(*one) for one in free],
-        [End(*one) for one in ends],
-        [Node(*one) for one in nodes],
-        [NewJob(*one) for one in jobs],
-    )
+    def _apply(self, entries: Sequence[Entry], free: Callable[[Sequence[Hold]], object]) -> None:
+        freed: list[Hold] = []
+        ended: dict[str, list[End]] = {}
+        fanned_out: list[tuple[str, Sequence[NewJob]]] = []
+        for entry in entries:
+            entailed = entailed_in(entry)
+            freed += entailed.free
+            for end in entailed.ends:
+                ended.setdefault(end.node, []).append(end)
+            if entailed.nodes:
+                self._opens.open_nodes(entailed.nodes, entailed.jobs)
+            elif entailed.jobs:
+                fanned_out.append((entry.key, entailed.jobs))
+        if fanned_out:
+            self._pushes.push_once(fanned_out)
+        free(freed)
+        self._flows.end_all(ended)
+        if entries:
+            self.jobs.delete_entries(entries)

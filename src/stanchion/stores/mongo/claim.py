@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from bson import ObjectId
 
-from stanchion.stores.cas.jobs import Context, Decision
+from stanchion.stores.cas.mixins.jobs import Context, Decision
 from stanchion.stores.mongo.client.documents import FINISHED, PLAIN, Document, event, expiry, row_of, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.jobs import make_queue

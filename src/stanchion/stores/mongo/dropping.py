@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stanchion.stores.cas.jobs import Change, Swap
+from stanchion.stores.cas.mixins.jobs import Change, Swap
 from stanchion.stores.mongo.client.documents import FREE, PLAIN, Document
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS

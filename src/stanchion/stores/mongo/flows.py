@@ -19,7 +19,7 @@ from bson import ObjectId
 from pymongo.errors import BulkWriteError
 
 from stanchion.errors import DuplicateKey
-from stanchion.stores.cas.flows import STALE
+from stanchion.stores.cas.mixins.flows import STALE
 from stanchion.stores.mongo.client.documents import Document, up_to
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place

@@ -11,8 +11,8 @@ from bson import ObjectId
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.cas.jobs import Change, Duty, Seen, Swap, Swapped
-from stanchion.stores.cas.staging import Publishing
+from stanchion.stores.cas.mixins.jobs import Change, Duty, Seen, Swap, Swapped
+from stanchion.stores.cas.mixins.staging import Publishing
 from stanchion.stores.mongo.client.documents import KEPT, Document, difference, refuse_large, row_of
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.joining import join

@@ -10,7 +10,7 @@ from bson import ObjectId
 from pymongo import ReturnDocument
 from pymongo.errors import BulkWriteError
 
-from stanchion.stores.cas.jobs import Change
+from stanchion.stores.cas.mixins.jobs import Change
 from stanchion.stores.mongo.client.documents import (
     FINISHED,
     FREE,

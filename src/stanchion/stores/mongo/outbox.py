@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from pymongo import UpdateOne
 
-from stanchion.stores.cas.jobs import Duty
+from stanchion.stores.cas.mixins.jobs import Duty
 from stanchion.stores.mongo.client.documents import Document
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.jobs import MongoBase

@@ -11,7 +11,7 @@ import json
 from collections import defaultdict
 from collections.abc import Sequence
 
-from stanchion.stores.cas.claim import Parked
+from stanchion.stores.cas.mixins.claim import Parked
 from stanchion.stores.mongo.client.documents import Document
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.lanes import place_in_line, queued

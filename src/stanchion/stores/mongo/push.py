@@ -17,7 +17,7 @@ from bson import ObjectId
 from pymongo.errors import BulkWriteError
 
 from stanchion.errors import DuplicateKey
-from stanchion.stores.cas.jobs import Change, Seen, Swap
+from stanchion.stores.cas.mixins.jobs import Change, Seen, Swap
 from stanchion.stores.mongo.client.documents import Document, document_of, event, refuse_large, row_of
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stanchion.stores.cas.outbox import in_hand
+from stanchion.stores.cas.mixins.outbox import in_hand
 from stanchion.stores.mongo.client.documents import FINISHED, KEPT, Document, row_of
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS

@@ -20,8 +20,8 @@ from bson import ObjectId
 from pymongo import DeleteOne, InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.cas.jobs import Seen
-from stanchion.stores.cas.outbox import Hold
+from stanchion.stores.cas.mixins.jobs import Seen
+from stanchion.stores.cas.mixins.outbox import Hold
 from stanchion.stores.mongo.client.documents import Document
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place

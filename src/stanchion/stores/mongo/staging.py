@@ -12,8 +12,8 @@ from typing import Any
 from bson import ObjectId
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.cas.outbox import in_hand
-from stanchion.stores.cas.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
+from stanchion.stores.cas.mixins.outbox import in_hand
+from stanchion.stores.cas.mixins.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
 from stanchion.stores.mongo.client.documents import Document, row_of, up_to
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place

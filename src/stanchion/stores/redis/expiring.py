@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stanchion.stores.cas.flows import Following
-from stanchion.stores.cas.jobs import Context, Decision
+from stanchion.stores.cas.mixins.flows import Following
+from stanchion.stores.cas.mixins.jobs import Context, Decision
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.stores.records.queues import QueueSettings

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stanchion.errors import DuplicateKey
-from stanchion.stores.cas.flows import STALE
+from stanchion.stores.cas.mixins.flows import STALE
 from stanchion.stores.records.flows import End, Node, NodeState
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.query import Find

@@ -8,8 +8,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
-from stanchion.stores.cas.jobs import Change, Duty, Seen, Swap, Swapped
-from stanchion.stores.cas.staging import Publishing
+from stanchion.stores.cas.mixins.jobs import Change, Duty, Seen, Swap, Swapped
+from stanchion.stores.cas.mixins.staging import Publishing
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.workers import WorkerRow

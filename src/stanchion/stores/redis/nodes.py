@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.cas.mixins.jobs import Seen
 from stanchion.stores.records.flows import End, Node
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Find

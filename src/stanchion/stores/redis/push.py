@@ -8,8 +8,8 @@ from secrets import token_hex
 from typing import Any, NoReturn, TypeVar
 
 from stanchion.errors import CannotJoin, DuplicateKey
-from stanchion.stores.cas.claim import Parked
-from stanchion.stores.cas.jobs import Change, Swap
+from stanchion.stores.cas.mixins.claim import Parked
+from stanchion.stores.cas.mixins.jobs import Change, Swap
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Commit, Outcome

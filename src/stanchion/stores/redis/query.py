@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stanchion.stores.cas.outbox import in_hand
+from stanchion.stores.cas.mixins.outbox import in_hand
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
 from stanchion.stores.records.query import Scan
 from stanchion.stores.redis.client.rows import rows_in

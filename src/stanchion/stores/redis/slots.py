@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from stanchion.stores.cas.jobs import Duty, Seen
-from stanchion.stores.cas.outbox import Hold
+from stanchion.stores.cas.mixins.jobs import Duty, Seen
+from stanchion.stores.cas.mixins.outbox import Hold
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.redis.client.rows import FIELD, seen_in

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-from stanchion.stores.cas.jobs import Seen
-from stanchion.stores.cas.outbox import in_hand
-from stanchion.stores.cas.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
+from stanchion.stores.cas.mixins.jobs import Seen
+from stanchion.stores.cas.mixins.outbox import in_hand
+from stanchion.stores.cas.mixins.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.redis.client.rows import FIELD, ROW

@@ -14,8 +14,8 @@ from typing import Any
 from redis.exceptions import ResponseError
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
-from stanchion.stores.cas.jobs import Duty, Seen
-from stanchion.stores.cas.outbox import in_hand
+from stanchion.stores.cas.mixins.jobs import Duty, Seen
+from stanchion.stores.cas.mixins.outbox import in_hand
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.query import Find

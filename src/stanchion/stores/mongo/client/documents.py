@@ -26,7 +26,7 @@ from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.cas.jobs import Change
+from stanchion.stores.cas.mixins.jobs import Change
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.dead_letters import is_marked
 from stanchion.stores.rules.slots import gated

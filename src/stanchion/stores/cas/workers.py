@@ -1,0 +1,55 @@
+"""Jobs of holders that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules.liveness import is_lost
+from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
+
+_RECOVERED = 500
+
+
+class WorkerRows(Protocol):
+    """The workers of a store, and what they hold."""
+
+    def known_workers(self) -> dict[str, WorkerRow]:
+        """Return all workers that have a row."""
+
+    def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
+        """Return the ids of running jobs whose holder may be gone; a job too many does no harm."""
+
+
+class LostJobs:
+    """Gives back jobs whose lease ran out or whose worker is dead."""
+
+    def __init__(self, loop: JobLoop, rows: WorkerRows) -> None:
+        self._loop, self._rows = loop, rows
+        self.delay: LostLeaseDelay = default_delay
+
+    def recover(self, limit: int = _RECOVERED, as_of: int | None = None) -> list[JobRow]:
+        """Give back lost jobs; return them as they are now."""
+        # The clock, then the workers, then the jobs: however long it takes from one to the next, no worker is
+        # judged by a beat that is older than need be, and no job by workers that were there before its own.
+        if as_of is None:
+            as_of = self._loop.jobs.now()
+        workers = self._rows.known_workers()
+        return self.free(list(self._rows.suspects(workers, as_of, limit))[:limit], workers, as_of)
+
+    def free(self, ids: Sequence[str], workers: Mapping[str, WorkerRow], as_of: int | None = None) -> list[JobRow]:
+        """Take back those of the jobs that were lost at this time (None: now), and return them as they are now."""
+
+        def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[JobRow | None]:
+            if row is None or not is_lost(row, workers, facts.now if as_of is None else as_of):
+                return Decision(None)
+            begun = had_begun(row, workers.get(row.worker or ""))
+            settings = facts.settings[row.queue]
+            step = outcome_rules.lease_lost(row, settings, facts.now, begun=begun, delay=self.delay)
+            return Decision(step.row, step.row, step.counted)
+
+        return [row for row in self._loop.decide_each(ids, decide) if row is not None]
