@@ -112,7 +112,7 @@ def test_in_memory_too() -> None:
     store = MemoryStore(frozen=True)
     store.set_semaphore("slot", 1)
     waiting = jobs(2, limits=SLOT)
-    store._used["s:slot"] += 1
+    store._slots.held["s:slot"] += 1
     store.push(waiting)
     assert took(store) == []
     store.sweep()

@@ -1,110 +1,249 @@
-"""All jobs in memory: which queue each is in, and who is told when one may be handed out."""
+"""The rows of all jobs: the clock, the queues with their jobs, and who is told when one may be handed out."""
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterable, Iterator
-from typing import Never
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from heapq import heappop, heappush
 
-from stanchion.errors import CannotJoin
-from stanchion.stores.memory.queues import Line
+from stanchion.stores.memory.lanes import DueJobs
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.jobs import Transition
-from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay
-from stanchion.stores.wakeup.listeners import EventListener, Listeners
+from stanchion.stores.rules.expiry import Expiring, Use
+from stanchion.stores.rules.rate_limit import Bucket
+from stanchion.stores.rules.slots import order_gate
+from stanchion.stores.wakeup.listeners import Listeners
 
 
-class Rows:
-    """The clock, the lock, and the steps that every verb is made of; these expect the lock to be held.
+class Clock:
+    """A steady clock: steps of the system's clock after the start do not reach it.
 
-    The clock is steady: steps of the system's clock after the start do not reach it. `frozen`: it stands
-    still, and only `skew` moves it.
+    A `frozen` one stands still, and only `skew`, in seconds, moves it.
     """
 
-    def __init__(self, *, frozen: bool = False) -> None:
+    def __init__(self, *, frozen: bool) -> None:
         self.skew = 0.0
-        self.lost_lease_delay: LostLeaseDelay = default_delay
         self._frozen = frozen
         self._started_at = time.time_ns() // 1000
         self._started = time.monotonic_ns()
-        self._lock = threading.Lock()
-        self._lines: dict[str, Line] = {}
-        self._line_of: dict[str, Line] = {}
-        self._listeners = Listeners()
 
     def now(self) -> int:
-        """Return the store's clock."""
+        """Return the time in microseconds since 1970."""
         elapsed = 0 if self._frozen else (time.monotonic_ns() - self._started) // 1000
         return self._started_at + elapsed + int(self.skew * SECOND)
 
-    # -- wake-up
 
-    def listen(
-        self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
-    ) -> EventListener:
-        """Start listening for work in these queues, and for ends of jobs."""
-        return self._listeners.add(queues, finished, interchangeable=interchangeable)
+class Queue:
+    """One queue: its settings, its counts, its live jobs and its history."""
 
-    def _wake(self, queue: str) -> None:
+    def __init__(self, settings: QueueSettings) -> None:
+        self.settings = settings
+        self.counts: Counter[str] = Counter()
+        self.live: dict[str, JobRow] = {}
+        self.history: dict[str, JobRow] = {}
+        self.keys: dict[str, str] = {}
+        self.running: set[str] = set()
+        self.due = DueJobs(self.live)
+        self.last_use: Use | None = None
+        self._leases: list[tuple[int, str]] = []
+        self._bucket = Bucket(1.0, 0.0, 0)
+
+    def put(self, row: JobRow) -> None:
+        """Add a live job, or replace what is known of it."""
+        self.live[row.id] = row
+        if row.key is not None:
+            self.keys[row.key] = row.id
+        if row.state == JobState.RUNNING:
+            self.running.add(row.id)
+            if row.lease_until is not None:
+                heappush(self._leases, (row.lease_until, row.id))
+        else:
+            self.running.discard(row.id)
+            self.due.add(row)
+
+    def remove(self, row: JobRow) -> None:
+        """Take a job out, live or finished."""
+        self.history.pop(row.id, None)
+        self.running.discard(row.id)
+        if self.live.pop(row.id, None) and row.key is not None:
+            del self.keys[row.key]
+
+    def expired(self, now: int) -> Iterator[JobRow]:
+        """Yield the running jobs whose lease ran out; the caller takes back each before the next."""
+        while self._leases and self._leases[0][0] <= now:
+            lease_until, job_id = self._leases[0]
+            row = self.live.get(job_id)
+            if row is not None and row.state == JobState.RUNNING and row.lease_until == lease_until:
+                yield row
+            else:
+                heappop(self._leases)
+
+    def allowance(self, wanted: int, now: int) -> tuple[int, float | None]:
+        """Return how many jobs may start now and, where the rate forbids more, the seconds to the next."""
+        if self.settings.paused:
+            return 0, None
+        if self.settings.max_running is not None:
+            wanted = max(0, min(wanted, self.settings.max_running - len(self.running)))
+        rate = self.settings.max_rate
+        if rate is None:
+            return wanted, None
+        self._bucket = replace(self._bucket, rate=rate).at(now)
+        permitted = self._bucket.whole
+        if permitted >= wanted:
+            return wanted, None
+        return permitted, self._bucket.spent(permitted).next_in
+
+    def started(self, counted: str, jobs: int) -> None:
+        """Count jobs that were handed out, and take their tokens of the rate."""
+        self.counts[counted] += jobs
+        if self.settings.max_rate is not None:
+            self._bucket = self._bucket.spent(jobs)
+
+    def outlived(self, now: int) -> bool:
+        """Note whether it was used since the last call; tell whether it is to be removed."""
+        known = Expiring(self.settings, self.counts.total(), self.last_use)
+        if self.settings.expires is None:
+            return False
+        self.last_use = known.to_note(now) or self.last_use
+        busy = self.running if self.settings.expires_with_jobs else self.live
+        return known.unused(now) is not None and not busy
+
+
+class Jobs:
+    """The jobs of all queues, by id, by the slot that they wait for, and by their order key."""
+
+    def __init__(self, clock: Clock, listeners: Listeners) -> None:
+        self.queues: dict[str, Queue] = {}
+        self.now = clock.now
+        self._listeners = listeners
+        self._queue_of: dict[str, Queue] = {}
+        self._waiting: dict[str, list[tuple[int, str]]] = {}
+        self._of_key: dict[str, list[tuple[int, str]]] = {}
+
+    # -- queues
+
+    def queue(self, name: str) -> Queue:
+        """Return a queue; it is made if need be."""
+        if name not in self.queues:
+            self.queues[name] = Queue(QueueSettings(name))
+        return self.queues[name]
+
+    def known(self, name: str) -> Queue:
+        """Return a queue to read from; an empty one where it is not there."""
+        return self.queues.get(name) or Queue(QueueSettings(name))
+
+    def settings(self, name: str) -> QueueSettings:
+        """Return the settings of a queue; the defaults where it is not there."""
+        return self.known(name).settings
+
+    def drop(self, name: str) -> list[JobRow]:
+        """Delete a queue with all that it holds; return its live jobs."""
+        queue = self.queues.pop(name, None)
+        if queue is None:
+            return []
+        for job_id in (*queue.live, *queue.history):
+            del self._queue_of[job_id]
+        return list(queue.live.values())
+
+    def wake(self, queue: str) -> None:
+        """Give a sign that there may be work in a queue."""
         self._listeners.wake([queue])
 
-    # -- rows
+    # -- reading
 
-    def _line(self, queue: str) -> Line:
-        if queue not in self._lines:
-            self._lines[queue] = Line(QueueSettings(queue))
-        return self._lines[queue]
+    def find(self, job_id: str) -> JobRow | None:
+        """Return a job, live or finished."""
+        queue = self._queue_of.get(job_id)
+        return None if queue is None else queue.live.get(job_id) or queue.history.get(job_id)
 
-    def _line_or_empty(self, queue: str) -> Line:
-        return self._lines.get(queue) or Line(QueueSettings(queue))
-
-    def _settings(self, queue: str) -> QueueSettings:
-        return self._line_or_empty(queue).settings
-
-    def _find(self, job_id: str) -> JobRow | None:
-        line = self._line_of.get(job_id)
-        return None if line is None else line.live.get(job_id) or line.history.get(job_id)
-
-    def _held(self, job_id: str, token: str, now: int) -> JobRow | None:
-        row = self._find(job_id)
+    def held(self, job_id: str, token: str, now: int) -> JobRow | None:
+        """Return a job if its reservation under this token is in force."""
+        row = self.find(job_id)
         return row if claim_rules.holds(row, token, now) else None
 
-    def _apply(self, before: JobRow, step: Transition) -> JobRow:
-        self._line(before.queue).counts[step.counted] += 1
-        self._change(before, step.row, step.counted)
-        return step.row
+    def reserved(self, queue: str, token: str) -> list[JobRow]:
+        """Return the jobs of a queue whose reservations under this token are in force, by their ids."""
+        now, known = self.now(), self.known(queue)
+        rows = (known.live[job_id] for job_id in sorted(known.running))
+        return [row for row in rows if claim_rules.holds(row, token, now)]
 
-    def _change(self, before: JobRow, after: JobRow, counted: str | None = None) -> None:
-        self._remove(before)
+    def live(self) -> Iterator[JobRow]:
+        """Yield all live jobs."""
+        return (row for queue in self.queues.values() for row in queue.live.values())
+
+    def running(self) -> Iterator[JobRow]:
+        """Yield all running jobs."""
+        return (queue.live[job_id] for queue in self.queues.values() for job_id in queue.running)
+
+    def waiting(self, slot: str) -> Iterator[JobRow]:
+        """Yield the jobs that wait for a slot, by arrival; the caller changes each before the next."""
+        heap = self._waiting.get(slot)
+        while heap:
+            since, job_id = heap[0]
+            row = self.find(job_id)
+            if row is None or (row.waits_for, row.waits_since) != (slot, since):
+                heappop(heap)
+            else:
+                yield row
+        self._waiting.pop(slot, None)
+
+    def waiting_ids(self, slot: str) -> list[str]:
+        """Return the ids of the jobs that wait for a slot, by arrival."""
+        found = {job_id for _, job_id in self._waiting.get(slot, ())}
+        rows = (row for row in map(self.find, found) if row is not None and row.waits_for == slot)
+        return [row.id for row in sorted(rows, key=lambda row: (row.waits_since or 0, row.id))]
+
+    def waited_for(self) -> list[str]:
+        """Return the slots that some job waits for, or did."""
+        return list(self._waiting)
+
+    def head_of_key(self, slot: str) -> str | None:
+        """Return the first live job of an order key; None for another kind of slot, or where there is none."""
+        heap = self._of_key.get(slot)
+        while heap:
+            enqueued_at, job_id = heap[0]
+            row = self.find(job_id)
+            live = row is not None and row.finished_at is None and row.enqueued_at == enqueued_at
+            if live and row is not None and order_gate(row.queue, row.order_key or "") == slot:
+                return job_id
+            heappop(heap)
+        self._of_key.pop(slot, None)
+        return None
+
+    # -- writing
+
+    def put(self, row: JobRow) -> None:
+        """Store a live job, new or as it is now."""
+        queue = self._queue_of[row.id] = self.queue(row.queue)
+        queue.put(row)
+        if row.waits_for is not None:
+            heappush(self._waiting.setdefault(row.waits_for, []), (row.waits_since or 0, row.id))
+        if row.order_key is not None:
+            slot = order_gate(row.queue, row.order_key)
+            heappush(self._of_key.setdefault(slot, []), (row.enqueued_at, row.id))
+        if row.state == QUEUED:
+            self.wake(row.queue)
+
+    def keep(self, row: JobRow) -> None:
+        """Store a finished job in history."""
+        queue = self._queue_of[row.id] = self.queue(row.queue)
+        queue.history[row.id] = row
+
+    def remove(self, row: JobRow) -> None:
+        """Delete a job, live or finished."""
+        self._queue_of.pop(row.id).remove(row)
+
+    def replace(self, before: JobRow, after: JobRow, counted: str | None = None) -> None:
+        """Store a job as a step has left it, and tell who waits for its end, or for a free place of its queue."""
+        self.remove(before)
         if after.finished_at is None:
-            self._put(after)
-        elif self._settings(after.queue).history_ttl > 0:
-            line = self._line_of[after.id] = self._line(after.queue)
-            line.history[after.id] = after
+            self.put(after)
+        elif self.settings(after.queue).history_ttl > 0:
+            self.keep(after)
         if before.finished_at is None and (after.finished_at is not None or counted == "buried"):
             self._listeners.wake((), [after.id])
-        if before.state == JobState.RUNNING and self._settings(before.queue).max_running is not None:
-            self._wake(before.queue)  # a place is free
-
-    def _put(self, row: JobRow) -> None:
-        line = self._line_of[row.id] = self._line(row.queue)
-        line.put(row)
-        if row.state == QUEUED:
-            self._wake(row.queue)
-
-    def _remove(self, row: JobRow) -> None:
-        self._line_of.pop(row.id).remove(row)
-
-    def _running(self) -> Iterator[JobRow]:
-        return (line.live[job_id] for line in self._lines.values() for job_id in line.running)
-
-
-def refuse_to_join() -> Never:
-    """Raise CannotJoin."""
-    raise CannotJoin(
-        "the memory store has no transactions to join; leave tx out, or use a store on the database "
-        "that holds your transaction"
-    )
+        if before.state == JobState.RUNNING and self.settings(before.queue).max_running is not None:
+            self.wake(before.queue)

@@ -1,29 +1,38 @@
-"""The memory store: jobs in, looking and operating, each verb under the one lock."""
+"""The memory store: each verb is done by one collaborator, under the one lock."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
-from heapq import nlargest
 from typing import Any
 
-from stanchion.errors import DuplicateKey, InvalidInput
-from stanchion.stores.memory.discarding import Discarding
-from stanchion.stores.memory.jobs import refuse_to_join
-from stanchion.stores.memory.query import Scanning
-from stanchion.stores.memory.queues import Line
+from stanchion.errors import CannotJoin, InvalidInput
+from stanchion.stores.memory.claim import Claims
+from stanchion.stores.memory.flows import Flows
+from stanchion.stores.memory.jobs import Clock, Jobs
+from stanchion.stores.memory.operate import Operations
+from stanchion.stores.memory.push import Pushes
+from stanchion.stores.memory.query import Queries
+from stanchion.stores.memory.queues import Queues
+from stanchion.stores.memory.settle import Outcomes
+from stanchion.stores.memory.slots import Slots
 from stanchion.stores.memory.staging import Staging
+from stanchion.stores.memory.values import Values
+from stanchion.stores.memory.workers import Workers
 from stanchion.stores.records.capabilities import Capabilities
-from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.records.query import Find
-from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
-from stanchion.stores.rules import jobs as job_rules
-from stanchion.stores.rules import outcomes as outcome_rules
-from stanchion.stores.rules.liveness import alive
-from stanchion.stores.rules.query import matches
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
+from stanchion.stores.records.outcomes import Extension, Outcome, Progress
+from stanchion.stores.records.query import Find, Scan
+from stanchion.stores.records.queues import Counts, QueueSettings, SemaphoreRow, Sizes
+from stanchion.stores.records.staging import Publication
+from stanchion.stores.records.values import VersionedValue
+from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
+from stanchion.stores.wakeup.listeners import EventListener, Listeners
 
 CAPABILITIES = Capabilities(
     name="memory",
@@ -36,12 +45,50 @@ CAPABILITIES = Capabilities(
 )
 
 
-class MemoryStore(Staging, Scanning, Discarding):
-    """Jobs in this process, gone with it."""
+class MemoryStore:
+    """Jobs in this process, gone with it. With a `frozen` clock, only `skew` moves the time.
+
+    A verb takes the lock, and its collaborator does the rest: collaborators expect the lock to be held.
+    """
 
     capabilities = CAPABILITIES
 
-    # -- life of the store itself
+    def __init__(self, *, frozen: bool = False) -> None:
+        self._lock = threading.Lock()
+        self._listeners = Listeners()
+        self._clock = Clock(frozen=frozen)
+        self._values = Values()
+        self._jobs = jobs = Jobs(self._clock, self._listeners)
+        self._slots = slots = Slots(jobs)
+        self._pushes = pushes = Pushes(jobs, slots)
+        self._flows = flows = Flows(jobs, slots, pushes)
+        self._workers = Workers(jobs, flows)
+        self._outcomes = Outcomes(jobs, pushes, flows)
+        self._claims = Claims(jobs, slots, flows, self._workers, self._outcomes)
+        self._staging = Staging(jobs, pushes, self._outcomes, self._values)
+        self._operations = Operations(jobs, slots, pushes, flows)
+        self._queues = Queues(jobs, flows)
+        self._queries = Queries(jobs)
+
+    # -- the store itself
+
+    @property
+    def skew(self) -> float:
+        """Seconds added to the store's clock."""
+        return self._clock.skew
+
+    @skew.setter
+    def skew(self, seconds: float) -> None:
+        self._clock.skew = seconds
+
+    @property
+    def lost_lease_delay(self) -> LostLeaseDelay:
+        """For how long a job waits from its second lost lease on."""
+        return self._workers.lost_lease_delay
+
+    @lost_lease_delay.setter
+    def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
+        self._workers.lost_lease_delay = delay
 
     def setup(self) -> None:
         """Do nothing: there is no schema."""
@@ -56,234 +103,296 @@ class MemoryStore(Staging, Scanning, Discarding):
     def close(self) -> None:
         """Keep everything, as a later call opens the store anew."""
 
+    def now(self) -> int:
+        """Return the store's clock."""
+        return self._clock.now()
+
     def transaction(self) -> AbstractContextManager[Any]:
         """Raise CannotJoin."""
-        refuse_to_join()
+        raise _cannot_join()
 
     # -- queues
 
     def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
         """Make the queue if need be, apply the changes, return its settings."""
         with self._lock:
-            line = self._line(queue)
-            declared = {**line.settings.declared, **changes.get("declared", {})}
-            line.settings = replace(line.settings, **{**changes, "declared": declared})
-            if "expires" in changes:
-                line.used = None
-            self._wake(queue)
-            return line.settings
+            return self._queues.configure(queue, changes)
 
     def queues(self) -> list[QueueSettings]:
         """Return the settings of all queues, by name."""
         with self._lock:
-            return [self._lines[name].settings for name in sorted(self._lines)]
+            return self._queues.queues()
 
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
         with self._lock:
-            return self._drop(queue)
+            return self._queues.drop_queue(queue)
 
-    def _drop(self, queue: str) -> int:
-        line = self._lines.pop(queue, None)
-        if line is None:
-            return 0
-        for job_id in (*line.live, *line.history):
-            del self._line_of[job_id]
-        for row in line.live.values():
-            self._follow(row, None)
-        return len(line.live)
-
-    # -- jobs in
+    # -- jobs in and out
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
         """Store jobs, in order; those with a known id are stored already."""
-        if tx is not None:
-            refuse_to_join()
+        _refuse_to_join(tx)
         with self._lock:
-            self._refuse_duplicates(jobs)
-            now = self.now()
-            return [self._push(job, now) for job in jobs]
+            return self._pushes.push(jobs)
 
-    def _refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
-        coming: dict[tuple[str, str], str] = {}
-        for job in jobs:
-            if job.key is None or job.id in self._line_of:
-                continue
-            first = coming.setdefault((job.queue, job.key), job.id)
-            holder = self._line_or_empty(job.queue).keys.get(job.key, first)
-            if holder != job.id and job.on_duplicate == "raise":
-                raise DuplicateKey(job.queue, job.key, holder)
+    def claim(self, claim: Claim) -> Claimed:
+        """Reserve due jobs: running, under the claim's token, this attempt counted."""
+        with self._lock:
+            return self._claims.claim(claim)
 
-    def _push(self, job: NewJob, now: int) -> Pushed:
-        known = self._find(job.id)
-        if known is not None:
-            return Pushed(known.id, known.run_at, known.enqueued_at)
-        line = self._line(job.queue)
-        holder = line.keys.get(job.key) if job.key is not None else None
-        if holder is None:
-            line.counts["pushed"] += 1
-            row = job_rules.created(job, now)
-            self._put(row)
-            return Pushed(row.id, row.run_at, row.enqueued_at)
-        row = line.live[holder]
-        changed = job_rules.replaced(row, job, now) if job.on_duplicate == "replace" else None
-        if changed is not None:
-            self._change(row, changed)
-            row = changed
-        return Pushed(row.id, row.run_at, row.enqueued_at, duplicate=True)
+    def reserve(self, claim: Claim) -> int:
+        """Reserve due jobs as `claim` does; return how many are reserved under the token then."""
+        with self._lock:
+            return self._claims.reserve(claim)
+
+    def pop(self, claim: Claim) -> list[JobRow]:
+        """Hand out due jobs for good: they are done."""
+        with self._lock:
+            return self._claims.pop(claim)
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        """Apply outcomes of reservations; for each the state it led to, or None where the lease was lost."""
+        _refuse_to_join(tx)
+        with self._lock:
+            return self._outcomes.settle(outcomes, repeat=repeat)
+
+    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
+        """Renew leases; False for each that was lost."""
+        with self._lock:
+            return self._outcomes.extend(extensions)
+
+    def progress(self, reports: Sequence[Progress]) -> list[bool]:
+        """Record progress; False for each reservation that was lost."""
+        with self._lock:
+            return self._outcomes.progress(reports)
 
     # -- looking
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         """Return those of the jobs that are live or in history."""
         with self._lock:
-            return {row.id: row for row in map(self._find, ids) if row is not None}
+            return self._queries.fetch(ids)
 
     def find(self, query: Find) -> list[JobRow]:
         """Search live jobs and history, newest id first."""
         with self._lock:
-            now = self.now()
-            lines = self._lines.values() if query.queue is None else [self._line_or_empty(query.queue)]
-            rows = (row for line in lines for part in (line.live, line.history) for row in part.values())
-            found = (row for row in rows if matches(row, query, now))
-            return nlargest(query.limit, found, key=lambda row: row.id)
+            return self._queries.find(query)
+
+    def scan(self, scan: Scan) -> Iterator[list[JobRow]]:
+        """Give all jobs that meet the conditions, page by page, as they are now."""
+        with self._lock:
+            return self._queries.scan(scan)
+
+    def split(self, scan: Scan, parts: int) -> list[Scan]:
+        """Cut a scan into up to `parts` scans of about as many jobs each."""
+        with self._lock:
+            return self._queries.split(scan, parts)
+
+    def ids_in_hand(self, queue: str, token: str) -> list[str]:
+        """Return the ids of the jobs reserved under a token, in their order."""
+        with self._lock:
+            return self._queries.ids_in_hand(queue, token)
+
+    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
+        """Return the jobs reserved under a token, with ids from `first` to `last`, by their ids."""
+        with self._lock:
+            return self._queries.in_hand(queue, token, first, last)
 
     def sizes(self, queue: str) -> Sizes:
         """Count live jobs by state."""
         with self._lock:
-            now = self.now()
-            live = self._line_or_empty(queue).live
-            states = Counter(job_rules.stored_state_of(row, now).value for row in live.values())
-            return Sizes(total=len(live), **states)
+            return self._queries.sizes(queue)
 
     def counts(self, queue: str) -> Counts:
         """Return what happened in the queue so far."""
         with self._lock:
-            return Counts(**self._line_or_empty(queue).counts)
+            return self._queries.counts(queue)
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int | None = 1000) -> dict[int, int]:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
         with self._lock:
-            depths = self._line_or_empty(queue).depths()
-            return {
-                lane: depth if at_most is None else min(depth, at_most)
-                for lane, depth in depths.items()
-                if lanes is None or lane in lanes
-            }
+            return self._queries.lane_depths(queue, lanes, at_most)
 
     def next_due(self, queues: Sequence[str]) -> int | None:
         """Return the earliest `run_at` of a live, unreserved job."""
         with self._lock:
-            rows = (row for queue in queues for row in self._line_or_empty(queue).live.values())
-            return min((row.run_at for row in rows if row.state == QUEUED), default=None)
+            return self._queries.next_due(queues)
 
     # -- operating
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
         """Cancel jobs: live ones at once, a running one is asked to stop; return the states after it."""
         with self._lock:
-            now = self.now()
-            return [self._cancel(row, now) if row else None for row in map(self._find, ids)]
-
-    def _cancel(self, row: JobRow, now: int) -> JobState:
-        if row.finished_at is None:
-            step = outcome_rules.cancel(row, now)
-            if step is None:
-                row = row._replace(cancel_requested=True)
-                self._put(row)
-            else:
-                row = self._apply(row, step)
-        return JobState(row.state)
+            return self._operations.cancel(ids)
 
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
         """Make dead, cancelled and scheduled jobs ready now, with all attempts before them, same id."""
         with self._lock:
-            now = self.now()
-            return [self._retry(row, now) for row in map(self._find, ids)]
-
-    def _retry(self, row: JobRow | None, now: int) -> Redriven:
-        if row is None:
-            return Redriven.MISSING
-        if row.state == JobState.DONE:
-            return Redriven.DONE
-        if row.state == JobState.RUNNING:
-            return Redriven.RUNNING
-        again = outcome_rules.retried(row, now)
-        if again.key is not None and self._line_or_empty(again.queue).keys.get(again.key, row.id) != row.id:
-            return Redriven.KEY_TAKEN
-        self._change(row, again)
-        return Redriven.READY
+            return self._operations.retry(ids)
 
     def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
         """Enqueue copies of finished jobs that name their origin; None for each that is not in history."""
         with self._lock:
-            now = self.now()
-            rows = [self._find(job_id) for job_id in ids]
-            return [
-                self._push(job_rules.replay(row, new_id), now) if row and row.finished_at else None
-                for row, new_id in zip(rows, new_ids, strict=True)
-            ]
+            return self._operations.replay(ids, new_ids)
 
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         """Delete up to `limit` finished jobs that ended `older_than` seconds ago (None: the queue's ttl)."""
         with self._lock:
-            return self._purge(self._line_or_empty(queue), older_than, limit)
+            return self._operations.purge(queue, older_than, limit)
 
-    def _purge(self, line: Line, older_than: float | None, limit: int | None) -> int:
-        age = line.settings.history_ttl if older_than is None else older_than
-        newest = self.now() - int(age * SECOND)
-        old = [row for row in line.history.values() if (row.finished_at or 0) <= newest][:limit]
-        for row in old:
-            self._remove(row)
-        return len(old)
-
-    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
-        """Purge what history no longer keeps, remove queues that have expired, forget dead workers with nothing."""
+    def discard(self, ends: Sequence[tuple[str, int]]) -> int:
+        """Delete finished jobs, by id and `finished_at`, unless they were re-driven since; return how many."""
         with self._lock:
-            for line in self._lines.values():
-                self._purge(line, None, None)
-            self._forget_flows()
-            self._forget_writes()
-            now = self.now()
-            for queue in [name for name, line in self._lines.items() if line.outlived(now)]:
-                self._drop(queue)
-            busy = {row.worker for row in self._running()}
-            self._workers = {
-                name: worker for name, worker in self._workers.items() if name in busy or alive(worker, now)
-            }
-            return []
-
-    # -- from store to store
+            return self._operations.discard(ends)
 
     def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
         """Store jobs of another store as they are there; False for each whose key a live job has."""
         with self._lock:
-            return [self._adopt(row) for row in rows]
-
-    def _adopt(self, row: JobRow) -> bool:
-        if row.id in self._line_of:
-            return True
-        line = self._line(row.queue)
-        if row.finished_at is not None:
-            self._line_of[row.id] = line
-            line.history[row.id] = row
-        elif row.key is not None and row.key in line.keys:
-            return False
-        else:
-            self._put(row)
-        return True
+            return self._operations.adopt(rows)
 
     def take(self, ids: Sequence[str]) -> list[str]:
         """Delete jobs that another store has adopted, unless they run; return the ids of those deleted."""
         with self._lock:
-            return [job_id for job_id in dict.fromkeys(ids) if self._take(self._find(job_id))]
+            return self._operations.take(ids)
 
-    def _take(self, row: JobRow | None) -> bool:
-        if row is None or row.state == JobState.RUNNING:
-            return False
-        self._remove(row)
-        self._free_gates(row, None)
-        return True
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
+        """Forget what is no longer kept: history, flows, stages, expired queues, dead workers that hold no job."""
+        with self._lock:
+            now = self._clock.now()
+            self._operations.purge_all()
+            self._flows.forget()
+            self._staging.forget(now)
+            self._queues.drop_unused(now)
+            self._workers.forget(now)
+            return []
+
+    # -- semaphores
+
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+        """Make a semaphore, or change its capacity."""
+        with self._lock:
+            return self._slots.set_semaphore(name, capacity, declared=declared)
+
+    def semaphores(self) -> list[SemaphoreRow]:
+        """Return all semaphores, by name."""
+        with self._lock:
+            return self._slots.semaphores()
+
+    def permits(self, name: str) -> tuple[list[str], list[str]]:
+        """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, by arrival."""
+        with self._lock:
+            return self._slots.permits(name)
+
+    def sweep(self) -> None:
+        """Count the slots that are held anew, and grant free ones, whatever has left them so."""
+        with self._lock:
+            self._slots.recount()
+
+    # -- flows
+
+    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
+        """Store the nodes of a flow and its jobs, in one step."""
+        _refuse_to_join(tx)
+        with self._lock:
+            self._flows.open(nodes, jobs)
+
+    def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
+        """Add members to an open node; False when it is closed."""
+        _refuse_to_join(tx)
+        with self._lock:
+            return self._flows.extend(node, jobs)
+
+    def close_node(self, node: str) -> bool:
+        """Close an open node: it is done when its members are. False when there is none of that id."""
+        with self._lock:
+            return self._flows.close(node)
+
+    def stop_flow(self, root: str) -> bool:
+        """End the nodes of a flow that are not final as cancelled; False when there is no such flow."""
+        with self._lock:
+            return self._flows.stop(root)
+
+    def nodes(self, root: str) -> list[Node]:
+        """Return the nodes of a flow, in the order of their ids."""
+        with self._lock:
+            return self._flows.nodes(root)
+
+    def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
+        """Return how members of a node have ended, by their places, from behind the place `after` on."""
+        with self._lock:
+            return self._flows.ends(node, after, limit)
+
+    # -- staged jobs
+
+    def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
+        """Lay jobs aside under a write and an attempt."""
+        with self._lock:
+            self._staging.stage(write, attempt, jobs)
+
+    def publish(self, publication: Publication) -> bool:
+        """Store staged jobs, write the value, commit what is reserved: all in one step, or nothing."""
+        with self._lock:
+            return self._staging.publish(publication)
+
+    def unstage(self, write: str) -> None:
+        """Forget what is staged under a write."""
+        with self._lock:
+            self._staging.unstage(write)
+
+    # -- workers
+
+    def beat(self, worker: WorkerRow) -> Beat:
+        """Record that the worker is alive."""
+        with self._lock:
+            return self._workers.beat(worker)
+
+    def leave(self, worker: str) -> None:
+        """Forget a worker that has given back all its jobs."""
+        with self._lock:
+            self._workers.leave(worker)
+
+    def workers(self) -> list[WorkerRow]:
+        """Return all known workers, also those that are late, with their number of running jobs."""
+        with self._lock:
+            return self._workers.workers()
+
+    def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
+        """Give back jobs whose lease ran out or whose worker is dead; return them as they are now."""
+        with self._lock:
+            return self._workers.recover(limit, as_of)
+
+    # -- versioned values
+
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        with self._lock:
+            return self._values.values(kind, names)
+
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        with self._lock:
+            return self._values.compare_and_set(kind, name, text, version)
+
+    # -- wake-up
+
+    def listen(
+        self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
+    ) -> EventListener:
+        """Start listening for work in these queues, and for ends of jobs."""
+        return self._listeners.add(queues, finished, interchangeable=interchangeable)
+
+
+def _refuse_to_join(tx: Any) -> None:
+    if tx is not None:
+        raise _cannot_join()
+
+
+def _cannot_join() -> CannotJoin:
+    return CannotJoin(
+        "the memory store has no transactions to join; leave tx out, or use a store on the database "
+        "that holds your transaction"
+    )
 
 
 def open_store(url: str) -> MemoryStore:

@@ -1,0 +1,145 @@
+"""Flows, and the steps of jobs: what a step sets free is granted, and what it ends takes its flow on."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Sequence
+
+from stanchion.stores.memory.jobs import Jobs
+from stanchion.stores.memory.push import Pushes
+from stanchion.stores.memory.slots import Slots
+from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
+from stanchion.stores.rules import claims as claim_rules
+from stanchion.stores.rules import flows as flow_rules
+from stanchion.stores.rules.jobs import Transition
+from stanchion.stores.rules.outcomes import cancel
+from stanchion.stores.rules.slots import node_gate
+
+FLOW_TTL_MICROS = 7 * 86_400 * SECOND
+"""A flow is forgotten so long after its end."""
+
+
+class Flows:
+    """The nodes of flows and the ends of their members; every step of a job that may end it goes through here."""
+
+    def __init__(self, jobs: Jobs, slots: Slots, pushes: Pushes) -> None:
+        self._jobs, self._slots, self._pushes = jobs, slots, pushes
+        self._nodes: dict[str, Node] = {}
+        self._ends: dict[str, dict[int, End]] = defaultdict(dict)
+        self._coming: deque[End] = deque()
+
+    # -- steps of jobs
+
+    def apply(self, before: JobRow, step: Transition) -> JobRow:
+        """Count a step of a job, and make it; return the job as it is now."""
+        self._jobs.queue(before.queue).counts[step.counted] += 1
+        self.change(before, step.row, step.counted)
+        return step.row
+
+    def change(self, before: JobRow, after: JobRow, counted: str | None = None) -> None:
+        """Store a job as a step has left it, with all that follows."""
+        self._jobs.replace(before, after, counted)
+        self.follow(before, after, counted)
+
+    def follow(self, before: JobRow, after: JobRow | None, counted: str | None = None) -> None:
+        """Do what follows from a step of a job, or, where `after` is None, from its deletion."""
+        self._slots.release(before, after)
+        if (end := flow_rules.end_of(before, after, counted)) is not None:
+            self._coming.append(end)
+            if len(self._coming) == 1:  # else an outer call is at it
+                self._take_ends()
+
+    # -- verbs
+
+    def open(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+        """Store the nodes of a flow and its jobs, in one step."""
+        self._pushes.refuse_duplicates(jobs)
+        now = self._jobs.now()
+        for node in nodes:
+            self._nodes.setdefault(node.id, node._replace(created_at=now))
+        self._pushes.store(jobs)
+        for node in nodes:
+            self._store(flow_rules.completed(self._nodes[node.id], now))
+        self._take_ends()
+
+    def extend(self, node: str, jobs: Sequence[NewJob]) -> bool:
+        """Add members to an open node; False when it is closed."""
+        found = self._nodes.get(node)
+        new = [job for job in jobs if self._jobs.find(job.id) is None]
+        if found is None or found.closed:
+            return found is not None and bool(jobs) and not new
+        self._pushes.refuse_duplicates(new)
+        self._nodes[node] = found._replace(size=found.size + len(new))
+        self._pushes.store(flow_rules.placed(new, found.size))
+        return True
+
+    def close(self, node: str) -> bool:
+        """Close an open node: it is done when its members are. False when there is none of that id."""
+        found = self._nodes.get(node)
+        if found is not None and not found.closed:
+            self._store(flow_rules.completed(found._replace(closed=True), self._jobs.now()))
+            self._take_ends()
+        return found is not None
+
+    def stop(self, root: str) -> bool:
+        """End the nodes of a flow that are not final as cancelled; False when there is no such flow."""
+        nodes, now = self.nodes(root), self._jobs.now()
+        for node in nodes:
+            if node.state == NodeState.RUNNING:
+                self._nodes[node.id] = node._replace(state=NodeState.CANCELLED.value, finished_at=now)
+        return bool(nodes)
+
+    def nodes(self, root: str) -> list[Node]:
+        """Return the nodes of a flow, in the order of their ids."""
+        return sorted(node for node in self._nodes.values() if node.root == root)
+
+    def ends(self, node: str, after: int, limit: int) -> list[End]:
+        """Return how members of a node have ended, by their places, from behind the place `after` on."""
+        found = self._ends.get(node, {})
+        return [found[place] for place in sorted(found) if place > after][:limit]
+
+    def forget(self) -> None:
+        """Forget the flows that ended long ago."""
+        oldest = self._jobs.now() - FLOW_TTL_MICROS
+        for root in [node for node in self._nodes.values() if node.id == node.root]:
+            if root.finished_at is not None and root.finished_at <= oldest:
+                for node in self.nodes(root.id):
+                    del self._nodes[node.id]
+                    self._ends.pop(node.id, None)
+
+    # -- what follows from the end of a member
+
+    def _take_ends(self) -> None:
+        while self._coming:
+            self._take_end(self._coming[0])
+            self._coming.popleft()
+
+    def _take_end(self, end: End) -> None:
+        node = self._nodes.get(end.node)
+        if node is None:
+            return
+        ends = self._ends[end.node]
+        known = ends.get(end.place)
+        if flow_rules.counts_anew(known, end):
+            ends[end.place] = end
+            self._store(flow_rules.advanced(node, known, end, self._jobs.now()))
+
+    def _store(self, node: Node) -> None:
+        """Store a node as it is now, with what follows when that is its end."""
+        before = self._nodes[node.id]
+        self._nodes[node.id] = node
+        if before.state != NodeState.RUNNING or node.state == NodeState.RUNNING:
+            return
+        now, slot = self._jobs.now(), node_gate(node.id)
+        if node.state == NodeState.DONE:
+            for row in self._jobs.waiting(slot):
+                self._jobs.put(claim_rules.let_in(row, now))
+        else:
+            if (handler := flow_rules.handler_of(node)) is not None:
+                self._pushes.store([handler])
+            for row in self._jobs.waiting(slot):
+                if (step := cancel(row, now)) is not None:
+                    self.apply(row, step)
+        if (end := flow_rules.end_of_node(node)) is not None:
+            self._coming.append(end)

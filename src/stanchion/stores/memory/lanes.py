@@ -1,0 +1,81 @@
+"""The order in which the jobs of a queue are handed out: in each lane by priority, the lanes in turn."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from heapq import heappop, heappush
+from typing import NamedTuple, Self
+
+from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow
+
+LaneRange = tuple[int, int] | None
+"""The first and the last lane of a range; None for all."""
+
+
+class _Entry(NamedTuple):
+    """A queued job in a heap: by when it is due, or, behind its rank, among those that are."""
+
+    run_at: int
+    id: str
+    rank: int
+    lane: int
+
+    @classmethod
+    def of(cls, row: JobRow) -> Self:
+        return cls(row.run_at, row.id, -row.priority, row.lane)
+
+
+class DueJobs:
+    """The queued jobs among the `live` ones of a queue.
+
+    Entries of a heap are never searched for and removed: an entry that no longer describes its job is dropped when it
+    comes to the top.
+    """
+
+    def __init__(self, live: Mapping[str, JobRow]) -> None:
+        self._live = live
+        self._scheduled: list[_Entry] = []
+        self._ready: dict[int, list[tuple[int, _Entry]]] = {}
+        self._last_lanes: dict[LaneRange, int] = {}
+
+    def add(self, row: JobRow) -> None:
+        """Add a job that is queued now, or will be with the same schedule."""
+        heappush(self._scheduled, _Entry.of(row))
+
+    def each(self, now: int, lanes: LaneRange = None) -> Iterator[JobRow]:
+        """Yield the due jobs of the lanes, in order; the caller changes the state of each before the next."""
+        while self._scheduled and self._scheduled[0].run_at <= now:
+            entry = heappop(self._scheduled)
+            if self._queued(entry):
+                heappush(self._ready.setdefault(entry.lane, []), (entry.rank, entry))
+        while (row := self._next(now, lanes)) is not None:
+            yield row
+
+    def advance(self, lanes: LaneRange, lane: int) -> None:
+        """Set the round-robin offset of a range: a job of this lane was handed out, so the lane after it is next."""
+        self._last_lanes[lanes] = lane
+
+    def _next(self, now: int, lanes: LaneRange) -> JobRow | None:
+        first, last = lanes or (min(self._ready, default=0), max(self._ready, default=0))
+        within = sorted(lane for lane in self._ready if first <= lane <= last)
+        offset = bisect_right(within, self._last_lanes.get(lanes, UNLANED))
+        heads = (self._head(lane, now) for lane in within[offset:] + within[:offset])
+        return next((row for row in heads if row is not None), None)
+
+    def _head(self, lane: int, now: int) -> JobRow | None:
+        ready = self._ready[lane]
+        while ready:
+            _, entry = ready[0]
+            row = self._queued(entry)
+            if row is not None and entry.run_at <= now:
+                return row
+            heappop(ready)
+            if row is not None:  # the clock was set back
+                heappush(self._scheduled, entry)
+        del self._ready[lane]
+        return None
+
+    def _queued(self, entry: _Entry) -> JobRow | None:
+        row = self._live.get(entry.id)
+        return row if row is not None and row.state == QUEUED and _Entry.of(row) == entry else None

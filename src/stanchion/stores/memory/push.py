@@ -1,0 +1,62 @@
+"""New jobs: each is stored once, and a key belongs to one live job of its queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from stanchion.errors import DuplicateKey
+from stanchion.stores.memory.jobs import Jobs
+from stanchion.stores.memory.slots import Slots
+from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
+from stanchion.stores.rules import jobs as job_rules
+
+
+class Pushes:
+    """Stores new jobs, or finds them stored."""
+
+    def __init__(self, jobs: Jobs, slots: Slots) -> None:
+        self._jobs, self._slots = jobs, slots
+
+    def push(self, jobs: Sequence[NewJob]) -> list[Pushed]:
+        """Store jobs in order, or none of them: DuplicateKey."""
+        self.refuse_duplicates(jobs)
+        return self.store(jobs)
+
+    def refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
+        """Raise DuplicateKey for a job that asks for it."""
+        coming: dict[tuple[str, str], str] = {}
+        for job in jobs:
+            if job.key is None or self._jobs.find(job.id) is not None:
+                continue
+            first = coming.setdefault((job.queue, job.key), job.id)
+            holder = self._jobs.known(job.queue).keys.get(job.key, first)
+            if holder != job.id and job.on_duplicate == "raise":
+                raise DuplicateKey(job.queue, job.key, holder)
+
+    def store(self, jobs: Iterable[NewJob]) -> list[Pushed]:
+        """Store jobs of which none is to be refused."""
+        now = self._jobs.now()
+        return [self._store(job, now) for job in jobs]
+
+    def _store(self, job: NewJob, now: int) -> Pushed:
+        known = self._jobs.find(job.id)
+        if known is not None:
+            return Pushed(known.id, known.run_at, known.enqueued_at)
+        queue = self._jobs.queue(job.queue)
+        holder = queue.keys.get(job.key) if job.key is not None else None
+        if holder is not None:
+            row = self._meet(queue.live[holder], job, now)
+            return Pushed(row.id, row.run_at, row.enqueued_at, duplicate=True)
+        queue.counts["pushed"] += 1
+        row = job_rules.created(job, now)
+        self._jobs.put(row)
+        return Pushed(row.id, row.run_at, row.enqueued_at)
+
+    def _meet(self, holder: JobRow, job: NewJob, now: int) -> JobRow:
+        """Return the job that has the key, with the work of the new one where that replaces it."""
+        replaced = job_rules.replaced(holder, job, now) if job.on_duplicate == "replace" else None
+        if replaced is None:
+            return holder
+        self._jobs.replace(holder, replaced)
+        self._slots.release(holder, replaced)
+        return replaced

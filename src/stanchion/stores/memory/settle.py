@@ -1,0 +1,61 @@
+"""Outcomes of reservations, each fenced by the token of its reservation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stanchion.stores.memory.flows import Flows
+from stanchion.stores.memory.jobs import Jobs
+from stanchion.stores.memory.push import Pushes
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.outcomes import Commit, Continue, Extension, Outcome, Progress
+from stanchion.stores.rules import claims as claim_rules
+from stanchion.stores.rules import outcomes as outcome_rules
+
+
+class Outcomes:
+    """Ends reservations, or renews them."""
+
+    def __init__(self, jobs: Jobs, pushes: Pushes, flows: Flows) -> None:
+        self._jobs, self._pushes, self._flows = jobs, pushes, flows
+
+    def settle(self, outcomes: Sequence[Outcome], *, repeat: bool = False) -> list[JobState | None]:
+        """Apply outcomes; for each the state it led to, or None where the lease was lost."""
+        now = self._jobs.now()
+        return [self._settle(outcome, now, repeat) for outcome in outcomes]
+
+    def _settle(self, outcome: Outcome, now: int, repeat: bool) -> JobState | None:
+        row = self._jobs.held(outcome.id, outcome.token, now)
+        if row is None:
+            return claim_rules.left_in(self._jobs.find(outcome.id), outcome.token, now) if repeat else None
+        step = outcome_rules.settled(row, outcome, self._jobs.settings(row.queue), now)
+        if isinstance(outcome, Continue):
+            self._pushes.refuse_duplicates(outcome.jobs)
+        self._flows.apply(row, step)
+        if isinstance(outcome, Continue) and not step.final:  # it may wait for a part that is done at once
+            self._flows.open(outcome.nodes, outcome.jobs)
+        if isinstance(outcome, Commit) and step.row.state == JobState.DONE:
+            self._pushes.store(outcome_rules.fanned_out(outcome))
+        return step.state(now)
+
+    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
+        """Renew leases; False for each that was lost."""
+        now = self._jobs.now()
+        return [self._extend(extension, now) for extension in extensions]
+
+    def _extend(self, extension: Extension, now: int) -> bool:
+        row = self._jobs.held(extension.id, extension.token, now)
+        if row is not None:
+            self._jobs.put(claim_rules.extended(row, extension.seconds, now))
+        return row is not None
+
+    def progress(self, reports: Sequence[Progress]) -> list[bool]:
+        """Record progress; False for each reservation that was lost."""
+        now = self._jobs.now()
+        return [self._progress(report, now) for report in reports]
+
+    def _progress(self, report: Progress, now: int) -> bool:
+        row = self._jobs.held(report.id, report.token, now)
+        if row is not None:
+            self._jobs.put(row._replace(progress=report.value))
+        return row is not None

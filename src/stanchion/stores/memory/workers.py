@@ -1,0 +1,64 @@
+"""Workers: who is alive, and the jobs of those who are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from stanchion.stores.memory.flows import Flows
+from stanchion.stores.memory.jobs import Jobs
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules.liveness import alive, is_lost, least_sharing, shares
+from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
+
+
+class Workers:
+    """What workers say of themselves, and what becomes of jobs whose holder is gone."""
+
+    def __init__(self, jobs: Jobs, flows: Flows) -> None:
+        self.lost_lease_delay: LostLeaseDelay = default_delay
+        self._jobs, self._flows = jobs, flows
+        self._workers: dict[str, WorkerRow] = {}
+
+    def beat(self, worker: WorkerRow) -> Beat:
+        """Record that the worker is alive."""
+        now = self._jobs.now()
+        known = self._workers.get(worker.id)
+        started_at = known.started_at if known else now
+        self._workers[worker.id] = replace(worker, started_at=started_at, last_seen_at=now)
+        cancelled = [row.id for row in self._jobs.running() if row.worker == worker.id and row.cancel_requested]
+        sharing = ((one.queues, 1) for one in self._workers.values() if shares(one, now))
+        living = sum(alive(one, now) for one in self._workers.values())
+        return Beat(living, cancelled, least_sharing(worker.queues, sharing))
+
+    def leave(self, worker: str) -> None:
+        """Forget a worker that has given back all its jobs."""
+        self._workers.pop(worker, None)
+
+    def workers(self) -> list[WorkerRow]:
+        """Return all known workers, also those that are late, with their number of running jobs."""
+        running = Counter(row.worker for row in self._jobs.running())
+        rows = sorted(self._workers.values(), key=lambda worker: (worker.started_at, worker.id))
+        return [replace(worker, running=running[worker.id]) for worker in rows]
+
+    def recover(self, limit: int, as_of: int | None) -> list[JobRow]:
+        """Give back jobs whose lease ran out or whose worker is dead; return them as they are now."""
+        now = self._jobs.now()
+        at = now if as_of is None else as_of
+        lost = [row for row in self._jobs.running() if is_lost(row, self._workers, at)]
+        return [self.take_back(row, now) for row in lost[:limit]]
+
+    def take_back(self, row: JobRow, now: int) -> JobRow:
+        """Take a job from a holder that is gone; return it as it is now."""
+        begun = had_begun(row, self._workers.get(row.worker or ""))
+        settings = self._jobs.settings(row.queue)
+        return self._flows.apply(
+            row, outcome_rules.lease_lost(row, settings, now, begun=begun, delay=self.lost_lease_delay)
+        )
+
+    def forget(self, now: int) -> None:
+        """Forget the dead workers that hold no job."""
+        busy = {row.worker for row in self._jobs.running()}
+        self._workers = {name: worker for name, worker in self._workers.items() if name in busy or alive(worker, now)}
