@@ -84,9 +84,10 @@ RUNS = """
 import sys
 from pathlib import Path
 from stanchion import Stanchion
-from stanchion.spark import archive, archive_parts, archive_run
+from stanchion.spark import archive
+from stanchion.spark.archiving import parts, run
 
-archive_run.BATCH, archive_parts.PURGED_AT_ONCE = 500, 50
+run.BATCH, parts.PURGED_AT_ONCE = 500, 50
 app = Stanchion(sys.argv[1])
 print("began", flush=True)
 archive(app, sys.argv[2], compact=len(sys.argv) > 3)

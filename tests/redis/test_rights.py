@@ -118,7 +118,7 @@ def test_the_page_names_what_is_sent_and_no_more() -> None:
     sent = set(BY_THE_CLIENT)
     for part in (STORE / "lua").glob("*.lua"):
         sent |= {name.lower() for name in re.findall(r"(?:call|each|several)\(\s*'([A-Z]+)'", part.read_text())}
-    for part in STORE.glob("*.py"):
+    for part in STORE.rglob("*.py"):
         sent |= {name.lower() for name in re.findall(r"\(\s*\"([A-Z]{3,})\"", part.read_text())}
     named = {right[1:] for right in rights() if right.startswith("+")}
     assert sent - {"noperm", "readonly"} == named
