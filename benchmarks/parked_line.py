@@ -23,6 +23,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion_conformance.harness import sizes_of
 
 QUEUE = "line"
 FREE = 100
@@ -86,7 +87,7 @@ def measure(store: Store, kind: str, jobs: int) -> str:
     last = perf_counter() - began
     while store.claim(Claim(QUEUE, LIMIT, new_id(), "worker")).retry_in == 0:
         pass
-    assert store.sizes(QUEUE).waiting == jobs
+    assert sizes_of(store, QUEUE).waiting == jobs
     return (
         f"{kind:10} first free job after {first:.3f} s, all {FREE} after {last:.2f} s in {calls} claims "
         f"(slowest {slowest:.3f} s), all parked after {perf_counter() - began:.1f} s"

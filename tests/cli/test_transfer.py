@@ -71,7 +71,7 @@ ALL = ["0", "1", "2", "3", "4"]
 
 class TestBroken:
     @pytest.mark.parametrize("side", ["source", "destination"])
-    @pytest.mark.parametrize("verb", ["configure", "find", "adopt", "take", "sizes", "beat", "workers"])
+    @pytest.mark.parametrize("verb", ["configure", "find", "adopt", "take", "stats", "beat", "workers"])
     @pytest.mark.parametrize("done", [True, False])
     def test_after_any_call_the_next_copy_goes_on(
         self, here: MemoryStore, elsewhere: MemoryStore, side: str, verb: str, done: bool
@@ -85,7 +85,7 @@ class TestBroken:
             raise StoreUnavailable("gone")
 
         stores[side] = meddled(store, verb, fail)
-        used = (side, verb) not in {("source", "adopt"), ("destination", "find"), ("destination", "sizes")}
+        used = (side, verb) not in {("source", "adopt"), ("destination", "find"), ("destination", "stats")}
         if used and (side, verb) != ("destination", "take"):
             with pytest.raises(StoreUnavailable):
                 transfer(*stores.values()).run()

@@ -17,6 +17,7 @@ from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.registry import open_store
+from stanchion_conformance.harness import counts_of, sizes_of
 from tests.crash.checker import Trial, broken_rules
 from tests.crash.journal import Event, Journal, What, history
 from tests.crash.producer import QUEUE, Pushing, new_batch, settings
@@ -127,12 +128,12 @@ class Scene:
     @property
     def sizes(self) -> Sizes:
         """How many jobs are live."""
-        return self.store.sizes(QUEUE)
+        return sizes_of(self.store, QUEUE)
 
     @property
     def committed(self) -> int:
         """How many jobs are committed."""
-        return self.store.counts(QUEUE).committed
+        return counts_of(self.store, QUEUE).committed
 
     def drained(self) -> None:
         """Wait until no job is live."""
@@ -167,7 +168,7 @@ class Scene:
     def trial(self, *, doomed: Sequence[str] = (), drained: bool = True) -> Trial:
         """Return all that happened, and what the store holds now."""
         rows = self._plain.find(Find(queue=QUEUE, states=tuple(JobState), limit=MOST_ROWS))
-        counts = self._plain.counts(QUEUE)
+        counts = counts_of(self._plain, QUEUE)
         return Trial(history(self._journals), rows, counts, frozenset(doomed), drained)
 
     def verify(self, *, doomed: Sequence[str] = (), drained: bool = True) -> None:

@@ -21,6 +21,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.records.query import Find
+from stanchion_conformance.harness import sizes_of
 from tests.crash import checker
 from tests.crash.copier import REFUSED, Copying, settings
 from tests.crash.journal import LOST
@@ -137,7 +138,7 @@ def assert_moved(jobs: dict[str, JobRow], *, source: Scene, destination: Scene) 
     """All is in the destination, and only there."""
     assert rows(destination) == jobs
     assert rows(source) == {}
-    assert source.store.sizes(QUEUE).total == 0
+    assert sizes_of(source.store, QUEUE).total == 0
 
 
 def assert_each_ran_once(jobs: set[str], *scenes: Scene) -> None:

@@ -14,6 +14,7 @@ import pytest
 from stanchion import JobState, Pipeline, Stanchion
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.registry import open_store
+from stanchion_conformance.harness import counts_of, sizes_of
 from tests.crash.scene import PATIENCE, Process, Scene
 from tests.crash.stations import ends_of, parts_of, pipeline, rounds_of
 
@@ -62,7 +63,7 @@ def broken_rules(etl: Pipeline, numbers: range) -> Iterator[str]:
     if dropped != [number for number in numbers if not parts_of(number)]:
         yield f"dropped: {dropped}"
     for station in etl.stations.values():
-        counts, live = etl.app.store.counts(station.queue), etl.app.store.sizes(station.queue)
+        counts, live = counts_of(etl.app.store, station.queue), sizes_of(etl.app.store, station.queue)
         ends = counts.committed + counts.rolled_back + counts.moved + counts.buried + counts.cancelled + counts.expired
         if counts.reserved != ends + live.running:
             yield f"miscounted at {station.station}: {counts}"
@@ -116,7 +117,7 @@ def test_workers_killed_at_any_moment(scene: Scene, etl: Pipeline) -> None:
 
 def started(etl: Pipeline) -> int:
     """Return how often an item was reserved at the first two stations."""
-    return sum(etl.app.store.counts(queue).reserved for queue in etl.queues[:2])
+    return sum(counts_of(etl.app.store, queue).reserved for queue in etl.queues[:2])
 
 
 @pytest.mark.nightly

@@ -11,6 +11,7 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.query import Find
 from stanchion.stores.records.workers import WorkerRow
+from stanchion_conformance.harness import sizes_of
 from tests.mongo.acts import World
 
 ROUNDS = 100
@@ -31,7 +32,7 @@ def finish(store: Store, world: World, see: Callable[[list[JobRow]], None] = lam
             rows = store.claim(Claim(queue, 50, new_id())).rows
             see(rows)
             assert None not in store.settle([Commit(row.id, row.token or "", '"done"') for row in rows])
-        if not store.sizes(world.queue).total + store.sizes(world.other).total:
+        if not sizes_of(store, world.queue).total + sizes_of(store, world.other).total:
             return
         world.clock.advance(1000)
     pytest.fail(f"stuck: {jobs(store, world)}")

@@ -10,7 +10,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion_conformance.harness import QUEUE
+from stanchion_conformance.harness import QUEUE, sizes_of
 
 
 def main(url: str, journal: str, seed: str, lease: str) -> None:
@@ -28,7 +28,7 @@ def main(url: str, journal: str, seed: str, lease: str) -> None:
                 f"{'done' if answer is JobState.DONE else 'lost'} {row.id}\n"
                 for row, answer in zip(rows, answers, strict=True)
             )
-            if not rows and not store.sizes(QUEUE).total:
+            if not rows and not sizes_of(store, QUEUE).total:
                 return
 
 

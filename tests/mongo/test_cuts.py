@@ -9,7 +9,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.queues import Counts
-from stanchion_conformance.harness import NewStore, StoreClock
+from stanchion_conformance.harness import NewStore, StoreClock, counts_of, sizes_of
 from tests.mongo.acts import ACTS, World
 from tests.mongo.aftermath import finish, jobs, take_back
 from tests.mongo.cutting import MOST_COMMANDS, WAYS, Begin, Check, Cutting
@@ -50,7 +50,7 @@ def test_limits_hold_when_a_claimer_stalls_at_any_command(
         with guillotine.falls(at, after(overtake)):
             claim(world.store)
         assert len({row.id for row in claimed}) == len(claimed) <= most
-        assert world.store.sizes(world.queue).running == len(claimed)
+        assert sizes_of(world.store, world.queue).running == len(claimed)
         world.store.drop_queue(world.queue)
         if guillotine.commands < at:
             assert claimed
@@ -82,13 +82,13 @@ def check(store: Store, world: World) -> None:
         assert not pushed.duplicate, "a finished job holds its key"
         assert store.cancel([pushed.id]) == [JobState.CANCELLED]
     for _ in range(2):  # as events, and folded
-        here, there = store.counts(world.queue), store.counts(world.other)
+        here, there = counts_of(store, world.queue), counts_of(store, world.other)
         ours = [row for row in jobs(store, world) if row.id not in world.adopted]
         assert world.may_vanish or here.pushed + there.pushed == len(ours)
         if not world.may_vanish and not world.adopted:
             assert sum(done_in(here) + done_in(there)) == len(done)
         store.maintain()
-        assert (store.counts(world.queue), store.counts(world.other)) == (here, there)
+        assert (counts_of(store, world.queue), counts_of(store, world.other)) == (here, there)
     store.drop_queue(world.queue)
     store.drop_queue(world.other)
 

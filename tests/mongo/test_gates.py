@@ -14,6 +14,7 @@ from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollb
 from stanchion.stores.rules.jobs import uprooted
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 from stanchion.stores.rules.slots import gates_of, semaphore_gate
+from stanchion_conformance.harness import counts_of
 from tests.mongo.acts import Act, World
 from tests.mongo.aftermath import finish, jobs, take_back
 from tests.mongo.cutting import WAYS, Begin, Check, Cutting
@@ -185,7 +186,7 @@ def check(store: MongoStore, world: World) -> None:
     assert world.may_vanish or {row.id for row in found} == set(world.ids)
     store.maintain()
     assert not list(store.duties(store.now()))
-    counts = [store.counts(queue) for queue in (world.queue, world.other)]
+    counts = [counts_of(store, queue) for queue in (world.queue, world.other)]
     if not world.may_vanish:
         assert sum(one.pushed for one in counts) == len(world.ids)
         assert sum(one.committed + one.popped for one in counts) == sum(row.state == JobState.DONE for row in found)

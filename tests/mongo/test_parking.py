@@ -17,7 +17,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion_conformance.harness import NewStore, row_of
+from stanchion_conformance.harness import NewStore, counts_of, row_of, sizes_of
 
 SMTP = limits_text(Limits(("smtp",)))
 SMTP_TOO = limits_text(Limits(("smtp", "zebra")))
@@ -83,18 +83,18 @@ def test_the_first_free_job_is_found_in_few_commands(store: MongoStore, queue: s
     claimed = claim(store, queue, 5)
     assert ([row.id for row in claimed.rows], claimed.retry_in) == (free, 0.0)
     assert sum(Commands.counted.values()) <= 25
-    assert store.sizes(queue).waiting == 5 + 10, "it has waited for the others to be parked"
+    assert sizes_of(store, queue).waiting == 5 + 10, "it has waited for the others to be parked"
     more = push(store, queue, 3)
     Commands.counted.clear()
     assert [row.id for row in claim(store, queue, 5).rows] == more
     assert sum(Commands.counted.values()) < 60
-    assert 50 < store.sizes(queue).waiting < 150
+    assert 50 < sizes_of(store, queue).waiting < 150
     Commands.counted.clear()
-    while store.sizes(queue).waiting < 150:
+    while sizes_of(store, queue).waiting < 150:
         assert claim(store, queue).rows == []
     assert sum(Commands.counted.values()) < 60
     assert claim(store, queue).retry_in is None
-    assert store.counts(queue).reserved == 6
+    assert counts_of(store, queue).reserved == 6
 
 
 def test_a_run_is_parked_from_one_lane_and_in_one_page(store: MongoStore, queue: str, monkeypatch: Any) -> None:

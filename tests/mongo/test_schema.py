@@ -15,7 +15,7 @@ from stanchion.stores.mongo.client import schema
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion_conformance.harness import QUEUE, claim, new_job, worker
+from stanchion_conformance.harness import QUEUE, claim, counts_of, new_job, sizes_of, worker
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_setup_is_safe_to_repeat_while_jobs_are_there(store: Store) -> None:
     store.beat(worker("w"))
     store.setup()
     store.check()
-    assert store.sizes(QUEUE).total == 2
+    assert sizes_of(store, QUEUE).total == 2
 
 
 @pytest.mark.parametrize(("version", "word"), [(0, "stanchion setup"), (99, "pip install -U")])
@@ -101,9 +101,9 @@ def test_names_may_be_anything_that_the_door_lets_in(store: Store) -> None:
         store.configure(name, {"dead_letter": "$dead.letters"})
         (row,) = claim(store, queue=name)
         assert (row.queue, row.key, row.tenant, row.task) == (name, name, name, name)
-        assert store.counts(name).pushed == 1
+        assert counts_of(store, name).pushed == 1
         store.maintain()
-        assert store.counts(name).reserved == 1
+        assert counts_of(store, name).reserved == 1
 
 
 def test_times_are_looked_up_in_the_indexes_that_hold_them(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from stanchion import Job, JobState, Stanchion, chain
 from stanchion.errors import InvalidInput
 from stanchion.stores.mongo.client.documents import MAX_CONTENT
 from stanchion.stores.mongo.store import MongoStore
-from stanchion_conformance.harness import QUEUE, NewStore, new_job
+from stanchion_conformance.harness import QUEUE, NewStore, new_job, sizes_of
 
 SECRET = "the-secret-of-Ada"
 MEBIBYTE = 1 << 20
@@ -37,7 +37,7 @@ def test_a_payload_is_refused_and_so_is_the_rest_of_its_batch(new_store: NewStor
         with pytest.raises(InvalidInput) as caught:
             store.push([new_job(), new_job(payload)])
         assert refused(caught, MAX_CONTENT)
-    assert store.sizes(QUEUE).total == 0
+    assert sizes_of(store, QUEUE).total == 0
 
 
 def test_the_largest_payload_leaves_room_for_its_errors(app: Stanchion) -> None:

@@ -18,7 +18,7 @@ from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import open_store
-from stanchion_conformance.harness import NewStore, StoreClock
+from stanchion_conformance.harness import NewStore, StoreClock, counts_of, sizes_of
 from tests.mongo.acts import Act, World
 from tests.mongo.cutting import WAYS, Begin, Check, Cutting
 from tests.mongo.guillotine import Guillotine
@@ -86,7 +86,7 @@ def check_fan_out(store: MongoStore, world: World) -> None:
     store.recover()
     (parent,) = store.fetch(world.ids).values()
     assert sorted(ran.values()) == ([1, 1] if parent.state == JobState.DONE else [])
-    assert store.counts(world.other).pushed == len(ran)
+    assert counts_of(store, world.other).pushed == len(ran)
     assert not list(store.duties(store.now()))
 
 
@@ -158,7 +158,7 @@ def check_finish(store: MongoStore, world: World) -> None:
     assert store.publish(publication) is not before
     world.clock.advance(ASIDE)
     store.sweep()
-    assert store.counts(world.queue).committed == 3
+    assert counts_of(store, world.queue).committed == 3
     assert not [hold for hold in store.holds() if hold.job in world.ids]
 
 
@@ -176,7 +176,7 @@ def check_reserved(store: MongoStore, world: World) -> None:
     assert [row.id for row in store.in_hand(world.queue, token_of(world))] == (
         store.ids_in_hand(world.queue, token_of(world))
     )
-    assert store.sizes(world.queue).running >= again > 0
+    assert sizes_of(store, world.queue).running >= again > 0
 
 
 ACTS: list[tuple[Begin, Check]] = [

@@ -14,7 +14,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion_conformance.harness import QUEUE, NewStore, claim, new_job
+from stanchion_conformance.harness import QUEUE, NewStore, claim, counts_of, new_job, sizes_of
 from tests.servers.mongo import MongoServer, OwnMongoServer
 
 
@@ -49,7 +49,7 @@ def test_of_the_application_commits_its_effect_and_the_job(store: Store, client:
         session.with_transaction(work)
     assert effects.find_one({"_id": row.id}) is not None
     assert store.fetch([row.id])[row.id].state == JobState.DONE
-    assert (store.sizes("next").ready, store.counts("next").pushed) == (1, 1)
+    assert (sizes_of(store, "next").ready, counts_of(store, "next").pushed) == (1, 1)
 
 
 def test_a_conflict_is_told_as_the_driver_tells_it(
@@ -73,7 +73,7 @@ def test_a_conflict_is_told_as_the_driver_tells_it(
 def test_a_session_without_a_transaction_is_refused(store: Store, client: MongoClient[dict[str, Any]]) -> None:
     with client.start_session() as session, pytest.raises(CannotJoin, match="start_transaction"):
         store.push([new_job()], tx=session)
-    assert store.sizes(QUEUE).total == 0
+    assert sizes_of(store, QUEUE).total == 0
 
 
 def test_one_on_another_server_is_refused(store: Store, own_mongo_server: OwnMongoServer, database: str) -> None:
@@ -93,9 +93,9 @@ def test_one_on_another_server_is_refused(store: Store, own_mongo_server: OwnMon
         elsewhere.setup()
         with client.start_session() as session, session.start_transaction():
             elsewhere.push([new_job()], tx=session)
-        assert elsewhere.sizes(QUEUE).total == 1
+        assert sizes_of(elsewhere, QUEUE).total == 1
         refused()  # this client reaches a store, and not this one
-    assert store.sizes(QUEUE).total == 0
+    assert sizes_of(store, QUEUE).total == 0
 
 
 def test_signals_go_out_with_the_commit(store: Store, new_store: NewStore) -> None:

@@ -14,7 +14,7 @@ from stanchion.stores.records.outcomes import Bury, Commit, Move, Rollback
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
-from stanchion_conformance.harness import worker
+from stanchion_conformance.harness import counts_of, worker
 from tests.redis.conftest import Open
 from tests.redis.keys import broken_rules
 from tests.redis.load import Load
@@ -110,12 +110,12 @@ def test_a_slot_moves_while_its_queue_is_in_use(own_cluster: RedisCluster, opene
         load.await_more(200)
     assert load.refused == 0
     assert broken_rules(store, "orders") == []
-    counts = store.counts("orders")
+    counts = counts_of(store, "orders")
     assert (counts.pushed, counts.committed) == (len(load.pushed), len(load.committed))
     store.skew += 3600
     while rows := store.claim(Claim("orders", 500, "last")).rows:
         assert set(store.settle([Commit(row.id, "last") for row in rows])) == {JobState.DONE}
-    assert store.counts("orders").committed == len(load.pushed)
+    assert counts_of(store, "orders").committed == len(load.pushed)
 
 
 def move_slot(cluster: RedisCluster, slot: int) -> None:

@@ -16,6 +16,7 @@ from stanchion.stores.records.outcomes import Bury, Move
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.registry import open_store
+from stanchion_conformance.harness import sizes_of
 from tests.servers.redis_cluster import RedisCluster
 
 HERE, THERE = "orders", "shipping"
@@ -99,9 +100,9 @@ def test_a_job_is_in_one_queue_wherever_the_mover_dies(store: RedisStore, new_st
         assert (row.queue, row.state) in {(HERE, "running"), (THERE, "queued")}
         assert row.queue == THERE or not finished
         store.maintain()
-        total = store.sizes(HERE).total + store.sizes(THERE).total
+        total = sizes_of(store, HERE).total + sizes_of(store, THERE).total
         assert total == 1
-        assert store.sizes(row.queue).total == 1
+        assert sizes_of(store, row.queue).total == 1
         assert store.fetch([job])[job].queue == row.queue
         (taken,) = store.claim(Claim(THERE, 1, "u")).rows if row.queue == THERE else [row]
         assert taken.id == job
@@ -114,9 +115,9 @@ def test_upkeep_brings_what_nobody_asks_for(store: RedisStore, new_store: Callab
     arrived = 0
     for job, _ in at_every_step(new_store, lambda mover, job: mover.settle([Move(job, "t", THERE)])):
         new_store().maintain()
-        if store.sizes(THERE) == Sizes(total=1, ready=1):
+        if sizes_of(store, THERE) == Sizes(total=1, ready=1):
             arrived += 1
-            assert store.sizes(HERE).total == 0
+            assert sizes_of(store, HERE).total == 0
             assert [row.id for row in store.pop(Claim(THERE, 1, "u"))] == [job]
         store.drop_queue(HERE)
         store.drop_queue(THERE)
@@ -129,7 +130,7 @@ def test_a_dead_letter_comes_through_too(store: RedisStore, new_store: Callable[
         store.maintain()
         row = store.fetch([job])[job]
         assert (row.queue, row.state) in {(HERE, "running"), (THERE, "queued")}
-        assert store.sizes(HERE).total + store.sizes(THERE).total == 1
+        assert sizes_of(store, HERE).total + sizes_of(store, THERE).total == 1
         store.drop_queue(HERE)
         store.drop_queue(THERE)
         store.configure(HERE, {"dead_letter": THERE})
@@ -168,7 +169,7 @@ def test_brought_twice_it_arrives_once_also_when_it_is_done(
     assert [row.id for row in store.pop(Claim(THERE, 1, "u"))] == [job]
     assert store.fetch([job]) == {}
     goes_on()
-    assert store.sizes(THERE).total == 0
+    assert sizes_of(store, THERE).total == 0
 
 
 def test_a_late_bringer_does_not_forget_the_next_journey(
@@ -183,4 +184,4 @@ def test_a_late_bringer_does_not_forget_the_next_journey(
     moves_and_dies(new_store(), job, "v", THERE, "arrive")
     goes_on()
     assert new_store().fetch([job])[job].queue == THERE
-    assert store.sizes(THERE).total == 1
+    assert sizes_of(store, THERE).total == 1

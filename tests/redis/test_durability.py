@@ -13,6 +13,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.redis.store import RedisStore
+from stanchion_conformance.harness import counts_of, sizes_of
 from tests.redis.conftest import QUEUE, Open
 from tests.redis.keys import broken_rules
 from tests.redis.load import Load
@@ -55,8 +56,8 @@ def test_what_was_told_outlives_a_kill(own_redis_server: RedisServer, opened: Op
     assert [job for job in safe(load.committed) if job in rows and rows[job].state != JobState.DONE] == []
     drain(store)
     assert broken_rules(store, QUEUE) == []
-    assert store.sizes(QUEUE).total == 0
-    counts = store.counts(QUEUE)
+    assert sizes_of(store, QUEUE).total == 0
+    counts = counts_of(store, QUEUE)
     assert counts.committed == counts.pushed >= len(safe(load.pushed))
 
 
@@ -74,10 +75,10 @@ def test_wherever_the_log_ends_every_change_is_whole(own_redis_server: RedisServ
         server.start()
         store = opened(server.url())
         assert broken_rules(store, QUEUE) == []
-        left.add(store.counts(QUEUE))
+        left.add(counts_of(store, QUEUE))
         drain(store)
         assert broken_rules(store, QUEUE) == []
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
         server.kill()
     assert len(left) > 6
 

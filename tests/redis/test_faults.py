@@ -13,6 +13,7 @@ from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.redis.client import server as redis_server_module
 from stanchion.stores.redis.store import RedisStore
+from stanchion_conformance.harness import counts_of, sizes_of
 from tests.crash.scene import until
 from tests.redis.conftest import QUEUE, Open, later, new_jobs
 from tests.redis.keys import broken_rules
@@ -54,8 +55,8 @@ class TestScriptsForgotten:
         store = opened(own_redis_server.url())
         assert load.refused == 0
         assert broken_rules(store, QUEUE) == []
-        assert store.counts(QUEUE).pushed == len(load.pushed)
-        assert store.counts(QUEUE).committed == len(load.committed)
+        assert counts_of(store, QUEUE).pushed == len(load.pushed)
+        assert counts_of(store, QUEUE).committed == len(load.committed)
 
 
 @pytest.mark.slow
@@ -111,7 +112,7 @@ class TestDemoted:
         ):
             with pytest.raises(StoreUnavailable, match="this server is a replica: give the address of the master"):
                 call()
-        assert store.sizes(QUEUE).ready == 1
+        assert sizes_of(store, QUEUE).ready == 1
 
 
 @pytest.mark.slow
@@ -159,11 +160,11 @@ class TestOutOfMemory:
 
     def test_pushes_are_refused_whole(self, any_server: RedisServer, store: RedisStore, full: list[str]) -> None:
         stored = len(full) + 200 + push_until_refused(store)
-        assert store.sizes(QUEUE).total == store.counts(QUEUE).pushed == stored
+        assert sizes_of(store, QUEUE).total == counts_of(store, QUEUE).pushed == stored
         assert broken_rules(store, QUEUE) == []
         any_server.configure(maxmemory="0")
         store.push(new_jobs(7, BIG))
-        assert store.sizes(QUEUE).total == stored + 7
+        assert sizes_of(store, QUEUE).total == stored + 7
 
     def test_what_runs_ends_or_goes_on(self, any_server: RedisServer, store: RedisStore, full: list[str]) -> None:
         push_until_refused(store)
@@ -181,7 +182,7 @@ class TestOutOfMemory:
                 assert states == [JobState.DONE] * 8 + [JobState.SCHEDULED] * 2
                 done += 8
             assert broken_rules(store, QUEUE) == []
-        assert store.counts(QUEUE).committed == done
+        assert counts_of(store, QUEUE).committed == done
         any_server.configure(maxmemory="0")
         rest = [job for job in full if store.fetch([job])[job].state == JobState.RUNNING]
         assert set(store.settle([Commit(job, "t") for job in rest])) <= {JobState.DONE}
@@ -193,7 +194,7 @@ class TestOutOfMemory:
         any_server.configure(maxmemory="1000000")
         with pytest.raises(StoreUnavailable, match="maxmemory"):
             store.claim(Claim(QUEUE, 10, "u"))
-        assert store.sizes(QUEUE).running == len(full)
+        assert sizes_of(store, QUEUE).running == len(full)
         assert broken_rules(store, QUEUE) == []
         any_server.configure(maxmemory="0")
         assert len(store.claim(Claim(QUEUE, 10, "u")).rows) == 10
@@ -232,7 +233,7 @@ class TestPasswords:
         store = opened(guarded.url())
         store.push(new_jobs(1))
         assert store.listen([QUEUE]).wait(0.01) is False
-        assert store.sizes(QUEUE).ready == 1
+        assert sizes_of(store, QUEUE).ready == 1
 
     @pytest.mark.usefixtures("impatient")
     def test_none_is_shown(self, guarded: RedisServer, opened: Open) -> None:

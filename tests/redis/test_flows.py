@@ -18,6 +18,7 @@ from stanchion.stores.records.query import Find
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.slots import node_gate
+from stanchion_conformance.harness import counts_of, sizes_of
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules
@@ -88,7 +89,7 @@ def finish(flow: Flow, store: RedisStore) -> None:
         assert node.ended == node.size
     assert stored_state(store, flow.after.id) == JobState.DONE
     assert stored_state(store, flow.handler.id) is None
-    assert [store.sizes(queue).total for queue in QUEUES] == [0, 0, 0]
+    assert [sizes_of(store, queue).total for queue in QUEUES] == [0, 0, 0]
     for register in ("assembling", "adding", "ending"):
         assert store.server.command("ZCARD", store.own_key(register)) == 0
 
@@ -102,7 +103,7 @@ class TestDeath:
             look_after(store, 601)
             if states(store, flow) <= {NodeState.CANCELLED}:
                 assert scene.died
-                assert [store.sizes(queue).total for queue in QUEUES] == [0, 0, 0]
+                assert [sizes_of(store, queue).total for queue in QUEUES] == [0, 0, 0]
                 ends.add("cancelled")
             else:
                 finish(flow, store)
@@ -150,7 +151,7 @@ class TestDeath:
                 store.settle([Commit(row.id, row.token or "", "1")])
             run_out(store)
             assert stored_state(store, flow.handler.id) == JobState.DONE
-            assert store.counts("handlers").pushed == 1
+            assert counts_of(store, "handlers").pushed == 1
             assert [end.place for end in store.ends(flow.root.id)] == [0, 1, 2]
         assert failed > 1
 

@@ -17,6 +17,7 @@ from stanchion.stores.records.query import Find
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion_conformance.harness import sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.keys import broken_rules
 from tests.servers.redis import RedisServer
@@ -43,7 +44,7 @@ def test_it_opens(any_server: RedisServer, opened: Open, bare: RedisStore) -> No
     fill(any_server)
     other = opened(any_server.url())
     other.check()
-    assert other.sizes(QUEUE).ready == 1
+    assert sizes_of(other, QUEUE).ready == 1
     with pytest.raises(StoreUnavailable, match="maxmemory"):
         other.push(new_jobs(1))
 
@@ -60,7 +61,7 @@ def test_workers_run_it_empty(any_server: RedisServer, opened: Open, bare: Redis
         *4 * [JobState.DONE],
     ]
     assert [row.id for row in other.pop(Claim(QUEUE, 9, ""))] == [rows[0].id]
-    assert bare.sizes(QUEUE).total == 0
+    assert sizes_of(bare, QUEUE).total == 0
     assert broken_rules(bare, QUEUE) == []
 
 
@@ -123,7 +124,7 @@ def test_the_upkeep_purges_first(any_server: RedisServer, opened: Open, store: R
     assert other.find(Find(queue=QUEUE)) == []
     any_server.configure(maxmemory="0")
     other.maintain()
-    assert other.sizes(QUEUE).ready == 1
+    assert sizes_of(other, QUEUE).ready == 1
 
 
 def test_a_long_result_is_refused_and_nothing_is_half_done(any_server: RedisServer, store: RedisStore) -> None:
@@ -132,5 +133,5 @@ def test_a_long_result_is_refused_and_nothing_is_half_done(any_server: RedisServ
     fill(any_server)
     with pytest.raises(StoreUnavailable, match="maxmemory"):
         store.settle([Commit(row.id, "t", '"' + 3000 * "x" + '"') for row in rows])
-    assert store.sizes(QUEUE).running == 2
+    assert sizes_of(store, QUEUE).running == 2
     assert broken_rules(store, QUEUE) == []

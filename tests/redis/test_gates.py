@@ -17,6 +17,7 @@ from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 from stanchion.stores.rules.rate_limit import Bucket, Promise
 from stanchion.stores.rules.slots import Asking, gates_of, order_gate, semaphore_gate
+from stanchion_conformance.harness import sizes_of
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules
@@ -110,7 +111,7 @@ def run_out(store: RedisStore) -> set[str]:
         states = store.settle([Commit(row.id, row.token or "") for row in rows])
         assert set(states) == {JobState.DONE}
         done |= {row.id for row in rows}
-    assert [store.sizes(queue).total for queue in QUEUES] == [0, 0]
+    assert [sizes_of(store, queue).total for queue in QUEUES] == [0, 0]
     assert list(store.holds()) == []
     return done
 

@@ -18,6 +18,7 @@ from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Server
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion_conformance.harness import counts_of, sizes_of
 from tests.redis.conftest import QUEUE, Open
 from tests.redis.keys import broken_rules
 
@@ -67,7 +68,7 @@ def test_the_first_free_job_is_found_in_few_steps(store: RedisStore, scripts: Co
     assert ([row.id for row in claimed.rows], claimed.retry_in) == (free, 0.0)
     assert scripts["claim"] == 4  # one, and one for each ten thousand
     assert scripts["look"] == scripts["swap"] == 1  # of the five that it met first
-    assert (scripts["park"] - 1) * 2000 < store.sizes(QUEUE).waiting < 25_000
+    assert (scripts["park"] - 1) * 2000 < sizes_of(store, QUEUE).waiting < 25_000
     assert broken_rules(store, QUEUE) == []
 
 
@@ -91,7 +92,7 @@ def test_a_large_claim_is_made_in_steps(
     scripts.clear()
     assert [row.id for row in claim(store, 4200).rows] == ids[:4200]
     assert scripts["claim"] == 3 + lost
-    assert store.sizes(QUEUE).running == store.counts(QUEUE).reserved == 4200
+    assert sizes_of(store, QUEUE).running == counts_of(store, QUEUE).reserved == 4200
 
 
 def test_the_rest_is_parked_by_the_way(store: RedisStore, scripts: Counter[str]) -> None:

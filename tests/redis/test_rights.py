@@ -19,6 +19,7 @@ from stanchion.stores.records.values import ValueChange
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion_conformance.harness import due_of, sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.test_cluster import QUEUES, use_all
 from tests.servers.redis import RedisServer
@@ -98,7 +99,7 @@ def use_store(store: RedisStore) -> None:
     (pushed, *_) = store.push(new_jobs(3))
     assert store.lane_depths(QUEUE, [0]) == {0: 3}
     assert len(store.split(ALL, 2)) == 2
-    assert store.next_due([QUEUE]) is not None
+    assert due_of(store, QUEUE) is not None
     assert len(store.pop(Claim(QUEUE, 1, ""))) == 1
     store.cancel([pushed.id])
     rows = [row for page in store.scan(ALL) for row in page]
@@ -166,7 +167,7 @@ def test_all_but_what_is_dangerous_is_enough(own_redis_server: RedisServer, open
     store.setup()
     store.check()
     store.push(new_jobs(1))
-    assert store.sizes(QUEUE).ready == 1
+    assert sizes_of(store, QUEUE).ready == 1
 
 
 def test_in_a_cluster(redis_cluster: RedisCluster, opened: Open) -> None:

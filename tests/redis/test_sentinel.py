@@ -12,6 +12,7 @@ from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.redis.client import server as redis_server_module
 from stanchion.stores.redis.client.address import Watch, address_of
 from stanchion.stores.registry import open_store, shown_url
+from stanchion_conformance.harness import sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.keys import broken_rules
 from tests.servers.redis_sentinel import PASSWORD, SENTINELS_PASSWORD, WatchedRedis
@@ -68,11 +69,11 @@ def test_a_failover(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
         listener.close()
 
         first.start()  # it comes back as a replica: nobody writes there
-        assert opened(watched.url(3)).sizes(QUEUE).ready == 1
+        assert sizes_of(opened(watched.url(3)), QUEUE).ready == 1
         watched.hand_over()  # the connections to it are there still
         assert watched.master() is first
         store.push(new_jobs(1))
-        assert store.sizes(QUEUE).ready == 2
+        assert sizes_of(store, QUEUE).ready == 2
         assert broken_rules(store, QUEUE) == []
         for sentinel in watched.sentinels:
             sentinel.kill()

@@ -22,6 +22,7 @@ from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.streams import SinkBatch, StreamSource
+from stanchion_conformance.harness import counts_of, sizes_of
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules
@@ -263,7 +264,7 @@ class TestPublishing:
                 batch = pending[0].publish_ahead([(attempt, 5)])
         assert len(run_out(one, INTO)) == 5
         batch.drop_rest()
-        assert one.sizes(FROM).total == 0
+        assert sizes_of(one, FROM).total == 0
 
     def test_what_has_begun_is_kept_longer_than_a_day(self, one: RedisStore) -> None:
         with patch.object(one, "go_on"):
@@ -326,7 +327,7 @@ class TestFinishing:
             written = store.values("stream") == [VersionedValue("s", "acked 1", 1)]
             assert not written or left == 0
             assert store.publish(scene.made._replace(finish=Finish(FROM, TOKEN, left))) is not written
-            assert store.counts(FROM).committed == 4
+            assert counts_of(store, FROM).committed == 4
             look_after(store)
             at_rest(store)
 
@@ -346,7 +347,7 @@ class TestReserving:
             assert store.reserve(Claim(FROM, 5, TOKEN, worker="w", repeat=True)) == (before or 5)
             ids = store.ids_in_hand(FROM, TOKEN)
             assert [row.id for row in store.in_hand(FROM, TOKEN)] == ids
-            assert store.sizes(FROM).running == len(ids)
+            assert sizes_of(store, FROM).running == len(ids)
 
 
 class TestKeys:

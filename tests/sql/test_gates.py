@@ -26,6 +26,7 @@ from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.limits import Limits, limits_in, limits_text
 from stanchion.stores.rules.slots import node_gate, order_gate
 from stanchion.stores.sql.store import SqlStore
+from stanchion_conformance.harness import sizes_of
 
 PARKED = 20_000
 SLOT = limits_text(Limits(("slot",)))
@@ -143,7 +144,7 @@ def test_a_line_at_a_shut_gate_costs_a_claim_nothing(store: SqlStore, work: Work
     held = store.claim(Claim("q", 10, "t1", "w")).rows
     while store.claim(Claim("q", 10, "t2", "w")).retry_in is not None:
         pass
-    assert store.sizes("q").waiting == PARKED - 10
+    assert sizes_of(store, "q").waiting == PARKED - 10
     plain = jobs(100)
     store.push(plain)
     limit = LITTLE[store.capabilities.name]
@@ -338,11 +339,11 @@ def test_what_follows_a_commit_comes_and_goes_with_the_transaction(store: SqlSto
 
     with undone(store) as tx:
         assert store.settle([Commit(row.id, "t1")], tx=tx) != [None]
-    assert store.sizes("q").waiting == 1
+    assert sizes_of(store, "q").waiting == 1
     assert store.permits("slot")[0] == [row.id]
     with store.transaction() as tx:
         assert store.settle([Commit(row.id, "t1")], tx=tx) != [None]
-    assert store.sizes("q").ready == 1
+    assert sizes_of(store, "q").ready == 1
 
 
 @pytest.mark.parametrize("url", ["postgresql", "mariadb"], indirect=True)  # with one writer nobody else could park

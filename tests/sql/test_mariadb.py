@@ -35,6 +35,7 @@ from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.dialect import Fault
+from stanchion_conformance.harness import counts_of, sizes_of
 
 
 @pytest.fixture
@@ -235,7 +236,7 @@ def test_a_value_that_was_cut_is_refused(store: Store, mariadb_url: str) -> None
         with pytest.raises(pymysql.DataError, match="tenant"):
             store.push([too_long], tx=lenient)
         lenient.rollback()
-    assert store.sizes("orders").total == 0
+    assert sizes_of(store, "orders").total == 0
 
 
 # -- time
@@ -452,7 +453,7 @@ def check_counts(store: Store, done: int) -> None:
     assert done
     store.skew += 60
     store.recover()
-    counts, sizes = store.counts("orders"), store.sizes("orders")
+    counts, sizes = counts_of(store, "orders"), sizes_of(store, "orders")
     assert counts.committed == done
     assert counts.pushed == counts.committed + counts.buried + sizes.total
     store.skew += 100_000  # some have lost leases, and wait by their retry policy; each of these is handed out alone
@@ -612,7 +613,7 @@ def test_a_killed_server_has_every_answered_push(own_mariadb_server: MariaDBServ
         answer_more()
         ended.set()
         thread.join(60)
-        assert store.sizes("orders").total == len(answered) == store.counts("orders").pushed
+        assert sizes_of(store, "orders").total == len(answered) == counts_of(store, "orders").pushed
         assert set(store.fetch(answered)) == set(answered)
 
 

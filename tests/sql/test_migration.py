@@ -20,6 +20,7 @@ from stanchion.stores.records.staging import Publication
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.sql.store import SqlStore
+from stanchion_conformance.harness import counts_of, sizes_of
 
 FOLDER = Path(__file__).parent
 """Has a folder for each older version, with the tables as `stanchion setup --sql` of that version printed them."""
@@ -89,7 +90,7 @@ def test_jobs_are_brought_along(store: SqlStore) -> None:
     rows = store.claim(Claim("q", 10, "t2", "w")).rows
     assert [row.id for row in rows] == ids[2:]
     commit(store, rows)
-    assert store.counts("q").committed == 4
+    assert counts_of(store, "q").committed == 4
 
 
 def test_all_that_is_new_works_there(store: SqlStore) -> None:
@@ -109,7 +110,7 @@ def test_all_that_is_new_works_there(store: SqlStore) -> None:
     assert store.compare_and_set("kind", "name", "text", 0)
     store.stage("write", "attempt", [NewJob(new_id(), "out", "1")])
     assert store.publish(Publication("write", (("attempt", 1),)))
-    assert store.sizes("out").ready == 1
+    assert sizes_of(store, "out").ready == 1
 
 
 def test_the_indexes_are_those_of_a_new_database(store: SqlStore) -> None:

@@ -17,6 +17,7 @@ from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion_conformance.harness import sizes_of
 
 RUN = 3000
 SLOT: dict[str, Any] = {"limits": limits_text(Limits(("slot",)))}
@@ -47,14 +48,14 @@ def test_what_may_run_is_found_before_all_others_are_parked(store: Store, given:
     line = push(store, RUN, **given)
     free = push(store, 10)
     assert took(store) == free
-    asked = store.sizes("q").waiting
+    asked = sizes_of(store, "q").waiting
     assert asked < 500, "it did not wait until a run of them was parked"
     more = push(store, 10)
     assert took(store) == more
-    assert asked + 1000 < store.sizes("q").waiting < RUN
+    assert asked + 1000 < sizes_of(store, "q").waiting < RUN
     while store.claim(Claim("q", 10, "t", "w")).retry_in == 0:
         pass
-    assert store.sizes("q").waiting == RUN
+    assert sizes_of(store, "q").waiting == RUN
     store.settle([Commit(holder[0], "t")])
     assert took(store, 2, "t2") == line[:1]
 
@@ -66,16 +67,16 @@ def test_what_a_rate_does_not_bind_is_found_before_all_others_are_deferred(store
     line = push(store, RUN, **given)
     free = push(store, 10)
     assert took(store) == free
-    asked = store.sizes("q").scheduled
+    asked = sizes_of(store, "q").scheduled
     assert asked < 500, "it did not wait until a run of them was deferred"
     more = push(store, 10)
     assert took(store) == more
-    assert asked < store.sizes("q").scheduled < RUN
+    assert asked < sizes_of(store, "q").scheduled < RUN
     calls = 1
     while store.claim(Claim("q", 10, "t", "w")).retry_in == 0:
         calls += 1
     assert calls < 10, "where nothing else is there, a claim defers as many as its time allows"
-    assert store.sizes("q").scheduled == RUN
+    assert sizes_of(store, "q").scheduled == RUN
     rows = store.fetch(line)
     assert sorted(line, key=lambda job: rows[job].run_at) == line
 
@@ -92,7 +93,7 @@ def test_a_claim_that_stops_deferring_between_two_looks_says_so(store: Store, mo
         while (found := store.claim(Claim(f"q{late}", 1, f"t{late}", "w"))).retry_in == 0:
             assert found.rows == []
         monkeypatch.undo()
-        assert store.sizes(f"q{late}").scheduled == 1499
+        assert sizes_of(store, f"q{late}").scheduled == 1499
 
 
 def test_a_job_that_a_rate_promised_a_time_is_not_looked_past(store: Store) -> None:
@@ -133,12 +134,12 @@ def test_a_claim_breaks_off_after_half_its_lease(store: Store) -> None:
     push(store, RUN, **SLOT)
     answer = store.claim(Claim("q", 10, "t2", lease=1e-4))
     assert (answer.rows, answer.retry_in) == ([], 0.0)
-    assert store.sizes("q").ready > 0
+    assert sizes_of(store, "q").ready > 0
     calls = 1
     while answer.retry_in == 0.0:
         answer = store.claim(Claim("q", 10, "t2", lease=1e-4))
         calls += 1
-    assert store.sizes("q").waiting == RUN
+    assert sizes_of(store, "q").waiting == RUN
     assert calls > 2
 
 
@@ -150,6 +151,6 @@ def test_in_memory_too() -> None:
     push(store, RUN, **SLOT)
     answer = store.claim(Claim("q", 10, "t2", lease=1e-4))
     assert (answer.rows, answer.retry_in) == ([], 0.0)
-    assert 0 < store.sizes("q").waiting < RUN
+    assert 0 < sizes_of(store, "q").waiting < RUN
     assert store.claim(Claim("q", 10, "t3", "w")).retry_in is None
-    assert store.sizes("q").waiting == RUN
+    assert sizes_of(store, "q").waiting == RUN

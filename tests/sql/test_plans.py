@@ -26,6 +26,7 @@ from stanchion.stores.records.outcomes import Commit, Extension, Move, Progress,
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.runner import CursorRunner
+from stanchion_conformance.harness import due_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -51,7 +52,7 @@ OPERATIONS: dict[str, Operation] = {
     "progress": lambda store, held: store.progress([Progress(held[0].id, held[0].token or "", 0.5)]),
     "beat": lambda store, _: store.beat(WORKER),
     "recover": lambda store, _: store.recover(),
-    "next due": lambda store, _: store.next_due(["big"]),
+    "next due": lambda store, _: due_of(store, "big"),
     "fetch": lambda store, held: store.fetch([job.id for job in held]),
     "cancel": lambda store, held: store.cancel([held[0].id]),
     "purge": lambda store, _: store.purge("big"),
@@ -63,7 +64,9 @@ OPERATIONS: dict[str, Operation] = {
     "claim of some lanes": lambda store, _: store.claim(Claim("laned", 16, "other", "w1", lanes=(9, 24))),
     "pop of lanes": lambda store, _: store.pop(Claim("laned", 1, "other")),
     "depths of lanes": lambda store, _: store.lane_depths("laned", range(1, 7), 300),
-    "next due of lanes": lambda store, _: store.next_due(["laned"]),
+    "depths of all lanes": lambda store, _: store.lane_depths("laned", at_most=20),
+    "next due of lanes": lambda store, _: due_of(store, "laned"),
+    "next due of all": lambda store, _: store.stats(["laned", "nowhere", "big"], ["next_due"]),
 }
 
 

@@ -22,6 +22,7 @@ from stanchion.stores.registry import open_store
 from stanchion.stores.sql import staging
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.store import SqlStore
+from stanchion_conformance.harness import counts_of, sizes_of
 
 VALUE = ValueChange("stream", "s", "acked 1 by me", 0)
 
@@ -55,13 +56,13 @@ def ready(store: SqlStore, value: ValueChange | None = VALUE) -> Publication:
 
 
 def assert_done_once(store: SqlStore) -> None:
-    assert (store.sizes("out").ready, store.counts("out").pushed) == (50, 50)
-    assert (store.sizes("in").total, store.counts("in").committed) == (0, 3)
+    assert (sizes_of(store, "out").ready, counts_of(store, "out").pushed) == (50, 50)
+    assert (sizes_of(store, "in").total, counts_of(store, "in").committed) == (0, 3)
 
 
 def assert_not_done(store: SqlStore) -> None:
-    assert (store.sizes("out").total, store.counts("out").pushed) == (0, 0)
-    assert (store.sizes("in").running, store.counts("in").committed) == (3, 0)
+    assert (sizes_of(store, "out").total, counts_of(store, "out").pushed) == (0, 0)
+    assert (sizes_of(store, "in").running, counts_of(store, "in").committed) == (3, 0)
     assert store.values("stream") == []
 
 
@@ -144,8 +145,8 @@ def test_by_many_small_ranges(store: SqlStore, monkeypatch: pytest.MonkeyPatch) 
     store.stage("write", "b", [*more, *keyed])
     store.stage("write", "dropped", jobs(20))
     assert store.publish(publication._replace(attempts=(("a", 50), ("b", 38))))
-    assert store.counts("out").pushed == 81
-    assert store.counts("in").committed == 3
+    assert counts_of(store, "out").pushed == 81
+    assert counts_of(store, "in").committed == 3
     assert not store.publish(Publication("write", (("dropped", 20),), VALUE))
     with pytest.raises(StagedJobsLost):
         store.publish(Publication("write", (("dropped", 20),)))
@@ -156,7 +157,7 @@ def test_ids_that_are_live_already(store: SqlStore) -> None:
     store.push(staged[:4])
     store.stage("write", "a", staged)
     assert store.publish(Publication("write", (("a", 10),)))
-    assert (store.sizes("out").ready, store.counts("out").pushed) == (10, 10)
+    assert (sizes_of(store, "out").ready, counts_of(store, "out").pushed) == (10, 10)
 
 
 def test_a_stage_that_a_crash_of_the_server_emptied(own_postgres_server: PostgresServer) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 import psycopg
 
 from stanchion.stores.registry import open_store
-from stanchion_conformance.harness import QUEUE, new_job
+from stanchion_conformance.harness import QUEUE, counts_of, new_job
 
 
 def test_the_second_of_two_who_fold_the_first_tallies_adds_its_own(pg_url: str) -> None:
@@ -20,4 +20,4 @@ def test_the_second_of_two_who_fold_the_first_tallies_adds_its_own(pg_url: str) 
         time.sleep(0.3)  # it waits for the other one
         other.commit()
         folding.join(20)
-        assert store.counts(QUEUE).pushed == 6
+        assert counts_of(store, QUEUE).pushed == 6

@@ -15,6 +15,7 @@ from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.telling import told
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sqlite.dialect import open_store as open_sqlite
+from stanchion_conformance.harness import sizes_of
 
 URL = make_url("sqlite:///jobs.db")
 
@@ -91,7 +92,7 @@ def test_missing_rights_on_postgresql(pg_app: Stanchion, pg_url: str) -> None:
             closing(open_store(pg_url.replace("stanchion@", f"{role}@"))) as bare,
             pytest.raises(StoreUnavailable, match="refuses this: permission denied") as raised,
         ):
-            bare.sizes("orders")
+            sizes_of(bare, "orders")
         assert raised.value.lasting
         assert "can't reach" not in str(raised.value)
     finally:

@@ -169,7 +169,7 @@ from stanchion_conformance.limits.slots_freed import (
 )
 from stanchion_conformance.model import TestAgainstTheReference
 from stanchion_conformance.operate.adopted import TestAdoptedJobs, TestAdoptedKeys
-from stanchion_conformance.operate.counting import TestCounts, TestFind, TestSizes
+from stanchion_conformance.operate.counting import TestCounts, TestFind, TestSizes, TestStats
 from stanchion_conformance.operate.declared import (
     TestDeclaredAtTheCall,
     TestDeclaredInATransaction,
@@ -363,6 +363,7 @@ __all__ = [
     "TestSplit",
     "TestStaged",
     "TestStations",
+    "TestStats",
     "TestStoppedStreams",
     "TestStrangeNames",
     "TestStreams",

@@ -15,6 +15,7 @@ from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
+from stanchion.stores.records.queues import Counts, Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import state_of
 
@@ -113,6 +114,21 @@ def row_of(store: Store, job_id: str) -> JobRow:
 def state(store: Store, job_id: str) -> JobState:
     """Return the job's state as the outside sees it."""
     return state_of(row_of(store, job_id), store.now())
+
+
+def sizes_of(store: Store, queue: str) -> Sizes:
+    """Return the live jobs of a queue, counted by state."""
+    return store.stats([queue], ["states"])[queue].states
+
+
+def counts_of(store: Store, queue: str) -> Counts:
+    """Return what happened in a queue so far."""
+    return store.stats([queue], ["totals"])[queue].totals
+
+
+def due_of(store: Store, queue: str) -> int | None:
+    """Return when the first queued job of a queue is due."""
+    return store.stats([queue], ["next_due"])[queue].next_due
 
 
 def worker(name: str, heartbeat: float = 10.0) -> WorkerRow:

@@ -114,7 +114,7 @@ class LaneChooser:
         return chosen
 
     def _depths(self, queue: str, lanes: Iterable[int]) -> dict[int, int]:
-        return dict(self._app.store.lane_depths(queue, sorted(lanes), COUNTED)) if lanes else {}
+        return self._app.store.lane_depths(queue, sorted(lanes), COUNTED) if lanes else {}
 
     def _shortest(self, shard: list[int], depths: dict[int, int]) -> int:
         """Return the first empty lane, else the shortest, the first of them on a tie."""

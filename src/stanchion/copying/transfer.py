@@ -32,6 +32,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Find
+from stanchion.stores.records.queues import Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import uprooted
 
@@ -132,9 +133,13 @@ class Transfer:
             settings = {name: value for name, value in known[copied.queue].items() if name != "name"}
             self._source.configure(copied.queue, {"paused": True})
             self._destination.configure(copied.queue, {**settings, "paused": True})
-        if self._settle and any(self._source.sizes(copied.queue).total for copied in self._copied):
+        if self._settle and any(sizes.total for sizes in self._sizes().values()):
             self._watcher.settling(self._settle)
             self._guard.sleep(self._settle)
+
+    def _sizes(self) -> dict[str, Sizes]:
+        stats = self._source.stats([copied.queue for copied in self._copied], ["states"])
+        return {queue: one.states for queue, one in stats.items()}
 
     def _copy_semaphores(self) -> None:
         there = {row.name for row in self._destination.semaphores()}
@@ -146,8 +151,9 @@ class Transfer:
         """Move what is queued, again and again until nothing runs any more that could be rolled back."""
         deadline = None
         while True:
+            sizes = self._sizes()
             for copied in self._copied:
-                copied.running = self._source.sizes(copied.queue).running
+                copied.running = sizes[copied.queue].running
             for copied in self._copied:
                 copied.live += self._move(copied, _QUEUED)
             running = sum(copied.running for copied in self._copied)

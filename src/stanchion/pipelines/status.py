@@ -76,8 +76,12 @@ def status_of(pipeline: Pipeline, before: PipelineStatus | None) -> PipelineStat
         one = earlier.get(station)
         return None if one is None or seconds <= 0 else max(0, ended - one.out - one.dropped) / seconds
 
+    letters = pipeline.dead_letters.name
+    queues = [letters, *(station.queue for station in pipeline.stations.values())]
+    stats = store.stats(queues, ["states", "totals", "next_due"])
+
     def look(station: Station) -> StationStatus:
-        size, counts, due = store.sizes(station.queue), store.counts(station.queue), store.next_due([station.queue])
+        size, counts, due = stats[station.queue]
         out, dropped = _ended(station, counts)
         return StationStatus(
             station=station.station,
@@ -93,7 +97,7 @@ def status_of(pipeline: Pipeline, before: PipelineStatus | None) -> PipelineStat
         )
 
     stations = tuple(map(look, pipeline.stations.values()))
-    return PipelineStatus(pipeline.name, now, stations, store.sizes(pipeline.dead_letters.name).total)
+    return PipelineStatus(pipeline.name, now, stations, stats[letters].states.total)
 
 
 def _ended(station: Station, counts: Counts) -> tuple[int, int]:

@@ -23,13 +23,16 @@ from stanchion.jobs.search import PageOptions
 from stanchion.queues.receive import Taking
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
+from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes, Stat
 
 if TYPE_CHECKING:
     from stanchion.app import Stanchion
 
 MOST_RESERVED = 1_000_000
 """Jobs that one call may reserve."""
+
+LANE_JOBS_MAX = 1 << 30
+"""More than any lane holds."""
 
 
 class Queue:
@@ -125,20 +128,23 @@ class Queue:
 
     def size(self) -> Sizes:
         """Count the live jobs."""
-        return self.app.store.sizes(self.name)
+        return self._stats("states").states
 
     def counts(self) -> Counts:
         """Return what happened in this queue since it was made."""
-        return self.app.store.counts(self.name)
+        return self._stats("totals").totals
 
     def lanes(self) -> dict[int | None, int]:
         """Count the queued jobs of each lane that has some; None stands for those that are in no lane."""
-        depths = self.app.store.lane_depths(self.name, at_most=None)
+        depths = self.app.store.lane_depths(self.name, at_most=LANE_JOBS_MAX)
         return {shown_lane(lane): depths[lane] for lane in sorted(depths)}
 
     def next_due(self) -> datetime | None:
         """Return the earliest `run_at` of a live, unreserved job, or None."""
-        return moment(self.app.store.next_due([self.name]))
+        return moment(self._stats("next_due").next_due)
+
+    def _stats(self, field: Stat) -> QueueStats:
+        return self.app.store.stats([self.name], [field])[self.name]
 
     def get(self, job_id: str) -> Job | None:
         """Return the job if it is, or ended, in this queue."""

@@ -6,7 +6,7 @@ call. Only the store's clock decides what is due, expired or late.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -16,7 +16,7 @@ from stanchion.stores.records.flows import End, Node
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
 from stanchion.stores.records.query import Find, Scan
-from stanchion.stores.records.queues import Counts, QueueSettings, SemaphoreRow, Sizes
+from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
@@ -203,20 +203,17 @@ class Store(Protocol):
     def split(self, scan: Scan, parts: int) -> list[Scan]:
         """Cut a scan into up to `parts` scans that share no job, give about as many each, and all of them together."""
 
-    def sizes(self, queue: str) -> Sizes:
-        """Count live jobs by state."""
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        """Return the figures of these queues, known or not: only the fields named, as the others cost as much again.
 
-    def counts(self, queue: str) -> Counts:
-        """Return what happened in the queue so far."""
-
-    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int | None = 1000) -> dict[int, int]:
-        """Count the queued jobs, scheduled and ready, of these lanes (None: of all); those without any are left out.
-
-        Each count ends at `at_most`; None: at none.
+        Each field is as of its own moment.
         """
 
-    def next_due(self, queues: Sequence[str]) -> int | None:
-        """Return the earliest `run_at` of a live, unreserved job."""
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
+        """Count the queued jobs, scheduled and ready, of these lanes (None: of all); those without any are left out.
+
+        Each count ends at `at_most`.
+        """
 
     # -- operating
 

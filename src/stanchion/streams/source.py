@@ -54,7 +54,7 @@ class StreamSource:
     def stop_after_ready(self) -> None:
         """Reserve no more than as many jobs as are ready now: what comes meanwhile can't keep a driver from its end."""
         self._mine()
-        self._left = self._store.sizes(self._queue).ready
+        self._left = self._store.stats([self._queue], ["states"])[self._queue].states.ready
 
     def latest(self, start: Position, limit: int) -> Position:
         """Return up to where there is work: `start` itself, or one batch further, of up to `limit` jobs.

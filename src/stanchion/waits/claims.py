@@ -152,7 +152,7 @@ class ClaimLook(Look):
         naps = [app.poll * BACKING_POLLS if self._hears() else app.poll]
         if retry_in is not None:
             naps.append(max(0.001, retry_in))
-        due = app.store.next_due([queue])
+        due = app.store.stats([queue], ["next_due"])[queue].next_due
         if due is not None:
             later = (due - app.store.now()) / SECOND
             if later > 0:

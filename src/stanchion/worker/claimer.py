@@ -262,15 +262,14 @@ class Claimer:
         naps = [poll_interval(self._poll, self.sharing)]
         if retry_in is not None:
             naps.append(retry_in)
-        due = store.next_due(self._queues)
-        now = store.now()
+        dues = self._dues()
+        due, now = min(dues, default=None), store.now()
         self._blocked = due is not None and due <= now
         if self._blocked:
             if due != self._overdue and retry_in is None:
                 self._overdue = due  # it may just have become due; the next time it is known to be held up
                 return 0
-            dues = (store.next_due([queue]) for queue in self._queues)
-            naps += [(later - now) / SECOND for later in dues if later is not None and later > now]
+            naps += [(later - now) / SECOND for later in dues if later > now]
         elif due is not None:
             naps.append((due - now) / SECOND)
         return max(SHORTEST_NAP, min(naps))
@@ -278,15 +277,19 @@ class Claimer:
     def _any_left(self) -> bool:
         """Tell whether there is still something to come back for."""
         store = self._app.store
-        due = store.next_due(self._queues)
-        if due is not None:
-            return self._all_jobs or due <= store.now()
+        if dues := self._dues():
+            return self._all_jobs or min(dues) <= store.now()
         if not self._all_jobs:
             return False
-        before = [store.counts(queue) for queue in self._queues]
-        live = any(store.sizes(queue).total for queue in self._queues)
+        before = store.stats(self._queues, ["totals"])
+        live = any(one.states.total for one in store.stats(self._queues, ["states"]).values())
         # A job may have gone from a queue that was not looked at yet to one that was: it is counted as moved.
-        return live or before != [store.counts(queue) for queue in self._queues]
+        return live or before != store.stats(self._queues, ["totals"])
+
+    def _dues(self) -> list[int]:
+        """Return when the first job of each queue is due that has queued ones."""
+        stats = self._app.store.stats(self._queues, ["next_due"]).values()
+        return [one.next_due for one in stats if one.next_due is not None]
 
     def _listening(self) -> Listener:
         if self._listener is None:

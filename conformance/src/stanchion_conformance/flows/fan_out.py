@@ -15,7 +15,18 @@ from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Move, Outcome, Rollback
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion_conformance.harness import QUEUE, StoreClock, about, claim, new_job, row_of, seconds_until, state
+from stanchion_conformance.harness import (
+    QUEUE,
+    StoreClock,
+    about,
+    claim,
+    counts_of,
+    new_job,
+    row_of,
+    seconds_until,
+    sizes_of,
+    state,
+)
 
 NEXT, OTHER = "next", "other"
 LONG = 20.0
@@ -54,9 +65,9 @@ class TestFanOut:
 
     def test_counts_as_moved_there_and_as_pushed_here(self, store: Store, parent: JobRow) -> None:
         store.settle([into(parent, new_job(queue=NEXT), new_job(queue=NEXT), new_job(queue=OTHER))])
-        assert store.counts(QUEUE) == Counts(pushed=1, reserved=1, moved=1)
-        assert store.counts(NEXT) == Counts(pushed=2)
-        assert store.counts(OTHER) == Counts(pushed=1)
+        assert counts_of(store, QUEUE) == Counts(pushed=1, reserved=1, moved=1)
+        assert counts_of(store, NEXT) == Counts(pushed=2)
+        assert counts_of(store, OTHER) == Counts(pushed=1)
 
     def test_makes_the_queues(self, store: Store, parent: JobRow) -> None:
         store.settle([into(parent, new_job(queue=NEXT))])
@@ -95,7 +106,7 @@ class TestFanOut:
         child = new_job(queue=NEXT)
         assert store.settle([into(late, child), into(again._replace(token="other"), child)]) == [None, None]
         assert store.fetch([child.id]) == {}
-        assert store.sizes(NEXT).total == 0
+        assert sizes_of(store, NEXT).total == 0
         assert store.settle([into(again, child)]) == [JobState.DONE]
         assert [row.id for row in all_of(store, NEXT)] == [child.id]
 
@@ -107,20 +118,20 @@ class TestFanOut:
         first = all_of(store, NEXT)
         assert store.settle([Commit(row.id, row.token or "") for row in first]) == [JobState.DONE]
         assert other_store.settle([outcome], repeat=True) == [JobState.DONE]
-        assert (store.sizes(NEXT).total, store.sizes(OTHER).total) == (0, 1)
-        assert (store.counts(NEXT).pushed, store.counts(OTHER).pushed) == (1, 1)
-        assert store.counts(QUEUE).moved == 1
+        assert (sizes_of(store, NEXT).total, sizes_of(store, OTHER).total) == (0, 1)
+        assert (counts_of(store, NEXT).pushed, counts_of(store, OTHER).pushed) == (1, 1)
+        assert counts_of(store, QUEUE).moved == 1
 
     def test_a_repeat_of_what_was_never_done_does_it(self, store: Store, parent: JobRow) -> None:
         assert store.settle([into(parent, new_job(queue=NEXT))], repeat=True) == [JobState.DONE]
-        assert store.sizes(NEXT).ready == 1
+        assert sizes_of(store, NEXT).ready == 1
 
     def test_one_that_was_asked_to_stop_is_cancelled(self, store: Store, parent: JobRow) -> None:
         assert store.cancel([parent.id]) == [JobState.RUNNING]
         child = new_job(queue=NEXT)
         assert store.settle([into(parent, child)]) == [JobState.CANCELLED]
         assert store.fetch([child.id]) == {}
-        assert (store.counts(QUEUE).cancelled, store.counts(QUEUE).moved) == (1, 0)
+        assert (counts_of(store, QUEUE).cancelled, counts_of(store, QUEUE).moved) == (1, 0)
 
     def test_in_a_batch_with_others(self, store: Store) -> None:
         store.push([new_job(str(number)) for number in range(6)])
@@ -139,7 +150,7 @@ class TestFanOut:
             *(JobState.READY, JobState.DONE, JobState.SCHEDULED),
         ]
         assert [row.id for row in all_of(store, NEXT)] == [child.id for child in children]
-        counts = store.counts(QUEUE)
+        counts = counts_of(store, QUEUE)
         assert (counts.committed, counts.moved, counts.rolled_back) == (1, 3, 1)
 
     def test_of_many_jobs_into_many(self, store: Store) -> None:
@@ -148,8 +159,8 @@ class TestFanOut:
         assert store.settle([into(row, *(new_job(queue=NEXT) for _ in range(10))) for row in rows]) == (
             [JobState.DONE] * 200
         )
-        assert store.sizes(NEXT).ready == 2000
-        assert store.counts(NEXT).pushed == 2000
+        assert sizes_of(store, NEXT).ready == 2000
+        assert counts_of(store, NEXT).pushed == 2000
 
     def test_a_key_that_is_taken_harms_nothing(self, store: Store) -> None:
         holder = new_job("1", queue=NEXT, key="k")
@@ -163,7 +174,7 @@ class TestFanOut:
         ]
         assert store.settle([into(first, *children), into(second, new_job("14", queue=NEXT))]) == [JobState.DONE] * 2
         assert sorted(row.payload for row in all_of(store, NEXT)) == ["1", "12", "14"]
-        assert store.counts(NEXT).pushed == 3
+        assert counts_of(store, NEXT).pushed == 3
 
     def test_a_key_may_be_replaced(self, store: Store, parent: JobRow) -> None:
         holder = new_job("1", queue=NEXT, key="k")
@@ -186,7 +197,7 @@ class TestFanOut:
         assert len(rows) == 2
         assert store.settle([into(row, new_job(queue=NEXT)) for row in rows]) == [JobState.DONE] * 2
         assert len(claim(store, 9)) == 2
-        assert store.sizes(NEXT).ready == 2
+        assert sizes_of(store, NEXT).ready == 2
 
     def test_into_lanes(self, store: Store, parent: JobRow) -> None:
         store.configure(NEXT, {"lanes": 2, "laned": True})
@@ -199,7 +210,7 @@ class TestFanOut:
         (row,) = claim(store)
         assert store.settle([into(row, new_job(queue=NEXT))]) == [JobState.DONE]
         assert store.fetch([row.id]) == {}
-        assert store.sizes(NEXT).ready == 1
+        assert sizes_of(store, NEXT).ready == 1
 
     def test_wakes_those_who_wait_there(self, store: Store, parent: JobRow) -> None:
         listener = store.listen([NEXT])
@@ -245,7 +256,7 @@ class TestFanOutInTransactions:
             raise ZeroDivisionError
         assert state(store, parent.id) is JobState.RUNNING
         assert store.fetch([child.id]) == {}
-        assert store.counts(NEXT) == Counts()
+        assert counts_of(store, NEXT) == Counts()
         with store.transaction() as tx:
             assert store.settle([into(parent, child)], tx) == [JobState.DONE]
         assert state(store, parent.id) is JobState.DONE

@@ -13,7 +13,17 @@ from stanchion.stores.records.jobs import JobState, Redriven
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Rollback
 from stanchion.stores.records.query import Find
 from stanchion_conformance.flows.flow_nodes import bury, commit, handler_in, members, new_node, node_of, waiter
-from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, new_job, row_of, state
+from stanchion_conformance.harness import (
+    QUEUE,
+    StoreClock,
+    all_at_once,
+    claim,
+    counts_of,
+    new_job,
+    row_of,
+    sizes_of,
+    state,
+)
 
 
 class TestAFailedMember:
@@ -72,7 +82,7 @@ class TestAFailedMember:
         bury(store)
         assert {node.state for node in store.nodes(root)} == {NodeState.FAILED}
         assert len(store.find(Find(flow=root, states=(JobState.CANCELLED,), limit=1000))) == length - 1
-        assert store.sizes(QUEUE).waiting == 0
+        assert sizes_of(store, QUEUE).waiting == 0
         assert [row.id for row in claim(store, 5)] == [handler]
 
     def test_fails_those_that_its_node_is_a_member_of(self, store: Store) -> None:
@@ -99,7 +109,7 @@ class TestAFailedMember:
             ]
         )
         assert (node_of(store, node).state, node_of(store, node).ended) == (NodeState.FAILED, 30)
-        assert store.counts("handlers").pushed == 1
+        assert counts_of(store, "handlers").pushed == 1
         assert [row.id for row in claim(store, 5, queue="handlers")] == [handler]
 
     def test_that_is_redriven_ends_anew_and_its_node_stays_failed(self, store: Store) -> None:
@@ -114,7 +124,7 @@ class TestAFailedMember:
         failed = node_of(store, node)
         assert (failed.state, failed.ended) == (NodeState.FAILED, 1)
         assert state(store, after.id) is JobState.CANCELLED
-        assert store.counts("handlers").pushed == 1
+        assert counts_of(store, "handlers").pushed == 1
 
 
 class TestAStoppedFlow:
@@ -146,7 +156,7 @@ class TestContinuing:
         assert store.settle([Continue(row.id, row.token or "", call)]) == [JobState.READY]
         assert store.settle([Commit(row.id, row.token or "")]) == [None]
         assert store.ends(node.id) == []
-        assert (store.sizes(QUEUE).total, store.counts(QUEUE).pushed) == (2, 2)
+        assert (sizes_of(store, QUEUE).total, counts_of(store, QUEUE).pushed) == (2, 2)
         (again,) = claim(store)
         assert (again.id, again.payload, again.task, again.attempts) == (row.id, "again", "other", 1)
         assert again.enqueued_at == row.enqueued_at
@@ -175,7 +185,7 @@ class TestContinuing:
         node = new_node(1)
         late = Continue(row.id, row.token or "", waiter(node), (node,), tuple(members(node)))
         assert store.settle([late]) == [None]
-        assert (store.nodes(node.id), store.sizes(QUEUE).total) == ([], 1)
+        assert (store.nodes(node.id), sizes_of(store, QUEUE).total) == ([], 1)
         assert store.settle([Commit(held.id, held.token or "")]) == [JobState.DONE]
 
     def test_behind_nothing_it_goes_on_at_once(self, store: Store) -> None:
@@ -194,4 +204,4 @@ class TestContinuing:
         outcome = Continue(row.id, row.token or "", waiter(further), (further,), tuple(members(further)))
         assert store.settle([outcome]) == [JobState.CANCELLED]
         assert [one.state for one in store.nodes(node.id)] == [NodeState.FAILED]
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0

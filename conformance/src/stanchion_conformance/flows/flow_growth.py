@@ -14,7 +14,7 @@ from stanchion.errors import (
 )
 from stanchion.stores.protocol import Store
 from stanchion_conformance.flows.flows import Work
-from stanchion_conformance.harness import QUEUE, all_at_once
+from stanchion_conformance.harness import QUEUE, all_at_once, counts_of
 
 
 class TestTailCalls:
@@ -25,7 +25,7 @@ class TestTailCalls:
         assert [job.id for job in app.find(queue=QUEUE)] == [handle.id]
         assert handle.job().attempts == 1
         assert handle.job().flow is None
-        assert store.counts(QUEUE).pushed == 1
+        assert counts_of(store, QUEUE).pushed == 1
 
     @pytest.mark.parametrize(
         ("kind", "value"),

@@ -17,7 +17,17 @@ from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.records.query import Find
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.slots import node_gate
-from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, new_job, row_of, state
+from stanchion_conformance.harness import (
+    QUEUE,
+    StoreClock,
+    all_at_once,
+    claim,
+    counts_of,
+    new_job,
+    row_of,
+    sizes_of,
+    state,
+)
 
 
 def new_node(size: int = 1, kind: str = "list", **fields: Any) -> Node:
@@ -69,7 +79,7 @@ class TestMembersOfANode:
         node = new_node(3)
         after = waiter(node)
         store.open_flow([node], [*members(node), after])
-        assert (store.sizes(QUEUE).ready, store.sizes(QUEUE).waiting) == (3, 1)
+        assert (sizes_of(store, QUEUE).ready, sizes_of(store, QUEUE).waiting) == (3, 1)
         commit(store, 2)
         assert state(store, after.id) is JobState.WAITING
         assert (node_of(store, node).state, node_of(store, node).ended) == (NodeState.RUNNING, 2)
@@ -165,11 +175,11 @@ class TestOpeningAFlow:
         jobs = [*members(node), waiter(node)]
         for mine in (store, other_store):
             mine.open_flow([node], jobs)
-        assert store.counts(QUEUE).pushed == 3
+        assert counts_of(store, QUEUE).pushed == 3
         commit(store, 2)
         store.open_flow([node], jobs)
         assert node_of(store, node).state == NodeState.DONE
-        assert (store.counts(QUEUE).pushed, store.sizes(QUEUE).total) == (3, 1)
+        assert (counts_of(store, QUEUE).pushed, sizes_of(store, QUEUE).total) == (3, 1)
 
     def test_with_nothing_in_it_is_done_at_once(self, store: Store) -> None:
         outer = new_node(1)
@@ -197,7 +207,7 @@ class TestOpeningAFlow:
         with pytest.raises(DuplicateKey):
             store.open_flow([node], jobs)
         assert store.nodes(node.root) == []
-        assert store.sizes(QUEUE).total == 1
+        assert sizes_of(store, QUEUE).total == 1
 
     def test_its_jobs_are_found_by_it(self, store: Store) -> None:
         one, other = new_node(3), new_node(1)
@@ -279,7 +289,7 @@ class TestAnOpenNode:
         assert not store.close_node(new_id())
         assert not store.stop_flow(new_id())
         assert store.nodes(new_id()) == []
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
 
     def test_gives_each_member_a_place_of_its_own(self, store: Store, other_store: Store) -> None:
         node = new_node(0, closed=False)
@@ -307,14 +317,14 @@ class TestFlowsInTransactions:
                 store.open_flow([node], jobs, tx=object())
             with pytest.raises(CannotJoin):
                 store.extend_flow(node.id, jobs, tx=object())
-            assert store.sizes(QUEUE).total == 0
+            assert sizes_of(store, QUEUE).total == 0
             return
         with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
             store.open_flow([node], jobs, tx)
             assert store.extend_flow(node.id, members(node, 1), tx)
             raise ZeroDivisionError
         assert store.nodes(node.id) == []
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
         with store.transaction() as tx:
             store.open_flow([node], jobs, tx)
             assert store.extend_flow(node.id, members(node, 1), tx)

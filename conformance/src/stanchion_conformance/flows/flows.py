@@ -16,7 +16,7 @@ from stanchion.flows.parts import Part
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.query import Find
 from stanchion.tasks.execution import Execution, outcome_of_value
-from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim
+from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, sizes_of
 from stanchion_conformance.jobs.encryption import new_key
 
 
@@ -203,10 +203,10 @@ class TestGroup:
             n + (n % 10 == 7) for n in range(50)
         ]
         flow = chain(work.fail(), group(members), work.note()).enqueue()
-        assert store.sizes(QUEUE).waiting == 61
+        assert sizes_of(store, QUEUE).waiting == 61
         app.drain()
         assert flow.state is FlowState.FAILED
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
 
     def test_completes_once_among_racing_workers(self, work: Work, app: Stanchion, other_app: Stanchion) -> None:
         others = Work(other_app)

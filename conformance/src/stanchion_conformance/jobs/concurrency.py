@@ -14,7 +14,18 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, all_at_once, claim, new_job, row_of, state
+from stanchion_conformance.harness import (
+    QUEUE,
+    NewStore,
+    StoreClock,
+    all_at_once,
+    claim,
+    counts_of,
+    new_job,
+    row_of,
+    sizes_of,
+    state,
+)
 
 THREADS = 8
 JOBS = 2000
@@ -48,9 +59,9 @@ class TestEveryJobGoesToOne:
 
         all_at_once([lambda one=one, n=n: work(one, n) for n, one in enumerate(stores)])  # type: ignore[misc]
         self.check(got, ids)
-        counts = store.counts(QUEUE)
+        counts = counts_of(store, QUEUE)
         assert (counts.pushed, counts.reserved, counts.committed) == (JOBS, JOBS, JOBS)
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
 
     def test_popped(self, store: Store, stores: list[Store]) -> None:
         ids = fill(store, JOBS)
@@ -64,7 +75,7 @@ class TestEveryJobGoesToOne:
 
         all_at_once([lambda one=one: work(one) for one in stores])  # type: ignore[misc]
         self.check(got, ids)
-        assert store.counts(QUEUE).popped == JOBS
+        assert counts_of(store, QUEUE).popped == JOBS
 
     def test_while_others_are_pushed_and_given_back(self, stores: list[Store]) -> None:
         done: list[str] = []
@@ -124,7 +135,7 @@ class TestOneWins:
             all_at_once([lambda one=one: push(one) for one in stores])  # type: ignore[misc]
             assert len({answer.id for answer in answers}) == 1
             assert sorted(answer.duplicate for answer in answers) == [False] + [True] * (THREADS - 1)
-        assert store.sizes(QUEUE).total == 10
+        assert sizes_of(store, QUEUE).total == 10
 
     def test_of_many_pushes_of_one_batch(self, store: Store, stores: list[Store]) -> None:
         jobs = [new_job(key=f"k{n}" if n % 2 else None) for n in range(50)]
@@ -135,8 +146,8 @@ class TestOneWins:
                 for one, order in zip(stores, orders, strict=True)
             ]
         )
-        assert store.sizes(QUEUE).total == 50
-        assert store.counts(QUEUE).pushed == 50
+        assert sizes_of(store, QUEUE).total == 50
+        assert counts_of(store, QUEUE).pushed == 50
 
     def test_of_many_recoveries(self, store: Store, stores: list[Store], clock: StoreClock) -> None:
         ids = fill(store, 40)
@@ -153,7 +164,7 @@ class TestOneWins:
             back += [row.id for row in rows]
         assert sorted(back) == sorted(ids)
         assert {row_of(store, job_id).attempts for job_id in ids} == {1}
-        assert store.counts(QUEUE).expired == 40
+        assert counts_of(store, QUEUE).expired == 40
 
     def test_of_a_late_worker_and_the_recovery(self, store: Store, other_store: Store, clock: StoreClock) -> None:
         for number in range(1, 11):
@@ -169,7 +180,7 @@ class TestOneWins:
             assert answers == [None]
             other_store.recover()  # the first may have passed over the row, as the commit was looking at it
             assert state(store, row.id) is JobState.READY
-            assert store.counts(QUEUE).expired == number
+            assert counts_of(store, QUEUE).expired == number
             store.cancel([row.id])
 
     def test_of_cancel_and_claim(self, store: Store, other_store: Store) -> None:
@@ -214,7 +225,7 @@ class TestLimits:
 
         all_at_once([lambda one=one: work(one) for one in stores])  # type: ignore[misc]
         assert most <= 3
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
 
     def test_max_rate_holds_for_all_together(self, store: Store, stores: list[Store]) -> None:
         store.configure(QUEUE, {"max_rate": 0.01})

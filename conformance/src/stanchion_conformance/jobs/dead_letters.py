@@ -14,7 +14,7 @@ from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.records.query import Condition, Scan
-from stanchion_conformance.harness import QUEUE, SLACK, StoreClock, claim, new_job
+from stanchion_conformance.harness import QUEUE, SLACK, StoreClock, claim, new_job, sizes_of
 
 
 @pytest.fixture
@@ -275,7 +275,7 @@ class TestDeadToThoseWhoLook:
         (copied,) = Transfer(store, there, ["letters"], settle=0).run()
         assert (copied.live, copied.history) == (1, 0)
         assert store.fetch([letter]) == {}
-        assert there.sizes("letters").ready == 1
+        assert sizes_of(there, "letters").ready == 1
         assert [job.id for job in Stanchion(store=there).find(state="dead")] == [letter]
 
     @pytest.mark.usefixtures("letters")

@@ -12,7 +12,18 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extension, Move, Outcome, Progress, Rollback
-from stanchion_conformance.harness import QUEUE, StoreClock, about, claim, new_job, row_of, seconds_until, worker
+from stanchion_conformance.harness import (
+    QUEUE,
+    StoreClock,
+    about,
+    claim,
+    counts_of,
+    new_job,
+    row_of,
+    seconds_until,
+    sizes_of,
+    worker,
+)
 
 Act = Callable[[Reservation], None]
 
@@ -88,10 +99,10 @@ class TestFencing:
         (late,) = q.reserve(lease=30)
         lose(q, clock)
         queues = (QUEUE, "next", "elsewhere")
-        before = store.fetch([late.id]), [(store.sizes(name), store.counts(name)) for name in queues]
+        before = store.fetch([late.id]), [(sizes_of(store, name), counts_of(store, name)) for name in queues]
         with pytest.raises(LeaseLost):
             ACTS[act](late)
-        assert before == (store.fetch([late.id]), [(store.sizes(name), store.counts(name)) for name in queues])
+        assert before == (store.fetch([late.id]), [(sizes_of(store, name), counts_of(store, name)) for name in queues])
 
     @pytest.mark.parametrize(
         ("first", "second"),
@@ -311,7 +322,7 @@ class TestRepeatedClaim:
         again = store.claim(wish._replace(repeat=True)).rows
         assert [row.id for row in again] == [row.id for row in first]
         assert [row.attempts for row in again] == [1, 1]
-        assert store.sizes(QUEUE).running == 2
+        assert sizes_of(store, QUEUE).running == 2
 
     def test_claims_when_the_first_never_arrived(self, store: Store) -> None:
         store.push([new_job() for _ in range(5)])
@@ -327,7 +338,7 @@ class TestRepeatedClaim:
         assert [held.id for held in store.claim(look).rows] == [row.id]
         store.configure(QUEUE, {"max_rate": 100.0, "max_running": 5})
         assert store.claim(look._replace(token="another")).rows == []
-        assert store.counts(QUEUE).reserved == 1
+        assert counts_of(store, QUEUE).reserved == 1
 
 
 class TestRepeatedOutcome:
@@ -349,9 +360,9 @@ class TestRepeatedOutcome:
         (row,) = claim(store)
         said = outcome(row.id, row.token or "")
         assert store.settle([said]) == [state]
-        before, counts = store.fetch([row.id]), store.counts(QUEUE)
+        before, counts = store.fetch([row.id]), counts_of(store, QUEUE)
         assert store.settle([said], repeat=True) == [state]
-        assert (store.fetch([row.id]), store.counts(QUEUE)) == (before, counts)
+        assert (store.fetch([row.id]), counts_of(store, QUEUE)) == (before, counts)
         assert store.settle([said]) == [None]
 
     def test_that_never_arrived_is_carried_out(self, store: Store) -> None:

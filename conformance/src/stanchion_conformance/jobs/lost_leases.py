@@ -17,7 +17,19 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.rules.lost_leases import AT_ONCE, start_of
-from stanchion_conformance.harness import QUEUE, StoreClock, about, claim, new_job, row_of, seconds_until, state, worker
+from stanchion_conformance.harness import (
+    QUEUE,
+    StoreClock,
+    about,
+    claim,
+    counts_of,
+    due_of,
+    new_job,
+    row_of,
+    seconds_until,
+    state,
+    worker,
+)
 
 DEFAULT_DELAYS = (6, 21, 86)
 """Seconds of the default retry policy after the second, third and fourth lost lease."""
@@ -47,7 +59,7 @@ class TestCharges:
         for row in waited:
             assert (state(store, row.id), row_of(store, row.id).attempts) == (JobState.READY, 0)
         assert [row.attempts for row in claim(store, 3)] == [1, 1]
-        assert store.counts(QUEUE).expired == 2
+        assert counts_of(store, QUEUE).expired == 2
 
     def test_of_another_attempt_of_the_job_is_not_taken_for_this_one(self, store: Store, clock: StoreClock) -> None:
         _told(store, "w")
@@ -207,7 +219,7 @@ class TestAlone:
         culprit = jobs[1].id
         store.push(jobs)
         deaths, done = 0, list[str]()
-        while deaths < 10 and (due := store.next_due([QUEUE])) is not None:
+        while deaths < 10 and (due := due_of(store, QUEUE)) is not None:
             clock.advance(max(0.0, seconds_until(store, due)) + 0.001)
             name = f"w{deaths}"
             _told(store, name)

@@ -14,7 +14,19 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.rules.slots import order_gate
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, payloads, row_of, state, worker
+from stanchion_conformance.harness import (
+    QUEUE,
+    StoreClock,
+    claim,
+    counts_of,
+    due_of,
+    new_job,
+    payloads,
+    row_of,
+    sizes_of,
+    state,
+    worker,
+)
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, settle, took, took_at_last, usage
 
 KEY = "order-17"
@@ -38,7 +50,7 @@ class TestOneAtATime:
             assert row.id == job
             assert took(store, 4) == []
             commit(store, row)
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
 
     def test_for_every_process(self, store: Store, other_store: Store) -> None:
         first, second = push(store, keyed(), keyed())
@@ -83,9 +95,9 @@ class TestOneAtATime:
         claim(store, 2)
         row = row_of(store, second)
         assert (row.attempts, row.started_at, row.held) == (0, None, 0)
-        assert store.counts(QUEUE).reserved == 1
-        assert store.sizes(QUEUE)._asdict() == {"total": 2, "ready": 0, "scheduled": 0, "waiting": 1, "running": 1}
-        assert store.next_due([QUEUE]) is None
+        assert counts_of(store, QUEUE).reserved == 1
+        assert sizes_of(store, QUEUE)._asdict() == {"total": 2, "ready": 0, "scheduled": 0, "waiting": 1, "running": 1}
+        assert due_of(store, QUEUE) is None
 
     def test_popped_in_order(self, store: Store) -> None:
         ids = push(store, *(keyed() for _ in range(3)))
@@ -103,7 +115,7 @@ class TestOneAtATime:
         plain = push(store, new_job(priority=-1))
         assert took_at_last(store, 2) == plain
         assert took_at_last(store, 2) == []
-        assert store.sizes(QUEUE).waiting == 3000
+        assert sizes_of(store, QUEUE).waiting == 3000
         commit(store, row)
         assert len(claim(store, 5)) == 1
 

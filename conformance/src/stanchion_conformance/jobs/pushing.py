@@ -17,10 +17,12 @@ from stanchion_conformance.harness import (
     StoreClock,
     about,
     claim,
+    counts_of,
     new_job,
     payloads,
     row_of,
     seconds_until,
+    sizes_of,
     state,
 )
 
@@ -101,8 +103,8 @@ class TestRepeats:
         jobs = [new_job("1"), new_job("2", delay=60.0)]
         first = store.push(jobs)
         assert store.push(jobs) == first
-        assert store.sizes(QUEUE).total == 2
-        assert store.counts(QUEUE).pushed == 2
+        assert sizes_of(store, QUEUE).total == 2
+        assert counts_of(store, QUEUE).pushed == 2
 
     def test_changes_nothing(self, store: Store) -> None:
         job = new_job("1")
@@ -127,37 +129,37 @@ class TestRepeats:
         store.settle([Commit(row.id, row.token or "", result="1")])
         (again,) = store.push([job])
         assert (again.id, again.enqueued_at, again.duplicate) == (job.id, pushed.enqueued_at, False)
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
         assert claim(store) == []
         assert row_of(store, job.id).result == "1"
-        assert store.counts(QUEUE).pushed == 1
+        assert counts_of(store, QUEUE).pushed == 1
 
     def test_of_a_popped_job_is_no_job(self, store: Store) -> None:
         job = new_job()
         store.push([job])
         assert len(store.pop(Claim(QUEUE, 1, "token"))) == 1
         store.push([job])
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
 
     def test_of_a_moved_job_is_no_job(self, q: Queue, store: Store) -> None:
         job = new_job()
         store.push([job])
         q.reserve()[0].move("next")
         store.push([job])
-        assert store.sizes(QUEUE).total == 0
-        assert store.sizes("next").total == 1
+        assert sizes_of(store, QUEUE).total == 0
+        assert sizes_of(store, "next").total == 1
 
     def test_of_part_of_a_batch_adds_the_rest(self, store: Store) -> None:
         old, new = new_job(), new_job()
         store.push([old])
         assert [pushed.id for pushed in store.push([old, new])] == [old.id, new.id]
-        assert store.sizes(QUEUE).total == 2
+        assert sizes_of(store, QUEUE).total == 2
 
     def test_within_a_batch(self, store: Store) -> None:
         job = new_job()
         assert len(store.push([job, job])) == 2
-        assert store.sizes(QUEUE).total == 1
-        assert store.counts(QUEUE).pushed == 1
+        assert sizes_of(store, QUEUE).total == 1
+        assert counts_of(store, QUEUE).pushed == 1
 
     def test_of_a_keyed_job_that_asks_to_be_told(self, store: Store) -> None:
         job = new_job(key="k", on_duplicate="raise")

@@ -14,7 +14,17 @@ from stanchion.core.times import micros, moment
 from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
-from stanchion_conformance.harness import StoreClock, about, claim, new_job, row_of, seconds_until, state, worker
+from stanchion_conformance.harness import (
+    StoreClock,
+    about,
+    claim,
+    due_of,
+    new_job,
+    row_of,
+    seconds_until,
+    state,
+    worker,
+)
 
 HOUR = 3600
 
@@ -87,14 +97,18 @@ class TestNextDue:
         assert q.next_due() == far[1].run_at
         q.cancel(far[1].id)
         assert q.next_due() == far[2].run_at
-        assert store.next_due(["elsewhere"]) is None
-        assert store.next_due([]) is None
+        assert due_of(store, "elsewhere") is None
 
     def test_of_several_queues(self, q: Queue, store: Store) -> None:
         q.push(1, delay=500)
         other = q.app.queue("other").push(1, delay=100)
-        assert store.next_due([q.name, "other", "nowhere"]) == micros(other.run_at)
-        assert store.next_due([q.name]) != micros(other.run_at)
+        stats = store.stats([q.name, "other", "nowhere"], ["next_due"])
+        assert {queue: one.next_due for queue, one in stats.items()} == {
+            q.name: due_of(store, q.name),
+            "other": micros(other.run_at),
+            "nowhere": None,
+        }
+        assert due_of(store, q.name) != micros(other.run_at)
 
 
 @pytest.fixture(params=[HOUR, -HOUR], ids=["ahead", "behind"])

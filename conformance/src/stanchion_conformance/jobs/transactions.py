@@ -12,7 +12,7 @@ from stanchion import JobState, Push, Queue, Stanchion, chain
 from stanchion.errors import CannotJoin, DuplicateKey, LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts
-from stanchion_conformance.harness import LONG_LEASE, QUEUE, StoreClock, new_job, row_of
+from stanchion_conformance.harness import LONG_LEASE, QUEUE, StoreClock, new_job, row_of, sizes_of
 
 
 class Failed(Exception):
@@ -170,7 +170,7 @@ class TestAnotherDatabase:
         assert (q.size().total, q.size().running) == (2, 2)
         assert app.queue("next").size().total == 0
         for queue in (QUEUE, "next"):
-            assert elsewhere.sizes(queue).total == 0
+            assert sizes_of(elsewhere, queue).total == 0
         committed.commit("done")
         moved.move("next")
 
@@ -180,7 +180,7 @@ class TestAnotherDatabase:
                 elsewhere.push([new_job()], tx)
                 with pytest.raises(CannotJoin):
                     q.push(1, tx=tx)
-        assert elsewhere.sizes(QUEUE).total == 2
+        assert sizes_of(elsewhere, QUEUE).total == 2
         assert q.size().total == 0
 
     def test_leaves_those_of_the_right_one_alone(self, app: Stanchion, q: Queue, elsewhere: Store) -> None:

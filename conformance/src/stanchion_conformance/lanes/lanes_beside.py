@@ -12,7 +12,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, in_threads, new_job, payloads, row_of
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, due_of, in_threads, new_job, payloads, row_of
 from stanchion_conformance.lanes.lanes import LANES, fill, lanes_of, stored_lanes_of
 
 
@@ -115,7 +115,7 @@ class TestLaneDepths:
         fill(store, 1, 0)
         assert store.lane_depths(QUEUE, at_most=3) == {stored_lane(0): 1, stored_lane(1): 3, stored_lane(2): 3}
         assert store.lane_depths(QUEUE, [stored_lane(1), stored_lane(3)], 2) == {stored_lane(1): 2}
-        assert store.lane_depths(QUEUE, [stored_lane(2)], None) == {stored_lane(2): 5}
+        assert store.lane_depths(QUEUE, [stored_lane(2)], 9) == {stored_lane(2): 5}
         assert store.lane_depths(QUEUE, []) == {}
         assert laned.lanes() == {0: 1, 1: 5, 2: 5}
 
@@ -135,14 +135,14 @@ class TestLaneDepths:
         fill(store, 1, 2, run_at=at + 5 * SECOND, priority=100)
         fill(store, 1, 3, run_at=at)
         fill(store, 1, 0, run_at=at + 7 * SECOND)
-        assert store.next_due([QUEUE]) == at
-        assert store.next_due(["nowhere", QUEUE]) == at
+        assert due_of(store, QUEUE) == at
+        assert store.stats(["nowhere", QUEUE], ["next_due"])[QUEUE].next_due == at
 
     def test_the_next_due_job_of_a_queue_that_has_just_lost_its_lanes(self, laned: Queue, store: Store) -> None:
         at = store.now() + 1000 * SECOND
         fill(store, 1, 3, run_at=at)
         laned.configure(lanes=1)
-        assert store.next_due([QUEUE]) == at
+        assert due_of(store, QUEUE) == at
 
 
 class TestLanesElsewhere:

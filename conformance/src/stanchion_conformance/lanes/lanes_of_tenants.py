@@ -10,7 +10,7 @@ from stanchion import Push, Queue, Stanchion
 from stanchion.context.shard import shuffle_shard
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
-from stanchion_conformance.harness import QUEUE, StoreClock, claim
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, sizes_of
 from stanchion_conformance.lanes.lanes import LANES, fill, lanes_of
 
 
@@ -97,7 +97,7 @@ class TestResizing:
         laned.push_many(range(16))
         assert set(laned.lanes()) == set(range(16))
         assert Counter(lanes_of([*laned.reserve(16)])) == Counter(range(16))
-        assert store.sizes(QUEUE).ready == 2 * LANES
+        assert sizes_of(store, QUEUE).ready == 2 * LANES
 
     def test_the_last_job_of_a_lane_that_was_taken_away(self, q: Queue, store: Store) -> None:
         q.configure(lanes=16)

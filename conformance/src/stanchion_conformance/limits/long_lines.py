@@ -10,7 +10,7 @@ from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow
-from stanchion_conformance.harness import LONG_LEASE, QUEUE, claim, new_job
+from stanchion_conformance.harness import LONG_LEASE, QUEUE, claim, new_job, sizes_of
 from stanchion_conformance.jobs.ordering import back, keyed
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, took
 
@@ -48,7 +48,7 @@ class TestLongLines:
         free = push(store, new_job(), limited("other"), keyed("other"))
         assert claimed(store, 3) == free
         assert claimed(store, 3) == []
-        assert store.sizes(QUEUE).waiting == WAITING
+        assert sizes_of(store, QUEUE).waiting == WAITING
         for job in line[:3]:
             commit(store, holder)
             (holder,) = claim(store, 2)
@@ -61,7 +61,7 @@ class TestLongLines:
             free = push(store, new_job(), new_job())
             assert claimed(store, 2) == free
         assert claimed(store, 1) == []
-        assert store.sizes(QUEUE).waiting == WAITING
+        assert sizes_of(store, QUEUE).waiting == WAITING
         for job in line[:3]:
             commit(store, holder)
             (holder,) = claim(store, 2)
@@ -84,7 +84,7 @@ class TestLongLines:
         holder, line = held_up(store, kind, 9)
         free = push(store, new_job(), new_job())
         assert took(store, 2) == free
-        assert store.sizes(QUEUE).waiting == len(line)
+        assert sizes_of(store, QUEUE).waiting == len(line)
         assert all(row.waits_for for row in store.fetch(line).values())
         commit(store, holder)
         assert claimed(store, 1) == line[:1]

@@ -10,7 +10,7 @@ from stanchion import Push, Queue
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, payloads
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, payloads, sizes_of
 
 
 class TestOrder:
@@ -28,7 +28,7 @@ class TestOrder:
         jobs = [new_job(run_at=now) for _ in range(20)]
         for job in jobs:
             store.push([job])
-        assert store.sizes(QUEUE).total == 20
+        assert sizes_of(store, QUEUE).total == 20
         assert [row.id for row in claim(store, 20)] == [job.id for job in jobs]
 
     def test_ids_decide_only_within_the_same_instant(self, store: Store) -> None:

@@ -12,7 +12,7 @@ from stanchion import Stanchion
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.rules.slots import order_gate
-from stanchion_conformance.harness import QUEUE, all_at_once, claim, in_threads, row_of, state
+from stanchion_conformance.harness import QUEUE, all_at_once, claim, in_threads, row_of, sizes_of, state
 from stanchion_conformance.jobs.ordering import KEY, back, keyed
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, took, usage
 from stanchion_conformance.operate.wakeup import LONG, SOON, Counting, seconds, soon
@@ -87,7 +87,7 @@ class TestOrderInRaces:
         def work(mine: Store, seed: int) -> None:
             dice = random.Random(seed)
             while sum(map(len, ended.values())) < total:
-                assert time.monotonic() < deadline, f"stuck: {store.sizes(QUEUE)}"
+                assert time.monotonic() < deadline, f"stuck: {sizes_of(store, QUEUE)}"
                 for row in claim(mine, 2):
                     key = row.order_key or ""
                     with lock:

@@ -14,7 +14,19 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.limits import Limits, Rate, limits_in
-from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, new_job, row_of, seconds_until, state
+from stanchion_conformance.harness import (
+    QUEUE,
+    StoreClock,
+    all_at_once,
+    claim,
+    counts_of,
+    due_of,
+    new_job,
+    row_of,
+    seconds_until,
+    sizes_of,
+    state,
+)
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, settle, took, took_at_last, usage
 from stanchion_conformance.operate.wakeup import LONG, SOON, Counting
 
@@ -49,7 +61,7 @@ class TestKeyedRates:
         for wait, expected in zip(waits, (100, 200, 300), strict=True):
             assert expected - 10 < wait <= expected + 0.001
         assert {state(store, job) for job in ids[1:]} == {JobState.SCHEDULED}
-        due = store.next_due([QUEUE])
+        due = due_of(store, QUEUE)
         assert due is not None
         assert 90 < seconds_until(store, due) <= 100.001
 
@@ -58,8 +70,8 @@ class TestKeyedRates:
         claim(store, 2)
         row = row_of(store, second)
         assert (row.attempts, row.failures, row.started_at, row.token, row.held) == (0, 0, None, None, 0)
-        assert store.counts(QUEUE).reserved == 1
-        assert store.counts(QUEUE).rolled_back == 0
+        assert counts_of(store, QUEUE).reserved == 1
+        assert counts_of(store, QUEUE).rolled_back == 0
 
     def test_keys_are_independent(self, store: Store) -> None:
         ids = push(store, rated(), rated(Rate("welcome/ajax", 0.01)), rated(), new_job(priority=-5))
@@ -112,7 +124,7 @@ class TestKeyedRates:
         started: dict[str, int] = {}
         latest = 0
         for visit in range(1000):
-            due = store.next_due([QUEUE])
+            due = due_of(store, QUEUE)
             if due is None:
                 break
             clock.advance(max(0.0, seconds_until(store, due)) + visit % 6 / 1000)
@@ -126,7 +138,7 @@ class TestKeyedRates:
         clock.advance(250)  # two were promised times that are over: one of them starts, the other is not passed
         for _ in range(12):
             served += took(store, 6)
-            due = store.next_due([QUEUE])
+            due = due_of(store, QUEUE)
             if due is None:
                 break
             clock.advance(max(0.0, seconds_until(store, due)) + 0.001)
@@ -145,7 +157,7 @@ class TestKeyedRates:
     def test_a_job_that_comes_back_in_time_is_not_passed(self, store: Store, clock: StoreClock) -> None:
         ids = push(store, *(rated() for _ in range(3)))
         served = took(store, 3)
-        due = store.next_due([QUEUE])
+        due = due_of(store, QUEUE)
         assert due is not None
         clock.advance(seconds_until(store, due) - 1)
         ids += push(store, rated())  # is due before them
@@ -206,7 +218,7 @@ class TestKeyedRates:
         plain = push(store, new_job())
         assert took(store) == plain
         assert took_at_last(store, 5) == []
-        assert store.sizes(QUEUE).scheduled == 1999
+        assert sizes_of(store, QUEUE).scheduled == 1999
 
     def test_holds_for_racing_claimers(self, store: Store, stores: list[Store], clock: StoreClock) -> None:
         ids = push(store, *(rated() for _ in range(30)))

@@ -13,7 +13,7 @@ from stanchion import Stanchion
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Rollback
-from stanchion_conformance.harness import QUEUE, all_at_once, claim, in_threads, row_of
+from stanchion_conformance.harness import QUEUE, all_at_once, claim, counts_of, in_threads, row_of
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, settle, took, usage
 from stanchion_conformance.limits.slots_freed import ENDS
 from stanchion_conformance.operate.wakeup import LONG, SOON, Counting, seconds, soon
@@ -121,7 +121,7 @@ class TestRacesForSlots:
         ids = push(store, *(limited(*kinds[n % 4]) for n in range(120)))
         run_all(store, stores[:4], ids)
         assert (usage(store), usage(store, "api")) == ((0, 0), (0, 0))
-        assert store.counts(QUEUE).committed == 120
+        assert counts_of(store, QUEUE).committed == 120
 
     def test_of_one_slot_and_many_claimers(self, store: Store, stores: list[Store]) -> None:
         store.set_semaphore(SMTP, 1)

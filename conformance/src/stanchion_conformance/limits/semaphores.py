@@ -16,7 +16,18 @@ from stanchion.stores.records.outcomes import Commit, Outcome, Rollback
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 from stanchion.stores.rules.slots import semaphore_gate
-from stanchion_conformance.harness import LONG_LEASE, QUEUE, claim, new_job, payloads, row_of, state
+from stanchion_conformance.harness import (
+    LONG_LEASE,
+    QUEUE,
+    claim,
+    counts_of,
+    due_of,
+    new_job,
+    payloads,
+    row_of,
+    sizes_of,
+    state,
+)
 from stanchion_conformance.operate.wakeup import Counting
 
 SMTP = "smtp"
@@ -88,7 +99,7 @@ class TestSemaphores:
                 ask()
         with pytest.raises(InvalidInput, match=r"app\.semaphore\('nobodys', capacity="):
             q.push_many([1, Push(2, limits=["nobodys"])])
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
 
     def test_enqueuing_asks_the_store_once(self, store: Store) -> None:
         store.set_semaphore(SMTP, 2)
@@ -195,8 +206,8 @@ class TestSlots:
             *(JobState.WAITING, 0, None, None, None),
         )
         assert row.waits_for == semaphore_gate(SMTP)
-        assert store.counts(QUEUE).reserved == 1
-        assert store.sizes(QUEUE)._asdict() == {"total": 2, "ready": 0, "scheduled": 0, "waiting": 1, "running": 1}
+        assert counts_of(store, QUEUE).reserved == 1
+        assert sizes_of(store, QUEUE)._asdict() == {"total": 2, "ready": 0, "scheduled": 0, "waiting": 1, "running": 1}
 
     def test_only_what_runs_or_has_run_was_started(self, store: Store) -> None:
         store.set_semaphore(SMTP, 1)
@@ -216,7 +227,7 @@ class TestSlots:
         store.set_semaphore(SMTP, 1)
         push(store, limited(SMTP), limited(SMTP))
         claim(store, 2)
-        assert store.next_due([QUEUE]) is None
+        assert due_of(store, QUEUE) is None
         assert store.lane_depths(QUEUE) == {}
 
     def test_others_are_handed_out_beside_them(self, store: Store) -> None:
@@ -386,7 +397,7 @@ class TestSlots:
         plain = push(store, new_job(priority=-1))
         assert took_at_last(store, 3) == plain
         assert took_at_last(store, 3) == []
-        assert store.sizes(QUEUE).waiting == 5000
+        assert sizes_of(store, QUEUE).waiting == 5000
         for _ in range(3):
             plain = push(store, new_job())
             assert took(store) == plain

@@ -12,7 +12,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Redr
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Sizes
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, state
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, due_of, new_job, sizes_of, state
 from stanchion_conformance.operate.transferring import DAY, ERRORS, finished, queued, some_rows
 
 
@@ -33,7 +33,7 @@ class TestAdoptedKeys:
     def test_of_two_in_one_call_one_is_stored(self, store: Store) -> None:
         rows = [queued(store, key="k"), queued(store, key="k")]
         assert sorted(store.adopt(rows)) == [False, True]
-        assert store.sizes(QUEUE).total == 1
+        assert sizes_of(store, QUEUE).total == 1
 
     def test_are_those_of_their_queue(self, store: Store) -> None:
         assert store.adopt([queued(store, key="k"), queued(store, key="k", queue="other")]) == [True, True]
@@ -80,10 +80,10 @@ class TestAdoptedJobs:
         row = queued(store, run_at=store.now() + 60 * SECOND, priority=50)
         store.adopt([row])
         assert claim(store) == []
-        assert store.next_due([QUEUE]) == row.run_at
-        assert store.sizes(QUEUE) == Sizes(total=1, scheduled=1)
+        assert due_of(store, QUEUE) == row.run_at
+        assert sizes_of(store, QUEUE) == Sizes(total=1, scheduled=1)
         clock.advance(61)
-        assert store.sizes(QUEUE) == Sizes(total=1, ready=1)
+        assert sizes_of(store, QUEUE) == Sizes(total=1, ready=1)
         assert [job.id for job in claim(store)] == [row.id]
 
     def test_wait_while_their_queue_is_paused(self, q: Queue, store: Store, other_q: Queue) -> None:

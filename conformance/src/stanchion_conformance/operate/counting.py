@@ -11,8 +11,8 @@ from stanchion.core.times import moment
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Find
-from stanchion.stores.records.queues import Counts, Sizes
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, payloads
+from stanchion.stores.records.queues import Counts, QueueStats, Sizes
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, due_of, payloads
 
 
 class TestSizes:
@@ -95,6 +95,39 @@ class TestCounts:
         q.pop()
         q.purge_history(older_than=0)
         assert q.counts() == Counts(pushed=1, popped=1)
+
+
+class TestStats:
+    """The port's verb itself; its fields one by one are tested above, and by TestNextDue."""
+
+    def test_of_several_queues_known_or_not(self, q: Queue, store: Store) -> None:
+        other = q.app.queue("other")
+        q.push_many([1, 2])
+        other.push(3, delay=60)
+        (job,) = q.reserve()
+        job.commit()
+        found = store.stats([q.name, "other", "nowhere"], ["states", "totals", "next_due"])
+        assert list(found) == [q.name, "other", "nowhere"]
+        assert found[q.name] == QueueStats(q.size(), q.counts(), due_of(store, q.name))
+        assert found["other"].states == Sizes(total=1, scheduled=1)
+        assert found["other"].totals == Counts(pushed=1)
+        assert found["other"].next_due == due_of(store, "other")
+        assert found["nowhere"] == QueueStats()
+        assert store.stats([], ["states", "totals", "next_due"]) == {}
+
+    def test_only_the_fields_named_are_read(self, q: Queue, store: Store) -> None:
+        q.push(1)
+        whole = store.stats([q.name], ["states", "totals", "next_due"])[q.name]
+        assert store.stats([q.name], ["states"]) == {q.name: QueueStats(states=whole.states)}
+        assert store.stats([q.name], ["totals"]) == {q.name: QueueStats(totals=whole.totals)}
+        assert store.stats([q.name], ["next_due"]) == {q.name: QueueStats(next_due=whole.next_due)}
+        assert store.stats([q.name], []) == {q.name: QueueStats()}
+
+    def test_what_hinders_a_claim_does_not_hide_what_is_due(self, q: Queue, store: Store) -> None:
+        q.push(1)
+        before = due_of(store, q.name)
+        q.configure(paused=True, max_rate=1, max_running=1)
+        assert due_of(store, q.name) == before
 
 
 class TestFind:

@@ -14,7 +14,7 @@ from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Counts, QueueSettings
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, counts_of, new_job, sizes_of
 
 DAY = 86_400.0
 MINUTE = 60.0
@@ -57,7 +57,7 @@ class TestQueuesThatExpire:
         passing(MINUTE + 1)
         assert store.queues() == []
         assert store.find(Find(queue=QUEUE)) == []
-        assert store.counts(QUEUE) == Counts()
+        assert counts_of(store, QUEUE) == Counts()
         assert store.configure(QUEUE, {}) == QueueSettings(QUEUE)
 
     def test_with_more_history_than_a_purge_takes(self, store: Store, passing: Passing) -> None:
@@ -136,7 +136,7 @@ class TestQueuesThatExpire:
         finish(other_store)
         store.maintain()
         assert [settings.name for settings in store.queues()] == [QUEUE]
-        assert other_store.counts(QUEUE).committed == 1
+        assert counts_of(other_store, QUEUE).committed == 1
 
 
 class TestQueuesThatExpireWithJobs:
@@ -178,7 +178,7 @@ class TestQueuesThatExpireWithJobs:
         (row,) = claim(store)
         passing(MINUTE)
         passing(2 * DAY)
-        assert store.sizes(QUEUE).total == 2
+        assert sizes_of(store, QUEUE).total == 2
         assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
 
     @pytest.mark.parametrize("with_jobs", [False, True])

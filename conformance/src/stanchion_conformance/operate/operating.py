@@ -9,7 +9,7 @@ from stanchion.core.ids import new_id
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import Redriven
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of, state
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of, sizes_of, state
 
 
 class TestCancel:
@@ -184,7 +184,7 @@ class TestRetry:
         (running,) = claim(store)
         verdicts = store.retry([jobs[2].id, running.id, new_id(), jobs[1].id])
         assert verdicts == [Redriven.READY, Redriven.RUNNING, Redriven.MISSING, Redriven.READY]
-        assert store.sizes(QUEUE).ready == 2
+        assert sizes_of(store, QUEUE).ready == 2
 
 
 class TestReplay:
@@ -220,7 +220,7 @@ class TestReplay:
         store.cancel([job.id])
         copy = [new_id()]
         assert store.replay([job.id], copy) == store.replay([job.id], copy)
-        assert store.sizes(QUEUE).total == 1
+        assert sizes_of(store, QUEUE).total == 1
 
     def test_leaves_out_live_and_unknown_jobs(self, q: Queue, store: Store) -> None:
         live, done = q.push_many([1, 2])

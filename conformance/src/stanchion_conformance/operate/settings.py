@@ -10,7 +10,7 @@ from stanchion import Queue, Stanchion
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.queues import QueueSettings
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, sizes_of
 
 
 class TestSettings:
@@ -227,4 +227,4 @@ class TestDelete:
         for _ in range(3):
             store.push([new_job() for _ in range(1000)])
         assert store.drop_queue(QUEUE) == 3000
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0

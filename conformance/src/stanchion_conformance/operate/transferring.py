@@ -17,7 +17,7 @@ from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Move, Rollback
 from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
-from stanchion_conformance.harness import QUEUE, claim, new_job, row_of
+from stanchion_conformance.harness import QUEUE, claim, counts_of, due_of, new_job, row_of, sizes_of
 
 DAY = 86_400 * SECOND
 ERRORS = '[{"attempt":1,"at":1700000000.5,"error":"ValueError: é\\n\\"no\\"","traceback":"Traceback\\n  ..."}]'
@@ -117,7 +117,7 @@ class TestAdopting:
         store.adopt(rows)
         assert other_store.adopt(rows) == [True] * len(rows)
         assert len(store.find(Find())) == len(rows)
-        assert store.sizes(QUEUE).total == 5
+        assert sizes_of(store, QUEUE).total == 5
 
     def test_of_a_job_twice_in_one_call(self, store: Store) -> None:
         row, done = queued(store, key="k"), finished(store)
@@ -132,7 +132,7 @@ class TestAdopting:
         before = store.fetch([row.id for row in rows.values()])
         assert store.adopt(list(rows.values())) == [True] * 4
         assert store.fetch([row.id for row in rows.values()]) == before
-        assert store.sizes(QUEUE) == Sizes(total=2, ready=1, running=1)
+        assert sizes_of(store, QUEUE) == Sizes(total=2, ready=1, running=1)
 
     def test_does_not_queue_what_is_in_history(self, store: Store) -> None:
         row = finished(store)
@@ -150,8 +150,8 @@ class TestAdopting:
     def test_counts_nothing(self, store: Store) -> None:
         store.adopt(list(some_rows(store).values()))
         store.maintain()
-        assert store.counts(QUEUE) == Counts()
-        assert store.counts("letters") == Counts()
+        assert counts_of(store, QUEUE) == Counts()
+        assert counts_of(store, "letters") == Counts()
 
     def test_makes_the_queue_with_the_defaults(self, store: Store) -> None:
         store.adopt([queued(store, queue="b"), finished(store, queue="a")])
@@ -173,7 +173,7 @@ class TestAdopting:
     def test_of_many(self, store: Store) -> None:
         rows = [queued(store, payload=str(n)) for n in range(2_000)] + [finished(store) for _ in range(500)]
         assert all(store.adopt(rows))
-        assert store.sizes(QUEUE).ready == 2_000
+        assert sizes_of(store, QUEUE).ready == 2_000
         assert len(store.find(Find(queue=QUEUE, states=(JobState.DONE,), limit=1_000))) == 500
 
 
@@ -185,8 +185,8 @@ class TestTaking:
         assert sorted(taken) == sorted(row.id for row in rows)
         assert other_store.fetch(taken) == {}
         assert other_store.find(Find()) == []
-        assert other_store.sizes(QUEUE) == Sizes()
-        assert other_store.next_due([QUEUE]) is None
+        assert sizes_of(other_store, QUEUE) == Sizes()
+        assert due_of(other_store, QUEUE) is None
         assert claim(other_store, 10) == []
 
     def test_leaves_running_jobs(self, store: Store) -> None:
@@ -219,11 +219,11 @@ class TestTaking:
         store.push([new_job(), new_job()])
         (job,) = claim(store)
         store.settle([Commit(job.id, job.token or "")])
-        before = store.counts(QUEUE), store.queues()
+        before = counts_of(store, QUEUE), store.queues()
         taken = store.take([row.id for row in store.find(Find(queue=QUEUE))])
         assert len(taken) == 2
         store.maintain()
-        assert (store.counts(QUEUE), store.queues()) == before
+        assert (counts_of(store, QUEUE), store.queues()) == before
 
     def test_what_was_taken_can_be_adopted_again(self, store: Store) -> None:
         rows = list(some_rows(store).values())
@@ -236,7 +236,7 @@ class TestTaking:
         rows = [queued(store) for _ in range(2_000)]
         store.adopt(rows)
         assert len(store.take([row.id for row in rows])) == 2_000
-        assert store.sizes(QUEUE).total == 0
+        assert sizes_of(store, QUEUE).total == 0
 
 
 # What JSON text, a name and a time may be, as far as the door lets them in.

@@ -16,7 +16,7 @@ from stanchion.jobs.handle import JobHandle
 from stanchion.stores.protocol import Listener, Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
-from stanchion_conformance.harness import QUEUE, claim, in_threads, new_job, payloads
+from stanchion_conformance.harness import QUEUE, claim, in_threads, new_job, payloads, sizes_of
 from stanchion_conformance.operate.wakeup import LONG, SOON, Counting, seconds, soon
 
 
@@ -345,7 +345,7 @@ class TestCancelledAwaits:
             await asyncio.to_thread(until, lambda: slow.done)
 
         asyncio.run(main())
-        until(lambda: store.sizes(QUEUE).ready == 2)
+        until(lambda: sizes_of(store, QUEUE).ready == 2)
         rows = claim(store, 2)
         assert [(row.payload, row.attempts) for row in rows] == [('"a"', 1), ('"b"', 1)]
 
@@ -355,14 +355,14 @@ class TestCancelledAwaits:
             wait = asyncio.create_task(q.areserve(wait=LONG) if verb == "claim" else q.apop(wait=LONG))
             await asyncio.sleep(0.3)
             store.push([new_job('"a"')])
-            until(lambda: store.sizes(QUEUE).ready == 0)  # all the while the event loop stands still
+            until(lambda: sizes_of(store, QUEUE).ready == 0)  # all the while the event loop stands still
             time.sleep(0.1)
             wait.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await wait
 
         asyncio.run(main())
-        until(lambda: store.sizes(QUEUE).ready == 1)
+        until(lambda: sizes_of(store, QUEUE).ready == 1)
         assert [row.attempts for row in claim(store)] == [1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from typing import Any
 from unittest import mock
 
@@ -13,7 +13,8 @@ import pytest
 
 from stanchion import Push, Queue, Stanchion
 from stanchion.stores.protocol import Listener, Store
-from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, in_threads, new_job, payloads
+from stanchion.stores.records.queues import QueueStats, Stat
+from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, in_threads, new_job, payloads, sizes_of
 
 LONG = 60.0
 """Seconds that no wait of these cases takes, unless its wake-up was lost."""
@@ -182,15 +183,15 @@ class TestWaiting:
     def test_ends_though_a_job_is_due_between_two_looks(self, store: Store, clock: StoreClock) -> None:
         app = Stanchion(store=store, poll=LONG)
         app.queue(QUEUE).push(1, delay=60)
-        look = store.next_due
+        look = store.stats
 
-        def late(queues: Sequence[str]) -> int | None:
+        def late(queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
             clock.advance(61)
-            return look(queues)
+            return look(queues, fields)
 
-        with mock.patch.object(store, "next_due", late):
+        with mock.patch.object(store, "stats", late):
             assert seconds(lambda: app.queue(QUEUE).reserve(wait=LONG)) < SOON
-        assert store.sizes(QUEUE).running == 1
+        assert sizes_of(store, QUEUE).running == 1
 
     def test_ends_when_a_moved_job_arrives(self, q: Queue, other_app: Stanchion) -> None:
         other_app.queue("before").push(1)

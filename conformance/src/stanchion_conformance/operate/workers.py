@@ -7,7 +7,18 @@ from dataclasses import replace
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Progress, Rollback
-from stanchion_conformance.harness import QUEUE, StoreClock, about, claim, new_job, row_of, seconds_until, state, worker
+from stanchion_conformance.harness import (
+    QUEUE,
+    StoreClock,
+    about,
+    claim,
+    new_job,
+    row_of,
+    seconds_until,
+    sizes_of,
+    state,
+    worker,
+)
 
 
 class TestHeartbeat:
@@ -196,7 +207,7 @@ class TestRecovery:
         clock.advance(11)
         assert {row.id for row in store.recover()} == {row.id for row in lost}
         assert {row_of(store, row.id).worker for row in kept} == {"alive"}
-        assert store.sizes(QUEUE).running == 5
+        assert sizes_of(store, QUEUE).running == 5
 
     def test_an_empty_list_of_workers_frees_nothing(self, store: Store, clock: StoreClock) -> None:
         store.push([new_job()])

@@ -13,9 +13,11 @@ from stanchion_conformance.harness import (
     StoreClock,
     about,
     all_at_once,
+    counts_of,
     new_job,
     row_of,
     seconds_until,
+    sizes_of,
     worker,
 )
 
@@ -44,7 +46,7 @@ class TestReserve:
         assert reserve(store, 9, token="other") == 2
         assert store.ids_in_hand(QUEUE, "other") == ids[3:]
         assert reserve(store, 9, token="third") == 0
-        assert store.counts(QUEUE).reserved == 5
+        assert counts_of(store, QUEUE).reserved == 5
 
     def test_makes_them_run_like_a_claim(self, store: Store) -> None:
         (job_id,) = filled(store, 1)
@@ -69,7 +71,7 @@ class TestReserve:
         assert reserve(other_store, 4, repeat=True) == 2
         assert store.ids_in_hand(QUEUE, TOKEN) == ids[:2]
         assert reserve(store, 2, token="new", repeat=True) == 2
-        assert store.counts(QUEUE).reserved == 4
+        assert counts_of(store, QUEUE).reserved == 4
 
     def test_a_repeat_after_some_were_settled_takes_no_more(self, store: Store) -> None:
         ids = filled(store, 5)
@@ -89,7 +91,7 @@ class TestReserve:
         ids = [job_id for _ in range(3) for job_id in filled(store, 1000)]
         assert reserve(store, 2500) == 2500
         assert store.ids_in_hand(QUEUE, TOKEN) == sorted(ids[:2500])
-        assert store.sizes(QUEUE)._asdict() == {
+        assert sizes_of(store, QUEUE)._asdict() == {
             **{"total": 3000, "ready": 500, "scheduled": 0, "waiting": 0},
             "running": 2500,
         }

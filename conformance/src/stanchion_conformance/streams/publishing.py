@@ -12,7 +12,7 @@ from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion_conformance.harness import QUEUE, row_of, state
+from stanchion_conformance.harness import QUEUE, counts_of, row_of, sizes_of, state
 from stanchion_conformance.streams.in_hand import OUT, TOKEN, filled, reserve
 from stanchion_conformance.streams.staging import WRITE, outputs, staged
 
@@ -27,7 +27,7 @@ class TestPublishingWithAValue:
         assert store.values("write") == []
         again = staged(store, outputs(2))._replace(value=ValueChange("stream", "s", "two", 1))
         assert store.publish(again), "the value alone tells whether it was published before"
-        assert store.sizes(OUT).total == 4
+        assert sizes_of(store, OUT).total == 4
 
     def test_is_false_when_another_was_quicker(self, store: Store) -> None:
         assert store.compare_and_set("stream", "s", "theirs", 0)
@@ -35,7 +35,7 @@ class TestPublishingWithAValue:
             publication = staged(store, outputs(2))._replace(value=ValueChange("stream", "s", "mine", version))
             assert not store.publish(publication)
         assert store.values("stream") == [VersionedValue("s", "theirs", 1)]
-        assert store.sizes(OUT).total == 0
+        assert sizes_of(store, OUT).total == 0
         with pytest.raises(StagedJobsLost):
             store.publish(publication._replace(value=ValueChange("stream", "s", "mine", 1)))
         assert store.values("stream") == [VersionedValue("s", "theirs", 1)]
@@ -54,7 +54,7 @@ class TestPublishingWithFinish:
         done = row_of(store, ids[0])
         assert (done.result, done.attempts, done.payload) == (None, 1, "0")
         assert done.finished_at is not None
-        assert store.counts(QUEUE) == Counts(pushed=5, reserved=3, committed=3)
+        assert counts_of(store, QUEUE) == Counts(pushed=5, reserved=3, committed=3)
         assert store.ids_in_hand(QUEUE, TOKEN) == []
         assert store.values("stream") == [VersionedValue("s", "acked 1", 1)]
 
@@ -68,7 +68,7 @@ class TestPublishingWithFinish:
         publication = Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 2))
         assert store.publish(publication)
         assert not store.publish(publication)
-        assert store.counts(QUEUE).committed == 2
+        assert counts_of(store, QUEUE).committed == 2
 
     def test_is_refused_when_some_were_taken_back(self, store: Store) -> None:
         ids = filled(store, 3)
@@ -78,7 +78,7 @@ class TestPublishingWithFinish:
             store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3)))
         assert store.values("stream") == []
         assert store.ids_in_hand(QUEUE, TOKEN) == [ids[0], ids[2]]
-        assert store.counts(QUEUE).committed == 0
+        assert counts_of(store, QUEUE).committed == 0
         assert store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 2)))
 
     def test_keeps_no_history_where_none_is_kept(self, store: Store) -> None:
@@ -87,7 +87,7 @@ class TestPublishingWithFinish:
         reserve(store)
         assert store.publish(Publication(WRITE, finish=Finish(QUEUE, TOKEN, 2)))
         assert store.fetch(ids) == {}
-        assert store.counts(QUEUE).committed == 2
+        assert counts_of(store, QUEUE).committed == 2
 
     def test_frees_what_they_held(self, store: Store) -> None:
         store.set_semaphore("slot", 1)
@@ -99,7 +99,7 @@ class TestPublishingWithFinish:
         assert store.publish(Publication(WRITE, finish=Finish(QUEUE, TOKEN, 4)))
         assert reserve(store, token="next") == 2
         assert store.publish(Publication("write 2", finish=Finish(QUEUE, "next", 2)))
-        assert store.counts(QUEUE).committed == 6
+        assert counts_of(store, QUEUE).committed == 6
         assert store.semaphores()[0].held == 0
 
     def test_of_many(self, store: Store) -> None:
@@ -107,8 +107,8 @@ class TestPublishingWithFinish:
             filled(store, 1000)
         assert reserve(store, 3000) == 3000
         assert store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3000)))
-        assert store.sizes(QUEUE).total == 0
-        assert store.counts(QUEUE).committed == 3000
+        assert sizes_of(store, QUEUE).total == 0
+        assert counts_of(store, QUEUE).committed == 3000
 
     def test_inputs_end_and_outputs_begin_in_one_step(self, store: Store) -> None:
         filled(store, 3)
@@ -117,12 +117,12 @@ class TestPublishingWithFinish:
         if not store.capabilities.atomic_batches:
             with pytest.raises(CannotJoin):
                 store.publish(publication)
-            assert (store.sizes(OUT).total, store.sizes(QUEUE).running) == (0, 3)
+            assert (sizes_of(store, OUT).total, sizes_of(store, QUEUE).running) == (0, 3)
             return
         assert store.publish(publication)
         assert not store.publish(publication)
-        assert (store.sizes(OUT).ready, store.sizes(QUEUE).total) == (5, 0)
-        assert (store.counts(OUT).pushed, store.counts(QUEUE).committed) == (5, 3)
+        assert (sizes_of(store, OUT).ready, sizes_of(store, QUEUE).total) == (5, 0)
+        assert (counts_of(store, OUT).pushed, counts_of(store, QUEUE).committed) == (5, 3)
 
     def test_or_nothing_is_changed_and_the_stage_is_still_there(self, store: Store) -> None:
         ids = filled(store, 3)
@@ -134,11 +134,11 @@ class TestPublishingWithFinish:
         if not store.capabilities.atomic_batches:
             assert store.publish(publication._replace(finish=None))
             return
-        assert (store.sizes(OUT).total, store.sizes(QUEUE).running) == (0, 2)
-        assert store.counts(OUT) == Counts()
+        assert (sizes_of(store, OUT).total, sizes_of(store, QUEUE).running) == (0, 2)
+        assert counts_of(store, OUT) == Counts()
         with pytest.raises(StagedJobsLost):
             store.publish(publication._replace(attempts=(("a", 6),), finish=Finish(QUEUE, TOKEN, 2)))
-        assert (store.sizes(OUT).total, store.sizes(QUEUE).running) == (0, 2)
+        assert (sizes_of(store, OUT).total, sizes_of(store, QUEUE).running) == (0, 2)
         assert store.values("stream") == []
         assert store.publish(publication._replace(finish=Finish(QUEUE, TOKEN, 2)))
-        assert (store.sizes(OUT).ready, store.counts(QUEUE).committed) == (5, 2)
+        assert (sizes_of(store, OUT).ready, counts_of(store, QUEUE).committed) == (5, 2)

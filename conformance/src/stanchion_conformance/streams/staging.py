@@ -20,9 +20,12 @@ from stanchion_conformance.harness import (
     about,
     all_at_once,
     claim,
+    counts_of,
+    due_of,
     new_job,
     row_of,
     seconds_until,
+    sizes_of,
     state,
 )
 
@@ -47,12 +50,12 @@ class TestStaged:
     def test_jobs_are_seen_by_nobody(self, store: Store, other_store: Store) -> None:
         jobs = outputs(3, key=None)
         store.stage(WRITE, "a", jobs)
-        assert other_store.sizes(OUT).total == 0
+        assert sizes_of(other_store, OUT).total == 0
         assert other_store.find(Find()) == []
         assert other_store.fetch([job.id for job in jobs]) == {}
         assert claim(other_store, 9, queue=OUT) == []
-        assert other_store.next_due([OUT]) is None
-        assert other_store.counts(OUT) == Counts()
+        assert due_of(other_store, OUT) is None
+        assert counts_of(other_store, OUT) == Counts()
         assert other_store.cancel([jobs[0].id]) == [None]
 
     def test_take_no_key(self, store: Store) -> None:
@@ -67,7 +70,7 @@ class TestStaged:
         with pytest.raises(StagedJobsLost):
             store.publish(first)
         assert store.publish(second)
-        assert store.sizes(OUT).total == 2
+        assert sizes_of(store, OUT).total == 2
 
     def test_are_forgotten_after_a_day(self, store: Store, clock: StoreClock) -> None:
         old = staged(store, outputs(2))
@@ -83,7 +86,7 @@ class TestStaged:
             store.publish(old)
         assert store.publish(fresh)
         assert store.publish(grown._replace(attempts=(*grown.attempts, ("b", 1))))
-        assert store.sizes(OUT).total == 5
+        assert sizes_of(store, OUT).total == 5
 
     def test_twice_under_one_attempt_counts_once(self, store: Store, other_store: Store) -> None:
         jobs = outputs(5)
@@ -91,7 +94,7 @@ class TestStaged:
         other_store.stage(WRITE, "a", jobs)
         store.stage(WRITE, "a", [])
         assert store.publish(Publication(WRITE, (("a", 5),)))
-        assert store.sizes(OUT).total == 5
+        assert sizes_of(store, OUT).total == 5
 
 
 class TestPublishing:
@@ -101,7 +104,7 @@ class TestPublishing:
         other_store.stage(WRITE, "a", jobs[10:15])
         other_store.stage(WRITE, "b", jobs[15:])
         assert other_store.publish(Publication(WRITE, (("a", 15), ("b", 5))))
-        assert store.counts(OUT) == Counts(pushed=20)
+        assert counts_of(store, OUT) == Counts(pushed=20)
         rows = claim(store, 99, queue=OUT)
         assert [row.id for row in rows] == [job.id for job in jobs]
         assert [row.payload for row in rows] == [job.payload for job in jobs]
@@ -110,8 +113,8 @@ class TestPublishing:
         publication = staged(store, [*outputs(3), *outputs(2, queue="more"), *outputs(1, queue="third")])
         assert store.publish(publication)
         assert [settings.name for settings in store.queues()] == ["more", OUT, "third"]
-        assert [store.counts(queue).pushed for queue in (OUT, "more", "third")] == [3, 2, 1]
-        assert [store.sizes(queue).ready for queue in (OUT, "more", "third")] == [3, 2, 1]
+        assert [counts_of(store, queue).pushed for queue in (OUT, "more", "third")] == [3, 2, 1]
+        assert [sizes_of(store, queue).ready for queue in (OUT, "more", "third")] == [3, 2, 1]
 
     def test_keeps_what_is_said_of_each_job(self, store: Store) -> None:
         store.configure(OUT, {"lanes": 4, "laned": True})
@@ -178,7 +181,7 @@ class TestPublishing:
         store.stage(WRITE, "first", jobs)
         store.stage(WRITE, "second", jobs)
         assert store.publish(Publication(WRITE, (("second", 3),)))
-        assert store.sizes(OUT).total == 3
+        assert sizes_of(store, OUT).total == 3
 
     def test_a_count_that_does_not_fit_changes_nothing(self, store: Store) -> None:
         publication = staged(store, outputs(3))
@@ -186,21 +189,21 @@ class TestPublishing:
         for attempts in ((("a", 4),), (("a", 2),), (("a", 3), ("b", 3)), (("a", 3), ("c", 1)), (("a", 4), ("b", 1))):
             with pytest.raises(StagedJobsLost):
                 store.publish(Publication(WRITE, attempts))
-        assert store.sizes(OUT).total == 0
-        assert store.counts(OUT) == Counts()
+        assert sizes_of(store, OUT).total == 0
+        assert counts_of(store, OUT) == Counts()
         assert store.values("write") == []
         assert store.publish(publication)
-        assert store.sizes(OUT).total == 3
+        assert sizes_of(store, OUT).total == 3
 
     def test_a_second_time_is_false_and_clears_the_stage(self, store: Store, other_store: Store) -> None:
         assert store.publish(staged(store, outputs(3)))
         again = staged(other_store, outputs(4))
         assert not other_store.publish(again)
         assert not other_store.publish(Publication(WRITE, (("never", 7),)))
-        assert store.sizes(OUT).total == 3
+        assert sizes_of(store, OUT).total == 3
         with pytest.raises(StagedJobsLost):  # under another value: the stage is empty
             store.publish(again._replace(value=ValueChange("k", "n", "t", 0)))
-        assert store.counts(OUT).pushed == 3
+        assert counts_of(store, OUT).pushed == 3
 
     def test_of_nothing(self, store: Store) -> None:
         assert store.publish(Publication(WRITE))
@@ -224,8 +227,8 @@ class TestPublishing:
         for start in range(0, 3000, 1000):
             store.stage(WRITE, f"task {start}", jobs[start : start + 1000])
         assert store.publish(Publication(WRITE, tuple((f"task {start}", 1000) for start in range(0, 3000, 1000))))
-        assert store.sizes(OUT).ready == 3000
-        assert store.counts(OUT).pushed == 3000
+        assert sizes_of(store, OUT).ready == 3000
+        assert counts_of(store, OUT).pushed == 3000
         assert [row.id for row in claim(store, 3000, queue=OUT)] == [job.id for job in jobs]
 
     def test_keys_are_honoured(self, store: Store) -> None:
@@ -240,19 +243,19 @@ class TestPublishing:
         ]
         assert store.publish(staged(store, jobs))
         assert sorted(row.payload for row in claim(store, 9, queue=OUT)) == ["1", "3", "4", "6"]
-        assert store.counts(OUT).pushed == 4
+        assert counts_of(store, OUT).pushed == 4
 
     def test_one_that_asks_to_be_told_of_its_key_refuses_all(self, store: Store) -> None:
         store.push([new_job("1", queue=OUT, key="k")])
         refused = staged(store, [*outputs(3), new_job("2", queue=OUT, key="k", on_duplicate="raise")])
         with pytest.raises(DuplicateKey):
             store.publish(refused)
-        assert store.sizes(OUT).total == 1
+        assert sizes_of(store, OUT).total == 1
         assert store.values("write") == []
         (holder,) = claim(store, queue=OUT)
         store.settle([Commit(holder.id, holder.token or "")])
         assert store.publish(refused)
-        assert store.sizes(OUT).total == 4
+        assert sizes_of(store, OUT).total == 4
 
     def test_gates_are_kept_to(self, store: Store) -> None:
         store.set_semaphore("slot", 1)
@@ -266,8 +269,8 @@ class TestPublishing:
         (done, _) = claim(store, 2, queue=OUT)
         store.settle([Commit(done.id, done.token or "")])
         assert store.publish(staged(store, jobs))
-        assert store.counts(OUT).pushed == 4
-        assert store.sizes(OUT).total == 3
+        assert counts_of(store, OUT).pushed == 4
+        assert sizes_of(store, OUT).total == 3
         assert state(store, done.id) is JobState.DONE
 
     def test_wakes_those_who_wait_there(self, store: Store) -> None:
@@ -287,5 +290,5 @@ class TestPublishing:
         stores = [store, new_store(), new_store()]
         all_at_once([lambda one=one: told.append(one.publish(publication)) for one in stores])  # type: ignore[misc]
         assert sorted(told) == [False, False, True]
-        assert store.sizes(OUT).total == 300
-        assert store.counts(OUT).pushed == 300
+        assert sizes_of(store, OUT).total == 300
+        assert counts_of(store, OUT).pushed == 300

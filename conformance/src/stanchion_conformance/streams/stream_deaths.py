@@ -16,7 +16,7 @@ from stanchion.stores.records.query import Find
 from stanchion.streams import SinkBatch, StreamSource, release, streams
 from stanchion.streams.sink import begin, rows
 from stanchion.streams.state import known
-from stanchion_conformance.harness import StoreClock, claim, worker
+from stanchion_conformance.harness import StoreClock, claim, counts_of, sizes_of, worker
 from stanchion_conformance.streams.stream_driver import (
     NAME,
     REFUSED,
@@ -79,7 +79,7 @@ class TestDeathAtEachStep:
         assert len(store.ids_in_hand(SOURCE, state.next_token)) == 2
         assert [(stream.reserved, stream.in_hand) for stream in streams(store)] == [(0, 2)]
         assert StreamSource(store, NAME, SOURCE).initial() == start
-        assert (store.sizes(SOURCE).ready, store.sizes(SOURCE).running) == (3, 0)
+        assert (sizes_of(store, SOURCE).ready, sizes_of(store, SOURCE).running) == (3, 0)
 
     def test_a_lost_log_gets_the_same_batch(self, store: Store, mode: str) -> None:
         fill(store, 6)
@@ -144,7 +144,7 @@ class TestTwoDrivers:
         late.meanwhile = meanwhile
         with pytest.raises(StreamTaken):
             older.latest(start, 2)
-        assert store.sizes(SOURCE).ready == 2
+        assert sizes_of(store, SOURCE).ready == 2
         assert outputs(store) == [0, 1, 2, 3]
 
     def test_what_a_late_one_claims_and_keeps_is_taken_from_it(self, store: Store, clock: StoreClock) -> None:
@@ -271,10 +271,10 @@ class TestPublishedAhead:
         StreamSource(store, NAME, SOURCE).initial()
         again = self._ahead(store, self._pending(store), "b")
         assert outputs(store) == ["new"]
-        assert store.sizes(SOURCE).running == 4
+        assert sizes_of(store, SOURCE).running == 4
         again.drop_rest()
         assert nothing_left(store)
-        assert store.counts(SOURCE).committed == 4
+        assert counts_of(store, SOURCE).committed == 4
 
     def test_the_next_batch_has_its_own(self, store: Store) -> None:
         fill(store, 8)
@@ -333,7 +333,7 @@ class TestLostLeases:
         assert len(store.recover(limit=3)) == 3
         list(steps)
         assert outputs(store) == list(range(4))
-        assert store.counts(SOURCE).moved == 4
+        assert counts_of(store, SOURCE).moved == 4
 
     def test_a_cancel_of_a_job_in_hand_comes_too_late(self, store: Store, mode: str) -> None:
         fill(store, 2)

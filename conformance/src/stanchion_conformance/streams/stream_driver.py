@@ -22,7 +22,7 @@ from stanchion.stores.records.query import Find
 from stanchion.streams import Position, SinkBatch, StreamSource
 from stanchion.streams.sink import begin, rows
 from stanchion.streams.state import StreamState, worker_id
-from stanchion_conformance.harness import StoreClock, worker
+from stanchion_conformance.harness import StoreClock, sizes_of, worker
 
 NAME = "etl"
 SOURCE, TARGET = "raw", "clean"
@@ -238,7 +238,7 @@ def outputs(store: Store) -> list[Any]:
 
 
 def nothing_left(store: Store) -> bool:
-    return store.sizes(SOURCE).total == 0
+    return sizes_of(store, SOURCE).total == 0
 
 
 def work_to_the_end(store: Store, log: Log, mode: str, clock: StoreClock) -> None:

@@ -16,6 +16,7 @@ from stanchion.stores.records.query import Find
 from stanchion.streams import SinkBatch, StreamSource, streams
 from stanchion.streams.poison import Ended
 from stanchion.streams.sink import begin
+from stanchion_conformance.harness import sizes_of
 from stanchion_conformance.streams.stream_driver import (
     NAME,
     POISON,
@@ -74,7 +75,7 @@ class TestPoison:
         push(store, [POISON], attempts)
         log = Log()
         fail(store, log, times=attempts)
-        assert store.sizes(SOURCE).running == 1
+        assert sizes_of(store, SOURCE).running == 1
         Driver(store, log, "move").work()
         (row,) = dead(store)
         assert "PoisonJob" in str(row.errors)
@@ -208,7 +209,7 @@ class TestStoppedStreams:
             with pytest.raises(StreamStopped):
                 Driver(store, log, "move", limit=1).work()
         assert len(dead(store)) == 1
-        assert store.sizes(SOURCE).total == 3
+        assert sizes_of(store, SOURCE).total == 3
 
     def test_a_query_that_was_corrected_goes_on(self, store: Store) -> None:
         log = Log()

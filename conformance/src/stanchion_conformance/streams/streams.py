@@ -15,7 +15,7 @@ from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.query import Find
 from stanchion.streams import Position, StreamSource, release, streams
 from stanchion.streams.sink import rows
-from stanchion_conformance.harness import StoreClock, claim
+from stanchion_conformance.harness import StoreClock, claim, counts_of, sizes_of
 from stanchion_conformance.streams.stream_driver import NAME, SOURCE, Driver, Log, fill, nothing_left, outputs
 
 
@@ -32,7 +32,7 @@ class TestStreams:
         following = source.latest(end, 3)
         assert [row.payload for part in source.parts(end, following, 1) for row in rows(store, part)] == ["3", "4"]
         assert source.latest(following, 3) == following
-        assert store.counts(SOURCE).committed == 5
+        assert counts_of(store, SOURCE).committed == 5
         assert nothing_left(store)
 
     def test_the_position_stays_while_there_is_nothing(self, store: Store) -> None:
@@ -48,13 +48,13 @@ class TestStreams:
         fill(store, 3)
         source = StreamSource(store, NAME, SOURCE)
         source.latest(source.initial(), 2)
-        assert store.sizes(SOURCE).running == 2
+        assert sizes_of(store, SOURCE).running == 2
         assert [row.payload for row in claim(store, 9, queue=SOURCE, lease=30.0)] == ["2"]
         for _ in range(4):
             clock.advance(20)
             source.beat()
             assert [row.payload for row in store.recover()] in ([], ["2"])
-        assert store.sizes(SOURCE).running == 2
+        assert sizes_of(store, SOURCE).running == 2
 
     def test_a_whole_queue_goes_through(self, store: Store, mode: str) -> None:
         fill(store, 30)
@@ -66,7 +66,7 @@ class TestStreams:
         store.push([NewJob(new_id(), SOURCE, json.dumps(word)) for word in ("a", "drop", "b")])
         Driver(store, Log(), mode).work()
         assert outputs(store) == ["a", "b"]
-        counts = store.counts(SOURCE)
+        counts = counts_of(store, SOURCE)
         assert (counts.committed, counts.moved) == ((1, 2) if mode == "move" else (3, 0))
 
     def test_two_streams_of_one_queue_share_it(self, store: Store) -> None:
@@ -86,7 +86,7 @@ class TestStreams:
             fill(store, 2)
             before, place = place, source.latest(place, 3)
             assert sum(len(rows(store, part)) for part in source.parts(before, place, 1)) == size
-        assert store.sizes(SOURCE).ready == 6
+        assert sizes_of(store, SOURCE).ready == 6
 
     def test_staged_jobs_with_inputs_need_a_transaction(self, store: Store) -> None:
         fill(store, 2)
@@ -141,7 +141,7 @@ class TestOperatingStreams:
         while next(steps) != "read":
             pass
         assert release(store, NAME) == 2
-        assert store.sizes(SOURCE).ready == 3
+        assert sizes_of(store, SOURCE).ready == 3
         with pytest.raises(StreamTaken):
             list(steps)
         assert outputs(store) == []

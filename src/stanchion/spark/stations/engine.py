@@ -149,10 +149,11 @@ class _Engine:
         store = self.pipeline.app.store
         paused = {settings.name for settings in store.queues() if settings.paused}
         in_hand = {stream.queue for stream in streams(store) if stream.in_hand}
+        stats = store.stats([station.queue for station in self.stations], ["states"])
         return [
             station
             for station in self.stations
-            if station.queue in in_hand or (station.queue not in paused and store.sizes(station.queue).ready)
+            if station.queue in in_hand or (station.queue not in paused and stats[station.queue].states.ready)
         ]
 
     def _run_once(self, station: Station, folder: Path) -> Exception | None:

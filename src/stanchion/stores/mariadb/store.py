@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.mariadb.claim import MariaDBAdmitting
+from stanchion.stores.mariadb.stats import MariaDBStats
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Commit
@@ -49,6 +50,7 @@ class MariaDBStore(MariaDBAdmitting):
 
     statements_of = sql.MariaDBStatements
     lane_statements_of = sql.MariaDBLaneStatements
+    stats_of = MariaDBStats
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from heapq import nlargest
 
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.records.jobs import QUEUED, JobRow
 from stanchion.stores.records.query import Find, Scan
-from stanchion.stores.records.queues import Counts, Sizes
+from stanchion.stores.records.queues import Counts, QueueStats, Sizes, Stat
 from stanchion.stores.rules.jobs import stored_state_of
 from stanchion.stores.rules.query import PAGE, checked, cut, matches, met, queues_of
 
@@ -59,26 +59,23 @@ class Queries:
             if (first is None or first <= row.id) and (last is None or row.id <= last)
         ]
 
-    def sizes(self, queue: str) -> Sizes:
-        """Count live jobs by state."""
-        now, live = self._jobs.now(), self._jobs.known(queue).live
-        states = Counter(stored_state_of(row, now).value for row in live.values())
-        return Sizes(total=len(live), **states)
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        """Return the figures of these queues, only the fields named."""
+        now = self._jobs.now()
+        return {queue: self._stats_of(queue, fields, now) for queue in queues}
 
-    def counts(self, queue: str) -> Counts:
-        """Return what happened in the queue so far."""
-        return Counts(**self._jobs.known(queue).counts)
+    def _stats_of(self, queue: str, fields: Collection[Stat], now: int) -> QueueStats:
+        known = self._jobs.known(queue)
+        live = known.live.values()
+        states = Counter(stored_state_of(row, now).value for row in live) if "states" in fields else {}
+        dues = (row.run_at for row in live if row.state == QUEUED) if "next_due" in fields else ()
+        return QueueStats(
+            states=Sizes(total=sum(states.values()), **states),
+            totals=Counts(**known.counts) if "totals" in fields else Counts(),
+            next_due=min(dues, default=None),
+        )
 
-    def lane_depths(self, queue: str, lanes: Sequence[int] | None, at_most: int | None) -> dict[int, int]:
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None, at_most: int) -> dict[int, int]:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
         depths = Counter(row.lane for row in self._jobs.known(queue).live.values() if row.state == QUEUED)
-        return {
-            lane: depth if at_most is None else min(depth, at_most)
-            for lane, depth in depths.items()
-            if lanes is None or lane in lanes
-        }
-
-    def next_due(self, queues: Sequence[str]) -> int | None:
-        """Return the earliest `run_at` of a live, unreserved job."""
-        rows = (row for queue in queues for row in self._jobs.known(queue).live.values())
-        return min((row.run_at for row in rows if row.state == QUEUED), default=None)
+        return {lane: min(depth, at_most) for lane, depth in depths.items() if lanes is None or lane in lanes}

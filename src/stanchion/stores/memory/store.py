@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -26,7 +26,7 @@ from stanchion.stores.records.flows import End, Node
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
 from stanchion.stores.records.query import Find, Scan
-from stanchion.stores.records.queues import Counts, QueueSettings, SemaphoreRow, Sizes
+from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
@@ -199,25 +199,15 @@ class MemoryStore:
         with self._lock:
             return self._queries.in_hand(queue, token, first, last)
 
-    def sizes(self, queue: str) -> Sizes:
-        """Count live jobs by state."""
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        """Return the figures of these queues, only the fields named."""
         with self._lock:
-            return self._queries.sizes(queue)
+            return self._queries.stats(queues, fields)
 
-    def counts(self, queue: str) -> Counts:
-        """Return what happened in the queue so far."""
-        with self._lock:
-            return self._queries.counts(queue)
-
-    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int | None = 1000) -> dict[int, int]:
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
         with self._lock:
             return self._queries.lane_depths(queue, lanes, at_most)
-
-    def next_due(self, queues: Sequence[str]) -> int | None:
-        """Return the earliest `run_at` of a live, unreserved job."""
-        with self._lock:
-            return self._queries.next_due(queues)
 
     # -- operating
 

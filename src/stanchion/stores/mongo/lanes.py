@@ -7,7 +7,7 @@ lane by itself and many in one command, so that a claim costs by the lanes and n
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from stanchion.stores.mongo.client.documents import Document
@@ -55,43 +55,6 @@ class Laning(MongoBase):
     def lanes_of(self, queue: str) -> list[int]:
         """Return the lanes that hold queued jobs, in order."""
         return sorted(self.server.call(lambda on, _again: on.jobs.distinct("lane", queued(queue))))
-
-    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int | None = 1000) -> dict[int, int]:
-        each = {"$group": {"_id": "$lane", "count": {"$sum": 1}}}
-
-        def arm(lane: int) -> list[Document]:
-            end = [] if at_most is None else [{"$limit": at_most}]
-            return [{"$match": {**queued(queue), "lane": lane}}, *end, each]
-
-        if lanes is None and at_most is None:
-            whole = {"$match": queued(queue)}, each
-            found = self.server.call(lambda on, _again: on.documents(on.jobs, *whole))
-        else:
-            found = list(self.across([arm(lane) for lane in (self.lanes_of(queue) if lanes is None else lanes)]))
-        return {one["_id"]: one["count"] for one in found}
-
-    def next_due(self, queues: Sequence[str]) -> int | None:
-        """One step of the index per lane and priority in use, as in a claim."""
-        return min((due for queue in queues for due in self._first_due(queue)), default=None)
-
-    def _first_due(self, queue: str) -> Iterator[int]:
-        below: dict[int, int] = {}
-        lanes = self.lanes_of(queue)
-
-        def arm(lane: int) -> list[Document]:
-            rest = {"priority": {"$lt": below[lane]}} if lane in below else {}
-            return [
-                {"$match": {**queued(queue), "lane": lane, **rest}},
-                {"$sort": {"priority": -1, "run_at": 1}},
-                {"$limit": 1},
-                {"$project": {"lane": 1, "priority": 1, "run_at": 1}},
-            ]
-
-        while lanes:
-            found = list(self.across([arm(lane) for lane in lanes]))
-            yield from (one["run_at"] for one in found)
-            below |= {one["lane"]: one["priority"] for one in found}
-            lanes = [one["lane"] for one in found]
 
 
 def queued(queue: str) -> Document:

@@ -1,4 +1,4 @@
-"""Reading jobs and sizes."""
+"""Reading jobs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.jobs import MongoBase
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
 from stanchion.stores.records.query import Find
-from stanchion.stores.records.queues import Sizes
 
 
 class Looking(MongoBase):
-    """Finds jobs, and counts live ones."""
+    """Finds jobs."""
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         wanted = {"_id": {"$in": list(dict.fromkeys(ids))}, **KEPT}
@@ -28,21 +27,6 @@ class Looking(MongoBase):
             return list(on.jobs.find(wanted).sort("_id", -1).limit(query.limit))
 
         return [in_hand(row_of(one)) for one in self.server.call(work)] if query.limit else []
-
-    def sizes(self, queue: str) -> Sizes:
-        now = self.now()
-        due = {"$sum": {"$cond": [{"$lte": ["$run_at", now]}, 1, 0]}}
-        stages = (
-            {"$match": {"live": True, "queue": queue}},
-            {"$group": {"_id": "$state", "count": {"$sum": 1}, "due": due}},
-        )
-        found = self.server.call(lambda on, _again: on.documents(on.jobs, *stages))
-        states = {one["_id"]: (one["count"], one["due"]) for one in found}
-        (queued, ready), (waiting, _), (running, _) = (
-            states.get(state, (0, 0)) for state in (QUEUED, JobState.WAITING.value, JobState.RUNNING.value)
-        )
-        total = queued + waiting + running
-        return Sizes(total=total, ready=ready, scheduled=queued - ready, waiting=waiting, running=running)
 
 
 def _condition(query: Find, now: int) -> Document:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 
 class SemaphoreRow(NamedTuple):
@@ -65,3 +65,18 @@ class Counts(NamedTuple):
     buried: int = 0
     cancelled: int = 0
     expired: int = 0
+
+
+Stat = Literal["states", "totals", "next_due"]
+"""A field of QueueStats."""
+
+
+class QueueStats(NamedTuple):
+    """The figures of a queue; a field that was not asked for has its default.
+
+    `next_due`: the earliest `run_at` of its queued jobs, also where a pause or a limit hinders them; None without any.
+    """
+
+    states: Sizes = Sizes()
+    totals: Counts = Counts()
+    next_due: int | None = None

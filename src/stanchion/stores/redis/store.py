@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from heapq import nlargest
@@ -19,10 +19,11 @@ from stanchion.stores.cas.mixins.outbox import in_hand
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.query import Find
-from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
+from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.redis import CAPABILITIES
 from stanchion.stores.redis.client.rows import body_text, rows_in, state_text
+from stanchion.stores.redis.client.server import Server
 from stanchion.stores.redis.discarding import Discarding
 from stanchion.stores.redis.expiring import FORGOTTEN_USE, ExpiringQueues
 from stanchion.stores.redis.flows import Flowing
@@ -31,6 +32,7 @@ from stanchion.stores.redis.push import RedisJobs, refuse_to_join
 from stanchion.stores.redis.query import Scanning
 from stanchion.stores.redis.slots import Gating
 from stanchion.stores.redis.staging import Staging
+from stanchion.stores.redis.stats import Stats
 from stanchion.stores.rules.expiry import remove_expired
 from stanchion.stores.rules.liveness import alive, least_sharing, shares
 from stanchion.stores.rules.query import matches
@@ -49,6 +51,10 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, 
     """Jobs in Redis."""
 
     capabilities = CAPABILITIES
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self._stats = Stats(server, self.key)
 
     @property
     def skew(self) -> float:
@@ -163,25 +169,13 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, 
                 break
         return found[: query.limit]
 
-    def sizes(self, queue: str) -> Sizes:
-        """Count live jobs by state."""
-        total, ready, scheduled, running = self.script("sizes", queue)
-        return Sizes(total, ready, scheduled, total - ready - scheduled - running, running)
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        """Return the figures of these queues, only the fields named."""
+        return self._stats.stats(queues, fields)
 
-    def counts(self, queue: str) -> Counts:
-        """Return what happened in the queue so far."""
-        found = self.server.command("HGETALL", self.key(queue) + "counts")
-        return Counts(**{name.decode(): int(number) for name, number in found.items()})
-
-    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int | None = 1000) -> dict[int, int]:
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
-        wanted = ("all",) if lanes is None else ("", *lanes)
-        found = self.script("depths", queue, "" if at_most is None else at_most, *wanted)
-        return {lane: depth for lane, depth in portions(found, 2) if depth}
-
-    def next_due(self, queues: Sequence[str]) -> int | None:
-        """Return the earliest `run_at` of a live, unreserved job."""
-        return min((int(due) for queue in queues if (due := self.script("next_due", queue))), default=None)
+        return self._stats.lane_depths(queue, lanes, at_most)
 
     # -- workers
 

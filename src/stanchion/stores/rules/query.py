@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
 from stanchion.stores.records.query import SCANNED, Condition, Find, Scan
+from stanchion.stores.records.queues import Sizes
 from stanchion.stores.rules.jobs import own_priority, state_of, stored_state_of
 
 PAGE = 2000
 """Jobs in a page of a scan."""
+
+
+def sizes_in(by_state: Mapping[str, tuple[int, int]]) -> Sizes:
+    """Return the sizes of a queue from how many live jobs are stored in each state, and how many of them are due."""
+    queued, ready = by_state.get(QUEUED, (0, 0))
+    waiting, running = (by_state.get(state, (0, 0))[0] for state in (JobState.WAITING, JobState.RUNNING))
+    return Sizes(queued + waiting + running, ready, queued - ready, waiting, running)
 
 
 def met(row: JobRow, scan: Scan, now: int) -> bool:

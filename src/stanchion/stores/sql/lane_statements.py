@@ -13,7 +13,6 @@ from sqlalchemy import (
     Select,
     String,
     Text,
-    func,
     literal_column,
     select,
     union_all,
@@ -53,8 +52,6 @@ class LaneStatements:
         """So many lanes after the first `heads` looks at."""
         self.lower_heads = ByArms(lambda n: _lower_head(dialect, n))
         self.picks = ByArms(lambda n: pick(dialect, n))
-        self.depths = ByArms(_depth)
-        self.all_depths = _in_line(jobs.c.lane, func.count()).group_by(jobs.c.lane)
 
         served = param("served", Integer)
         self.serve = update(queues).where(queues.c.name == _QUEUE).values(last_lane=served)
@@ -144,10 +141,3 @@ def pick(dialect: Dialect, n: int, *, locking: bool = True) -> Select[Any]:
     )
     found = found.order_by(jobs.c.run_at, jobs.c.id).limit(_arm(n, "most"))
     return found.with_for_update(skip_locked=True) if locking else found
-
-
-def _depth(n: int) -> Select[Any]:
-    """Return the arm that counts the jobs of a lane, up to `most`."""
-    some = _in_lane(_arm(n, "lane"), literal_column("1").label("one")).limit(_arm(n, "most")).subquery()
-    columns: list[ColumnElement[Any]] = [_number(n, "arm"), func.count().label("depth")]
-    return select(*columns).select_from(some)

@@ -23,7 +23,6 @@ from stanchion.stores.sql.lane_statements import ARMS, LAST_LANE, LaneStatements
 
 T = TypeVar("T")
 
-UNBOUNDED = 1 << 30
 _NOTHING = {"lane": -1}
 _SERVED = list(queues.columns.keys()).index("last_lane")
 
@@ -45,7 +44,7 @@ class Turn(NamedTuple):
 
 
 class Laning(SqlBase):
-    """Finds the jobs whose turn it is, and tells how many wait in each lane."""
+    """Finds the jobs whose turn it is."""
 
     lane_statements_of: type[LaneStatements] = LaneStatements
 
@@ -151,41 +150,6 @@ class Laning(SqlBase):
         given = {**_range(claim.queue, claim.lanes), "served": str(lane)}
         if run.change(self.lane_statements.serve_range, given) == 0:
             run.change(self.lane_statements.first_served, given)
-
-    # -- looking
-
-    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int | None = 1000) -> dict[int, int]:
-        most = UNBOUNDED if at_most is None else at_most
-
-        def work(run: Runner) -> dict[int, int]:
-            if lanes is None and at_most is None:
-                return {lane: int(depth) for lane, depth in run.rows(self.lane_statements.all_depths, {"queue": queue})}
-            wanted = [head.lane for head in self._tops(run, queue)] if lanes is None else lanes
-            counted = self._by_arms(
-                run, queue, self.lane_statements.depths, wanted, lambda lane: {"lane": lane, "most": most}
-            )
-            return {lane: int(depth) for lane, depth in counted if depth}
-
-        return self.database.read(work)
-
-    def next_due(self, queues: Sequence[str]) -> int | None:
-        def work(run: Runner) -> int | None:
-            return min((head.run_at for queue in queues for head in self._all_heads(run, queue)), default=None)
-
-        return self.database.read(work)
-
-    def _tops(self, run: Runner, queue: str) -> list[Head]:
-        start, tops = UNLANED, []
-        while start <= LAST_LANE:
-            more, start = self.heads(run, queue, start, LAST_LANE, LAST_LANE + 1)
-            tops += more
-        return tops
-
-    def _all_heads(self, run: Runner, queue: str) -> Iterator[Head]:
-        heads = self._tops(run, queue)
-        while heads:
-            yield from heads
-            heads = self._lower(run, queue, heads)
 
 
 def _head(lane: int, priority: int, run_at: int, now: int) -> Head:

@@ -1,4 +1,4 @@
-"""Reading jobs, sizes and counts."""
+"""Reading jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from sqlalchemy import (
 
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Find
-from stanchion.stores.records.queues import Counts, Sizes
 from stanchion.stores.sql.engine.columns import finished_row, is_letter, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
@@ -38,7 +37,7 @@ _STORED = {JobState.SCHEDULED: "queued", JobState.READY: "queued"}
 
 
 class Looking(SqlBase):
-    """Finds jobs and counts them."""
+    """Finds jobs."""
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         wanted = {"ids": json.dumps([one for one in ids if is_id(one)])}
@@ -91,21 +90,6 @@ class Looking(SqlBase):
         """Return the queues in which dead letters can be."""
         names = {row[0] for row in run.rows(_LETTER_QUEUES)}
         return sorted(names if query.queue is None else names & {query.queue})
-
-    def sizes(self, queue: str) -> Sizes:
-        rows = self.database.read(lambda run: run.rows(self.statements.sizes, {"queue": queue}))
-        by_state = {state: (int(count), int(due)) for state, count, due in rows}
-        queued, ready = by_state.get("queued", (0, 0))
-        running = by_state.get("running", (0, 0))[0]
-        waiting = by_state.get("waiting", (0, 0))[0]
-        return Sizes(queued + running + waiting, ready, queued - ready, waiting, running)
-
-    def counts(self, queue: str) -> Counts:
-        rows = self.database.read(lambda run: run.rows(self.statements.counted, {"queue": queue}))
-        totals = dict.fromkeys(Counts._fields, 0)
-        for what, count in rows:
-            totals[what] += int(count)
-        return Counts(**totals)
 
 
 @cache

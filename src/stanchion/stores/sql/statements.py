@@ -278,15 +278,6 @@ class Statements:
 
         # -- looking
         self.finished = select(*finished_row()).where(history.c.id.in_(ids))
-        self.sizes = (
-            select(
-                jobs.c.state,
-                func.count(),
-                func.coalesce(func.sum(case((jobs.c.run_at <= now, 1), else_=0)), 0),
-            )
-            .where(jobs.c.queue == queue)
-            .group_by(jobs.c.state)
-        )
         self.counted = (
             select(counts.c.what, counts.c.n)
             .where(counts.c.queue == queue)

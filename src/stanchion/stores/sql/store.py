@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.protocol import Listener
+from stanchion.stores.records.queues import QueueStats, Stat
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.sql.adopt import Transferring
 from stanchion.stores.sql.arrow import Arrow
@@ -21,15 +22,19 @@ from stanchion.stores.sql.engine.schema import MIGRATIONS, VERSION, meta, metada
 from stanchion.stores.sql.engine.script import steps_as_text
 from stanchion.stores.sql.query import Looking
 from stanchion.stores.sql.staging import Staging
+from stanchion.stores.sql.stats import Stats
 from stanchion.stores.sql.sweep import Sweeping
 
 
 class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
     """Jobs in an SQL database."""
 
+    stats_of: type[Stats] = Stats
+
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self.capabilities = database.dialect.capabilities
+        self._stats = self.stats_of(database)
         self._setting_up = threading.Lock()
 
     @property
@@ -116,6 +121,12 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
         return self._values.compare_and_set(kind, name, text, version)
+
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        return self._stats.stats(queues, fields)
+
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
+        return self._stats.lane_depths(queue, lanes, at_most)
 
     def transaction(self) -> AbstractContextManager[Any]:
         return self.database.transaction()

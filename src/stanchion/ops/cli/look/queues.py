@@ -17,7 +17,7 @@ from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.queues.queue import Queue
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
+from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
 
 queues_cli = typer.Typer(help="List queues with their sizes and settings; set, purge and delete them.")
 cli.add_typer(queues_cli, name="queues", rich_help_panel=LOOK)
@@ -41,7 +41,10 @@ _COLUMNS = [
 def queues(session: Session) -> Exit:
     """List queues with their sizes and settings; set, purge and delete them."""
     app, out = session.app, session.out
-    found = [describe(session, settings) for settings in app.store.queues()]
+    settings = app.store.queues()
+    stats = app.store.stats([one.name for one in settings], ["states", "totals", "next_due"])
+    now = app.store.now()
+    found = [describe(one, stats[one.name], now) for one in settings]
     if out.as_json:
         out.json_list(found)
     elif found:
@@ -143,16 +146,15 @@ def known_queues(session: Session, names: list[str]) -> list[Queue]:
     return [session.app.queue(name) for name in names]
 
 
-def describe(session: Session, settings: QueueSettings) -> dict[str, Any]:
+def describe(settings: QueueSettings, stats: QueueStats, now: int) -> dict[str, Any]:
     """Return all that is known of a queue, ready for JSON. `lag`: seconds the oldest due job has waited."""
-    store = session.app.store
-    due = store.next_due([settings.name])
+    due = stats.next_due
     return {
         **settings_json(settings),
-        "size": store.sizes(settings.name)._asdict(),
-        "counts": store.counts(settings.name)._asdict(),
+        "size": stats.states._asdict(),
+        "counts": stats.totals._asdict(),
         "next_due": None if due is None else iso(moment(due)),
-        "lag": 0.0 if due is None else max(0.0, (store.now() - due) / SECOND),
+        "lag": 0.0 if due is None else max(0.0, (now - due) / SECOND),
     }
 
 

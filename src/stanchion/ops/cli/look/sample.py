@@ -87,13 +87,15 @@ class Rates:
 def sample(app: Stanchion) -> Sample:
     """Look at the store."""
     store = app.store
+    settings = store.queues()
+    stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"])
+    now = store.now()
     queues = []
-    for settings in store.queues():
-        due = store.next_due([settings.name])
-        lag = 0.0 if due is None else max(0.0, (store.now() - due) / SECOND)
-        queues.append(QueueSample(settings, store.sizes(settings.name), store.counts(settings.name), lag))
+    for one in settings:
+        states, totals, due = stats[one.name]
+        queues.append(QueueSample(one, states, totals, 0.0 if due is None else max(0.0, (now - due) / SECOND)))
     return Sample(
-        at=store.now(),
+        at=now,
         store=store.capabilities.name,
         queues=queues,
         workers=store.workers(),

@@ -20,6 +20,7 @@ from stanchion.ops.cli.console.root import STORE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, refuse_missing_file
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.queues import Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import shown_url
 
@@ -83,7 +84,8 @@ def copy(
 
 
 def _move(out: Output, source: Store, destination: Store, queues: list[str], **options: Any) -> list[Copied]:
-    totals = {queue: None if options["history"] else _queued(source, queue) for queue in queues}
+    sizes = {} if options["history"] else source.stats(queues, ["states"])
+    totals = {queue: _queued(sizes[queue].states) if sizes else None for queue in queues}
     with out.progress() as progress:
         transfer = Transfer(source, destination, queues, **options, watcher=Bars(out, progress, totals))
         try:
@@ -157,8 +159,7 @@ class Bars(Watcher):
         self._told = running
 
 
-def _queued(store: Store, queue: str) -> int:
-    sizes = store.sizes(queue)
+def _queued(sizes: Sizes) -> int:
     return sizes.total - sizes.running
 
 

@@ -1,7 +1,7 @@
--- Returns lanes and their numbers of queued jobs, in turn. ARGV: skew, the most to count or '', 'all' or '', then
+-- Returns lanes and their numbers of queued jobs, in turn. ARGV: skew, the most to count, 'all' or '', then
 -- the lanes.
 
-local most = tonumber(ARGV[2]) or math.huge
+local most = tonumber(ARGV[2])
 local depths = {}
 local function count(lines)
     for _, line in ipairs(lines) do

@@ -1,0 +1,52 @@
+"""The figures of queues in Redis: sizes, totals, when the next job is due, and how much lies in each lane."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from stanchion.stores.records.queues import Counts, QueueStats, Sizes, Stat
+from stanchion.stores.redis.client.server import Call, Server
+
+
+class Stats:
+    """Counts jobs; of several queues, all in one round trip. `key` tells how the keys of a queue begin."""
+
+    def __init__(self, server: Server, key: Callable[[str], str]) -> None:
+        self._server, self._key = server, key
+
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        """Return the figures of these queues, only the fields named."""
+        asked = [field for field in _READ if field in fields]
+        calls = [self._call(field, queue) for queue in queues for field in asked]
+        answers = iter(self._server.all(calls))
+        return {queue: QueueStats(**{field: _READ[field](next(answers)) for field in asked}) for queue in queues}
+
+    def _call(self, field: Stat, queue: str) -> Call:
+        key = self._key(queue)
+        if field == "totals":
+            return Call(("HGETALL", f"{key}counts"))
+        return self._server.script("sizes" if field == "states" else "next_due", key)
+
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
+        """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
+        wanted = ("all",) if lanes is None else ("", *lanes)
+        (found,) = self._server.all([self._server.script("depths", self._key(queue), at_most, *wanted)])
+        return {lane: depth for lane, depth in zip(found[::2], found[1::2], strict=True) if depth}
+
+
+def _sizes(answer: Sequence[int]) -> Sizes:
+    total, ready, scheduled, running = answer
+    return Sizes(total, ready, scheduled, total - ready - scheduled - running, running)
+
+
+def _counts(answer: Any) -> Counts:
+    pairs = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
+    return Counts(**{name.decode(): int(number) for name, number in pairs})
+
+
+def _due(answer: bytes | int) -> int | None:
+    return int(answer) if answer else None
+
+
+_READ: dict[Stat, Callable[[Any], Any]] = {"states": _sizes, "totals": _counts, "next_due": _due}
