@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
+from operator import attrgetter
 from typing import Any
 
 import psycopg
@@ -79,15 +80,16 @@ def kill_me(store: SqlStore, run: Runner) -> None:
     time.sleep(0.2)
 
 
-@pytest.mark.parametrize("step", ["values", "finish_in", "make_laned", "store_staged", "_clear"])
+@pytest.mark.parametrize("step", ["_values.write", "finish_in", "queue_rows.make_laned", "store_staged", "_clear"])
 @pytest.mark.parametrize("value", [VALUE, None])
 def test_a_connection_killed_in_the_middle(
     remote: SqlStore, monkeypatch: pytest.MonkeyPatch, step: str, value: ValueChange | None
 ) -> None:
     publication = ready(remote, value)
     remote.stage("write", "lost", jobs(5))
-    owner, verb = (remote._values, "write") if step == "values" else (remote, step)
-    done: Callable[..., Any] = getattr(owner, verb)
+    *path, name = step.split(".")
+    owner = attrgetter(".".join(path))(remote) if path else remote
+    done: Callable[..., Any] = getattr(owner, name)
     kills = iter([True])
 
     def and_killed(run: Runner, *given: Any) -> Any:
@@ -96,7 +98,7 @@ def test_a_connection_killed_in_the_middle(
             kill_me(remote, run)
         return result
 
-    monkeypatch.setattr(owner, verb, and_killed)
+    monkeypatch.setattr(owner, name, and_killed)
     assert remote.publish(publication)
     assert next(kills, None) is None
     assert_done_once(remote)
@@ -117,7 +119,7 @@ def test_an_answer_that_is_lost(remote: SqlStore, monkeypatch: pytest.MonkeyPatc
             raise error
         return answer
 
-    remote.make_queues({"out"})
+    remote.queue_rows.make({"out"})
     monkeypatch.setattr(remote.database, "_attempt", and_lost)
     assert remote.publish(publication), "it is told that it was done by its own first try"
     assert next(losses, None) is None

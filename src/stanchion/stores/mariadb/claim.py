@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.sql.engine.runner import Params, Runner
-from stanchion.stores.sql.granting import Asked
+from stanchion.stores.sql.engine.runner import Asked, Params, Runner
 from stanchion.stores.sql.parking import Alike, Search
 from stanchion.stores.sql.slots import Admission
 from stanchion.stores.sql.store import SqlStore
@@ -104,5 +102,5 @@ class MariaDBAdmitting(SqlStore):
     ) -> list[JobRow]:
         for given, _ in alike:
             run.send(self._gates.reserve, given)
-        ids = json.dumps(sorted(one for _, ids in alike for one in ids))
-        return [JobRow(*row) for row in run.all_rows([(self.statements.live_locked, {"ids": ids})], last=last)[0]]
+        asked = self.jobs.asks_locked(one for _, ids in alike for one in ids)
+        return [JobRow(*row) for row in run.all_rows([asked], last=last)[0]]

@@ -18,6 +18,7 @@ from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import BY_BYTES, HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs, queues
 from stanchion.stores.sql.gate_statements import ASKING
+from stanchion.stores.sql.jobs import JobStatements
 from stanchion.stores.sql.lane_statements import ByArms, LaneStatements, pick
 from stanchion.stores.sql.statements import SHUT, Statements
 
@@ -277,6 +278,23 @@ class MariaDBLaneStatements(LaneStatements):
         self.picks = ByArms(lambda n: pick(dialect, n, locking=False))  # see DUE
 
 
+class MariaDBJobStatements(JobStatements):
+    """The shared statements about whole rows of jobs, some in another form."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self.lock = text(f"SELECT {_names(LIVE_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} FOR UPDATE")
+        stored = insert(jobs).values(
+            {name: param("job" if name == "id" else f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS}
+        )
+        # The rows are there, and locked: so this updates them, all in one statement.
+        self.rewrite = stored.on_duplicate_key_update(
+            {name: stored.inserted[name] for name in LIVE_COLUMNS if name != "id"}
+        )
+        self.remove = REMOVE
+        self.forget = text(f"DELETE job FROM {_by_ids('stanchion_history')}")
+
+
 class MariaDBStatements(Statements):
     """The shared statements, some in another form."""
 
@@ -286,7 +304,6 @@ class MariaDBStatements(Statements):
             f"SELECT {_names(HELD_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} "
             "WHERE job.state <> 'running' FOR UPDATE"
         )
-        self.live_locked = text(f"SELECT {_names(LIVE_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} FOR UPDATE")
         self.held = text(f"""
             SELECT {_names(HELD_COLUMNS, "job.")}, job.token
             FROM {_by_ids("stanchion_jobs")} WHERE {_IN_TIME} FOR UPDATE
@@ -299,14 +316,6 @@ class MariaDBStatements(Statements):
             )
             ORDER BY finished_at LIMIT :most
         """)
-        self.forget = text(f"DELETE job FROM {_by_ids('stanchion_history')}")
-        stored = insert(jobs).values(
-            {name: param("job" if name == "id" else f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS}
-        )
-        # The rows are there, and locked: so this updates them, all in one statement.
-        self.rewrite = stored.on_duplicate_key_update(
-            {name: stored.inserted[name] for name in LIVE_COLUMNS if name != "id"}
-        )
         # An UPDATE with a subquery would read the subquery again for every job.
         self.reserve_unseen = text(f"""
             UPDATE {_by_ids("stanchion_jobs")}

@@ -19,10 +19,10 @@ from stanchion.stores.sql.claim import beside_the_lane, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import BACK, MARK, Row, Runner
 from stanchion.stores.sql.engine.schema import FIELDS
-from stanchion.stores.sql.jobs import live_values, settings_of
 from stanchion.stores.sql.lanes import Head as LaneHead
 from stanchion.stores.sql.lanes import Turn
 from stanchion.stores.sql.parking import Search
+from stanchion.stores.sql.queue_rows import QueueRow
 from stanchion.stores.sql.slots import Admission
 
 _PAYLOAD = FIELDS.index("payload")
@@ -49,6 +49,7 @@ class MariaDBStore(MariaDBAdmitting):
     """The SQL store with claims and outcomes by whole sets."""
 
     statements_of = sql.MariaDBStatements
+    job_statements_of = sql.MariaDBJobStatements
     lane_statements_of = sql.MariaDBLaneStatements
     stats_of = MariaDBStats
 
@@ -70,18 +71,18 @@ class MariaDBStore(MariaDBAdmitting):
 
     def _insert_free(self, run: Runner, rows: Sequence[JobRow], singly: bool) -> list[JobRow]:
         if singly or len(rows) < 2:
-            return [row for row in rows if run.change(self.statements.insert_new, live_values(row)) == 1]
+            return [row for row in rows if self.jobs.insert_one(run, row)]
         # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
         ordered = sorted(rows, key=lambda row: (row.queue, row.key or "", row.id))
         run.send(MARK)
-        if run.change_each(self.statements.insert_new, [live_values(row) for row in ordered]) == len(rows):
+        if self.jobs.insert(run, ordered) == len(rows):
             return list(rows)
         run.change(BACK)  # some were left out; one by one tells which
         return self._insert_free(run, ordered, singly=True)
 
     def met(self, run: Runner, job: NewJob, row: JobRow) -> Pushed:
         if job.key is None:  # a caller's transaction may read as of its beginning, and not see what it met
-            for known in self.live(run, [job.id]).values():
+            for known in self.jobs.lock(run, [job.id]).values():
                 return Pushed(known.id, known.run_at, known.enqueued_at)
         return super().met(run, job, row)
 
@@ -112,7 +113,7 @@ class MariaDBStore(MariaDBAdmitting):
             if again and (held := self.held(run, claim)):
                 return Admission(held)
             found = self.hold(run, claim, search, settings, claim.limit, head)
-            self.tally(run, [(claim.queue, "reserved")] * len(found.rows))
+            self.jobs.tally(run, [(claim.queue, "reserved")] * len(found.rows))
             return found
 
         found = self.write(work, together=True)
@@ -191,14 +192,14 @@ class MariaDBStore(MariaDBAdmitting):
         run.woken.update(queue for queue, _, _, bounded in held if bounded)  # a place is free
         if kept == {True}:
             self.keep_done(run, commits)
-        self.remove(run, ids)
-        self.tally(run, [(queue, "committed") for queue, count, _, _ in held for _ in range(count)])
+        self.jobs.remove(run, ids)
+        self.jobs.tally(run, [(queue, "committed") for queue, count, _, _ in held for _ in range(count)])
         return [JobState.DONE] * len(ids)
 
     def held_with_settings(self, run: Runner, ids: Sequence[str]) -> tuple[list[Row], dict[str, QueueSettings]]:
         given = {"ids": json.dumps(sorted(ids))}
         held, found = run.all_rows([(self.statements.held, given), (sql.SETTINGS_OF_THESE, given)])
-        settings = {one.name: one for one in map(settings_of, found)}
+        settings = {row[0]: QueueRow(*row).settings for row in found}
         return held, {name: settings.get(name, QueueSettings(name)) for name in {row[1] for row in held}}
 
     def follow_commits(self, run: Runner, done: Sequence[tuple[Commit, Row]]) -> None:
@@ -222,10 +223,6 @@ class MariaDBStore(MariaDBAdmitting):
             run.send(sql.KEEP, {"ids": bare})
         for given in _packets(one for one in commits if one.result is not None or one.payload is not None):
             run.send(sql.KEEP_RESULTS, {"commits": json.dumps(given, ensure_ascii=False)})
-
-    def remove(self, run: Runner, ids: Sequence[str]) -> None:
-        if ids:
-            run.send(sql.REMOVE, {"ids": list(ids)})
 
 
 def _packets(commits: Iterable[Commit]) -> Iterator[list[tuple[str, str | None, str | None]]]:

@@ -190,13 +190,13 @@ class PostgresStore(PostgresAdmitting):
         if not jobs:
             return []
         queues = {job.queue for job in jobs}
-        self.make_queues(queues)
+        self.queue_rows.make(queues)
         pushed = self.database.statement(lambda run, again: self._push_in(run, jobs, again=again))
         self.dialect.announce(queues)
         return pushed
 
     def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
-        self.make_laned(run, {job.queue for job in jobs if job.lane})
+        self.queue_rows.make_laned(run, {job.queue for job in jobs if job.lane})
         ordered: Sequence[NewJob] = jobs
         if again or any(job.key is not None for job in jobs):
             # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
@@ -222,9 +222,9 @@ class PostgresStore(PostgresAdmitting):
 
         The insert itself can't see this: it waited for the worker's delete, with a snapshot from before.
         """
-        finished = run.rows(self.statements.finished, {"ids": json.dumps([job.id for job in jobs])})
-        twice = [row for row in finished if run.change(self.statements.remove, {"job": row[0]})]
-        self.tally(run, [(row[1], "pushed") for row in twice], sign=-1)
+        finished = self.jobs.finished(run, [job.id for job in jobs]).values()
+        twice = [row for row in finished if self.jobs.take_back(run, row.id)]
+        self.jobs.tally(run, [(row.queue, "pushed") for row in twice], sign=-1)
 
     def claim_together(self, claim: Claim) -> Claimed:
         if claim.queue in self._laned_queues and claim.lanes is None:
@@ -293,11 +293,11 @@ class PostgresStore(PostgresAdmitting):
         """Return the parameters of the reservation; the queue's own lease is read where it matters."""
         if claim.worker is not None or claim.lease is not None:
             return reservation(claim, QueueSettings(claim.queue))
-        return reservation(claim, self.queue_row(run, claim.queue)[0])
+        return reservation(claim, self.queue_rows.settings(run, claim.queue))
 
     def _claim_carefully(self, claim: Claim) -> Claimed:
         """Claim in a transaction: free expired leases first, keep to the limits of the queue."""
-        settings = self.database.read(lambda run: self.queue_row(run, claim.queue)[0])
+        settings = self.database.read(lambda run: self.queue_rows.settings(run, claim.queue))
         if not settings.throttled:
             self._throttled_queues.discard(claim.queue)
         if settings.laned and not replace(settings, laned=False).throttled:

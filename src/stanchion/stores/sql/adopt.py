@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import Executable, Select, String, cast, select
@@ -15,7 +15,7 @@ from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, history, jobs
 from stanchion.stores.sql.granting import light
-from stanchion.stores.sql.jobs import Step, is_id, kept, live_values, queue_values
+from stanchion.stores.sql.jobs import Step, is_id, kept
 from stanchion.stores.sql.slots import Gating
 
 
@@ -35,14 +35,14 @@ class Transferring(Gating):
         ordered = sorted({row.id: row for row in rows}.values(), key=lambda row: (row.queue, row.key or "", row.id))
 
         def work(run: Runner, _again: bool) -> list[bool]:
-            run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in queues])
-            self.mark_letters(run, rows)
-            self.make_laned(run, {row.queue for row in rows if row.lane})
-            known = self._stored(run, rows)
+            self.queue_rows.insert(run, queues)
+            self.queue_rows.mark_letters(run, rows)
+            self.queue_rows.make_laned(run, {row.queue for row in rows if row.lane})
+            known = self.jobs.stored(run, [row.id for row in rows])
             new = [row for row in ordered if row.id not in known]
-            run.change_each(self.statements.insert_new, [live_values(row) for row in new if row.finished_at is None])
+            self.jobs.insert(run, [row for row in new if row.finished_at is None])
             run.change_each(self._keep_new, [kept(row) for row in new if row.finished_at is not None])
-            stored = self._stored(run, rows) if new else known
+            stored = self.jobs.stored(run, [row.id for row in rows]) if new else known
             return [row.id in stored for row in rows]
 
         adopted = self.database.write(work)
@@ -56,22 +56,15 @@ class Transferring(Gating):
         def work(run: Runner, again: bool) -> list[str]:
             live = [light(*row) for row in run.rows(self.statements.queued_locked, given)]
             taken = {row.id for row in live}
-            self.remove(run, sorted(taken))
+            self.jobs.remove(run, sorted(taken))
             self.free_gates(run, [Step(row, None) for row in live])
             taken |= {row[0] for row in run.rows(self._finished_locked, given)}
-            run.change(self.statements.forget, given)
+            self.jobs.forget(run, wanted)
             if again:  # what the first try deleted is gone
-                taken |= set(wanted) - self._ids(run, wanted)
+                taken |= set(wanted) - self.jobs.stored(run, wanted).keys()
             return [one for one in wanted if one in taken]
 
         return self.write(work) if wanted else []
-
-    def _stored(self, run: Runner, rows: Sequence[JobRow]) -> set[str]:
-        return self._ids(run, [row.id for row in rows])
-
-    def _ids(self, run: Runner, ids: Iterable[str]) -> set[str]:
-        """Return those of the ids that are stored, live or finished."""
-        return {row[0] for row in run.rows(self.statements.known, {"ids": json.dumps(list(ids))})}
 
 
 def _keep_new(dialect: Dialect) -> Executable:

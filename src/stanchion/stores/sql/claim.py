@@ -24,10 +24,10 @@ from stanchion.stores.rules.rate_limit import Bucket
 from stanchion.stores.rules.slots import gated
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
-from stanchion.stores.sql.engine.schema import queues
-from stanchion.stores.sql.jobs import in_order, settings_of
+from stanchion.stores.sql.jobs import in_order
 from stanchion.stores.sql.lanes import Laning
 from stanchion.stores.sql.parking import Search
+from stanchion.stores.sql.queue_rows import QueueRow
 from stanchion.stores.sql.recovery import Recovery
 from stanchion.stores.sql.slots import Admission, Gating
 
@@ -36,9 +36,6 @@ _AHEAD, _FEW = 3, 30
 
 Work = Callable[[Claim, Search], Admission | None]
 """One transaction of a claim. None: it has freed leases that had run out, and looked for nothing yet."""
-
-_TOKENS, _FILLED_AT = (queues.columns.keys().index(name) for name in ("rate_tokens", "rate_at"))
-"""Where the row of a queue has the state of its rate."""
 
 
 class Claiming(Laning, Recovery, Gating):
@@ -121,13 +118,13 @@ class Claiming(Laning, Recovery, Gating):
     def _claim_in(
         self, run: Runner, claim: Claim, search: Search, *, again: bool = False, counted: str | None = "reserved"
     ) -> Admission | None:
-        expired, queue = run.all_rows([self.asks_expired, (self.statements.queue, {"queue": claim.queue})])
+        expired, queue = run.all_rows([self.asks_expired, self.queue_rows.asks(claim.queue)])
         if expired:
             self.free_lost(run, expired)
             return None  # what follows from that locks rows which this claim would lock in another order
         if (again or claim.repeat) and (held := self.held(run, claim)):
             return Admission(held)
-        settings = settings_of(queue[0]) if queue else QueueSettings(claim.queue)
+        settings = QueueRow(*queue[0]).settings if queue else QueueSettings(claim.queue)
         if settings.throttled:
             return self._throttled(run, claim, search, counted)
         return self._reserve(run, claim, search, settings, claim.limit, counted)
@@ -138,9 +135,10 @@ class Claiming(Laning, Recovery, Gating):
 
     def _throttled(self, run: Runner, claim: Claim, search: Search, counted: str | None) -> Admission:
         """Claim under the queue's limits; its row is locked, so that all claimers share one count."""
-        settings, row = self.queue_row(run, claim.queue, lock=True)
-        if settings.paused or row is None:
+        row = self.queue_rows.find(run, claim.queue, lock=True)
+        if row is None or row.paused:
             return Admission([])
+        settings = row.settings
         limit = claim.limit
         if settings.max_running is not None:
             running = run.rows(self.statements.running_count, {"queue": claim.queue})[0][0]
@@ -148,7 +146,7 @@ class Claiming(Laning, Recovery, Gating):
         if settings.max_rate is None:
             return self._reserve(run, claim, search, settings, limit, counted, row)
         now = self.clock(run)
-        bucket = Bucket(settings.max_rate, tokens=row[_TOKENS], filled_at=row[_FILLED_AT]).at(now)
+        bucket = Bucket(settings.max_rate, tokens=row.rate_tokens, filled_at=row.rate_at).at(now)
         found = self._reserve(run, claim, search, settings, min(limit, bucket.whole), counted, row)
         if found.rows:
             bucket = bucket.spent(len(found.rows))
@@ -166,7 +164,7 @@ class Claiming(Laning, Recovery, Gating):
         settings: QueueSettings,
         limit: int,
         counted: str | None,
-        queue: Row | None = None,
+        queue: QueueRow | None = None,
     ) -> Admission:
         """Reserve the next due jobs; of a laned queue, whose row must be locked, each lane's in its turn."""
         if claim.worker is None:
@@ -180,7 +178,7 @@ class Claiming(Laning, Recovery, Gating):
         else:
             held = self.hold(run, claim, search, settings, limit)
         if counted:
-            self.tally(run, [(claim.queue, counted)] * len(held.rows))
+            self.jobs.tally(run, [(claim.queue, counted)] * len(held.rows))
         return held
 
     def hold(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
@@ -226,7 +224,7 @@ class Claiming(Laning, Recovery, Gating):
         return [JobRow(*row) for row in run.rows(self.statements.reserve, given)]
 
     def _hold_in_turn(
-        self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int, queue: Row
+        self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int, queue: QueueRow
     ) -> Admission:
         before = served = self.served(run, claim, queue)
         held: list[JobRow] = []
@@ -264,7 +262,7 @@ class Claiming(Laning, Recovery, Gating):
 
     def _end_taken(self, run: Runner, rows: Sequence[JobRow], again: bool) -> list[JobRow]:
         """End jobs that another transaction has reserved; those whose lease has run out are left out."""
-        live, now = self.live(run, [row.id for row in rows]), self.clock(run)
+        live, now = self.jobs.lock(run, [row.id for row in rows]), self.clock(run)
         held = [row for row in rows if holds(live.get(row.id), row.token or "", now)]
         ended = {row.id for row in rows if row.id not in live} if again else set()
         self._end_popped(run, held)

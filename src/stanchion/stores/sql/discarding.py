@@ -8,11 +8,11 @@ from typing import Any
 
 from sqlalchemy import Select, String, cast, select
 
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import history
-from stanchion.stores.sql.jobs import SqlBase
 
 
 class Discarding(SqlBase):
@@ -28,7 +28,7 @@ class Discarding(SqlBase):
 
         def work(run: Runner, _again: bool) -> int:
             found = [row[0] for row in run.rows(self._ends_locked, ids) if (row[0], row[1]) in wanted]
-            return run.change(self.statements.forget, {"ids": json.dumps(found)}) if found else 0
+            return self.jobs.forget(run, found)
 
         return self.database.write(work) if wanted else 0
 

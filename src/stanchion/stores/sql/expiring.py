@@ -9,13 +9,13 @@ from sqlalchemy import BigInteger, String, delete, func, select, union_all, upda
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.expiry import Expiring, Use
 from stanchion.stores.sql.engine.columns import RUNNING, param
-from stanchion.stores.sql.engine.runner import Row, Runner
+from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import counts, jobs, queues, tallies
 from stanchion.stores.sql.flows import Flowing
 from stanchion.stores.sql.granting import light
-from stanchion.stores.sql.jobs import Step, settings_of
+from stanchion.stores.sql.jobs import Step
+from stanchion.stores.sql.queue_rows import QueueRow
 
-_PLACES = [list(queues.columns.keys()).index(name) for name in ("active_events", "active_at")]
 _QUEUE = param("queue", String)
 _EXPIRING = select(*queues.columns).where(queues.c.expires.is_not(None)).order_by(queues.c.name)
 _EVENTS = union_all(
@@ -48,14 +48,11 @@ class ExpiringQueues(Flowing):
         """Return the queues that expire."""
 
         def work(run: Runner) -> list[Expiring]:
-            rows = run.rows(_EXPIRING)
+            rows = [QueueRow(*row) for row in run.rows(_EXPIRING)]
             events: Counter[str] = Counter()
             for queue, number in run.rows(_EVENTS) if rows else ():
                 events[queue] += int(number)
-            return [
-                Expiring(settings, events[settings.name], _noted(row))
-                for settings, row in zip(map(settings_of, rows), rows, strict=True)
-            ]
+            return [Expiring(row.settings, events[row.name], _noted(row)) for row in rows]
 
         return self.database.read(work)
 
@@ -75,8 +72,8 @@ class ExpiringQueues(Flowing):
         one = {"queue": settings.name}
 
         def work(run: Runner, _again: bool) -> None:
-            found, row = self.queue_row(run, settings.name, lock=True)
-            if row is None or found != settings or _noted(row) != noted:
+            row = self.queue_rows.find(run, settings.name, lock=True)
+            if row is None or row.settings != settings or _noted(row) != noted:
                 return
             if run.rows(_RUNNING if settings.expires_with_jobs else _LIVE, one):
                 return
@@ -98,6 +95,5 @@ class ExpiringQueues(Flowing):
         self.follow(run, [Step(row, None) for row in tied])
 
 
-def _noted(row: Row) -> Use | None:
-    events, at = (row[place] for place in _PLACES)
-    return Use(events, at) if at else None
+def _noted(row: QueueRow) -> Use | None:
+    return Use(row.active_events, row.active_at) if row.active_at else None

@@ -110,10 +110,10 @@ class Flowing(Gating, Pushing):
         """Do what stores jobs, in a transaction of its own or in the caller's; `guarded`: see `joined`."""
         queues = {job.queue for job in jobs}
         if tx is None:
-            self.make_queues(queues)
+            self.queue_rows.make(queues)
             return self.write(work, together=True)
         with joined(self.database, tx, guarded=guarded) as run:
-            self.make_queues_of(run, queues)
+            self.queue_rows.make_for(run, queues)
             done = work(run, False)
             self.pass_on_slots(run)
             if run.woken or run.ended:
@@ -125,7 +125,7 @@ class Flowing(Gating, Pushing):
         now = self.clock(run)
         new = [node._replace(created_at=now)._asdict() for node in nodes]
         run.change_each(self._flows.insert, [{f"new_{name}": value for name, value in node.items()} for node in new])
-        self.make_queues({job.queue for job in jobs}, run)
+        self.queue_rows.make_in(run, {job.queue for job in jobs})
         self.push_all(run, jobs, again=again)
         run.woken.update(job.queue for job in jobs if job.waits_for is None)
         self._complete(run, [node for node in nodes if node.closed and node.ended >= node.size])
@@ -200,7 +200,7 @@ class Flowing(Gating, Pushing):
             handlers = [job for node in failed if (job := flows.handler_of(node)) is not None]
             if handlers:
                 queues = {job.queue for job in handlers}
-                self.make_queues(queues, run)
+                self.queue_rows.make_in(run, queues)
                 self.push_all(run, handlers)
                 run.woken.update(queues)
             ends += self._cancel_waiting(run, failed, steps, now)
@@ -218,9 +218,9 @@ class Flowing(Gating, Pushing):
         wanted = {"gates": self.dialect.listed(node_gate(node.id) for node in nodes), "most": _CANCELLED_AT_ONCE}
         ends: list[End] = []
         while found := run.rows(self._flows.waiting, wanted):
-            before = list(self.live(run, [str(row[0]) for row in found]).values())
+            before = list(self.jobs.lock(run, [str(row[0]) for row in found]).values())
             after = [step for row in before if (step := cancel(row, now)) is not None]
-            self.put(run, before, after)
+            self.jobs.put(run, before, after)
             for row, step in zip(before, after, strict=True):
                 if (end := flows.end_of(row, step.row)) is not None:
                     ends.append(end)

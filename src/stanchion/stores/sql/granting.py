@@ -24,22 +24,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Executable
-
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.rules.rate_limit import Bucket
 from stanchion.stores.rules.slots import HOLDER_BOOST, freed, order_gate, order_of, semaphore_of
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.runner import Params, Row, Runner
+from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
 from stanchion.stores.sql.gate_statements import GateStatements
-from stanchion.stores.sql.jobs import SqlBase, Step
+from stanchion.stores.sql.jobs import Step
 
 _LOOKS = (0.005, 0.02, 0.1)
 """Seconds before each further look at a gate whose waiters others had locked; what is left then is for `sweep`."""
-
-
-Asked = tuple[Executable, Params]
-"""A statement and its parameters."""
 
 
 class Gate(NamedTuple):

@@ -1,30 +1,23 @@
-"""What every part of the SQL store works with."""
+"""The rows of jobs, live and finished: read, written, removed, counted."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
-from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
 
-from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.dead_letters import is_letter
+from sqlalchemy import BigInteger, Executable, String, cast, delete, insert, select, text, union_all, update
+
+from stanchion.stores.records.jobs import JobRow, JobState, Pushed
 from stanchion.stores.rules.jobs import Transition
-from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay
-from stanchion.stores.sql.engine.database import CALL_SECONDS, Database
-from stanchion.stores.sql.engine.runner import Row, Runner
-from stanchion.stores.sql.engine.schema import FIELDS, LIVE_COLUMNS, queues
-from stanchion.stores.sql.statements import Statements
-
-T = TypeVar("T")
-
-_SETTINGS = tuple(setting.name for setting in dataclasses.fields(QueueSettings))
-"""The first columns of a queue; the others are the state of its rate limit and of its lanes, and when it was used."""
-_FLAGS = ("paused", "laned", "expires_with_jobs")
+from stanchion.stores.sql.engine.columns import finished_row, live_row, param
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Asked, Row, Runner
+from stanchion.stores.sql.engine.schema import FIELDS, HISTORY_COLUMNS, LIVE_COLUMNS, history, jobs, tallies
+from stanchion.stores.sql.queue_rows import QueueRows
 
 
 class Step(NamedTuple):
@@ -35,152 +28,129 @@ class Step(NamedTuple):
     counted: str | None = None
 
 
-class SqlBase(ABC):
-    """The database, its statements, and the reads and writes that several parts share."""
+class JobStatements:
+    """The statements about whole rows of jobs, for one dialect."""
 
-    statements_of: type[Statements] = Statements
-
-    def __init__(self, database: Database) -> None:
-        self.database, self.dialect = database, database.dialect
-        self.lost_lease_delay: LostLeaseDelay = default_delay
-        self.statements = self.dialect.once(self.statements_of)
-
-    def write(
-        self,
-        work: Callable[[Runner, bool], T],
-        seconds: float = CALL_SECONDS,
-        *,
-        durable: bool = True,
-        together: bool = False,
-    ) -> T:
-        """Run `work` in one transaction; then wake those whom it has let go on. It is told when it is a repeat."""
-        done, passed_over = self.write_once(work, seconds, durable=durable, together=together)
-        if passed_over:
-            self.look_again(passed_over)
-        return done
-
-    def write_once(
-        self,
-        work: Callable[[Runner, bool], T],
-        seconds: float = CALL_SECONDS,
-        *,
-        durable: bool = True,
-        together: bool = False,
-    ) -> tuple[T, set[str]]:
-        """Do what `write` does but a further look at the gates where it passed waiters over; return these as well."""
-        runs: list[Runner] = []
-
-        def noted(run: Runner, again: bool) -> T:
-            runs[:] = [run]
-            done = work(run, again)
-            self.pass_on_slots(run)
-            return done
-
-        done = self.database.write(noted, seconds, durable=durable, together=together)
-        (run,) = runs
-        self.tell(run)
-        return done, run.passed_over
-
-    @abstractmethod
-    def pass_on_slots(self, run: Runner) -> None:
-        """Give back the slots that were set free, and grant them to the next: the last step of each transaction."""
-
-    @abstractmethod
-    def look_again(self, gates: set[str]) -> None:
-        """Grant free slots of these gates to waiters that others had locked."""
-
-    def tell(self, run: Runner) -> None:
-        """Wake those for whom there is news in what was committed."""
-        if run.woken or run.ended:
-            self.dialect.announce(run.woken, run.ended)
-
-    @abstractmethod
-    def follow(self, run: Runner, steps: Sequence[Step]) -> None:
-        """Do what follows from steps, in the same transaction."""
-
-    def clock(self, run: Runner) -> int:
-        """Return the database's clock."""
-        return self.database.clock(run)
-
-    def settings_in(self, run: Runner, queues: Iterable[str]) -> dict[str, QueueSettings]:
-        """Return the settings of these queues; defaults for one that has no row yet."""
-        return {queue: self.queue_row(run, queue)[0] for queue in set(queues)}
-
-    def now(self) -> int:
-        """Return the store's clock."""
-        return self.database.now()
-
-    def queue_row(self, run: Runner, queue: str, *, lock: bool = False) -> tuple[QueueSettings, Row | None]:
-        """Return a queue's settings and its whole row."""
-        statement = self.statements.queue_locked if lock else self.statements.queue
-        rows = run.rows(statement, {"queue": queue})
-        return (settings_of(rows[0]), rows[0]) if rows else (QueueSettings(queue), None)
-
-    def live(self, run: Runner, ids: Sequence[str]) -> dict[str, JobRow]:
-        """Return these live jobs, locked until the end of the transaction."""
-        return {row[0]: JobRow(*row) for row in run.rows(self.statements.live_locked, {"ids": json.dumps(sorted(ids))})}
-
-    def tally(self, run: Runner, counted: Iterable[tuple[str, str]], sign: int = 1) -> None:
-        """Count what happened, as (queue, what); with -1, take it back."""
-        totals = Counter(counted)
-        run.send_each(
-            self.statements.tally,
-            [{"queue": queue, "what": what, "n": sign * n} for (queue, what), n in sorted(totals.items())],
+    def __init__(self, dialect: Dialect) -> None:
+        ids = dialect.values("ids", jobs.c.id.type)
+        self.read = select(*live_row()).where(jobs.c.id.in_(ids))
+        # One order for all who lock several jobs.
+        self.lock: Executable = self.read.order_by(jobs.c.id).with_for_update()
+        self.finished = select(*finished_row()).where(history.c.id.in_(ids))
+        self.stored = union_all(
+            *(
+                select(cast(table.c.id, String(36)), table.c.run_at, table.c.enqueued_at).where(table.c.id.in_(ids))
+                for table in (jobs, history)
+            )
+        )
+        self.insert = dialect.insert_ignoring(jobs, {name: param(name, jobs.c[name].type) for name in LIVE_COLUMNS})
+        self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
+        self.rewrite: Executable = (
+            update(jobs)
+            .where(jobs.c.id == param("job", jobs.c.id.type))
+            .values({name: param(f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS if name != "id"})
+        )
+        self.remove = text(f"DELETE FROM stanchion_jobs WHERE {dialect.among('id', 'ids', 'uuid')}")
+        self.forget: Executable = delete(history).where(history.c.id.in_(ids))
+        self.tally = insert(tallies).values(
+            queue=param("queue", String), what=param("what", String), n=param("n", BigInteger)
         )
 
-    def store(self, run: Runner, before: Sequence[JobRow], after: Sequence[Transition]) -> None:
-        """Write the rows that locked live jobs have become, count the steps, and do what follows from them."""
-        self.put(run, before, after)
-        self.follow(run, [Step(row, *step) for row, step in zip(before, after, strict=True)])
+
+class Jobs:
+    """Reads and writes whole rows of jobs. What follows from a step of a job is its caller's to do."""
+
+    def __init__(self, db: Database, queues: QueueRows, statements: type[JobStatements] = JobStatements) -> None:
+        self._db, self._queues = db, queues
+        self._statements = db.dialect.once(statements)
+
+    # -- read
+
+    def read(self, run: Runner, ids: Iterable[str]) -> dict[str, JobRow]:
+        """Return those of these jobs that are live."""
+        return _by_id(run.rows(self._statements.read, {"ids": json.dumps(list(ids))}))
+
+    def lock(self, run: Runner, ids: Iterable[str]) -> dict[str, JobRow]:
+        """Return those of these jobs that are live, locked until the end of the transaction."""
+        return _by_id(run.rows(*self.asks_locked(ids)))
+
+    def asks_locked(self, ids: Iterable[str]) -> Asked:
+        """Return the question for these live jobs, which locks them, to be sent together with others."""
+        return self._statements.lock, {"ids": json.dumps(sorted(ids))}
+
+    def finished(self, run: Runner, ids: Iterable[str]) -> dict[str, JobRow]:
+        """Return those of these jobs that are in history."""
+        return _by_id(run.rows(self._statements.finished, {"ids": json.dumps(list(ids))}))
+
+    def stored(self, run: Runner, ids: Iterable[str]) -> dict[str, Pushed]:
+        """Return those of these jobs that are stored, live or finished, as a push of them is answered."""
+        return {row[0]: Pushed(*row) for row in run.rows(self._statements.stored, {"ids": json.dumps(list(ids))})}
+
+    # -- write
+
+    def insert(self, run: Runner, rows: Sequence[JobRow]) -> int:
+        """Insert live jobs, but for those whose id or key is taken; return how many there were."""
+        return run.change_each(self._statements.insert, [live_values(row) for row in rows])
+
+    def insert_one(self, run: Runner, row: JobRow) -> bool:
+        """Insert a live job; False where its id or key is taken."""
+        return run.change(self._statements.insert, live_values(row)) == 1
 
     def put(self, run: Runner, before: Sequence[JobRow], after: Sequence[Transition]) -> None:
-        """Write the rows that locked live jobs have become, and count the steps; what follows is the caller's."""
+        """Write the rows that locked live jobs have become, and count the steps."""
         left = {row.queue for row in before if row.state == JobState.RUNNING}
-        settings = self.settings_in(run, left | {step.row.queue for step in after if step.final})
+        settings = self._queues.settings_of(run, left | {step.row.queue for step in after if step.final})
         run.woken.update(queue for queue in left if settings[queue].max_running is not None)  # a place is free
         run.ended.update(step.row.id for step in after if step.state(0).final)
         ended = [step.row for step in after if step.final]
         live = [step.row for step in after if not step.final]
-        run.send_each(
-            self.statements.keep,
-            [kept(row) for row in ended if settings[row.queue].history_ttl > 0],
-        )
+        run.send_each(self._statements.keep, [kept(row) for row in ended if settings[row.queue].history_ttl > 0])
         self.remove(run, [row.id for row in ended])
-        elsewhere = {step.row.queue for step in after if not step.final} - {row.queue for row in before}
-        run.send_each(self.statements.insert_queue, [queue_values(queue) for queue in sorted(elsewhere)])
-        self.mark_letters(run, live)
+        self._queues.insert(run, {row.queue for row in live} - {row.queue for row in before})
+        self._queues.mark_letters(run, live)
         moved = zip(before, (step.row for step in after), strict=True)
-        self.make_laned(run, {row.queue for was, row in moved if row.lane and (row.queue, row.lane) != was[1:3]})
+        lanes = {row.queue for was, row in moved if row.lane and (row.queue, row.lane) != (was.queue, was.lane)}
+        self._queues.make_laned(run, lanes)
         self.rewrite(run, live)
         self.tally(run, [(row.queue, step.counted) for row, step in zip(before, after, strict=True)])
 
-    def mark_letters(self, run: Runner, rows: Iterable[JobRow]) -> None:
-        """Note of the queues that get dead letters that they have some, for those who look for dead jobs."""
-        for queue in sorted({row.queue for row in rows if is_letter(row)}):
-            run.change(self.statements.mark_letters, {"queue": queue})
-
-    def make_laned(self, run: Runner, queues: Iterable[str]) -> None:
-        """See that claims look into the lanes of these queues: jobs come there, whatever the settings say by now."""
-        for queue in sorted(queues):
-            settings, row = self.queue_row(run, queue)
-            if row is None:
-                run.change(self.statements.insert_queue, queue_values(queue))
-            if not settings.laned:
-                run.change(self.statements.configure["laned"], {"queue": queue, "value": True})
-
-    def remove(self, run: Runner, ids: Sequence[str]) -> None:
-        """Delete live jobs."""
-        run.send_each(self.statements.remove, [{"job": one} for one in ids])
-
     def rewrite(self, run: Runner, rows: Sequence[JobRow]) -> None:
         """Write live jobs as they are now."""
+        values = [
+            {"job": row.id} | {f"new_{name}": value for name, value in live_values(row).items() if name != "id"}
+            for row in rows
+        ]
+        run.send_each(self._statements.rewrite, values)
+
+    def remove(self, run: Runner, ids: Collection[str]) -> None:
+        """Delete live jobs."""
+        if ids:
+            run.send(self._statements.remove, {"ids": self._db.dialect.listed(ids)})
+
+    def take_back(self, run: Runner, id_: str) -> bool:
+        """Delete a live job; tell whether it was there."""
+        return run.change(self._statements.remove, {"ids": self._db.dialect.listed([id_])}) == 1
+
+    def forget(self, run: Runner, ids: Collection[str]) -> int:
+        """Delete finished jobs; return how many there were."""
+        return run.change(self._statements.forget, {"ids": json.dumps(list(ids))}) if ids else 0
+
+    # -- count
+
+    def tally(self, run: Runner, counted: Iterable[tuple[str, str]], sign: int = 1) -> None:
+        """Count what happened, as (queue, what); with -1, take it back."""
+        self.count(run, Counter(counted), sign)
+
+    def count(self, run: Runner, totals: Counter[tuple[str, str]], sign: int = 1) -> None:
+        """Count what happened so often."""
         run.send_each(
-            self.statements.rewrite,
-            [
-                {"job": row.id} | {f"new_{name}": value for name, value in live_values(row).items() if name != "id"}
-                for row in rows
-            ],
+            self._statements.tally,
+            [{"queue": queue, "what": what, "n": sign * n} for (queue, what), n in sorted(totals.items())],
         )
+
+
+def _by_id(rows: Iterable[Row]) -> dict[str, JobRow]:
+    return {row[0]: JobRow(*row) for row in rows}
 
 
 def kept(row: JobRow) -> dict[str, object]:
@@ -193,28 +163,9 @@ def live_values(row: JobRow) -> dict[str, object]:
     return dict(zip(LIVE_COLUMNS, row, strict=False))  # the last fields are those of finished jobs
 
 
-def settings_of(row: Row) -> QueueSettings:
-    """Return the settings in a row of stanchion_queues."""
-    given = dict(zip(_SETTINGS, row, strict=False))
-    declared = json.loads(given["declared"]) if given["declared"] else {}
-    return QueueSettings(**{**given, **{name: bool(given[name]) for name in _FLAGS}, "declared": declared})
-
-
-def began_in(stored: str | None) -> tuple[str, ...] | None:
-    """Return what a worker said to have begun."""
-    return None if stored is None else tuple(json.loads(stored))
-
-
 def in_order(rows: Iterable[Row]) -> list[JobRow]:
     """Return claimed rows as jobs, in the order in which they are handed out."""
     return sorted((JobRow(*row) for row in rows), key=lambda job: (-job.priority, job.run_at, job.id))
-
-
-def queue_values(queue: str) -> dict[str, object]:
-    """Return the parameters that store a new queue: the default settings, an empty bucket of its rate."""
-    settings = QueueSettings(queue)
-    at_first = {**{column.name: 0 for column in queues.columns}, "letters": False}
-    return {**{name: getattr(settings, name, value) for name, value in at_first.items()}, "declared": None}
 
 
 def is_id(text: str) -> bool:

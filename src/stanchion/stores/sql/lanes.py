@@ -15,16 +15,15 @@ from sqlalchemy import Executable
 
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.runner import Params, Row, Runner
-from stanchion.stores.sql.engine.schema import queues
-from stanchion.stores.sql.jobs import SqlBase
+from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.lane_statements import ARMS, LAST_LANE, LaneStatements, kind_of_range
+from stanchion.stores.sql.queue_rows import QueueRow
 
 T = TypeVar("T")
 
 _NOTHING = {"lane": -1}
-_SERVED = list(queues.columns.keys()).index("last_lane")
 
 
 class Head(NamedTuple):
@@ -135,10 +134,10 @@ class Laning(SqlBase):
                 if arm < len(some):
                     yield some[arm], *answer
 
-    def served(self, run: Runner, claim: Claim, row: Row) -> int:
+    def served(self, run: Runner, claim: Claim, row: QueueRow) -> int:
         """Return the lane that was served last, of all or of the claim's range; `row`: the queue's, locked."""
         if claim.lanes is None:
-            return int(row[_SERVED])
+            return row.last_lane
         found = run.rows(self.lane_statements.range_served, _range(claim.queue, claim.lanes))
         return int(found[0][0]) if found else UNLANED
 

@@ -15,11 +15,13 @@ from stanchion.stores.rules.jobs import replay
 from stanchion.stores.rules.liveness import least_sharing
 from stanchion.stores.rules.outcomes import cancel, retried
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each
+from stanchion.stores.sql.base import began_in
 from stanchion.stores.sql.engine.joining import joined
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.expiring import ExpiringQueues
 from stanchion.stores.sql.granting import light
-from stanchion.stores.sql.jobs import Step, began_in, is_id, live_values, queue_values, settings_of
+from stanchion.stores.sql.jobs import Step, is_id
+from stanchion.stores.sql.queue_rows import QueueRow
 
 _TALLIES = 5000
 _PURGED = 5000
@@ -33,30 +35,31 @@ class Operating(ExpiringQueues):
     def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
         def work(run: Runner, _again: bool) -> QueueSettings:
             # An insert first would share the row that it meets, and two that share it can't change it.
-            known, row = self.queue_row(run, queue, lock=True)
+            row = self.queue_rows.find(run, queue, lock=True)
             if row is None:
-                run.change(self.statements.insert_queue, queue_values(queue))
-                known, _ = self.queue_row(run, queue, lock=True)  # another may have made it meanwhile
+                self.queue_rows.insert(run, [queue])
+                row = self.queue_rows.find(run, queue, lock=True)  # another may have made it meanwhile
+            known = row.settings.declared if row else {}
             for name, value in changes.items():
-                stored = json.dumps({**known.declared, **value}) if name == "declared" else value
-                run.change(self.statements.configure[name], {"queue": queue, "value": stored})
+                stored = json.dumps({**known, **value}) if name == "declared" else value
+                self.queue_rows.change(run, queue, name, stored)
             if "expires" in changes:
                 self.forget_use(run, queue)
-            return self.queue_row(run, queue)[0]
+            return self.queue_rows.settings(run, queue)
 
         if tx is not None and self.dialect.single_writer:
             with joined(self.database, tx) as run:
                 return work(run, False)
         if not changes:
-            settings, row = self.database.read(lambda run: self.queue_row(run, queue))
+            row = self.database.read(lambda run: self.queue_rows.find(run, queue))
             if row is not None:
-                return settings
+                return row.settings
         settings = self.database.write(work)
         self.dialect.announce({queue})
         return settings
 
     def queues(self) -> list[QueueSettings]:
-        return [settings_of(row) for row in self.database.read(lambda run: run.rows(self.statements.queues))]
+        return [QueueRow(*row).settings for row in self.database.read(lambda run: run.rows(self.statements.queues))]
 
     def drop_queue(self, queue: str) -> int:
         def work(run: Runner, _again: bool) -> int:
@@ -120,14 +123,15 @@ class Operating(ExpiringQueues):
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
         def work(run: Runner, _again: bool) -> list[JobState | None]:
-            rows, now = self.live(run, _distinct(ids)), self.clock(run)
+            rows, now = self.jobs.lock(run, _distinct(ids)), self.clock(run)
             steps = {row.id: step for row in rows.values() if (step := cancel(row, now)) is not None}
             self.store(run, [rows[one] for one in steps], list(steps.values()))
             asked = [row.id for row in rows.values() if row.id not in steps]
             run.change_each(self.statements.ask_to_stop, [{"job": one} for one in asked])
             states = {one: JobState(step.row.state) for one, step in steps.items()}
             states |= dict.fromkeys(asked, JobState.RUNNING)
-            states |= {row.id: JobState(row.state) for row in self._finished(run, _distinct(ids))}
+            finished = self.jobs.finished(run, _distinct(ids)).values()
+            states |= {row.id: JobState(row.state) for row in finished}
             return [states.get(one) for one in ids]
 
         return self.write(work)
@@ -135,18 +139,18 @@ class Operating(ExpiringQueues):
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
         def work(run: Runner, _again: bool) -> list[Redriven]:
             now = self.clock(run)
-            live = self.live(run, _distinct(ids))
-            finished = {row.id: row for row in self._finished(run, _distinct(ids)) if row.id not in live}
+            live = self.jobs.lock(run, _distinct(ids))
+            finished = [row for row in self.jobs.finished(run, _distinct(ids)).values() if row.id not in live]
             verdicts = {row.id: self._redrive_live(run, row, now) for row in live.values()}
-            for row in finished.values():
+            for row in finished:
                 verdicts[row.id] = self._redrive_finished(run, row, now)
-            run.woken.update(row.queue for row in (*live.values(), *finished.values()))
+            run.woken.update(row.queue for row in (*live.values(), *finished))
             return [verdicts.get(one, Redriven.MISSING) for one in ids]
 
         return self.write(work)
 
     def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
-        found = {row.id: row for row in self.database.read(lambda run: self._finished(run, _distinct(ids)))}
+        found = self.database.read(lambda run: self.jobs.finished(run, _distinct(ids)))
         copies = {new: replay(found[old], new) for old, new in zip(ids, new_ids, strict=True) if old in found}
         pushed = dict(zip(copies, self.push(list(copies.values())), strict=True))
         return [pushed.get(new) for new in new_ids]
@@ -168,7 +172,7 @@ class Operating(ExpiringQueues):
                 totals[queue, what] += count
             run.change_each(self.statements.remove_tally, [{"tally": row[0]} for row in rows])
             # A queue that was deleted while another process went on pushing to it has lost its row.
-            run.change_each(self.statements.insert_queue, [queue_values(queue) for queue in {one for one, _ in totals}])
+            self.queue_rows.insert(run, {queue for queue, _ in totals})
             for (queue, what), more in sorted(totals.items()):
                 added = {"queue": queue, "what": what, "more": more}
                 if run.change(self.statements.add_count, added) == 0 and (
@@ -193,7 +197,7 @@ class Operating(ExpiringQueues):
             return Redriven.RUNNING
         again = retried(row, now)
         if again is not row:
-            self.rewrite(run, [again])
+            self.jobs.rewrite(run, [again])
             self.follow(run, [Step(row, again)])
             run.woken.add(again.queue)
         return Redriven.READY
@@ -203,12 +207,9 @@ class Operating(ExpiringQueues):
             return Redriven.DONE
         if row.key and self.holder(run, row.queue, row.key):
             return Redriven.KEY_TAKEN
-        run.change(self.statements.forget, {"ids": json.dumps([row.id])})
-        run.change(self.statements.insert_new, live_values(retried(row, now)))
+        self.jobs.forget(run, [row.id])
+        self.jobs.insert_one(run, retried(row, now))
         return Redriven.READY
-
-    def _finished(self, run: Runner, ids: Sequence[str]) -> list[JobRow]:
-        return [JobRow(*row) for row in run.rows(self.statements.finished, {"ids": json.dumps(ids)})]
 
 
 def _distinct(ids: Sequence[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -27,11 +26,12 @@ from sqlalchemy import (
 
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Find
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.columns import finished_row, is_letter, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import history, jobs, queues
-from stanchion.stores.sql.jobs import SqlBase, is_id
+from stanchion.stores.sql.jobs import is_id
 
 _STORED = {JobState.SCHEDULED: "queued", JobState.READY: "queued"}
 
@@ -40,15 +40,14 @@ class Looking(SqlBase):
     """Finds jobs."""
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        wanted = {"ids": json.dumps([one for one in ids if is_id(one)])}
+        wanted = [one for one in ids if is_id(one)]
 
         def work(run: Runner) -> dict[str, JobRow]:
             # History first and live jobs over it: a job on its way from one to the other is seen in one at least
             # when it is re-driven, and read again below when it has just finished.
-            live = {row[0]: JobRow(*row) for row in run.rows(self.statements.live, wanted)}
-            finished = {row[0]: JobRow(*row) for row in run.rows(self.statements.finished, wanted)}
+            live, finished = self.jobs.read(run, wanted), self.jobs.finished(run, wanted)
             if len(live) + len(finished) < len(ids):
-                live |= {row[0]: JobRow(*row) for row in run.rows(self.statements.live, wanted)}
+                live |= self.jobs.read(run, wanted)
             return finished | live
 
         return self.database.read(work)

@@ -8,8 +8,8 @@ from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.lost_leases import had_begun
 from stanchion.stores.rules.outcomes import lease_lost
+from stanchion.stores.sql.base import SqlBase, began_in
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
-from stanchion.stores.sql.jobs import SqlBase, began_in
 from stanchion.stores.sql.statements import MISSED_HEARTBEATS
 
 _BATCH = 500
@@ -60,7 +60,7 @@ class Recovery(SqlBase):
         if not rows:
             return []
         before = [JobRow(*row) for row in rows]
-        now, settings = self.clock(run), self.settings_in(run, {row.queue for row in before})
+        now, settings = self.clock(run), self.queue_rows.settings_of(run, {row.queue for row in before})
         workers = self._holders(run) if any(row.worker for row in before) else {}
         after = [
             lease_lost(

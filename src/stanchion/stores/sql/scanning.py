@@ -27,11 +27,11 @@ from stanchion.stores.records.jobs import QUEUED, JobRow
 from stanchion.stores.records.query import Scan
 from stanchion.stores.rules.query import PAGE, checked, cut
 from stanchion.stores.rules.slots import HOLDER_BOOST
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.columns import finished_row, is_letter, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.engine.schema import history, jobs
-from stanchion.stores.sql.jobs import SqlBase
 
 SCAN_SECONDS = 120.0
 """A statement may look at the whole table: to find a few jobs among many, or to cut it into parts."""

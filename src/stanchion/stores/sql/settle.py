@@ -88,15 +88,15 @@ class Settling(Flowing):
         self.note_ended(run, ((row[0], row[1], settings[row[1]].max_running is not None) for _, row in done))
         kept = [commit for commit, row in done if settings[row[1]].history_ttl > 0]
         self.keep_done(run, kept)
-        self.remove(run, [commit.id for commit, _ in done])
-        self.tally(run, [(row[1], "committed") for _, row in done])
+        self.jobs.remove(run, [commit.id for commit, _ in done])
+        self.jobs.tally(run, [(row[1], "committed") for _, row in done])
         self.follow_commits(run, done)
         return states
 
     def held_with_settings(self, run: Runner, ids: Sequence[str]) -> tuple[list[Row], dict[str, QueueSettings]]:
         """Return those of these jobs that are held, locked, and the settings of their queues."""
         held = run.rows(self.statements.held, {"ids": json.dumps(sorted(ids))})
-        return held, self.settings_in(run, {row[1] for row in held})
+        return held, self.queue_rows.settings_of(run, {row[1] for row in held})
 
     def note_ended(self, run: Runner, done: Iterable[tuple[str, str, bool]]) -> None:
         """Have it told that jobs have ended: id, queue, and whether that bounds what runs, so that a place is free."""
@@ -126,9 +126,9 @@ class Settling(Flowing):
         )
 
     def _apply(self, run: Runner, outcomes: Sequence[Outcome], again: bool) -> list[JobState | None]:
-        rows = self.live(run, [outcome.id for outcome in outcomes])
+        rows = self.jobs.lock(run, [outcome.id for outcome in outcomes])
         now = self.clock(run)
-        settings = self.settings_in(run, {row.queue for row in rows.values()})
+        settings = self.queue_rows.settings_of(run, {row.queue for row in rows.values()})
         before: list[JobRow] = []
         after: list[Transition] = []
         states: list[JobState | None] = []
@@ -159,8 +159,7 @@ class Settling(Flowing):
     def _applied_before(self, run: Runner, row: JobRow | None, outcome: Outcome, now: int) -> JobState | None:
         """Return the state that an earlier try, whose answer was lost, led to; None if there was none."""
         if row is None:
-            found = run.rows(self.statements.finished, {"ids": json.dumps([outcome.id])})
-            row = JobRow(*found[0]) if found else None
+            row = self.jobs.finished(run, [outcome.id]).get(outcome.id)
         return left_in(row, outcome.token, now)
 
 

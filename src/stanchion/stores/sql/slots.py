@@ -25,8 +25,8 @@ from stanchion.stores.rules.slots import (
     wanted_rates,
 )
 from stanchion.stores.sql.engine.joining import joined
-from stanchion.stores.sql.engine.runner import Params, Row, Runner
-from stanchion.stores.sql.granting import Asked, Gate, light
+from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
+from stanchion.stores.sql.granting import Gate, light
 from stanchion.stores.sql.jobs import Step
 from stanchion.stores.sql.parking import Parking, Search, quoted
 
@@ -196,7 +196,7 @@ class Gating(Parking):
         run.send_each(self._gates.fill, [filled(name, bucket) for name, bucket in decision.slots.buckets.items()])
         self._keep_back(run, decision.kept)
         if decision.last:
-            self.tally(run, [(claim.queue, "reserved")] * len(decision.admitted))
+            self.jobs.tally(run, [(claim.queue, "reserved")] * len(decision.admitted))
         return self._reserve_admitted(run, claim, settings, decision)
 
     def reserve_with_slots(

@@ -77,7 +77,7 @@ class Staging(Claiming, Settling, Operating):
     def _reserve_unseen(self, run: Runner, claim: Claim, *, again: bool) -> int | None:
         """Reserve the next due jobs without reading them; return how many, or None if that won't do for all of them."""
         self.recover_expired(run)
-        settings, _ = self.queue_row(run, claim.queue)
+        settings = self.queue_rows.settings(run, claim.queue)
         if again or claim.repeat:
             given = {"queue": claim.queue, "token": claim.token}
             if found := int(run.rows(self._stage.count_in_hand, given)[0][0]):
@@ -92,7 +92,7 @@ class Staging(Claiming, Settling, Operating):
         if reserved != len(ids):
             run.change(BACK)
             return None
-        self.tally(run, [(claim.queue, "reserved")] * reserved)
+        self.jobs.tally(run, [(claim.queue, "reserved")] * reserved)
         return reserved
 
     def ids_in_hand(self, queue: str, token: str) -> list[str]:
@@ -121,7 +121,7 @@ class Staging(Claiming, Settling, Operating):
         shares = self._shares(publication.write)
         attempts = dict(publication.attempts)
         wanted = {share.queue for share in shares if share.attempt in attempts}
-        self.make_queues(wanted)
+        self.queue_rows.make(wanted)
         value = publication.value or value_of_write(publication.write, self.database.read(self.clock))
         jobs = sum(share.jobs for share in shares) + (publication.finish.jobs if publication.finish else 0)
 
@@ -192,7 +192,7 @@ class Staging(Claiming, Settling, Operating):
 
     def _publish_attempt(self, run: Runner, write: str, attempt: str, shares: Sequence[_Share], moment: int) -> int:
         """Store what an attempt has staged, and clear it; return how many that were."""
-        self.make_laned(run, {share.queue for share in shares if share.last_lane})
+        self.queue_rows.make_laned(run, {share.queue for share in shares if share.last_lane})
         pushed: Counter[str] = Counter()
         found = 0
         for span in self._spans(run, write, attempt):
@@ -204,8 +204,7 @@ class Staging(Claiming, Settling, Operating):
                 rows = run.rows(self._stage.with_keys, {**span, "moment": moment})
                 self.push_all(run, [NewJob(*row) for row in rows])
             found += run.change(self._stage.clear, span)
-        counted = [{"queue": queue, "what": "pushed", "n": n} for queue, n in pushed.items() if n]
-        run.change_each(self.statements.tally, counted)
+        self.jobs.count(run, Counter({(queue, "pushed"): n for queue, n in pushed.items() if n}))
         return found
 
     def store_staged(self, run: Runner, given: Params) -> int:
@@ -239,13 +238,13 @@ class Staging(Claiming, Settling, Operating):
     def finish_plain(self, run: Runner, finish: Finish) -> int:
         """Commit the plain jobs in hand under a token; return how many they were."""
         given = {"queue": finish.queue, "token": finish.token, "moment": self.clock(run)}
-        settings, _ = self.queue_row(run, finish.queue)
+        settings = self.queue_rows.settings(run, finish.queue)
         kept = run.change(self._stage.keep_plain, given) if settings.history_ttl > 0 else None
         done = run.change(self._stage.remove_plain, given)
         if kept not in (None, done):  # the lease of some has just ended
             raise LeasesLost(finish.queue, finish.jobs, done)
         if done:
-            run.change_each(self.statements.tally, [{"queue": finish.queue, "what": "committed", "n": done}])
+            self.jobs.count(run, Counter({(finish.queue, "committed"): done}))
         return done
 
 

@@ -15,7 +15,6 @@ from sqlalchemy import (
     cast,
     delete,
     exists,
-    false,
     func,
     insert,
     literal,
@@ -24,18 +23,15 @@ from sqlalchemy import (
     or_,
     select,
     text,
-    true,
-    union_all,
     update,
 )
 
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, finished_row, held_row, live_row, param
+from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, held_row, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import (
     HISTORY_COLUMNS,
-    LIVE_COLUMNS,
     counts,
     history,
     jobs,
@@ -80,8 +76,6 @@ class Statements:
 
         # -- queues
         self.queues = select(*queues.columns).order_by(queues.c.name)
-        self.queue = select(*queues.columns).where(queues.c.name == queue)
-        self.queue_locked = self.queue.with_for_update()
         self.tied = (
             select(*held_row())
             .where(
@@ -100,16 +94,6 @@ class Statements:
         ]
         self.forget_ranges = delete(notes).where(notes.c.kind.startswith(RANGES), notes.c.name == queue)
         self.drop.append(self.forget_ranges)
-        self.insert_queue = dialect.insert_ignoring(
-            queues, {column.name: param(column.name, column.type) for column in queues.columns}
-        )
-        self.configure = {
-            column.name: update(queues).where(queues.c.name == queue).values({column: param("value", column.type)})
-            for column in queues.columns
-        }
-        self.mark_letters = (
-            update(queues).where(queues.c.name == queue, queues.c.letters == false()).values(letters=true())
-        )
         self.spend = (
             update(queues)
             .where(queues.c.name == queue)
@@ -117,16 +101,6 @@ class Statements:
         )
 
         # -- in
-        self.insert_new = dialect.insert_ignoring(jobs, {name: param(name, jobs.c[name].type) for name in LIVE_COLUMNS})
-        self.known = union_all(
-            *(
-                select(cast(table.c.id, String(36)), table.c.run_at, table.c.enqueued_at).where(table.c.id.in_(ids))
-                for table in (jobs, history)
-            )
-        )
-        self.tally = insert(tallies).values(
-            queue=param("queue", String), what=param("what", String), n=param("n", BigInteger)
-        )
         self.by_key = (
             select(*live_row()).where(jobs.c.queue == queue, jobs.c.key == param("job_key", String)).with_for_update()
         )
@@ -192,17 +166,8 @@ class Statements:
             .order_by(jobs.c.id)  # one order for all who lock several jobs
             .with_for_update()
         )
-        self.live = select(*live_row()).where(jobs.c.id.in_(ids))
-        self.live_locked: Executable = self.live.order_by(jobs.c.id).with_for_update()
         self.queued_locked: Executable = (
             select(*held_row()).where(jobs.c.id.in_(ids), jobs.c.state != RUNNING).order_by(jobs.c.id).with_for_update()
-        )
-        self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
-        self.remove: Executable = delete(jobs).where(jobs.c.id == param("job", jobs.c.id.type))
-        self.rewrite: Executable = (
-            update(jobs)
-            .where(jobs.c.id == param("job", jobs.c.id.type))
-            .values({name: param(f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS if name != "id"})
         )
         self.extend = (
             update(jobs)
@@ -277,7 +242,6 @@ class Statements:
         self.workers = select(*workers.columns, running).order_by(workers.c.started_at, workers.c.id)
 
         # -- looking
-        self.finished = select(*finished_row()).where(history.c.id.in_(ids))
         self.counted = (
             select(counts.c.what, counts.c.n)
             .where(counts.c.queue == queue)
@@ -293,7 +257,6 @@ class Statements:
             .values(cancel_requested=True)
         )
         self.forget: Executable = delete(history).where(history.c.id.in_(ids))
-        self.finished_locked = self.finished.with_for_update()
         own_age = select(cast(queues.c.history_ttl * SECOND, BigInteger)).where(queues.c.name == queue)
         default_age = int(QueueSettings("").history_ttl * SECOND)
         age = func.coalesce(param("age_micros", BigInteger), own_age.scalar_subquery(), default_age)

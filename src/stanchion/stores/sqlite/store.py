@@ -70,12 +70,12 @@ class SqliteStore(SqlStore):
 
     def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
         # They are known, but where the connection has just opened another file, which may have none of them.
-        self.make_queues({job.queue for job in jobs}, run)
+        self.queue_rows.make_in(run, {job.queue for job in jobs})
         return super()._push_in(run, jobs, again=again)
 
     def _forget(self) -> None:
         """Know nothing of the file that was there before."""
-        self._known.clear()
+        self.queue_rows.forget_known()
         self._long_way.clear()
         self.database.identity = None
 

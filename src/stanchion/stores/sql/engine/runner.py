@@ -23,6 +23,8 @@ MARK, BACK = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion"
 
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]
+Asked = tuple[Executable, Params]
+"""A statement and its parameters."""
 
 
 class Runner(Protocol):
@@ -60,7 +62,7 @@ class Runner(Protocol):
     def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
         """Do the same once for each set of parameters."""
 
-    def all_rows(self, asked: Sequence[tuple[Executable, Params]], *, last: bool = False) -> list[list[Row]]:
+    def all_rows(self, asked: Sequence[Asked], *, last: bool = False) -> list[list[Row]]:
         """Run statements one after the other, together where that can be; return the rows of each.
 
         `last`: nothing else follows in this transaction, unless it is a caller's, so it may be committed with them.
@@ -151,7 +153,7 @@ class CursorRunner:
     def send(self, statement: Executable, params: Params | None = None) -> None:
         self.execute(statement, params, self._cursor_for_sending())
 
-    def all_rows(self, asked: Sequence[tuple[Executable, Params]], *, last: bool = False) -> list[list[Row]]:
+    def all_rows(self, asked: Sequence[Asked], *, last: bool = False) -> list[list[Row]]:
         if self._together is None:
             return [self.rows(*one) for one in asked]
         cursors = [self._together.another() for _ in asked]
@@ -223,7 +225,7 @@ class AlchemyRunner:
     def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
         self.change_each(statement, batch)
 
-    def all_rows(self, asked: Sequence[tuple[Executable, Params]], *, last: bool = False) -> list[list[Row]]:
+    def all_rows(self, asked: Sequence[Asked], *, last: bool = False) -> list[list[Row]]:
         return [self.rows(*one) for one in asked]
 
     def _execute(self, statement: Executable, params: Params) -> CursorResult[Any]:
