@@ -173,7 +173,7 @@ class TestOneAtATime:
     def test_one_that_died_is_waited_for(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
         watcher = Standing()
         for store in (here, elsewhere):
-            store.beat(WorkerRow("copy-dead", "host", 1, ("q",), 0, heartbeat=0.1))
+            store.beat([WorkerRow("copy-dead", "host", 1, ("q",), 0, heartbeat=0.1)])
         assert transfer(here, elsewhere, watcher=watcher).run()[0].live == 5
         assert {rival.id for rival in watcher.rivals} <= {"copy-dead"}
 

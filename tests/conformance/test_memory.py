@@ -43,7 +43,7 @@ class TestToTheMicrosecond:
         assert [back.id for back in store.recover()] == [row.id]
 
     def test_the_third_heartbeat_is_the_last_to_miss(self, store: MemoryStore, clock: StoreClock) -> None:
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         store.push([new_job()])
         claim(store, worker="w")
         clock.advance(29.999999)

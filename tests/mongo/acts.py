@@ -77,7 +77,7 @@ def claim(world: World) -> Act:
 
 
 def claim_for_a_worker(world: World) -> Act:
-    world.store.beat(WorkerRow(DOOMED, "host", 1, (world.queue,), 1, 10.0))
+    world.store.beat([WorkerRow(DOOMED, "host", 1, (world.queue,), 1, 10.0)])
     world.push(6)
     wish = Claim(world.queue, 4, new_id(), DOOMED, repeat=True)
     return lambda store: len(store.claim(wish).rows)
@@ -217,14 +217,14 @@ def maintain(world: World) -> Act:
     world.push(3)
     rows = world.claim(2)
     world.store.settle([Commit(row.id, row.token or "") for row in rows])
-    world.store.beat(WorkerRow(DOOMED, "host", 1, (world.queue,), 1, 10.0))
+    world.store.beat([WorkerRow(DOOMED, "host", 1, (world.queue,), 1, 10.0)])
     return lambda store: store.maintain()
 
 
 def beat(world: World) -> Act:
     world.push(2)
     world.store.cancel([row.id for row in world.claim(1, worker=DOOMED)])
-    return lambda store: len(store.beat(WorkerRow(DOOMED, "host", 1, (world.queue,), 1, 10.0)).cancelled)
+    return lambda store: len(store.beat([WorkerRow(DOOMED, "host", 1, (world.queue,), 1, 10.0)]).cancelled)
 
 
 def adopt(world: World) -> Act:

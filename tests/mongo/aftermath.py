@@ -20,7 +20,7 @@ ROUNDS = 100
 def take_back(store: Store, world: World) -> None:
     """Take back the jobs of the dead, once it shows that they are dead."""
     world.clock.advance(1000)
-    store.beat(WorkerRow("witness", "host", 1, (), 1, 10.0))
+    store.beat([WorkerRow("witness", "host", 1, (), 1, 10.0)])
     while store.recover():
         pass
 

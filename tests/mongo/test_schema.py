@@ -42,7 +42,7 @@ def test_setup_is_safe_to_repeat_while_jobs_are_there(store: Store) -> None:
     store.check()
     store.push([new_job(), new_job(key="k")])
     claim(store, worker="w")
-    store.beat(worker("w"))
+    store.beat([worker("w")])
     store.setup()
     store.check()
     assert sizes_of(store, QUEUE).total == 2

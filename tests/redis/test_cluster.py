@@ -45,7 +45,7 @@ def store(url: str, opened: Open) -> RedisStore:
 def use_all(store: RedisStore, queue: str, other: str) -> None:
     """Do with a queue whatever makes keys."""
     store.setup()
-    store.beat(worker("w"))
+    store.beat([worker("w")])
     store.configure(queue, {"max_rate": 1e6, "dead_letter": "letters"})
     jobs = [NewJob(f"{queue}-{number}", queue, "{}", priority=number, key=f"k{number}") for number in range(8)]
     store.push([*jobs, NewJob(f"{queue}-later", queue, "{}", delay=60.0)])

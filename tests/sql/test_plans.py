@@ -50,7 +50,7 @@ OPERATIONS: dict[str, Operation] = {
     "move": lambda store, held: store.settle([Move(job.id, job.token or "", "next") for job in held]),
     "extend": lambda store, held: store.extend([Extension(held[0].id, held[0].token or "", 9)]),
     "progress": lambda store, held: store.progress([Progress(held[0].id, held[0].token or "", 0.5)]),
-    "beat": lambda store, _: store.beat(WORKER),
+    "beat": lambda store, _: store.beat([WORKER]),
     "recover": lambda store, _: store.recover(),
     "next due": lambda store, _: due_of(store, "big"),
     "fetch": lambda store, held: store.fetch([job.id for job in held]),

@@ -183,7 +183,7 @@ def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
 
     row = Worker(app)
     row.queues = ["default"]
-    store.beat(row._row())
+    store.beat([row._row()])
     again, last = task.enqueue(), task.using(max_attempts=1).enqueue()
     assert len(store.claim(Claim("default", 2, "lost", worker=row.id)).rows) == 2
     store.skew += 31
@@ -203,13 +203,13 @@ def test_a_newcomer_takes_no_job_back_before_the_others_had_time_to_return(app, 
 
     row = Worker(app, heartbeat=100)
     row.queues = ["default"]
-    store.beat(row._row())
+    store.beat([row._row()])
     handle = task.enqueue()
     (job,) = store.claim(Claim("default", 1, "held", worker=row.id)).rows
     store.skew += 1000  # the store was away
     with working(app, heartbeat=0.05):
         time.sleep(0.7)
-        store.beat(row._row())
+        store.beat([row._row()])
         time.sleep(1.5)
         assert handle.state is JobState.RUNNING
         assert store.settle([Commit(job.id, "held", "1")]) == [JobState.DONE]

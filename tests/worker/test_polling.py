@@ -5,7 +5,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
@@ -41,9 +41,9 @@ class Observed:
             self.empty_claims.append(time.monotonic())
         return claimed
 
-    def beat(self, row: WorkerRow) -> Beat:
-        beat = self._store.beat(row)
-        self.live[row.id] = beat.live
+    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
+        beat = self._store.beat(workers)
+        self.live |= dict.fromkeys((worker.id for worker in workers), beat.live)
         return beat
 
     def listen(self, queues: Any, **options: Any) -> Listener:

@@ -69,7 +69,7 @@ class Guard:
                 raise CopyRefused(
                     "another copy may have taken over, as this one stood still for too long; run it again"
                 )
-            store.beat(self._row)
+            store.beat([self._row])
         self._proved = now
 
     def sleep(self, seconds: float) -> None:
@@ -94,15 +94,15 @@ class Guard:
     def _ask(self) -> WorkerRow | None:
         """Become the only copy; return another one instead, if there is one."""
         asking = replace(self._row, state=_WAITING)
-        self._source.beat(asking)
+        self._source.beat([asking])
         if any(row.id == asking.id for row in self._destination.workers()):
             raise InvalidInput("both URLs lead to the same store; name another one to copy to")
-        self._destination.beat(asking)
+        self._destination.beat([asking])
         for store in (self._source, self._destination):
             if others := self._others(store):
                 return others[0]
         for store in (self._source, self._destination):
-            store.beat(self._row)
+            store.beat([self._row])
         return None
 
     def _others(self, store: Store) -> list[WorkerRow]:

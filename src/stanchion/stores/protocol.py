@@ -177,8 +177,8 @@ class Store(Protocol):
 
     # -- workers
 
-    def beat(self, worker: WorkerRow) -> Beat:
-        """Record that the worker is alive."""
+    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
+        """Record that these workers are alive; the answer is for all of them together."""
 
     def leave(self, worker: str) -> None:
         """Forget a worker that has given back all its jobs."""

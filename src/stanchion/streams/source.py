@@ -161,18 +161,18 @@ class StreamSource:
     def beat(self) -> None:
         """Keep the jobs of this driver alive, and those of the batch that it has taken over."""
         state = self._mine()
-        for epoch in {state.epoch, state.holder if state.pending else state.epoch}:
-            self._store.beat(
-                WorkerRow(
-                    id=worker_id(self._name, epoch),
-                    host=socket.gethostname(),
-                    pid=os.getpid(),
-                    queues=(self._queue,),
-                    threads=0,
-                    heartbeat=self._heartbeat,
-                    began=(),  # which job of a batch a driver died of, if any, its replays tell
-                )
-            )
+        row = WorkerRow(
+            id=worker_id(self._name, state.epoch),
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=(self._queue,),
+            threads=0,
+            heartbeat=self._heartbeat,
+            began=(),  # which job of a batch a driver died of, if any, its replays tell
+        )
+        taken_over = state.pending and state.holder != state.epoch
+        before = [replace(row, id=worker_id(self._name, state.holder))] if taken_over else []
+        self._store.beat([row, *before])
 
     # -- the value
 

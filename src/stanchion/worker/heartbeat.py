@@ -99,7 +99,7 @@ class Heartbeat:
     def beat(self) -> None:
         """Beat now, in the caller's thread: what the row says by now is known to the store when this returns."""
         with self._beating, self._health.watch("beat"):  # a row that was described earlier must not come later
-            beat = self._app.store.beat(self._row())
+            beat = self._app.store.beat([self._row()])
         now = time.monotonic()
         if now - self._beat_at >= LATE * self._every:
             self._steady_from = now + max(MISSED * self._every, RETURN)

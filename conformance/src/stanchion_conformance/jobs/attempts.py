@@ -43,7 +43,7 @@ class TestAttempts:
         job = new_job(max_attempts=2)
         store.push([job])
         for name in ("one", "two"):
-            store.beat(worker(name))
+            store.beat([worker(name)])
             assert len(claim(store, worker=name)) == 1
             clock.advance(31)
             store.recover()

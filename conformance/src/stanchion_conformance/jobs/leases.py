@@ -276,13 +276,13 @@ class TestLease:
         assert q.counts().expired == 0
 
     def test_a_job_of_a_worker_has_none_to_run_out(self, store: Store, clock: StoreClock) -> None:
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         store.push([new_job()])
         (row,) = claim(store, worker="w")
         assert row.lease_until is None
         assert store.extend([Extension(row.id, row.token or "", 1.0)]) == [True]
         clock.advance(20)
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         clock.advance(20)
         assert store.recover() == []
         assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]

@@ -38,13 +38,13 @@ DEFAULT_DELAYS = (6, 21, 86)
 def _told(store: Store, name: str, began: Collection[JobRow] = ()) -> None:
     """Let a worker beat, and say which of its jobs run."""
     starts = tuple(start_of(row.id, row.token or "") for row in began)
-    store.beat(replace(worker(name), began=starts))
+    store.beat([replace(worker(name), began=starts)])
 
 
 def _killed(store: Store, clock: StoreClock) -> list[JobRow]:
     """Let the workers be missed, while another lives, and take its jobs back."""
     clock.advance(31)
-    store.beat(worker("alive"))
+    store.beat([worker("alive")])
     return store.recover()
 
 
@@ -79,7 +79,7 @@ class TestCharges:
         assert sorted(row.attempts for row in _killed(store, clock)) == [0, 1]
 
     def test_of_a_worker_that_does_not_say_what_began_counts(self, store: Store, clock: StoreClock) -> None:
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         store.push([new_job(), new_job()])
         claim(store, 2, worker="w")
         assert [row.attempts for row in _killed(store, clock)] == [1, 1]
@@ -187,7 +187,7 @@ class TestAlone:
     def test_for_a_worker_and_again_after_a_lost_answer(self, store: Store, clock: StoreClock) -> None:
         (lone,) = self.lost_twice(store, clock)
         store.push([new_job()])
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         (row,) = claim(store, 10, worker="w", token="token-of-a-lost-answer")
         again = claim(store, 0, worker="w", token="token-of-a-lost-answer", repeat=True)
         assert (row.id, [one.id for one in again]) == (lone, [lone])

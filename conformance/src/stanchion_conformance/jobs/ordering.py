@@ -192,8 +192,8 @@ class TestTheFirstIsWaitedFor:
 
     def test_when_its_worker_died(self, store: Store, clock: StoreClock) -> None:
         first, second = push(store, keyed(), keyed())
-        store.beat(worker("w1"))
-        store.beat(worker("w2", heartbeat=1000.0))
+        store.beat([worker("w1")])
+        store.beat([worker("w2", heartbeat=1000.0)])
         claim(store, 2, worker="w1")
         clock.advance(60)
         assert [row.id for row in store.recover()] == [first]

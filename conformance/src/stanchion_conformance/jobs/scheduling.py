@@ -194,11 +194,11 @@ class TestAWrongClockOfTheClient:
         assert len(q.reserve()) == 1
 
     def test_kills_no_worker(self, store: Store, clock: StoreClock) -> None:
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         store.push([new_job()])
         claim(store, worker="w")
         clock.advance(25)
-        assert store.beat(worker("v")).live == 2
+        assert store.beat([worker("v")]).live == 2
         assert store.recover() == []
         clock.advance(6)
         assert len(store.recover()) == 1

@@ -80,11 +80,11 @@ class TestPutOff:
         store.push([job])
         self.put_off(store)
         clock.advance(6)
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         (row,) = claim(store, worker="w")
         if how == "dies":
             clock.advance(31)
-            store.beat(worker("v"))
+            store.beat([worker("v")])
             store.recover()
             assert state(store, job.id) is JobState.READY
         else:

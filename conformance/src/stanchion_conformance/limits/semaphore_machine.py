@@ -151,7 +151,7 @@ class Permits(RuleBasedStateMachine):
     @rule()
     def look_after(self) -> None:
         self.clock.advance(STEP)
-        self.store.beat(worker("lives", heartbeat=1e9))
+        self.store.beat([worker("lives", heartbeat=1e9)])
         self.store.recover()
         self.store.sweep()
 

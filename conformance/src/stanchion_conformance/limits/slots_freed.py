@@ -90,8 +90,8 @@ class TestEveryHolderLetsGo:
     def test_a_dead_worker(self, store: Store, clock: StoreClock) -> None:
         store.set_semaphore(SMTP, 1)
         ids = push(store, limited(SMTP), limited(SMTP))
-        store.beat(worker("w1"))
-        store.beat(worker("w2", heartbeat=1000.0))
+        store.beat([worker("w1")])
+        store.beat([worker("w2", heartbeat=1000.0)])
         claim(store, 2, worker="w1")
         clock.advance(60)
         assert [row.id for row in store.recover()] == [ids[0]]
@@ -209,7 +209,7 @@ class TestTheLine:
     def test_a_recovery_and_maintenance_leave_them_alone(
         self, store: Store, line: list[str], clock: StoreClock
     ) -> None:
-        store.beat(worker("w", heartbeat=1e6))
+        store.beat([worker("w", heartbeat=1e6)])
         clock.advance(5)
         assert store.recover() == []
         store.maintain()

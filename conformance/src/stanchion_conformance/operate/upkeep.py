@@ -43,7 +43,7 @@ class TestMaintain:
     def test_of_a_dead_worker_too(self, app: Stanchion, store: Store, clock: StoreClock) -> None:
         dead = []
         app.on("dead")(lambda job, _error: dead.append(job.id))
-        store.beat(replace(worker("w"), began=()))
+        store.beat([replace(worker("w"), began=())])
         store.push([new_job()])
         (row,) = claim(store, worker="w")
         assert app.maintain().recovered == 0
@@ -76,7 +76,7 @@ class TestShares:
         store.push([new_job(), new_job()])
         (early,), (late,) = claim(store, lease=10.0), claim(store, worker="w")
         clock.advance(11)
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         app.upkeep.share()
         clock.advance(31)
         app.upkeep.share()

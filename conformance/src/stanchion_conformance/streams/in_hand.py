@@ -189,7 +189,7 @@ class TestInHand:
 
     def test_shrinks_by_whatever_ends_a_reservation(self, store: Store, clock: StoreClock) -> None:
         ids = filled(store, 5)
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         reserve(store)
         store.settle([Commit(ids[0], TOKEN), Rollback(ids[1], TOKEN, 0.0)])
         assert store.ids_in_hand(QUEUE, TOKEN) == ids[2:]
@@ -198,7 +198,7 @@ class TestInHand:
         store.settle([Abandon(ids[2], TOKEN)])
         assert store.ids_in_hand(QUEUE, TOKEN) == ids[3:]
         clock.advance(60)
-        store.beat(worker("other"))
+        store.beat([worker("other")])
         assert len(store.recover()) == 2
         assert store.ids_in_hand(QUEUE, TOKEN) == []
         assert store.in_hand(QUEUE, TOKEN) == []

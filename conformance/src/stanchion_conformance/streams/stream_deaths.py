@@ -225,7 +225,7 @@ class TestTwoDrivers:
                 running.append(Actor(store, log if choose.random() < 0.7 else Log(), mode))
             elif what < 0.03:
                 clock.advance(40)
-                store.beat(worker("w"))
+                store.beat([worker("w")])
                 store.recover()
             elif what < 0.04 and streams(store):
                 release(store, NAME)
@@ -290,7 +290,7 @@ class TestPublishedAhead:
         fill(store, 4)
         _, late = self._in_hand(store)
         clock.advance(40)
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         assert len(store.recover()) == 4
         source = StreamSource(store, NAME, SOURCE)
         self._pending(store).drop_rest()
@@ -313,7 +313,7 @@ class TestLostLeases:
         while next(steps) != "found":
             pass
         clock.advance(40)
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         assert len(store.recover(limit=2)) == 2
         with pytest.raises(LeasesLost):
             list(steps)
@@ -329,7 +329,7 @@ class TestLostLeases:
         while next(steps) != "read":
             pass
         clock.advance(40)
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         assert len(store.recover(limit=3)) == 3
         list(steps)
         assert outputs(store) == list(range(4))

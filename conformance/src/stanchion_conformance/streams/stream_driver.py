@@ -249,7 +249,7 @@ def work_to_the_end(store: Store, log: Log, mode: str, clock: StoreClock) -> Non
         if nothing_left(store):
             return
         clock.advance(40)
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         store.recover()
         store.sweep()
 

@@ -129,7 +129,7 @@ class TestQueriesWithState:
         while next(steps) != "found":
             pass
         clock.advance(40)
-        store.beat(worker("w"))
+        store.beat([worker("w")])
         assert len(store.recover(limit=1)) == 1
         with pytest.raises(LeasesLost):
             list(steps)

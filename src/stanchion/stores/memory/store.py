@@ -332,10 +332,10 @@ class MemoryStore:
 
     # -- workers
 
-    def beat(self, worker: WorkerRow) -> Beat:
-        """Record that the worker is alive."""
+    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
+        """Record that these workers are alive."""
         with self._lock:
-            return self._workers.beat(worker)
+            return self._workers.beat(workers)
 
     def leave(self, worker: str) -> None:
         """Forget a worker that has given back all its jobs."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 from stanchion.stores.memory.flows import Flows
@@ -10,7 +11,7 @@ from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules import outcomes as outcome_rules
-from stanchion.stores.rules.liveness import alive, is_lost, least_sharing, shares
+from stanchion.stores.rules.liveness import alive, beat_of, is_lost
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
 
 
@@ -22,16 +23,14 @@ class Workers:
         self._jobs, self._flows = jobs, flows
         self._workers: dict[str, WorkerRow] = {}
 
-    def beat(self, worker: WorkerRow) -> Beat:
-        """Record that the worker is alive."""
-        now = self._jobs.now()
-        known = self._workers.get(worker.id)
-        started_at = known.started_at if known else now
-        self._workers[worker.id] = replace(worker, started_at=started_at, last_seen_at=now)
-        cancelled = [row.id for row in self._jobs.running() if row.worker == worker.id and row.cancel_requested]
-        sharing = ((one.queues, 1) for one in self._workers.values() if shares(one, now))
-        living = sum(alive(one, now) for one in self._workers.values())
-        return Beat(living, cancelled, least_sharing(worker.queues, sharing))
+    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
+        """Record that these workers are alive; return how many are, and which jobs of these are to stop."""
+        now, mine = self._jobs.now(), {worker.id for worker in workers}
+        for worker in workers:
+            known = self._workers.get(worker.id)
+            self._workers[worker.id] = replace(worker, started_at=known.started_at if known else now, last_seen_at=now)
+        cancelled = [row.id for row in self._jobs.running() if row.worker in mine and row.cancel_requested]
+        return beat_of(workers, self._workers.values(), cancelled, now)
 
     def leave(self, worker: str) -> None:
         """Forget a worker that has given back all its jobs."""

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from bson import ObjectId
-from pymongo import ReturnDocument
+from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import BulkWriteError
 
 from stanchion.stores.cas.mixins.jobs import Change
@@ -35,7 +35,7 @@ from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules.expiry import remove_expired
-from stanchion.stores.rules.liveness import alive, least_sharing, shares
+from stanchion.stores.rules.liveness import alive, beat_of
 from stanchion.stores.rules.slots import gated
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each
 
@@ -83,21 +83,18 @@ class Operating(Purging):
 
     # -- workers
 
-    def beat(self, worker: WorkerRow) -> Beat:
+    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
         now = self.now()
-        fields = {name: value for name, value in asdict(worker).items() if name not in _NOT_STORED}
-        fields |= {"queues": list(worker.queues), "last_seen_at": now}
-        update = {"$set": fields, "$setOnInsert": {"started_at": now}}
-        flagged = {"held_by": worker.id, "cancel_requested": True}
+        updates = [_seen(worker, now) for worker in workers]
+        flagged = {"held_by": {"$in": [worker.id for worker in workers]}, "cancel_requested": True}
 
         def work(on: Place, _again: bool) -> list[str]:
-            on.workers.update_one({"_id": worker.id}, update, upsert=True)
+            if updates:
+                on.workers.bulk_write(updates, ordered=False)
             return [one["_id"] for one in on.jobs.find(flagged, {"_id": 1})]
 
         cancelled = self.server.call(work)
-        workers = self.known_workers().values()
-        sharing = least_sharing(worker.queues, ((one.queues, 1) for one in workers if shares(one, now)))
-        return Beat(sum(alive(one, now) for one in workers), cancelled, sharing)
+        return beat_of(workers, self.known_workers().values(), cancelled, now)
 
     def leave(self, worker: str) -> None:
         self.server.call(lambda on, _again: on.workers.delete_one({"_id": worker}))
@@ -206,6 +203,13 @@ class Operating(Purging):
 
 
 _NOT_STORED = frozenset({"id", "started_at", "running"})
+
+
+def _seen(worker: WorkerRow, now: int) -> UpdateOne:
+    """Return the update that records a heartbeat."""
+    fields = {name: value for name, value in asdict(worker).items() if name not in _NOT_STORED}
+    fields |= {"queues": list(worker.queues), "last_seen_at": now}
+    return UpdateOne({"_id": worker.id}, {"$set": fields, "$setOnInsert": {"started_at": now}}, upsert=True)
 
 
 def _adopted(row: JobRow, history_ttl: float, stamp: ObjectId) -> Document:

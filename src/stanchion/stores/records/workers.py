@@ -27,9 +27,9 @@ class WorkerRow:
 
 
 class Beat(NamedTuple):
-    """The answer to a heartbeat: live workers (this one included), and its jobs that are to be cancelled.
+    """The answer to a heartbeat: live workers (those that beat included), and their jobs that are to be cancelled.
 
-    `sharing`: how many workers poll for the same work, this one included: for that of its queues which the fewest do.
+    `sharing`: how many workers poll for the same work, those included: for that of their queues which the fewest do.
     """
 
     live: int

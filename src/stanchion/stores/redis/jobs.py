@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -12,12 +11,10 @@ from stanchion.stores.cas.mixins.jobs import Change, Duty, Seen, Swap, Swapped
 from stanchion.stores.cas.mixins.staging import Publishing
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.redis.client.rows import FIELD, ROW, STATE_FIELDS, body_text, rev_of, seen_in, state_text
+from stanchion.stores.redis.client.rows import FIELD, STATE_FIELDS, body_text, rev_of, seen_in, state_text
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.values import Values
 from stanchion.stores.redis.wakeup import StreamSignals
-from stanchion.stores.rules.liveness import alive
 from stanchion.stores.rules.slots import is_node_gate, semaphore_of
 
 T = TypeVar("T")
@@ -229,34 +226,6 @@ class RedisBase(Publishing):
         found = self.server.command("HGETALL", self.key(queue) + "settings")
         return settings_in(queue, found)
 
-    def known_workers(self) -> dict[str, WorkerRow]:
-        found = self.server.command("HVALS", self.own_key("workers"))
-        began = self.server.command("HGETALL", self.own_key("began"))
-        workers = {worker.id: worker for worker in map(worker_in, found)}
-        for name, listed in began.items():
-            if (worker := workers.get(name.decode())) is not None:
-                workers[worker.id] = replace(worker, began=tuple(json.loads(listed)))
-        return workers
-
-    def holders(self) -> list[tuple[str, str, int | None]]:
-        """Return the running jobs of all queues: id, worker or '', end of the lease."""
-        held = []
-        for queue in self.queue_names():
-            text = self.script("holders", queue).decode()
-            for row in text.split(ROW) if text else ():
-                job_id, worker, lease = row.split(FIELD)
-                self.remember(queue, [job_id])
-                held.append((job_id, worker, int(lease) if lease else None))
-        return held
-
-    def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> list[str]:
-        def gone(worker: str, lease: int | None) -> bool:
-            if not worker:
-                return lease is not None and lease <= now
-            return worker not in workers or not alive(workers[worker], now)
-
-        return [job_id for job_id, worker, lease in self.holders() if gone(worker, lease)]
-
     def now(self) -> int:
         seconds, micros = self.server.time()
         return seconds * SECOND + micros + int(self.server.skew * SECOND)
@@ -329,26 +298,3 @@ _KINDS: dict[str, Callable[[str], Any]] = {
     "expires": _unless_empty(float),
     "expires_with_jobs": lambda text: text == "1",
 }
-
-
-def described(worker: WorkerRow) -> str:
-    """Return what a worker says of itself, as it is stored."""
-    return json.dumps(
-        {
-            "id": worker.id,
-            "host": worker.host,
-            "pid": worker.pid,
-            "queues": worker.queues,
-            "threads": worker.threads,
-            "heartbeat": worker.heartbeat,
-            "state": worker.state,
-        }
-    )
-
-
-def worker_in(stored: bytes) -> WorkerRow:
-    """Return a worker as it is stored: since when it lives, when it was heard of, and what it says of itself."""
-    started_at, last_seen_at, description = stored.decode().split(FIELD)
-    fields = json.loads(description)
-    fields["queues"] = tuple(fields["queues"])
-    return WorkerRow(**fields, started_at=int(started_at), last_seen_at=int(last_seen_at))

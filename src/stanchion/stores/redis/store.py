@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from heapq import nlargest
 from itertools import islice
 from typing import Any
@@ -27,14 +24,14 @@ from stanchion.stores.redis.client.server import Server
 from stanchion.stores.redis.discarding import Discarding
 from stanchion.stores.redis.expiring import FORGOTTEN_USE, ExpiringQueues
 from stanchion.stores.redis.flows import Flowing
-from stanchion.stores.redis.jobs import described, duty_texts, portions, settings_in, stored_setting, worker_in
+from stanchion.stores.redis.jobs import duty_texts, portions, settings_in, stored_setting
 from stanchion.stores.redis.push import RedisJobs, refuse_to_join
 from stanchion.stores.redis.query import Scanning
 from stanchion.stores.redis.slots import Gating
 from stanchion.stores.redis.staging import Staging
 from stanchion.stores.redis.stats import Stats
+from stanchion.stores.redis.workers import Workers
 from stanchion.stores.rules.expiry import remove_expired
-from stanchion.stores.rules.liveness import alive, least_sharing, shares
 from stanchion.stores.rules.query import matches
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each
 
@@ -55,6 +52,7 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, 
     def __init__(self, server: Server) -> None:
         super().__init__(server)
         self._stats = Stats(server, self.key)
+        self._workers = Workers(self)
 
     @property
     def skew(self) -> float:
@@ -179,40 +177,23 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, 
 
     # -- workers
 
-    def beat(self, worker: WorkerRow) -> Beat:
-        """Record that the worker is alive."""
-        key = self.own_key("workers")
-        # Beside the row, which earlier releases read in a form of its own; before it, so that no job begins unsaid.
-        began = "" if worker.began is None else json.dumps(worker.began)
-        self.server.call(lambda _again: self.server.run("began", self.own_key("began"), worker.id, began))
-        clock, stored = self.server.call(lambda _again: self.server.run("beat", key, worker.id, described(worker)))
-        workers, now = [worker_in(one) for one in stored], int(clock)
-        live = sum(alive(one, now) for one in workers)
-        sharing = least_sharing(worker.queues, ((one.queues, 1) for one in workers if shares(one, now)))
-        return Beat(live, self._asked_to_stop(worker), sharing)
-
-    def _asked_to_stop(self, worker: WorkerRow) -> list[str]:
-        asked: list[str] = []
-        for queue in worker.queues:
-            stopping = self.key(queue) + "stopping"
-            found = self.server.command("SMEMBERS", stopping)
-            self.remember(queue, ids := [job_id.decode() for job_id in found])
-            asked += ids
-        if not asked:
-            return []
-        rows = (seen.row for seen in self.look(asked)[1].values())
-        return [row.id for row in rows if row.cancel_requested and row.worker == worker.id]
+    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
+        """Record that these workers are alive."""
+        return self._workers.beat(workers)
 
     def leave(self, worker: str) -> None:
         """Forget a worker that has given back all its jobs."""
-        self.server.command("HDEL", self.own_key("workers"), worker)
-        self.server.command("HDEL", self.own_key("began"), worker)
+        self._workers.leave(worker)
 
     def workers(self) -> list[WorkerRow]:
         """Return all known workers, also those that are late, with their number of running jobs."""
-        running = Counter(worker for _, worker, _ in self.holders())
-        rows = sorted(self.known_workers().values(), key=lambda worker: (worker.started_at, worker.id))
-        return [replace(worker, running=running[worker.id]) for worker in rows]
+        return self._workers.workers()
+
+    def known_workers(self) -> dict[str, WorkerRow]:
+        return self._workers.known_workers()
+
+    def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> list[str]:
+        return self._workers.suspects(workers, now, limit)
 
     # -- operating
 
@@ -236,10 +217,7 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, 
             for marks in ("arrived", "gone"):
                 self.server.command("ZREMRANGEBYSCORE", self.key(queue) + marks, "-inf", now - _MARKS_KEPT * SECOND)
             self.script("let_go", queue, now - _MARKS_KEPT * SECOND)
-        busy = {worker for _, worker, _ in self.holders()}
-        for worker in self.known_workers().values():
-            if worker.id not in busy and not alive(worker, now):
-                self.leave(worker.id)
+        self._workers.forget_dead(now)
         return behind
 
     # -- from store to store

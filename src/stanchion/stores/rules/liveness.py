@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
-from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.records.workers import Beat, WorkerRow
 
 MISSED_BEATS = 3
 """A worker that missed this many of its heartbeats is dead."""
@@ -35,6 +35,13 @@ def least_sharing(queues: Collection[str], sharing: Iterable[tuple[Collection[st
         for queue in totals.keys() & set(names):
             totals[queue] += workers
     return max(1, min(totals.values(), default=1))
+
+
+def beat_of(beating: Iterable[WorkerRow], known: Collection[WorkerRow], cancelled: list[str], now: int) -> Beat:
+    """Return the answer to a heartbeat of some of the known workers."""
+    sharing = ((worker.queues, 1) for worker in known if shares(worker, now))
+    queues = {queue for worker in beating for queue in worker.queues}
+    return Beat(sum(alive(worker, now) for worker in known), cancelled, least_sharing(queues, sharing))
 
 
 def is_lost(row: JobRow, workers: Mapping[str, WorkerRow], now: int) -> bool:

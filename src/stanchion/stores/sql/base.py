@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -97,8 +96,3 @@ class SqlBase(ABC):
         """Write the rows that locked live jobs have become, count the steps, and do what follows from them."""
         self.jobs.put(run, before, after)
         self.follow(run, [Step(row, *step) for row, step in zip(before, after, strict=True)])
-
-
-def began_in(stored: str | None) -> tuple[str, ...] | None:
-    """Return what a worker said to have begun."""
-    return None if stored is None else tuple(json.loads(stored))

@@ -1,4 +1,4 @@
-"""Queues and workers as rows; cancel, retry, replay, purge and upkeep."""
+"""Queues as rows; cancel, retry, replay, purge and upkeep."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from typing import Any
 
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Pushed, Redriven
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules.expiry import remove_expired
 from stanchion.stores.rules.jobs import replay
-from stanchion.stores.rules.liveness import least_sharing
 from stanchion.stores.rules.outcomes import cancel, retried
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each
-from stanchion.stores.sql.base import began_in
+from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import joined
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.expiring import ExpiringQueues
 from stanchion.stores.sql.granting import light
 from stanchion.stores.sql.jobs import Step, is_id
 from stanchion.stores.sql.queue_rows import QueueRow
+from stanchion.stores.sql.workers import Workers
 
 _TALLIES = 5000
 _PURGED = 5000
@@ -29,6 +28,10 @@ _PURGED = 5000
 
 class Operating(ExpiringQueues):
     """What operators and maintenance do."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._workers = Workers(database)
 
     # -- queues
 
@@ -78,46 +81,6 @@ class Operating(ExpiringQueues):
         run.rows(self.statements.lock_all, given)
         tied = run.rows(self.statements.tied, given)
         return run.change(self.statements.drop_live, given), tied
-
-    # -- workers
-
-    def beat(self, worker: WorkerRow) -> Beat:
-        def work(run: Runner, _again: bool) -> Beat:
-            began = None if worker.began is None else json.dumps(worker.began)
-            seen = {
-                "worker": worker.id,
-                "worker_state": worker.state,
-                "worker_queues": json.dumps(worker.queues),
-                "worker_began": began,
-            }
-            if run.change(self.statements.beat, seen) == 0:
-                run.change(
-                    self.statements.join,
-                    {
-                        "id": worker.id,
-                        "host": worker.host,
-                        "pid": worker.pid,
-                        "queues": json.dumps(worker.queues),
-                        "threads": worker.threads,
-                        "heartbeat": worker.heartbeat,
-                        "state": worker.state,
-                        "began": began,
-                    },
-                )
-            rows = run.rows(self.statements.live_workers)
-            live = sum(int(alive) for _, alive, _ in rows)
-            sharing = [(json.loads(names), int(claiming)) for names, _, claiming in rows]
-            cancelled = [str(row[0]) for row in run.rows(self.statements.cancels, seen)]
-            return Beat(live, cancelled, least_sharing(worker.queues, sharing))
-
-        return self.database.write(work)
-
-    def leave(self, worker: str) -> None:
-        self.database.write(lambda run, _again: run.change(self.statements.leave, {"worker": worker}))
-
-    def workers(self) -> list[WorkerRow]:
-        rows = self.database.read(lambda run: run.rows(self.statements.workers))
-        return [_worker_in(*row) for row in rows]
 
     # -- jobs
 
@@ -184,7 +147,7 @@ class Operating(ExpiringQueues):
         budget = Budget(seconds)
         while self.database.write(work) == _TALLIES and budget.left:
             pass
-        self.database.write(lambda run, _again: run.change(self.statements.forget_dead))
+        self._workers.forget_dead()
         self.database.write(lambda run, _again: self.forget_rates(run))
         self.forget_flows()
         names = [settings.name for settings in self.queues()]
@@ -214,13 +177,3 @@ class Operating(ExpiringQueues):
 
 def _distinct(ids: Sequence[str]) -> list[str]:
     return [one for one in dict.fromkeys(ids) if is_id(one)]
-
-
-def _worker_in(
-    name: str, host: str, pid: int, queues: str, threads: int, heartbeat: float, state: str, started: int, seen: int,
-    began: str | None, running: int,
-) -> WorkerRow:  # fmt: skip
-    return WorkerRow(
-        *(name, host, pid, tuple(json.loads(queues)), threads, heartbeat, state, started, seen, running),
-        began=began_in(began),
-    )

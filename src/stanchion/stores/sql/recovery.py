@@ -6,11 +6,12 @@ from sqlalchemy import Executable
 
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.liveness import MISSED_BEATS
 from stanchion.stores.rules.lost_leases import had_begun
 from stanchion.stores.rules.outcomes import lease_lost
-from stanchion.stores.sql.base import SqlBase, began_in
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
-from stanchion.stores.sql.statements import MISSED_HEARTBEATS
+from stanchion.stores.sql.workers import began_in
 
 _BATCH = 500
 
@@ -44,7 +45,7 @@ class Recovery(SqlBase):
         # heartbeat, so after three of the slowest nobody holds the job. No live worker: nothing to judge by.
         heartbeat = run.rows(self.statements.longest_heartbeat, at)[0][0]
         if heartbeat is not None:
-            given = {"orphan_micros": int(MISSED_HEARTBEATS * heartbeat * SECOND), "most": limit - len(lost)}
+            given = {"orphan_micros": int(MISSED_BEATS * heartbeat * SECOND), "most": limit - len(lost)}
             lost += run.rows(self.statements.orphans, given | at)
         return self.free_lost(run, lost)
 

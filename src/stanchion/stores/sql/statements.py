@@ -14,7 +14,6 @@ from sqlalchemy import (
     case,
     cast,
     delete,
-    exists,
     func,
     insert,
     literal,
@@ -28,6 +27,7 @@ from sqlalchemy import (
 
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.liveness import MISSED_BEATS
 from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, held_row, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import (
@@ -46,12 +46,6 @@ RANGES = "lanes "
 
 SHUT = 4
 """So many semaphores without a free slot a claim looks past."""
-
-MISSED_HEARTBEATS = 3
-"""After so many of its own heartbeats without a sign a worker is dead."""
-
-LATE_HEARTBEATS = 2
-"""After so many the others poll as if it were not there."""
 
 
 def past_shut(dialect: Dialect) -> str:
@@ -186,10 +180,9 @@ class Statements:
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
         )
-        patience = cast(MISSED_HEARTBEATS * 1_000_000 * workers.c.heartbeat, BigInteger)
+        patience = cast(MISSED_BEATS * SECOND * workers.c.heartbeat, BigInteger)
         as_of = param("as_of", BigInteger)
         was_overdue = workers.c.last_seen_at <= as_of - patience
-        overdue = workers.c.last_seen_at <= now - patience
         lost = (
             select(*live_row())
             .where(jobs.c.state == RUNNING, jobs.c.worker.is_not(None))
@@ -202,45 +195,6 @@ class Statements:
         self.orphans = lost.where(
             jobs.c.worker.not_in(select(workers.c.id)), jobs.c.started_at <= as_of - param("orphan_micros", BigInteger)
         )
-        self.forget_dead = delete(workers).where(
-            overdue, ~exists().where(jobs.c.state == RUNNING, jobs.c.worker == workers.c.id)
-        )
-        self.leave = delete(workers).where(workers.c.id == param("worker", String))
-        self.beat = (
-            update(workers)
-            .where(workers.c.id == param("worker", String))
-            .values(
-                last_seen_at=now,
-                state=param("worker_state", String),
-                queues=param("worker_queues", Text),
-                began=param("worker_began", Text),
-            )
-        )
-        self.join = dialect.insert_ignoring(
-            workers,
-            {
-                column.name: now if column.name in {"started_at", "last_seen_at"} else param(column.name, column.type)
-                for column in workers.columns
-            },
-        )
-        late = cast(LATE_HEARTBEATS * 1_000_000 * workers.c.heartbeat, BigInteger)
-        claiming = (workers.c.state == "running") & (workers.c.last_seen_at > now - late)
-        self.live_workers = (
-            select(workers.c.queues, func.count(), func.sum(case((claiming, 1), else_=0)))
-            .where(~overdue)
-            .group_by(workers.c.queues)
-        )
-        self.cancels = select(cast(jobs.c.id, String(36))).where(
-            jobs.c.state == RUNNING, jobs.c.worker == param("worker", String), jobs.c.cancel_requested
-        )
-        running = (
-            select(func.count())
-            .select_from(jobs)
-            .where(jobs.c.state == RUNNING, jobs.c.worker == workers.c.id)
-            .scalar_subquery()
-        )
-        self.workers = select(*workers.columns, running).order_by(workers.c.started_at, workers.c.id)
-
         # -- looking
         self.counted = (
             select(counts.c.what, counts.c.n)

@@ -14,6 +14,7 @@ from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.queues import QueueStats, Stat
 from stanchion.stores.records.values import VersionedValue
+from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.sql.adopt import Transferring
 from stanchion.stores.sql.arrow import Arrow
 from stanchion.stores.sql.discarding import Discarding
@@ -127,6 +128,15 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
         return self._stats.lane_depths(queue, lanes, at_most)
+
+    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
+        return self._workers.beat(workers)
+
+    def leave(self, worker: str) -> None:
+        self._workers.leave(worker)
+
+    def workers(self) -> list[WorkerRow]:
+        return self._workers.workers()
 
     def transaction(self) -> AbstractContextManager[Any]:
         return self.database.transaction()

@@ -1,7 +1,9 @@
--- Records which jobs of a worker have begun. KEYS[1] is the hash of these lists. ARGV: skew, worker, its list, or '' for a
--- worker that does not say.
+-- Records which jobs of workers have begun. KEYS[1] is the hash of these lists. ARGV: skew, then for each worker its id and
+-- its list, or '' for one that does not say.
 
-redis.call('HDEL', P, ARGV[2]) -- needs no memory: what follows is not refused
-if ARGV[3] ~= '' then
-    redis.call('HSET', P, ARGV[2], ARGV[3])
+for index = 2, #ARGV, 2 do
+    redis.call('HDEL', P, ARGV[index]) -- needs no memory: what follows is not refused
+    if ARGV[index + 1] ~= '' then
+        redis.call('HSET', P, ARGV[index], ARGV[index + 1])
+    end
 end

@@ -1,0 +1,124 @@
+"""Workers as rows: who lives, and what is told to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import BigInteger, String, Text, case, cast, delete, exists, func, select, text, update
+
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.rules.liveness import LATE_BEATS, MISSED_BEATS, least_sharing
+from stanchion.stores.sql.engine.columns import RUNNING, param
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Row, Runner
+from stanchion.stores.sql.engine.schema import jobs, workers
+
+
+class WorkerStatements:
+    """Every statement about workers alone, for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        now, worker = dialect.now, param("worker", String)
+        overdue = workers.c.last_seen_at <= now - cast(MISSED_BEATS * SECOND * workers.c.heartbeat, BigInteger)
+        late = workers.c.last_seen_at <= now - cast(LATE_BEATS * SECOND * workers.c.heartbeat, BigInteger)
+        its_jobs = (jobs.c.state == RUNNING) & (jobs.c.worker == workers.c.id)
+        self.beat = (
+            update(workers)
+            .where(workers.c.id == worker)
+            .values(
+                last_seen_at=now,
+                state=param("worker_state", String),
+                queues=param("worker_queues", Text),
+                began=param("worker_began", Text),
+            )
+        )
+        self.join = dialect.insert_ignoring(
+            workers,
+            {
+                column.name: now if column.name in {"started_at", "last_seen_at"} else param(column.name, column.type)
+                for column in workers.columns
+            },
+        )
+        claiming = (workers.c.state == "running") & ~late
+        self.live = (
+            select(workers.c.queues, func.count(), func.sum(case((claiming, 1), else_=0)))
+            .where(~overdue)
+            .group_by(workers.c.queues)
+        )
+        self.to_stop = select(cast(jobs.c.id, String(36))).where(
+            jobs.c.state == RUNNING, text(dialect.among("worker", "workers")), jobs.c.cancel_requested
+        )
+        self.leave = delete(workers).where(workers.c.id == worker)
+        running = select(func.count()).select_from(jobs).where(its_jobs).scalar_subquery()
+        self.all = select(*workers.columns, running).order_by(workers.c.started_at, workers.c.id)
+        self.forget_dead = delete(workers).where(overdue, ~exists().where(its_jobs))
+
+
+class Workers:
+    """The rows of workers, which prove them alive."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._statements = db.dialect.once(WorkerStatements)
+
+    def beat(self, rows: Sequence[WorkerRow]) -> Beat:
+        """Record that these workers are alive; return how many are, and which jobs of these are to stop."""
+        queues = {queue for row in rows for queue in row.queues}
+
+        def work(run: Runner, _again: bool) -> Beat:
+            if run.change_each(self._statements.beat, [_seen(row) for row in rows]) < len(rows):
+                run.change_each(self._statements.join, [_joining(row) for row in rows])
+            live = run.rows(self._statements.live)
+            sharing = [(json.loads(names), int(claiming)) for names, _, claiming in live]
+            named = {"workers": self._db.dialect.listed({row.id for row in rows})}
+            to_stop = run.rows(self._statements.to_stop, named) if rows else []
+            return Beat(
+                live=sum(int(alive) for _, alive, _ in live),
+                cancelled=[str(row[0]) for row in to_stop],
+                sharing=least_sharing(queues, sharing),
+            )
+
+        return self._db.write(work)
+
+    def leave(self, worker: str) -> None:
+        """Forget a worker that has given back all its jobs."""
+        self._db.write(lambda run, _again: run.change(self._statements.leave, {"worker": worker}))
+
+    def workers(self) -> list[WorkerRow]:
+        """Return all known workers, also those that are late, with their number of running jobs."""
+        return [_worker_in(row) for row in self._db.read(lambda run: run.rows(self._statements.all))]
+
+    def forget_dead(self) -> None:
+        """Forget dead workers that hold no job."""
+        self._db.write(lambda run, _again: run.change(self._statements.forget_dead))
+
+
+def began_in(stored: str | None) -> tuple[str, ...] | None:
+    """Return what a worker said to have begun."""
+    return None if stored is None else tuple(json.loads(stored))
+
+
+def _stored(row: WorkerRow) -> tuple[str, str | None]:
+    return json.dumps(row.queues), None if row.began is None else json.dumps(row.began)
+
+
+def _seen(row: WorkerRow) -> dict[str, object]:
+    queues, began = _stored(row)
+    return {"worker": row.id, "worker_state": row.state, "worker_queues": queues, "worker_began": began}
+
+
+def _joining(row: WorkerRow) -> dict[str, object]:
+    queues, began = _stored(row)
+    described = {name: getattr(row, name) for name in ("id", "host", "pid", "threads", "heartbeat", "state")}
+    return {**described, "queues": queues, "began": began}
+
+
+def _worker_in(row: Row) -> WorkerRow:
+    name, host, pid, queues, threads, heartbeat, state, started_at, last_seen_at, began, running = row
+    described = WorkerRow(name, host, pid, tuple(json.loads(queues)), threads, heartbeat, state)
+    seen = {"started_at": started_at, "last_seen_at": last_seen_at, "running": running}
+    return replace(described, **seen, began=began_in(began))
