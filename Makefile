@@ -47,7 +47,7 @@ bench: $(BENCH) servers ## Measure throughput and latency, beside other queues
 
 clean: ## Remove the environment, caches and builds
 	@rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
-	@find src conformance tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src conformance examples tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 servers:
 	@tests/servers/install.sh

@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
 
-from stanchion.ops import demo
+import flights
 from stanchion.ops.cli.console.output import Output
+from stanchion.ops.cli.run import demo
 from tests.cli.conftest import Run
 
 
@@ -13,7 +16,7 @@ def test_passes_on_what_was_asked(run: Run, url: str, monkeypatch: pytest.Monkey
         asked.append((store, everything, out.as_json, keep, engine))
         return agrees
 
-    monkeypatch.setattr(demo, "run", fake)
+    monkeypatch.setattr(flights, "run", fake)
     assert run("demo").code == code
     assert run("demo", "--all", "--url", url, "--json").code == code
     assert run("demo", "--store", url, "--keep").code == code
@@ -33,3 +36,25 @@ def test_has_its_own_app(run: Run, shop: str) -> None:
 def test_refuses_what_makes_no_sense(run: Run, url: str) -> None:
     assert "not both" in run("demo", "--store", url, "--url", url).error
     assert "--keep goes with --store" in run("demo", "--keep").error
+
+
+def test_an_installed_package_says_where_the_demonstration_is(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "_SOURCE", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    answer = run("demo")
+    assert answer.code == 1
+    assert "examples/flights of Stanchion's source" in answer.error
+    assert "make demo" in answer.error
+
+
+def test_the_demonstration_is_found_in_the_current_folder(
+    run: Run, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flights, "run", lambda *_given, **_named: True)
+    monkeypatch.setattr(demo, "_SOURCE", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert run("demo", "--url", url).code == 1
+    monkeypatch.chdir(Path(__file__).parents[2])
+    assert run("demo", "--url", url).code == 0

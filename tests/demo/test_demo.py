@@ -9,14 +9,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from flights import engine, run, show, source
+from flights.flight import clean
+from flights.pipeline import Queues
+from flights.summary import summarise
 from stanchion import Stanchion
 from stanchion.errors import InvalidInput, MissingExtra, SchemaMismatch, StanchionError
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.output import Output
-from stanchion.ops.demo import engine, run, show, source
-from stanchion.ops.demo.flight import clean
-from stanchion.ops.demo.pipeline import Queues
-from stanchion.ops.demo.summary import summarise
 from tests.demo.flights import assert_agrees, by_pandas, let_leave
 
 Demo = Callable[..., dict[str, Any]]
@@ -112,7 +112,7 @@ def test_cleans_up_after_a_failure_too(sqlite_url: str, monkeypatch: pytest.Monk
     def stopped(*_args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("stanchion.ops.demo.show.summarise", stopped)
+    monkeypatch.setattr("flights.show.summarise", stopped)
     with pytest.raises(KeyboardInterrupt):
         run(sqlite_url, False, Output(), engine="workers")
     with closing(Stanchion(sqlite_url)) as app:
@@ -192,7 +192,7 @@ def test_a_lost_flight_is_told(
         assert queue.app.store.purge(queue.name, older_than=0, limit=1) == 1
         return summarise(queue, *args)
 
-    monkeypatch.setattr("stanchion.ops.demo.show.summarise", losing)
+    monkeypatch.setattr("flights.show.summarise", losing)
     assert not run(sqlite_url, False, Output(), engine="workers")
     told = capsys.readouterr().out
     assert "✗ 842 flights read" in told

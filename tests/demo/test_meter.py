@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from stanchion.ops.demo.meter import Delays, Meter
-from stanchion.ops.demo.report import Check
+from flights.meter import Delays, Meter
+from flights.report import Check
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99, 1.0])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 FAST = {
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.driver.memory": "1g",
+    "spark.executorEnv.PYTHONPATH": str(Path(__file__).parents[2] / "examples"),
     "spark.log.level": "ERROR",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",

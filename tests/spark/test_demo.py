@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from flights import run
 from stanchion import Job, Queue, Stanchion
 from stanchion.ops.cli.console.output import Output
-from stanchion.ops.demo import run
 from stanchion.streams import streams
 from tests.demo.flights import assert_agrees, by_pandas, let_leave
 

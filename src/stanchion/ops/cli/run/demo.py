@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 import typer
 
-from stanchion.errors import InvalidInput
+from stanchion.errors import InvalidInput, StanchionError
 from stanchion.ops.cli.console.root import TRY, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
+
+_SOURCE = Path(__file__).resolve().parents[5]
+"""The checkout, where the package is used from one."""
 
 
 @command(cli, "demo", panel=TRY)
@@ -32,6 +39,8 @@ def demo(
     Workers run its stations; Spark, where it is installed, joins the flights with airports, planes and weather, and
     makes a report page at the end.
 
+    It is an example, in examples/flights of the source, and works in a checkout of that only.
+
     It works in a new SQLite file, which stays; or in the store that --store names (--url does too), in queues of
     its own, which it deletes at the end.
     """
@@ -39,9 +48,21 @@ def demo(
         raise InvalidInput("the demo has an app of its own; choose its store with --store")
     if store and session.url:
         raise InvalidInput("give --store or --url, not both: they mean the same")
-    from stanchion.ops.demo import run
-
     url = store or session.url
     if keep and not url:
         raise InvalidInput("--keep goes with --store; a new SQLite file is kept anyway")
+    run = _demonstration().run
     return Exit.OK if run(url, everything, session.out, keep=keep, engine=engine) else Exit.FAILED
+
+
+def _demonstration() -> ModuleType:
+    """Return the demonstration: from the checkout that this file is in, or that is the current folder."""
+    for root in (_SOURCE, Path.cwd()):
+        examples = root / "examples"
+        if (examples / "flights" / "show.py").is_file():
+            sys.path.insert(0, str(examples))
+            return import_module("flights")
+    raise StanchionError(
+        "the demonstration is in examples/flights of Stanchion's source, which an installed package does not have; "
+        "get the source, and run `make demo` in its folder"
+    )

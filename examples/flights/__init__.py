@@ -7,10 +7,11 @@
 ```
 
 Workers run the stations, but for the enrichment: Spark joins whole batches of flights, where it is installed.
+`stations` declares them; `pipeline` runs and measures them; `show` is what `stanchion demo` calls.
 """
 
 from __future__ import annotations
 
-from stanchion.ops.demo.show import run
+from flights.show import run
 
 __all__ = ["run"]

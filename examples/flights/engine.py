@@ -10,10 +10,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flights.pipeline import Queues
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput, MissingExtra, StanchionError
 from stanchion.ops.cli.console.output import Output
-from stanchion.ops.demo.pipeline import Queues
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +22,7 @@ SPARK, WORKERS = "spark", "workers"
 LOG = "spark.log"
 
 _SETTINGS: dict[str, Any] = {
+    "spark.executorEnv.PYTHONPATH": Path(__file__).resolve().parents[1],
     "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.log.level": "ERROR",
     "spark.sql.adaptive.enabled": False,
@@ -29,7 +30,8 @@ _SETTINGS: dict[str, Any] = {
     "spark.sql.codegen.wholeStage": False,
     "spark.sql.shuffle.partitions": 2,
 }
-"""For many small queries on one machine: to compile them would take longer than to run them."""
+"""The path: Spark's Python processes import this package. The others: many small queries run on one machine, and to
+compile them would take longer than to run them."""
 
 
 def started(engine: str | None, url: str, folder: Path, out: Output) -> SparkSession | None:

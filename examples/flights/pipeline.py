@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flights.meter import Meter
+from flights.source import Row, known
+from flights.stations import ENRICHES, PER_BATCH, stations
 from stanchion.app import Stanchion
 from stanchion.jobs.batches import batches
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import Push
-from stanchion.ops.demo.meter import Meter
-from stanchion.ops.demo.source import Row, known
-from stanchion.ops.demo.stations import ENRICHES, PER_BATCH, stations
 from stanchion.pipelines import PipelineStatus
 from stanchion.streams import forget
 from stanchion.worker import Worker

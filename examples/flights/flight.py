@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-from stanchion.ops.demo.source import TABLES, Row, known, value
+from flights.source import TABLES, Row, known, value
 
 LATE = 60
 """A flight that arrives more than this many minutes late raises an alert."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from flights.alerts import RETRY, Alert, tell, urgency
+from flights.enrichment import enrich_all
+from flights.flight import SCHEMA, clean, enrich, is_late, landed
+from flights.source import Row
 from stanchion.app import Stanchion
-from stanchion.ops.demo.alerts import RETRY, Alert, tell, urgency
-from stanchion.ops.demo.enrichment import enrich_all
-from stanchion.ops.demo.flight import SCHEMA, clean, enrich, is_late, landed
-from stanchion.ops.demo.source import Row
 from stanchion.pipelines import Pipeline, Send
 
 ENRICHES = "clean"

@@ -11,16 +11,16 @@ from secrets import token_hex
 
 from rich.text import Text
 
+from flights.bars import Bars
+from flights.engine import SPARK, WORKERS, started, write_page
+from flights.pipeline import Pipeline, Queues
+from flights.report import Line, Report, report
+from flights.source import TABLES, carriers, flights
+from flights.summary import Tally, summarise
 from stanchion.app import Stanchion
 from stanchion.errors import SchemaMismatch
 from stanchion.ops.cli.console.human import age, duration, rate
 from stanchion.ops.cli.console.output import Cell, Column, Output, count_cell
-from stanchion.ops.demo.bars import Bars
-from stanchion.ops.demo.engine import SPARK, WORKERS, started, write_page
-from stanchion.ops.demo.pipeline import Pipeline, Queues
-from stanchion.ops.demo.report import Line, Report, report
-from stanchion.ops.demo.source import TABLES, carriers, flights
-from stanchion.ops.demo.summary import Tally, summarise
 from stanchion.stores.registry import shown_url
 
 _STATIONS = [

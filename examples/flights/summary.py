@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from flights.flight import Landed, is_late
 from stanchion.jobs.job import JobState
-from stanchion.ops.demo.flight import Landed, is_late
 from stanchion.queues.queue import Queue
 
 _PAGE = 5000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stanchion.ops.demo.source import TABLES
+from flights.source import TABLES
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

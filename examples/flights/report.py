@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from flights.meter import Meter
+from flights.pipeline import Pipeline
+from flights.summary import Summary
 from stanchion.app import Stanchion
-from stanchion.ops.demo.meter import Meter
-from stanchion.ops.demo.pipeline import Pipeline
-from stanchion.ops.demo.summary import Summary
 
 
 @dataclass(frozen=True, slots=True)

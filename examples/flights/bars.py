@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from flights.meter import Meter
+from flights.pipeline import Pipeline
 from stanchion.ops.cli.console.human import rate
-from stanchion.ops.demo.meter import Meter
-from stanchion.ops.demo.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
