@@ -18,6 +18,7 @@ from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import node_gate
 from stanchion_conformance.harness import NewStore, StoreClock
+from tests.mongo import inside
 from tests.mongo.acts import Act, World
 from tests.mongo.aftermath import finish, take_back
 from tests.mongo.cutting import WAYS, Begin, Check, Cutting
@@ -223,8 +224,8 @@ def added_up(store: MongoStore, root: str) -> None:
     handled = [node for node in nodes if node.state == NodeState.FAILED and node.handler is not None]
     handlers = [row for row in store.find(Find(flow=root, limit=1000)) if row.task == "handler"]
     assert len(handlers) == len(handled)
-    assert not list(store.duties(store.now()))
-    assert not [node for node in store.unfollowed() if node.root == root]
+    assert not inside.entries(store)
+    assert not [node for node in inside.unfollowed(store) if node.root == root]
     left = {"root": root, "$or": [{"counting": {"$exists": True}}, {"adding.mark": {"$exists": True}}]}
     assert store.server.call(lambda on, _again: on.nodes.find_one(left)) is None
     uncounted = {"uncounted": {"$in": [node.id for node in nodes]}}

@@ -15,6 +15,7 @@ from stanchion.stores.rules.jobs import uprooted
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 from stanchion.stores.rules.slots import gates_of, semaphore_gate
 from stanchion_conformance.harness import counts_of
+from tests.mongo import inside
 from tests.mongo.acts import Act, World
 from tests.mongo.aftermath import finish, jobs, take_back
 from tests.mongo.cutting import WAYS, Begin, Check, Cutting
@@ -181,11 +182,11 @@ def check(store: MongoStore, world: World) -> None:
     finish(store, world, lambda rows: within_limits(store, rows))
     at_rest(store, world)
     store.sweep()
-    assert not [hold for hold in store.holds() if hold.job in world.ids]
+    assert not [hold for hold in inside.holds(store) if hold.job in world.ids]
     found = jobs(store, world)
     assert world.may_vanish or {row.id for row in found} == set(world.ids)
     store.maintain()
-    assert not list(store.duties(store.now()))
+    assert not inside.entries(store)
     counts = [counts_of(store, queue) for queue in (world.queue, world.other)]
     if not world.may_vanish:
         assert sum(one.pushed for one in counts) == len(world.ids)
@@ -198,9 +199,9 @@ def check(store: MongoStore, world: World) -> None:
 def within_limits(store: MongoStore, handed_out: list[JobRow]) -> None:
     """Check that no gate is held by more than it may be, and that these jobs hold all that they need."""
     capacity = {semaphore_gate(one.name): one.capacity for one in store.semaphores()}
-    for gate, count in Counter(hold.gate for hold in store.holds()).items():
+    for gate, count in Counter(hold.slot for hold in inside.holds(store)).items():
         assert count <= capacity.get(gate, 1), gate
-    held = {(hold.gate, hold.job) for hold in store.holds()}
+    held = {(hold.slot, hold.job) for hold in inside.holds(store)}
     for row in handed_out:
         assert all((gate, row.id) in held for gate in gates_of(row)), row
 
@@ -208,13 +209,13 @@ def within_limits(store: MongoStore, handed_out: list[JobRow]) -> None:
 def at_rest(store: MongoStore, world: World) -> None:
     """Check what a sweep restores: no slot of a job without a right to it, no waiter at a free one."""
     rows = {row.id: row for row in jobs(store, world)}
-    for hold in store.holds():
+    for hold in inside.holds(store):
         if hold.job in world.ids:
             row = rows.get(hold.job)
             assert row is not None, hold
             assert row.finished_at is None, hold
-            assert hold.gate in gates_of(row), hold
-            assert row.waits_for != hold.gate, hold
+            assert hold.slot in gates_of(row), hold
+            assert row.waits_for != hold.slot, hold
     capacity = {semaphore_gate(one.name): one.capacity for one in store.semaphores()}
     for row in rows.values():
         if row.waits_for is not None:
@@ -223,4 +224,4 @@ def at_rest(store: MongoStore, world: World) -> None:
 
 def holders(store: MongoStore, gate: str) -> list[str]:
     """Return who holds a gate."""
-    return [hold.job for hold in store.holds() if hold.gate == gate]
+    return [hold.job for hold in inside.holds(store) if hold.slot == gate]

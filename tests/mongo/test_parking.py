@@ -51,8 +51,8 @@ def queue() -> str:
 def store(new_store: NewStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[MongoStore]:
     """A store with a semaphore that is full, and two that are not; it parks few jobs at once."""
     with monkeypatch.context() as patched:
-        patched.setattr("stanchion.stores.mongo.parking.AT_ONCE", 50)
-        patched.setattr("stanchion.stores.mongo.parking.FEW", 10)
+        patched.setattr("stanchion.stores.mongo.claim.PARKED_AT_ONCE", 50)
+        patched.setattr("stanchion.stores.mongo.claim.PARKED_FEW", 10)
         yield from with_semaphores(new_store())
 
 

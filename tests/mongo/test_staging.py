@@ -8,8 +8,10 @@ import pytest
 
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import LeasesLost
-from stanchion.stores.cas.mixins.flows import STALE
+from stanchion.stores.cas.entries import STALE
+from stanchion.stores.cas.staging import Staging
 from stanchion.stores.mongo import staging
+from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
@@ -19,6 +21,7 @@ from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import open_store
 from stanchion_conformance.harness import NewStore, StoreClock, counts_of, sizes_of
+from tests.mongo import inside
 from tests.mongo.acts import Act, World
 from tests.mongo.cutting import WAYS, Begin, Check, Cutting
 from tests.mongo.guillotine import Guillotine
@@ -87,7 +90,7 @@ def check_fan_out(store: MongoStore, world: World) -> None:
     (parent,) = store.fetch(world.ids).values()
     assert sorted(ran.values()) == ([1, 1] if parent.state == JobState.DONE else [])
     assert counts_of(store, world.other).pushed == len(ran)
-    assert not list(store.duties(store.now()))
+    assert not inside.entries(store)
 
 
 def publish(world: World) -> Act:
@@ -107,7 +110,7 @@ def check_publication(store: MongoStore, world: World) -> None:
     ran = run_early_and_late(store, world)
     assert sorted(ran.values()) == ([1] * 5 if begun else [])
     if begun:
-        assert store.staged(write_of(world)) == {}
+        assert inside.staged(store, write_of(world)) == {}
     store.unstage(write_of(world))
     nothing_staged(store, world)
 
@@ -116,7 +119,7 @@ def nothing_staged(store: MongoStore, world: World) -> None:
     """Check that nothing is left of what was staged."""
     left = {"$or": [{"write": write_of(world)}, {"_id": write_of(world)}]}
     assert store.server.call(lambda on, _again: on.stage.count_documents(left)) == 0
-    assert not list(store.begun(store.now()))
+    assert not inside.begun(store)
 
 
 def stage(world: World) -> Act:
@@ -159,7 +162,7 @@ def check_finish(store: MongoStore, world: World) -> None:
     world.clock.advance(ASIDE)
     store.sweep()
     assert counts_of(store, world.queue).committed == 3
-    assert not [hold for hold in store.holds() if hold.job in world.ids]
+    assert not [hold for hold in inside.holds(store) if hold.job in world.ids]
 
 
 def reserve(world: World) -> Act:
@@ -209,7 +212,7 @@ def world(new_store: NewStore, clock: StoreClock) -> World:
 
 def begun_by_one_who_died(world: World) -> None:
     """Have a publication begun, and nothing of it done."""
-    with patch.object(world.store, "go_on"):
+    with patch.object(Staging, "go_on"):
         assert publish(world)(world.store)
 
 
@@ -248,7 +251,7 @@ def test_what_is_purged_early_does_not_come_again(world: World) -> None:
     act = fan_out(world)
     store = world.store
     store.configure(world.other, {"history_ttl": 100.0})
-    with patch.object(store, "strike_off"):
+    with patch.object(Jobs, "delete_entries"):
         assert act(store) == [JobState.DONE]
     ran = run_out(store, world.other)
     assert store.purge(world.other, older_than=0) == 2

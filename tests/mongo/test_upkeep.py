@@ -64,7 +64,7 @@ def commit(store: Store, rows: Sequence[JobRow]) -> None:
 def test_a_purge_takes_few_commands(new_store: NewStore, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
     store = new_store()
     finish(store, queue, 60)
-    monkeypatch.setattr("stanchion.stores.mongo.purge._PORTION", 20)
+    monkeypatch.setattr("stanchion.stores.mongo.operate._PURGED_AT_ONCE", 20)
     writes: list[str] = []
 
     def heard(name: str, does: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,22 +1,20 @@
-"""Jobs out: the claim, and the limits of a queue.
+"""Claims: due jobs reserved, within the limits of the queue; and pops, which finish them at once.
 
 Steps of a claim, one command each: (1) the settings of the queue and the clock, (2) which leases have run out and
 which jobs are next, (3) one update that reserves those of them that are still queued, each on its own, (4) which of
 them it got. After a death past (3) the jobs are held by a token that nobody knows: their lease runs
 out, or their worker is missed.
 
-The index of the line is read in order: within a priority the due jobs come first, and the server goes on to the next
+The index of queued jobs is read in order: within a priority the due jobs come first, and the server goes on to the next
 priority at the first that is not due. So scheduled jobs, however many and however important, cost one step per
 priority.
 
-Under `max_rate` or `max_running` the claimers of a queue take turns, see `turns.py`: (3) and (4) are within the turn.
-Whoever comes back too late, and finds the turn gone to another, gives back what it has reserved.
-
-In a queue that has lanes the claimers take turns too: with the turn comes the lane that was `served` last, and with
-its end it is told who is next. A queue without lanes that is found to hold jobs in some has lanes from then on.
+Under `max_rate` or `max_running`, and in a queue that has lanes, (3) and (4) are done under the claim lock, see
+`lanes.py`. A claimer that comes back too late, and finds the lock gone to another, gives back what it has reserved.
+A queue without lanes that is found to hold jobs in some has lanes from then on.
 
 A pop finishes jobs where a claim reserves them, but for those whose end entails something elsewhere: they are reserved,
-let in by their gates, and then finished.
+admitted to their slots, and then finished.
 """
 
 from __future__ import annotations
@@ -27,13 +25,27 @@ from typing import NamedTuple
 
 from bson import ObjectId
 
-from stanchion.stores.cas.mixins.jobs import Context, Decision
-from stanchion.stores.mongo.client.documents import FINISHED, PLAIN, Document, event, expiry, row_of, up_to
+from stanchion.stores.cas.claim import Claims, Parked
+from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
+from stanchion.stores.cas.settle import Outcomes
+from stanchion.stores.cas.workers import LostJobs
+from stanchion.stores.mongo.client.documents import (
+    FINISHED,
+    PLAIN,
+    Document,
+    claim_order,
+    event,
+    expiry,
+    queued,
+    row_of,
+    up_to,
+)
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.jobs import make_queue
-from stanchion.stores.mongo.lanes import in_turn, place_in_line, queued
-from stanchion.stores.mongo.parking import Parking, passing
-from stanchion.stores.mongo.turns import Line
+from stanchion.stores.mongo.client.queues import make_queue
+from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.mongo.lanes import ClaimLocks, Lanes, QueueState, rotated
+from stanchion.stores.mongo.slots import PARKED_AT_ONCE, PARKED_FEW, Parking, passing
+from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Rollback
@@ -41,147 +53,122 @@ from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules.slots import HOLDER_BOOST
 
-_EXPIRED = 500
-_LAST = 1 << 30
+_EXPIRED_AT_ONCE = 500
+_LANE_MAX = 1 << 30
 
 
-class Handed(NamedTuple):
-    """Jobs that were handed out; `in_turn`: within the limits of the queue."""
+class Obtained(NamedTuple):
+    """Jobs that a claim or a pop has got; `in_limits`: within the limits of the queue."""
 
     rows: list[JobRow]
-    line: Line
+    state: QueueState
     retry_in: float | None = None
-    in_turn: bool = True
+    in_limits: bool = True
 
 
-Updates = Callable[[Line], list[tuple[Document, Document]]]
+Updates = Callable[[QueueState], list[tuple[Document, Document]]]
 """Returns the updates that hand out jobs, each with the filter for those that it is for."""
 
 
-class Claiming(Parking):
-    """Reserves due jobs."""
+class DueJobs:
+    """Reserves and parks due jobs."""
+
+    def __init__(
+        self, server: Access, locks: ClaimLocks, lanes: Lanes, parking: Parking, lost: LostJobs, outcomes: Outcomes
+    ) -> None:
+        self._server, self._locks, self._lanes = server, locks, lanes
+        self._parking, self._lost, self._outcomes = parking, lost, outcomes
 
     def reserve_due(self, claim: Claim) -> Claimed:
+        """Reserve due jobs, whatever slots they need."""
         if claim.repeat and (held := self._held(claim)):
             return Claimed(held)
-        handed = self._hand_out(claim, lambda line: _reserving(claim, line))
-        if handed.in_turn:
-            return Claimed(handed.rows, handed.retry_in)
-        self.settle_each([Rollback(row.id, claim.token, 0.0, refund=True) for row in handed.rows])
+        obtained = self.obtain(claim, lambda state: _reserving(claim, state))
+        if obtained.in_limits:
+            return Claimed(obtained.rows, obtained.retry_in)
+        self._outcomes.settle([Rollback(row.id, claim.token, 0.0, refund=True) for row in obtained.rows])
         return Claimed([], 0.0)
 
-    def pop(self, claim: Claim) -> list[JobRow]:
-        claim = claim._replace(token=claim.token or token_hex(16))
-        handed = self._pop_or_reserve(claim)
-        rows = [row for row in handed if row.finished_at is not None]
-        reserved = [row for row in handed if row.finished_at is None]
-        if not reserved:
-            return rows
+    def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:
+        """Park the next due jobs that wait first for one of `claim.full`, up to one that does not."""
+        return self._parking.park(PARKED_AT_ONCE, claim, began, alone=alone)
 
-        def reserve(wish: Claim) -> Claimed:
-            if not reserved:
-                return self.reserve_due(wish)
-            first = Claimed(list(reserved))
-            reserved.clear()
-            return first
-
-        admitted = self.hand_out_some(claim._replace(limit=claim.limit - len(rows)), reserve, "-reserved")
-        popped = self._pop_reserved([row.id for row in admitted], claim.token)
-        return rows + [row for row in popped if row is not None]
-
-    def _pop_or_reserve(self, claim: Claim) -> list[JobRow]:
-        # What was popped out of turn is popped all the same: nothing of it can run over the limit from now on.
-        handed = self._hand_out(
-            claim, lambda line: [(PLAIN, _popped(claim, line)), *_reserving(claim, line, {"$nor": [PLAIN]})]
-        )
-        if handed.rows and not handed.line.settings.history_ttl:
-            kept = {"_id": {"$in": [row.id for row in handed.rows]}, "token": claim.token, **FINISHED}
-            gone = {"$set": {"gone": True}, "$unset": {"payload": "", "headers": "", "errors": ""}}
-            self.server.call(lambda on, _again: on.jobs.update_many(kept, gone))
-        self.signals.announce((), [row.id for row in handed.rows if row.finished_at is not None])
-        return handed.rows
-
-    def _pop_reserved(self, ids: list[str], token: str) -> list[JobRow | None]:
-        """Finish jobs that are reserved under this token, as popped; None for each that was lost."""
-        made: dict[int, JobRow] = {}
-
-        def decide(index: int, row: JobRow | None, context: Context) -> Decision[JobRow | None]:
-            if not claim_rules.holds(row, token, context.now):
-                return Decision(made.get(index) if context.repeated else None)
-            made[index] = outcome_rules.popped(row._replace(attempts=row.attempts - 1), context.now)
-            return Decision(made[index], made[index], "-reserved popped")
-
-        return self.decide_each(ids, decide)
+    def park_few(self, claim: Claim, began: int) -> Parked:
+        """Park a few of them, before others are passed over."""
+        return self._parking.park(PARKED_FEW, claim, began, alone=False)
 
     def _held(self, claim: Claim) -> list[JobRow]:
         """Return what an earlier try of this claim has reserved."""
         held = {"live": True, "queue": claim.queue, "state": JobState.RUNNING.value, "token": claim.token}
-        rows = [row_of(one) for one in self.server.call(lambda on, _again: list(on.jobs.find(held)))]
+        rows = [row_of(one) for one in self._server.call(lambda on, _again: list(on.jobs.find(held)))]
         return sorted(rows, key=lambda row: (-row.priority, row.run_at, row.id))
 
-    def _hand_out(self, claim: Claim, updates: Updates) -> Handed:
-        line = self.line(claim.queue)
-        ids = self._next(claim, line, claim.limit) if claim.limit else []
+    def obtain(self, claim: Claim, updates: Updates) -> Obtained:
+        """Get the next due jobs by these updates, under the claim lock where the queue has limits or lanes."""
+        state = self._locks.state_of(claim.queue)
+        ids = self._next(claim, state, claim.limit) if claim.limit else []
         if ids is None:
-            line = self._with_lanes(claim.queue)
-            ids = self._next(claim, line, claim.limit) or []
-        if not ids or line.settings.paused:
-            return Handed([], line)
-        if not line.settings.throttled and claim.lanes is None:
-            return Handed(self._obtain(claim, line, ids, claim.limit, updates), line)
-        turn = self.take_turn(line, claim.limit)
-        if turn is None:
-            return Handed([], line)
-        if not turn.permits:
-            return Handed([], line, turn.next_in(0))
-        if turn.line is not line:  # others had theirs meanwhile
-            line = turn.line
-            ids = self._next(claim, line, claim.limit) or []
-        allowed = self.allowed(turn)
-        rows = self._obtain(claim, line, ids[:allowed], allowed, updates) if allowed > 0 else []
-        served: Document = {_served(claim): rows[-1].lane} if rows and _lanewise(claim, line) else {}
-        in_turn = self.end_turn(turn, len(rows), served)
-        used_up = len(rows) == turn.permits < claim.limit
-        return Handed(rows, line, turn.next_in(len(rows)) if used_up else None, in_turn)
+            state = self._with_lanes(claim.queue)
+            ids = self._next(claim, state, claim.limit) or []
+        if not ids or state.settings.paused:
+            return Obtained([], state)
+        if not state.settings.throttled and claim.lanes is None:
+            return Obtained(self._take(claim, state, ids, claim.limit, updates), state)
+        lock = self._locks.acquire(state, claim.limit)
+        if lock is None:
+            return Obtained([], state)
+        if not lock.starts:
+            return Obtained([], state, lock.next_in(0))
+        if lock.state is not state:  # others had theirs meanwhile
+            state = lock.state
+            ids = self._next(claim, state, claim.limit) or []
+        allowed = self._locks.allowed(lock)
+        rows = self._take(claim, state, ids[:allowed], allowed, updates) if allowed > 0 else []
+        offset: Document = {f"served.{_range(claim)}": rows[-1].lane} if rows and _by_lanes(claim, state) else {}
+        in_limits = self._locks.release(lock, len(rows), offset)
+        used_up = len(rows) == lock.starts < claim.limit
+        return Obtained(rows, state, lock.next_in(len(rows)) if used_up else None, in_limits)
 
-    def _with_lanes(self, queue: str) -> Line:
+    def _with_lanes(self, queue: str) -> QueueState:
         """Make a queue one that has lanes, and return it."""
 
         def work(on: Place, _again: bool) -> None:
             make_queue(on, queue)
             on.queues.update_one({"_id": queue}, {"$set": {"laned": True}})
 
-        self.server.call(work)
-        return self.line(queue)
+        self._server.call(work)
+        return self._locks.state_of(queue)
 
-    def _next(self, claim: Claim, line: Line, limit: int, served: int | None = None) -> list[str] | None:
+    def _next(self, claim: Claim, state: QueueState, limit: int, offset: int | None = None) -> list[str] | None:
         """Return the ids of the next due jobs, in order, after expired leases were taken back.
 
-        `served`: the lane that had the last turn, if it is not as in the line. None when a queue that has no lanes
+        `offset`: the lane that was served last, if it is not that of the state. None when a queue that has no lanes
         holds jobs in some.
         """
-        if not _lanewise(claim, line):
-            return self._next_in_line(line, limit, claim.full)
-        while lost := self.server.call(
-            lambda on, _again: _ids(on.jobs.find(_expired(line), {"_id": 1}).limit(_EXPIRED))
+        if not _by_lanes(claim, state):
+            return self._next_unlaned(state, limit, claim.full)
+        while lost := self._server.call(
+            lambda on, _again: _ids(on.jobs.find(_expired(state), {"_id": 1}).limit(_EXPIRED_AT_ONCE))
         ):
-            self.free(lost, {})
-        first, last = claim.lanes or (UNLANED, _LAST)
-        lanes = [lane for lane in self.lanes_of(claim.queue) if first <= lane <= last]
-        if served is None:
-            served = line.document.get("served", {}).get(_range(claim), UNLANED)
-        return self.due_in_turn(claim.queue, line.now, in_turn(lanes, served), limit, passing(claim.queue, claim.full))
+            self._lost.free(lost, {})
+        first, last = claim.lanes or (UNLANED, _LANE_MAX)
+        lanes = [lane for lane in self._lanes.used(claim.queue) if first <= lane <= last]
+        if offset is None:
+            offset = state.document.get("served", {}).get(_range(claim), UNLANED)
+        return self._lanes.due_by_turns(
+            claim.queue, state.now, rotated(lanes, offset), limit, passing(claim.queue, claim.full)
+        )
 
-    def _next_in_line(self, line: Line, limit: int, full: Sequence[str]) -> list[str] | None:
-        queue = line.settings.name
-        expired: list[Document] = [{"$match": _expired(line)}, {"$limit": _EXPIRED}]
+    def _next_unlaned(self, state: QueueState, limit: int, full: Sequence[str]) -> list[str] | None:
+        queue = state.settings.name
+        expired: list[Document] = [{"$match": _expired(state)}, {"$limit": _EXPIRED_AT_ONCE}]
         stray: list[Document] = [
             {"$match": {**queued(queue), "lane": {"$gt": UNLANED}}},
             {"$limit": 1},
             {"$project": {"_id": 1, "stray": {"$literal": True}}},
         ]
         due: list[Document] = [
-            {"$match": {**queued(queue), "lane": UNLANED, "run_at": {"$lte": line.now}, **passing(queue, full)}},
+            {"$match": {**queued(queue), "lane": UNLANED, "run_at": {"$lte": state.now}, **passing(queue, full)}},
             {"$sort": {"priority": -1, "run_at": 1, "_id": 1}},
             {"$limit": limit},
             {"$project": {"priority": 1, "run_at": 1}},
@@ -194,28 +181,28 @@ class Claiming(Parking):
             return on.documents(on.jobs, *expired, {"$project": {"_id": 1, "expired": {"$literal": True}}}, *others)
 
         while True:
-            found = self.server.call(work)
+            found = self._server.call(work)
             lost = [one["_id"] for one in found if "expired" in one]
             if not lost:
-                return None if any("stray" in one for one in found) else _ids(sorted(found, key=place_in_line))
-            self.free(lost, {})
+                return None if any("stray" in one for one in found) else _ids(sorted(found, key=claim_order))
+            self._lost.free(lost, {})
 
-    def _obtain(self, claim: Claim, line: Line, ids: list[str], limit: int, updates: Updates) -> list[JobRow]:
-        """Hand out these jobs; where others were quicker, those that come next."""
+    def _take(self, claim: Claim, state: QueueState, ids: list[str], limit: int, updates: Updates) -> list[JobRow]:
+        """Get these jobs; where others were quicker, those that come next."""
         rows: list[JobRow] = []
         while ids:
-            found = self._take_once(claim, line, ids, updates(line))
+            found = self._take_once(claim, state, ids, updates(state))
             rows += found
             if len(found) == len(ids):
                 break
-            ids = self._next(claim, line, limit - len(rows), rows[-1].lane if rows else None) or []
+            ids = self._next(claim, state, limit - len(rows), rows[-1].lane if rows else None) or []
         return rows
 
     def _take_once(
-        self, claim: Claim, line: Line, ids: list[str], updates: list[tuple[Document, Document]]
+        self, claim: Claim, state: QueueState, ids: list[str], updates: list[tuple[Document, Document]]
     ) -> list[JobRow]:
-        due = {"_id": {"$in": ids}, "queue": claim.queue, "state": QUEUED, "run_at": {"$lte": line.now}}
-        mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": line.now}
+        due = {"_id": {"$in": ids}, "queue": claim.queue, "state": QUEUED, "run_at": {"$lte": state.now}}
+        mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": state.now}
         places = {job: place for place, job in enumerate(ids)}
 
         def work(on: Place, again: bool) -> list[JobRow]:
@@ -226,22 +213,74 @@ class Claiming(Parking):
             found = on.jobs.find(mine) if taken or again else ()
             return sorted(map(row_of, found), key=lambda row: places[row.id])
 
-        return self.server.call(work)
+        return self._server.call(work)
 
 
-def _reserving(claim: Claim, line: Line, such: Document | None = None) -> list[tuple[Document, Document]]:
-    """Return the updates that reserve such jobs: `transitions.claimed` for all jobs at once."""
-    reserved, boosted = _reserved(claim, line), _reserved(claim, line)
+class Pops:
+    """Hands out due jobs for good."""
+
+    def __init__(self, server: Access, due: DueJobs, claims: Claims, loop: JobLoop, signals: Announcer) -> None:
+        self._server, self._due, self._claims = server, due, claims
+        self._loop, self._signals = loop, signals
+
+    def pop(self, claim: Claim) -> list[JobRow]:
+        """Hand out due jobs for good: they are done."""
+        claim = claim._replace(token=claim.token or token_hex(16))
+        handed = self._pop_or_reserve(claim)
+        rows = [row for row in handed if row.finished_at is not None]
+        reserved = [row for row in handed if row.finished_at is None]
+        if not reserved:
+            return rows
+
+        def reserve(wish: Claim) -> Claimed:
+            if not reserved:
+                return self._due.reserve_due(wish)
+            first = Claimed(list(reserved))
+            reserved.clear()
+            return first
+
+        admitted = self._claims.hand_out_some(claim._replace(limit=claim.limit - len(rows)), reserve, "-reserved")
+        popped = self._pop_reserved([row.id for row in admitted], claim.token)
+        return rows + [row for row in popped if row is not None]
+
+    def _pop_or_reserve(self, claim: Claim) -> list[JobRow]:
+        # What was popped without the lock is popped all the same: nothing of it can run over the limit from now on.
+        obtained = self._due.obtain(
+            claim, lambda state: [(PLAIN, _popped(claim, state)), *_reserving(claim, state, {"$nor": [PLAIN]})]
+        )
+        if obtained.rows and not obtained.state.settings.history_ttl:
+            kept = {"_id": {"$in": [row.id for row in obtained.rows]}, "token": claim.token, **FINISHED}
+            gone = {"$set": {"gone": True}, "$unset": {"payload": "", "headers": "", "errors": ""}}
+            self._server.call(lambda on, _again: on.jobs.update_many(kept, gone))
+        self._signals.announce((), [row.id for row in obtained.rows if row.finished_at is not None])
+        return obtained.rows
+
+    def _pop_reserved(self, ids: list[str], token: str) -> list[JobRow | None]:
+        """Finish jobs that are reserved under this token, as popped; None for each that was lost."""
+        made: dict[int, JobRow] = {}
+
+        def decide(index: int, row: JobRow | None, facts: Facts) -> Decision[JobRow | None]:
+            if not claim_rules.holds(row, token, facts.now):
+                return Decision(made.get(index) if facts.repeated else None)
+            made[index] = outcome_rules.popped(row._replace(attempts=row.attempts - 1), facts.now)
+            return Decision(made[index], made[index], "-reserved popped")
+
+        return self._loop.decide_each(ids, decide)
+
+
+def _reserving(claim: Claim, state: QueueState, such: Document | None = None) -> list[tuple[Document, Document]]:
+    """Return the updates that reserve such jobs: `rules.claims.claimed` for all jobs at once."""
+    reserved, boosted = _reserved(claim, state), _reserved(claim, state)
     boosted["$inc"]["priority"] = -HOLDER_BOOST
     low, high = {"priority": {"$lte": HOLDER_BOOST // 2}}, {"priority": {"$gt": HOLDER_BOOST // 2}}
     return [({**(such or {}), **low}, reserved), ({**(such or {}), **high}, boosted)]
 
 
-def _reserved(claim: Claim, line: Line) -> Document:
-    held: Document = {"state": JobState.RUNNING.value, "token": claim.token, "started_at": line.now}
+def _reserved(claim: Claim, state: QueueState) -> Document:
+    held: Document = {"state": JobState.RUNNING.value, "token": claim.token, "started_at": state.now}
     if claim.worker is None:
-        lease = line.settings.lease if claim.lease is None else claim.lease
-        held["lease_until"] = line.now + int(lease * SECOND)
+        lease = state.settings.lease if claim.lease is None else claim.lease
+        held["lease_until"] = state.now + int(lease * SECOND)
     else:
         held |= {"worker": claim.worker, "held_by": claim.worker}
     return {
@@ -252,14 +291,14 @@ def _reserved(claim: Claim, line: Line) -> Document:
     }
 
 
-def _popped(claim: Claim, line: Line) -> Document:
-    """Return the update that finishes a job as it is handed out; `transitions.popped` for all jobs at once."""
+def _popped(claim: Claim, state: QueueState) -> Document:
+    """Return the update that finishes a job as it is handed out; `rules.outcomes.popped` for all jobs at once."""
     done = {
         "state": JobState.DONE.value,
         "token": claim.token,
-        "started_at": line.now,
-        "finished_at": line.now,
-        "expires_at": expiry(line.now, line.settings.history_ttl),
+        "started_at": state.now,
+        "finished_at": state.now,
+        "expires_at": expiry(state.now, state.settings.history_ttl),
     }
     return {
         "$set": done,
@@ -269,22 +308,18 @@ def _popped(claim: Claim, line: Line) -> Document:
     }
 
 
-def _lanewise(claim: Claim, line: Line) -> bool:
+def _by_lanes(claim: Claim, state: QueueState) -> bool:
     """Tell whether lanes have to be asked one by one."""
-    return line.settings.laned or claim.lanes is not None
+    return state.settings.laned or claim.lanes is not None
 
 
 def _range(claim: Claim) -> str:
-    """Return under which name a queue keeps the lane that was served last, of all or of the claim's range."""
+    """Return under which name a queue keeps the round-robin offset, of all or of the claim's range."""
     return "all" if claim.lanes is None else "{}-{}".format(*claim.lanes)
 
 
-def _served(claim: Claim) -> str:
-    return f"served.{_range(claim)}"
-
-
-def _expired(line: Line) -> Document:
-    return {"lease_until": up_to(line.now)}
+def _expired(state: QueueState) -> Document:
+    return {"lease_until": up_to(state.now)}
 
 
 def _ids(found: Iterable[Document]) -> list[str]:

@@ -1,13 +1,13 @@
-"""How the members of a node add up, each counted once.
+"""Member ends of flow nodes, each counted once.
 
-The end of a member is a document, `node:place`, so that it is there once. It is `uncounted` until it is counted, in
-three steps: (1) the node takes in what some ends change, and lists their places as `counting`, in one update that
-names the version that was seen, (2) these ends are marked as counted, (3) the list is removed. (2) and (3) may be done
-by anybody, and again: who finds a list waits a little for its owner, and then does them. After a death between the
-end and (1) the duty is done again, and with it (1).
+A member end is a document, `node:place`, so that it is there once. It is `uncounted` until it is counted, in three
+steps: (1) the node takes in what some ends change, and lists their places as `counting`, in one update that names the
+version that was read, (2) these ends are marked as counted, (3) the list is removed. (2) and (3) may be done by
+anybody, and again: a process that finds a list waits a little for its owner, and then does them. After a death between
+the end and (1) the outbox entry is applied again, and with it (1).
 
-The update that ends a node names the call that made it, in `ended_by`: that call alone sees to what follows. Until
-somebody has, the node is `unfollowed`.
+The update that ends a node names the call that made it, in `ended_by`: that call alone does what follows. Until it is
+done, the node is `unfollowed`.
 """
 
 from __future__ import annotations
@@ -20,27 +20,33 @@ from bson import ObjectId
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError
 
-from stanchion.stores.cas.mixins.flows import STALE
-from stanchion.stores.mongo.client.documents import Document, up_to
+from stanchion.stores.cas.entries import STALE
+from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.mongo.client.documents import Document, seen_in, up_to
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.jobs import MongoBase
+from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.flows import End, Node, NodeState
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.rules import flows
 
-_AT_ONCE = 1000
-_PATIENCE = 3
-_PAUSE = 0.02
+_COUNTED_AT_ONCE = 1000
+_LIST_READS_MAX = 3
+"""A list that was found so often, unchanged, is of a process that has died."""
+_PAUSE_SECONDS = 0.02
 
 Change = Callable[[Node], Node]
 
 
-class Ending(MongoBase):
-    """Records how members have ended."""
+class FlowEnds:
+    """Records how members have ended, and changes nodes by compare-and-set."""
+
+    def __init__(self, server: Access) -> None:
+        self._server = server
 
     def end_members(self, node: str, ends: Sequence[End]) -> Node | None:
-        mark, now = ObjectId(), self.now()
+        """Record how members of a node have ended, each once; return the node if this call has ended it."""
+        mark, now = ObjectId(), self._server.now()
 
         def work(on: Place, _again: bool) -> Node | None:
             if on.nodes.find_one({"_id": node}, {"_id": 1}, session=on.session) is None:
@@ -48,11 +54,11 @@ class Ending(MongoBase):
             self._record(on, ends)
             return _count(on, node, mark, now)
 
-        return self.server.call(work)
+        return self._server.call(work)
 
     def _record(self, on: Place, ends: Sequence[End]) -> None:
         fresh = [end_document(end) for end in ends]
-        if self.server.in_transaction:  # where a duplicate would end it
+        if self._server.in_transaction:  # where a duplicate would end it
             known = {
                 one["_id"]
                 for one in on.ends.find({"_id": {"$in": [one["_id"] for one in fresh]}}, {"_id": 1}, session=on.session)
@@ -67,12 +73,13 @@ class Ending(MongoBase):
                 on.ends.bulk_write([_success(end) for end in again], ordered=False, session=on.session)
 
     def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
+        """Return how members of a node have ended, by their places, from behind the place `after` on."""
         wanted = {"node": node, "place": {"$gt": after}}
 
         def work(on: Place, _again: bool) -> list[Document]:
             return list(on.ends.find(wanted, session=on.session).sort("place", 1).limit(limit))
 
-        return [_end_in(one) for one in self.server.call(work)] if limit else []
+        return [_end_in(one) for one in self._server.call(work)] if limit else []
 
     def change_node(self, node: str, change: Change) -> tuple[Node | None, bool]:
         """Change a node; return it, None if there is none, and whether it was ended by that."""
@@ -87,20 +94,30 @@ class Ending(MongoBase):
                 after = change(before)
                 if after == before:
                     return after, found.get("ended_by") == mark
-                if _swap(on, found, after, mark):
+                if _compare_and_set(on, found, after, mark):
                     return after, _ends(before, after)
 
-        return self.server.call(work)
+        return self._server.call(work)
+
+    def waiting_at(self, slot: str, limit: int) -> list[Seen]:
+        """Return up to `limit` of the jobs that wait at the slot of a node."""
+
+        def work(on: Place, _again: bool) -> list[Document]:
+            return list(on.jobs.find({"waits_for": slot}, session=on.session).limit(limit))
+
+        return [seen_in(one) for one in self._server.call(work)]
 
     def followed(self, node: Node) -> None:
+        """Mark that all that follows from the end of a node is done."""
         one = {"_id": node.id}
-        self.server.call(
+        self._server.call(
             lambda on, _again: on.nodes.update_one(one, {"$unset": {"unfollowed": ""}}, session=on.session)
         )
 
     def unfollowed(self) -> list[Node]:
-        wanted = {"unfollowed": True, "finished_at": up_to(self.now() - STALE)}
-        return [node_in(one) for one in self.server.call(lambda on, _again: list(on.nodes.find(wanted)))]
+        """Return the nodes that ended some seconds ago, `STALE`, and are not marked as followed."""
+        wanted = {"unfollowed": True, "finished_at": up_to(self._server.now() - STALE)}
+        return [node_in(one) for one in self._server.call(lambda on, _again: list(on.nodes.find(wanted)))]
 
 
 def node_document(node: Node) -> Document:
@@ -141,16 +158,16 @@ def _count(on: Place, node: str, mark: ObjectId, now: int) -> Node | None:
         if "counting" in found:
             times = seen[1] + 1 if seen[0] == found["version"] else 1
             seen = found["version"], times
-            if times <= _PATIENCE:
-                time.sleep(_PAUSE * random.random())  # noqa: S311 - spreading load
+            if times <= _LIST_READS_MAX:
+                time.sleep(_PAUSE_SECONDS * random.random())  # noqa: S311 - spreading load
             else:
                 _end_count(on, found)
             continue
         wanted = {"uncounted": node}
-        part = list(on.ends.find(wanted, {"place": 1, "state": 1}, session=on.session).limit(_AT_ONCE))
+        part = list(on.ends.find(wanted, {"place": 1, "state": 1}, session=on.session).limit(_COUNTED_AT_ONCE))
         if part and not _begin_count(on, found, part, mark, now):
             continue
-        if len(part) < _AT_ONCE:
+        if len(part) < _COUNTED_AT_ONCE:
             ended = on.nodes.find_one({"_id": node, "ended_by": mark}, session=on.session)
             return None if ended is None else node_in(ended)
 
@@ -160,7 +177,7 @@ def _begin_count(on: Place, found: Document, part: Sequence[Document], mark: Obj
     for one in part:
         node = flows.advanced(node, None, End(node.id, one["place"], one["state"]), now)
     places = [one["place"] for one in part]
-    if not _swap(on, found, node, mark, {"counting": places}):
+    if not _compare_and_set(on, found, node, mark, {"counting": places}):
         return False
     _end_count(on, {**found, "version": found["version"] + 1, "counting": places})
     return True
@@ -175,8 +192,8 @@ def _end_count(on: Place, found: Document) -> None:
     on.nodes.update_one({"_id": node, "version": found["version"]}, ended, session=on.session)
 
 
-def _swap(on: Place, found: Document, after: Node, mark: ObjectId, also: Document | None = None) -> bool:
-    """Make the one node of the other, if it is as it was found."""
+def _compare_and_set(on: Place, found: Document, after: Node, mark: ObjectId, also: Document | None = None) -> bool:
+    """Change a node if it is as it was found."""
     before, new = node_in(found), node_document(after)
     changed = {name: value for name, value in new.items() if found.get(name) != value} | (also or {})
     if _ends(before, after):

@@ -2,66 +2,79 @@
 
 A flow is stored in steps: (1) its nodes, marked as `assembling`, (2) its jobs, those that wait first, (3) the mark is
 removed. After a death in between, a flow that has been assembling for too long is cancelled; one that a job has gone
-on as is completed by that job's duty.
+on as is completed by that job's outbox entry.
 
-Members that are added to a node: (1) they get their places and are noted with the node, as `adding`, in one update,
-(2) they are stored, (3) the note is struck off. After a death past (1) the sweep does the rest. In a transaction of
-the caller all this is one step.
+Members are added to a node in steps: (1) they get their places and are written with the node, as `adding`, in one
+update, (2) they are stored, (3) what is written is deleted. After a death past (1) outbox recovery does the rest. In a
+transaction of the caller all this is one step.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 from bson import ObjectId
 from pymongo.errors import BulkWriteError
 
 from stanchion.errors import DuplicateKey
-from stanchion.stores.cas.mixins.flows import STALE
+from stanchion.stores.cas.entries import STALE
+from stanchion.stores.cas.flows import Flows
 from stanchion.stores.mongo.client.documents import Document, up_to
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.flow_ends import Ending, node_document, node_in
+from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.mongo.flow_ends import FlowEnds, node_document, node_in
 from stanchion.stores.records.flows import Node, NodeState
-from stanchion.stores.records.jobs import SECOND, NewJob
+from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.rules import flows
 
-_ABANDONED = 600 * SECOND
-_KEPT = 7 * 86_400 * SECOND
-_PART = 1000
-_PIECE = 2 << 20
+_ABANDONED_MICROS = 600 * SECOND
+_KEPT_MICROS = 7 * 86_400 * SECOND
+_STORED_AT_ONCE = 1000
+_PIECE_CHARACTERS = 2 << 20
 """Characters that a node's document has room for, at up to 4 bytes each and with one more job of the largest kind."""
-_AROUND = 500
+_AROUND_CHARACTERS = 500
 
 
-class Flowing(Ending):
+class FlowNodes:
     """Opens, extends, closes, stops and forgets flows."""
 
-    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
-        where = self if tx is None else self.inside(tx)
-        stamp = where._insert_nodes(nodes)
+    def __init__(
+        self,
+        server: Access,
+        ends: FlowEnds,
+        following: Flows,
+        push: Callable[[Sequence[NewJob]], object],
+        cancel: Callable[[Sequence[str]], list[JobState | None]],
+    ) -> None:
+        self._server, self._ends, self._following = server, ends, following
+        self._push, self._cancel = push, cancel
+
+    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+        """Store the nodes of a flow and its jobs; a node without members is done at once."""
+        stamp = self._insert_nodes(nodes)
         try:
-            where._assemble(nodes, jobs)
+            self._assemble(nodes, jobs)
         except DuplicateKey:
-            where._take_back_nodes(stamp)
+            self._take_back_nodes(stamp)
             raise
 
     def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+        """Store the rest of a flow, as an outbox entry says; what is there already stays as it is."""
         self._insert_nodes(nodes)
         open_ones = {"_id": {"$in": [node.id for node in nodes]}, "assembling": {"$exists": True}}
-        if self.server.call(lambda on, _again: on.nodes.find_one(open_ones, {"_id": 1})) is not None:
+        if self._server.call(lambda on, _again: on.nodes.find_one(open_ones, {"_id": 1})) is not None:
             self._assemble(nodes, jobs)
 
     def _insert_nodes(self, nodes: Sequence[Node]) -> ObjectId:
         """Store those nodes that are not there yet, as being assembled under the stamp that is returned."""
-        now, stamp = self.now(), ObjectId()
-        marks = {"version": 0, "stamp": stamp, **({} if self.server.in_transaction else {"assembling": now})}
+        now, stamp = self._server.now(), ObjectId()
+        marks = {"version": 0, "stamp": stamp, **({} if self._server.in_transaction else {"assembling": now})}
         fresh = [{**node_document(node._replace(created_at=now)), **marks} for node in nodes]
 
         def work(on: Place, _again: bool) -> None:
-            if self.server.in_transaction:  # where a duplicate would end it
+            if self._server.in_transaction:  # where a duplicate would end it
                 there = on.nodes.find({"_id": {"$in": [node.id for node in nodes]}}, {"_id": 1}, session=on.session)
                 known = {one["_id"] for one in there}
                 if left := [one for one in fresh if one["_id"] not in known]:
@@ -73,44 +86,44 @@ class Flowing(Ending):
                 duplicates(error)
 
         if nodes:
-            self.server.call(work)
+            self._server.call(work)
         return stamp
 
     def _take_back_nodes(self, stamp: ObjectId) -> None:
-        self.server.call(lambda on, _again: on.nodes.delete_many({"stamp": stamp}, session=on.session))
+        self._server.call(lambda on, _again: on.nodes.delete_many({"stamp": stamp}, session=on.session))
 
     def _assemble(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
         self._store(jobs)
         ended: list[Node] = []
         for one in nodes:
             # One that has ended already did so before all who wait for it were there.
-            node, _ = self.change_node(one.id, lambda node: flows.completed(node, self.now()))
+            node, _ = self._ends.change_node(one.id, lambda node: flows.completed(node, self._server.now()))
             ended += [node] if node is not None and node.state != NodeState.RUNNING else []
-        self.end_all({}, ended)
+        self._following.end_all({}, ended)
         assembled = {"_id": {"$in": [node.id for node in nodes]}}
-        if nodes and not self.server.in_transaction:
-            self.server.call(lambda on, _again: on.nodes.update_many(assembled, {"$unset": {"assembling": ""}}))
+        if nodes and not self._server.in_transaction:
+            self._server.call(lambda on, _again: on.nodes.update_many(assembled, {"$unset": {"assembling": ""}}))
 
     def _store(self, jobs: Sequence[NewJob]) -> None:
         for part in _in_parts(jobs):
-            self.push(part)
+            self._push(part)
 
     # -- open nodes
 
-    def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
-        where = self if tx is None else self.inside(tx)
-        return all(where._add(node, part) for part in _in_pieces(jobs))
+    def extend_flow(self, node: str, jobs: Sequence[NewJob]) -> bool:
+        """Store jobs as further members of an open node, in its next places; False, and none stored, if closed."""
+        return all(self._add(node, part) for part in _in_pieces(jobs))
 
     def _add(self, node: str, jobs: list[NewJob]) -> bool:
-        mark, noted_at = ObjectId(), self.now()
+        mark, noted_at = ObjectId(), self._server.now()
 
         def work(on: Place, _again: bool) -> tuple[list[NewJob], list[ObjectId]] | None:
             while True:
                 found = on.nodes.find_one({"_id": node}, session=on.session)
                 if found is None:
                     return None
-                # An earlier try, of this call or of a caller who was not answered, has given them their places. It is
-                # asked after the node was read: what is noted since fails the update.
+                # An earlier try, of this call or of a caller whose reply was lost, has given them their places. The
+                # jobs are read after the node: what is written to it since fails the update.
                 notes = [(note["mark"], _jobs_in(note)) for note in found.get("adding", ())]
                 noted = {job.id: job for _, listed in notes for job in listed}
                 wanted = {"_id": {"$in": [job.id for job in jobs]}}
@@ -124,14 +137,14 @@ class Flowing(Ending):
                     return None
                 placed = flows.placed(fresh, found["size"])
                 update: Document = {"$inc": {"size": len(fresh), "version": 1}}
-                if not self.server.in_transaction:
+                if not self._server.in_transaction:
                     note = {"mark": mark, "noted_at": noted_at, "jobs": json.dumps(placed)}
                     update["$push"] = {"adding": note}
                 seen = {"_id": node, "version": found["version"]}
                 if on.nodes.update_one(seen, update, session=on.session).matched_count:
                     return known + placed, [*marks, mark]
 
-        added = self.server.call(work)
+        added = self._server.call(work)
         if added is None:
             return False
         placed, marks = added
@@ -141,19 +154,23 @@ class Flowing(Ending):
 
     def _added(self, node: str, marks: list[ObjectId]) -> None:
         done = {"$pull": {"adding": {"mark": {"$in": marks}}}}
-        if marks and not self.server.in_transaction:
-            self.server.call(lambda on, _again: on.nodes.update_one({"_id": node}, done))
+        if marks and not self._server.in_transaction:
+            self._server.call(lambda on, _again: on.nodes.update_one({"_id": node}, done))
 
     def close_node(self, node: str) -> bool:
-        found, ended = self.change_node(node, lambda one: flows.completed(one._replace(closed=True), self.now()))
+        """Close an open node: it is done when its members are. False when there is none of that id."""
+        found, ended = self._ends.change_node(
+            node, lambda one: flows.completed(one._replace(closed=True), self._server.now())
+        )
         if found is not None and ended:
-            self.end_all({}, [found])
+            self._following.end_all({}, [found])
         return found is not None
 
     # -- whole flows
 
     def stop_flow(self, root: str) -> bool:
-        now = self.now()
+        """End those nodes of a flow that are not final as cancelled; False when there is no such flow."""
+        now = self._server.now()
         going_on = {"root": root, "state": NodeState.RUNNING.value}
         stopped = {"$set": {"state": NodeState.CANCELLED.value, "finished_at": now}, "$inc": {"version": 1}}
 
@@ -161,36 +178,38 @@ class Flowing(Ending):
             on.nodes.update_many(going_on, stopped)
             return on.nodes.find_one({"root": root}, {"_id": 1}) is not None
 
-        return self.server.call(work)
+        return self._server.call(work)
 
     def nodes(self, root: str) -> list[Node]:
+        """Return the nodes of a flow, in the order of their ids."""
+
         def work(on: Place, _again: bool) -> list[Document]:
             return list(on.nodes.find({"root": root}).sort("_id", 1))
 
-        return [node_in(one) for one in self.server.call(work)]
+        return [node_in(one) for one in self._server.call(work)]
 
-    def forget_flows(self) -> None:
+    def forget(self) -> None:
         """Forget flows that ended a week ago."""
-        ended = {"finished_at": up_to(self.now() - _KEPT), "$expr": {"$eq": ["$_id", "$root"]}}
-        found = self.server.call(lambda on, _again: list(on.nodes.find(ended, {"_id": 1})))
+        ended = {"finished_at": up_to(self._server.now() - _KEPT_MICROS), "$expr": {"$eq": ["$_id", "$root"]}}
+        found = self._server.call(lambda on, _again: list(on.nodes.find(ended, {"_id": 1})))
         for root in (one["_id"] for one in found):
             for node in self.nodes(root):
-                self.server.call(lambda on, _again: on.ends.delete_many({"node": node.id}))  # noqa: B023
-            self.server.call(lambda on, _again: on.nodes.delete_many({"root": root, "_id": {"$ne": root}}))  # noqa: B023
-            self.server.call(lambda on, _again: on.nodes.delete_one({"_id": root}))  # noqa: B023
+                self._server.call(lambda on, _again: on.ends.delete_many({"node": node.id}))  # noqa: B023
+            self._server.call(lambda on, _again: on.nodes.delete_many({"root": root, "_id": {"$ne": root}}))  # noqa: B023
+            self._server.call(lambda on, _again: on.nodes.delete_one({"_id": root}))  # noqa: B023
 
     # -- after a death
 
-    def sweep(self) -> None:
-        super().sweep()
-        now = self.now()
+    def recover(self) -> None:
+        """Store the members that a dead process has left half stored, and cancel flows that it left so."""
+        now = self._server.now()
         adding = {"adding.noted_at": {"$lt": now - STALE}}
-        for one in self.server.call(lambda on, _again: list(on.nodes.find(adding, {"adding": 1}))):
+        for one in self._server.call(lambda on, _again: list(on.nodes.find(adding, {"adding": 1}))):
             for note in one["adding"]:
                 self._store(_jobs_in(note))
                 self._added(one["_id"], [note["mark"]])
-        abandoned = {"assembling": up_to(now - _ABANDONED)}
-        roots = self.server.call(lambda on, _again: on.nodes.distinct("root", abandoned))
+        abandoned = {"assembling": up_to(now - _ABANDONED_MICROS)}
+        roots = self._server.call(lambda on, _again: on.nodes.distinct("root", abandoned))
         for root in roots:
             self._abandon(root)
 
@@ -198,10 +217,10 @@ class Flowing(Ending):
         """Cancel a flow that was stored by halves."""
         self.stop_flow(root)
         live = {"flow": {"$gte": f"{root}:", "$lt": f"{root};"}, "live": True}
-        found = self.server.call(lambda on, _again: list(on.jobs.find(live, {"_id": 1})))
-        self.cancel([one["_id"] for one in found])
+        found = self._server.call(lambda on, _again: list(on.jobs.find(live, {"_id": 1})))
+        self._cancel([one["_id"] for one in found])
         whole = {"root": root}
-        self.server.call(lambda on, _again: on.nodes.update_many(whole, {"$unset": {"assembling": ""}}))
+        self._server.call(lambda on, _again: on.nodes.update_many(whole, {"$unset": {"assembling": ""}}))
 
 
 def _in_parts(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
@@ -211,19 +230,19 @@ def _in_parts(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
         yield first
     known = {job.id for job in first}
     rest = sorted((job for job in jobs if job.id not in known), key=lambda job: job.waits_for is None)
-    for start in range(0, len(rest), _PART):
-        yield rest[start : start + _PART]
+    for start in range(0, len(rest), _STORED_AT_ONCE):
+        yield rest[start : start + _STORED_AT_ONCE]
 
 
 def _in_pieces(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
     """Yield jobs as they are added to a node: all at once, unless they don't fit into its document."""
     piece, size = list[NewJob](), 0
     for job in jobs:
-        if size > _PIECE:
+        if size > _PIECE_CHARACTERS:
             yield piece
             piece, size = [], 0
         piece.append(job)
-        size += len(job.payload) + len(job.headers or "") + _AROUND
+        size += len(job.payload) + len(job.headers or "") + _AROUND_CHARACTERS
     yield piece
 
 

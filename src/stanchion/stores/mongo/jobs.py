@@ -1,97 +1,80 @@
-"""What every part of the MongoDB store works with: jobs seen and swapped, queues, what is counted and signalled."""
+"""Jobs as documents: read, changed by compare-and-set, deleted; and the outbox, which is in them."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Self
 
 from bson import ObjectId
 from pymongo import UpdateOne
-from pymongo.errors import BulkWriteError, DuplicateKeyError
+from pymongo.errors import BulkWriteError
 
-from stanchion.stores.cas.mixins.jobs import Change, Duty, Seen, Swap, Swapped
-from stanchion.stores.cas.mixins.staging import Publishing
-from stanchion.stores.mongo.client.documents import KEPT, Document, difference, refuse_large, row_of
+from stanchion.stores.cas.entries import Entry
+from stanchion.stores.cas.jobs import Change, Result, Results, Seen
+from stanchion.stores.mongo.client.documents import KEPT, Document, difference, refuse_large, seen_in
 from stanchion.stores.mongo.client.errors import duplicates
-from stanchion.stores.mongo.client.joining import join
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.client.server import Access, Server
-from stanchion.stores.mongo.values import Values
-from stanchion.stores.mongo.wakeup import Announcer, Signals
+from stanchion.stores.mongo.client.queues import QueueDocuments
+from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import QUEUED, JobState
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import Transition
 
-WORKER_FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
-ARMS = 40
-"""So many aggregations go into one command."""
-_SETTINGS = tuple(QueueSettings.__dataclass_fields__)[1:]
-
-Stages = list[Document]
+_PAGE = 200
 
 
-class MongoBase(Publishing):
-    """Reads and writes that several parts share.
+class Jobs:
+    """Jobs, each changed by one update of its document, and their outbox entries.
 
-    A job is changed by one update of its document, which names the version that was seen and counts what it does:
-    done or not done, and never twice. What follows it, the signal, may be lost with the process: it costs a poll.
+    The update names the version that was read and counts what it does: done or not done, and never twice. What follows
+    it, the signal, may be lost with the process: it costs a poll.
     """
 
-    def __init__(self, server: Server) -> None:
-        self.server: Access = server
-        self.tail = Signals(server)
-        self.signals: Announcer = self.tail
-        self._values = Values(server)
-        self._known: set[str] = set()
-        self._after_commit: set[str] | None = None
-
-    def inside(self, tx: Any) -> Self:
-        """Return this store as part of the caller's transaction."""
-        joined = copy.copy(self)
-        joined.server = join(self.server.outside, tx)
-        held_back = self.tail.after(tx)
-        joined.signals, joined._after_commit = held_back, held_back.jobs
-        return joined
+    def __init__(self, server: Access, queues: QueueDocuments, signals: Announcer) -> None:
+        self._server, self._queues, self._signals = server, queues, signals
 
     def now(self) -> int:
-        return self.server.outside.now()
+        """Return the server's clock."""
+        return self._server.now()
 
-    # -- jobs
+    def settings_of(self, queues: Iterable[str]) -> dict[str, QueueSettings]:
+        """Return the settings of these queues; the default ones for a queue that has none yet."""
+        return self._queues.settings_of(queues)
 
-    def look(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
+    def read(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
+        """Return the server's clock, and those of the jobs that are live or in history."""
         stages = {"$match": {"_id": {"$in": list(dict.fromkeys(ids))}, **KEPT}}, {"$addFields": {"now": "$$NOW"}}
-        found = self.server.call(lambda on, _again: on.documents(on.jobs, *stages)) if ids else []
-        now = self.server.at(found[0]["now"]) if found else self.now()
+        found = self._server.call(lambda on, _again: on.documents(on.jobs, *stages)) if ids else []
+        now = self._server.at(found[0]["now"]) if found else self.now()
         return now, {one["_id"]: seen_in(one) for one in found}
 
-    def across(self, arms: Sequence[list[Document]]) -> Iterator[Document]:
-        """Yield the jobs that these aggregations find, many of them in one command."""
-        for start in range(0, len(arms), ARMS):
-            first, *rest = arms[start : start + ARMS]
+    def some(self, wanted: Document, limit: int) -> list[str]:
+        """Return the ids of some of these jobs."""
 
-            def work(on: Place, _again: bool, first: Stages = first, rest: list[Stages] = rest) -> list[Document]:
-                others = ({"$unionWith": {"coll": on.jobs.name, "pipeline": one}} for one in rest)
-                return on.documents(on.jobs, *first, *others)
+        def work(on: Place, _again: bool) -> list[str]:
+            return [one["_id"] for one in on.jobs.find(wanted, {"_id": 1}).limit(limit)]
 
-            yield from self.server.call(work)
+        return self._server.call(work) if limit else []
 
-    def follow_up(self, duties: Sequence[Duty]) -> None:
-        # In a transaction they are only noted, and forgotten with it. What would be done within it, and there be in the
-        # way of all others, is done after its commit: where that is ours by us, else by the next sweep.
-        if self._after_commit is None:
-            super().follow_up(duties)
-        else:
-            self._after_commit.update(duty.job for duty in duties)
+    # -- changes
 
-    def swap(self, changes: Sequence[Change], *, deleted: bool = False) -> Swapped:
-        """Make changes; those to jobs that are `deleted` leave nothing to be seen of them."""
-        ended = [] if deleted else [change.row.queue for change in changes if change.row.finished_at is not None]
+    def compare_and_set(self, changes: Sequence[Change]) -> Results:
+        """Make each change whose job is as it was read; a finished job goes to history if its queue keeps one."""
+        ended = {change.row.queue for change in changes if change.row.finished_at is not None}
+        return self._write(changes, ended)
+
+    def delete_live(self, changes: Sequence[Change], now: int) -> list[str]:
+        """Delete live jobs but for their outbox entries; return the ids of those that nothing has changed meanwhile."""
+        ended = JobState.CANCELLED.value
+        gone = [change._replace(row=change.row._replace(state=ended, finished_at=now)) for change in changes]
+        results = self._write(gone, set()).each if gone else []
+        return [change.row.id for change, result in zip(gone, results, strict=True) if result is Result.DONE]
+
+    def _write(self, changes: Sequence[Change], kept: set[str]) -> Results:
+        """Make changes; what ends in one of the queues `kept` goes to its history, elsewhere only its id is left."""
         left = {change.seen.row.queue for change in changes if change.seen.row.state == JobState.RUNNING}
-        settings = self.settings_of(left.union(ended))
-        self.make_queues({change.row.queue for change in changes if change.row.queue != change.seen.row.queue})
+        settings = self.settings_of(left | kept)
+        self._queues.make({change.row.queue for change in changes if change.row.queue != change.seen.row.queue})
         for change in changes:
             if change.row.payload != change.seen.row.payload:
                 refuse_large(change.row)
@@ -99,11 +82,7 @@ class MongoBase(Publishing):
         updates = [
             UpdateOne(
                 {"_id": change.row.id, "version": change.seen.version},
-                difference(
-                    change,
-                    stamp,
-                    settings[change.row.queue].history_ttl if change.row.queue in settings and not deleted else 0,
-                ),
+                difference(change, stamp, settings[change.row.queue].history_ttl if change.row.queue in kept else 0),
             )
             for change in changes
         ]
@@ -122,9 +101,9 @@ class MongoBase(Publishing):
             mine = on.jobs.find({"_id": {"$in": tried}, "stamp": stamp}, {"_id": 1}, session=on.session)
             return {one["_id"] for one in mine}, refused, again
 
-        done, taken, again = self.server.call(work)
+        done, taken, again = self._server.call(work)
         self._tell([change for change in changes if change.row.id in done], settings)
-        return Swapped([_swap_of(one, done, taken) for one in ids], again)
+        return Results([_result_of(one, done, taken) for one in ids], again)
 
     def _tell(self, changes: Sequence[Change], settings: Mapping[str, QueueSettings]) -> None:
         """Announce what has work now, which includes queues where a place is free, and which jobs have ended."""
@@ -134,68 +113,50 @@ class MongoBase(Publishing):
             if was.state == JobState.RUNNING and settings[was.queue].max_running is not None:
                 queues.add(was.queue)
         ended = {change.row.id for change in changes if change.counted and _is_end(change)}
-        self.signals.announce(queues, ended)
+        self._signals.announce(queues, ended)
 
-    # -- queues
+    # -- the outbox
 
-    def make_queues(self, queues: Iterable[str]) -> None:
-        """Make sure that these queues have their documents."""
+    def entries(self, before: int) -> Iterator[Entry]:
+        """Return the outbox entries that were written before this moment, on the server's clock."""
+        last = ""
+        while page := self._with_entries({"_id": {"$gt": last}, "duties.noted_at": {"$lt": before}}):
+            yield from (entry for job in page for entry in _entries_in(job) if entry.noted_at < before)
+            last = page[-1]["_id"]
 
-        def work(on: Place, _again: bool) -> None:
-            for queue in new:
-                make_queue(on, queue)
+    def entries_of(self, jobs: Iterable[str]) -> list[Entry]:
+        """Return the outbox entries of these jobs."""
+        ids = sorted(jobs)
+        pages = (ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE))
+        found = (self._with_entries({"_id": {"$in": page}, "duties.mark": {"$exists": True}}) for page in pages)
+        return [entry for page in found for job in page for entry in _entries_in(job)]
 
-        new = sorted(set(queues) - self._known)
-        if new:
-            self.server.outside.call(work)
-            self._known.update(new)
+    def delete_entries(self, entries: Sequence[Entry]) -> None:
+        """Delete entries that are applied."""
+        keys: dict[str, list[str]] = {}
+        for entry in entries:
+            keys.setdefault(entry.job, []).append(entry.key)
+        writes = [
+            UpdateOne({"_id": job}, {"$pull": {"duties": {"mark": {"$in": of_job}}}}) for job, of_job in keys.items()
+        ]
+        self._server.call(lambda on, _again: on.jobs.bulk_write(writes, ordered=False, session=on.session))
 
-    def settings_of(self, queues: Iterable[str]) -> dict[str, QueueSettings]:
-        names = list(queues)
-        wanted = {"_id": {"$in": names}}
-        found = self.server.call(lambda on, _again: list(on.queues.find(wanted, session=on.session))) if names else []
-        return {queue: QueueSettings(queue) for queue in names} | {one["_id"]: settings_in(one) for one in found}
+    def _with_entries(self, wanted: Document) -> list[Document]:
+        def work(on: Place, _again: bool) -> list[Document]:
+            return list(on.jobs.find(wanted, {"duties": 1}).sort("_id", 1).limit(_PAGE))
 
-    # -- workers
-
-    def known_workers(self) -> dict[str, WorkerRow]:
-        found = self.server.call(lambda on, _again: list(on.workers.find()))
-        return {one["_id"]: worker_of(one) for one in found}
-
-
-def seen_in(document: Document) -> Seen:
-    """Return the job of a document, and its version."""
-    return Seen(row_of(document), document["version"])
-
-
-def make_queue(on: Place, queue: str) -> None:
-    """Make the document of a queue unless it is there."""
-    with suppress(DuplicateKeyError):  # another upsert came first
-        on.queues.update_one({"_id": queue}, {"$setOnInsert": {"folds": 0}}, upsert=True)
+        return self._server.call(work)
 
 
-def settings_in(document: Mapping[str, Any]) -> QueueSettings:
-    """Return the settings in the document of a queue."""
-    return QueueSettings(document["_id"], **{name: document[name] for name in _SETTINGS if name in document})
-
-
-def worker_of(document: Document) -> WorkerRow:
-    """Return the worker of a document."""
-    fields = {name: document[name] for name in WORKER_FIELDS}
-    began = document.get("began")
-    return WorkerRow(
-        id=document["_id"],
-        queues=tuple(document["queues"]),
-        began=None if began is None else tuple(began),
-        **fields,
-    )
+def _entries_in(job: Document) -> list[Entry]:
+    return [Entry(one["mark"], one["noted_at"], one["queue"], job["_id"], one["text"]) for one in job["duties"]]
 
 
 def _is_end(change: Change) -> bool:
     return Transition(change.row, change.counted or "").state(0).final
 
 
-def _swap_of(job_id: str, done: set[str], taken: set[str]) -> Swap:
+def _result_of(job_id: str, done: set[str], taken: set[str]) -> Result:
     if job_id in done:
-        return Swap.DONE
-    return Swap.KEY_TAKEN if job_id in taken else Swap.CHANGED
+        return Result.DONE
+    return Result.KEY_TAKEN if job_id in taken else Result.CHANGED

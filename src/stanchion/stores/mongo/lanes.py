@@ -1,30 +1,57 @@
-"""Lanes: whose turn it is, and what is in them.
+"""Lanes of a queue, and the claim lock under which claimers take from lanes or within limits.
 
-The lanes that hold queued jobs are read off the index of the line, and then the first jobs of the next few lanes, each
+The lanes that hold queued jobs are read off the index of the queue, and then the first jobs of the next few lanes, each
 lane by itself and many in one command, so that a claim costs by the lanes and not by the jobs.
+
+Claim lock: lets one claimer at a time into a queue with `max_rate`, `max_running` or lanes. It is written in the
+queue's document and ends by itself after some seconds:
+
+    (1) acquire the lock, with the starts that the rate gives
+    (2) count what runs, reserve jobs
+    (3) release the lock: give back the starts not used, store the round-robin offset of the lanes
+
+A claimer that comes to (3) too late finds the lock gone, and gives back the jobs that it has reserved, so that the
+limits hold. After a death the lock ends by its time; the starts are lost.
 """
 
 from __future__ import annotations
 
+import random
+import time
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import zip_longest
+from typing import NamedTuple
 
-from stanchion.stores.mongo.client.documents import Document
-from stanchion.stores.mongo.jobs import ARMS, MongoBase
-from stanchion.stores.records.jobs import QUEUED
+from bson import ObjectId
 
-_FEW = 4
+from stanchion.stores.mongo.client.documents import Document, claim_order, queued
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.client.queues import settings_in
+from stanchion.stores.mongo.client.server import ARMS, CALL_SECONDS, Access, across
+from stanchion.stores.records.jobs import SECOND, JobState
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.rate_limit import Bucket
+
+_LANES_READ_MIN = 4
+_LOCK_SECONDS = 3.0
 
 
-class Laning(MongoBase):
-    """Looks into lanes."""
+class Lanes:
+    """Reads the lanes of queues."""
 
-    def due_in_turn(self, queue: str, now: int, lanes: Sequence[int], limit: int, such: Document) -> list[str]:
-        """Return the ids of the next due jobs that are `such`, when these lanes take turns in this order."""
+    def __init__(self, server: Access) -> None:
+        self._server = server
+
+    def used(self, queue: str) -> list[int]:
+        """Return the lanes that hold queued jobs, in order."""
+        return sorted(self._server.call(lambda on, _again: on.jobs.distinct("lane", queued(queue))))
+
+    def due_by_turns(self, queue: str, now: int, lanes: Sequence[int], limit: int, such: Document) -> list[str]:
+        """Return the ids of the next due jobs that are `such`, one of each lane in turn, in the order of `lanes`."""
         share, left, found = -(-limit // max(1, len(lanes))), list(lanes), dict[int, list[str]]()
         while left:
-            size = min(ARMS, max(_FEW, limit))
+            size = min(ARMS, max(_LANES_READ_MIN, limit))
             for start in range(0, len(left), size):
                 part = left[start : start + size]
                 for lane, ids in self._heads(queue, now, part, share, such).items():
@@ -48,26 +75,117 @@ class Laning(MongoBase):
             ]
 
         found: dict[int, list[str]] = {}
-        for one in sorted(self.across([arm(lane) for lane in lanes]), key=place_in_line):
+        for one in sorted(across(self._server, [arm(lane) for lane in lanes]), key=claim_order):
             found.setdefault(one["lane"], []).append(one["_id"])
         return found
 
-    def lanes_of(self, queue: str) -> list[int]:
-        """Return the lanes that hold queued jobs, in order."""
-        return sorted(self.server.call(lambda on, _again: on.jobs.distinct("lane", queued(queue))))
+
+def rotated(lanes: Sequence[int], offset: int) -> list[int]:
+    """Return lanes, which come in order, from the first one behind the round-robin offset on."""
+    first = bisect_right(lanes, offset)
+    return [*lanes[first:], *lanes[:first]]
 
 
-def queued(queue: str) -> Document:
-    """Return the filter for the queued jobs of a queue."""
-    return {"live": True, "queue": queue, "state": QUEUED}
+class QueueState(NamedTuple):
+    """A queue as a claim finds it: its settings, its document, and the server's clock at that moment."""
+
+    settings: QueueSettings
+    document: Document
+    now: int
 
 
-def place_in_line(job: Document) -> tuple[int, int, str]:
-    """Return what queued jobs are sorted by: in what order the parts of a $unionWith come is not said."""
-    return -job["priority"], job["run_at"], job["_id"]
+class ClaimLock(NamedTuple):
+    """The right to claim from a queue that has limits or lanes."""
+
+    state: QueueState
+    """The queue as the lock was acquired."""
+    mark: ObjectId
+    starts: int
+    """Jobs that may start by the rate."""
+    bucket: Bucket | None
+    """Before these starts were taken."""
+
+    def next_in(self, started: int) -> float | None:
+        """Return in how many seconds the rate may allow one more, when so many have started."""
+        return None if self.bucket is None else self.bucket.spent(started).next_in
 
 
-def in_turn(lanes: Sequence[int], served: int) -> list[int]:
-    """Return lanes, which come in order, as they take turns when `served` was the last."""
-    turn = bisect_right(lanes, served)
-    return [*lanes[turn:], *lanes[:turn]]
+class ClaimLocks:
+    """Lets the claimers of a queue in one by one."""
+
+    def __init__(self, server: Access) -> None:
+        self._server = server
+
+    def state_of(self, queue: str) -> QueueState:
+        """Return a queue as it is now."""
+        stages = {"$match": {"_id": queue}}, {"$project": {"folding": 0}}, {"$addFields": {"now": "$$NOW"}}
+        found = self._server.call(lambda on, _again: on.documents(on.queues, *stages))
+        if not found:
+            return QueueState(QueueSettings(queue), {}, self._server.now())
+        return QueueState(settings_in(found[0]), found[0], self._server.at(found[0]["now"]))
+
+    def acquire(self, state: QueueState, wanted: int) -> ClaimLock | None:
+        """Wait for the lock, and take it with up to `wanted` starts that the rate gives.
+
+        Where the rate gives none, the lock is not taken. None when it is never free, or the queue is paused by then.
+        """
+        queue, mark, end = state.settings.name, ObjectId(), time.monotonic() + CALL_SECONDS
+        pause, lock = 0.002, None
+        while time.monotonic() < end and not state.settings.paused:
+            holder = state.document.get("turn")
+            if lock is not None and holder is not None and holder["mark"] == mark:
+                return lock  # the reply was lost
+            if holder is None or holder["until"] <= state.now:
+                lock, changes = _lock(state, mark, wanted)
+                # As it was read: not acquired since, nor acquired and released.
+                seen = {"turn.mark": holder and holder["mark"], "ended": state.document.get("ended")}
+                if not lock.starts or self._change_queue({"_id": queue, **seen}, {"$set": changes}):
+                    return lock
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
+            pause = min(pause * 1.5, 0.05)
+            state = self.state_of(queue)
+        return None
+
+    def _change_queue(self, wanted: Document, update: Document) -> bool:
+        """Update the document of a queue that is as wanted; False when it isn't, or was, and the reply was lost."""
+        return bool(self._server.call(lambda on, _again: on.queues.update_one(wanted, update)).matched_count)
+
+    def allowed(self, lock: ClaimLock) -> int:
+        """Return how many jobs may start under this lock."""
+        most = lock.state.settings.max_running
+        if most is None:
+            return lock.starts
+        running = {"live": True, "queue": lock.state.settings.name, "state": JobState.RUNNING.value}
+        count = self._server.call(lambda on, _again: on.jobs.count_documents(running, limit=most))
+        return min(lock.starts, most - count)
+
+    def release(self, lock: ClaimLock, started: int, offset: Document) -> bool:
+        """Give the lock back, and store the round-robin offset; False when it is another's by now."""
+        queue, mark = lock.state.settings.name, lock.mark
+        ended: Document = {"ended": mark, **offset}
+        if lock.bucket is not None:
+            ended["bucket"] = _stored(lock.bucket.spent(started))
+
+        def work(on: Place, again: bool) -> bool:
+            mine = {"_id": queue, "turn.mark": mark}
+            if on.queues.update_one(mine, {"$unset": {"turn": ""}, "$set": ended}).matched_count:
+                return True
+            return again and on.queues.find_one({"_id": queue, "ended": mark}) is not None
+
+        return self._server.call(work)
+
+
+def _lock(state: QueueState, mark: ObjectId, wanted: int) -> tuple[ClaimLock, Document]:
+    """Return the lock, and the changes to the queue's document that take it."""
+    changes: Document = {"turn": {"mark": mark, "until": state.now + int(_LOCK_SECONDS * SECOND)}}
+    rate = state.settings.max_rate
+    if rate is None:
+        return ClaimLock(state, mark, wanted, None), changes
+    bucket = Bucket(rate, **state.document.get("bucket", {"tokens": 0.0, "filled_at": 0})).at(state.now)
+    starts = min(wanted, bucket.whole)
+    changes["bucket"] = _stored(bucket.spent(starts))
+    return ClaimLock(state, mark, starts, bucket), changes
+
+
+def _stored(bucket: Bucket) -> Document:
+    return {"tokens": bucket.tokens, "filled_at": bucket.filled_at}

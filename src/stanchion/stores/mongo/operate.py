@@ -1,132 +1,74 @@
-"""Queues and workers as documents, whole jobs from store to store, and upkeep."""
+"""Jobs adopted and deleted, and upkeep.
+
+A purge deletes finished jobs from history once what happened to them is counted. A portion takes these steps, one
+command each:
+
+    (1) the counts of the queue are read
+    (2) the next jobs are, with their events
+    (3) the counts change, and list the events that they now hold, in one update
+    (4) the jobs are deleted that are still as they were seen
+    (5) the list is removed
+
+After a death past (3) the next fold removes the listed events from the jobs that are left, and the next purge deletes
+these. Where all events were counted before there is no (3) and (5). A job that went through several queues, or one that
+might be stored again, leaves by more steps.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 
 from bson import ObjectId
-from pymongo import ReturnDocument, UpdateOne
 from pymongo.errors import BulkWriteError
 
-from stanchion.stores.cas.mixins.jobs import Change
+from stanchion.stores.cas.entries import FollowUp, entry_of
+from stanchion.stores.cas.jobs import Change
 from stanchion.stores.mongo.client.documents import (
+    COUNTED,
     FINISHED,
     FREE,
-    GRACE_SECONDS,
     KEPT,
-    LAST_MOMENT_MS,
-    PLAIN,
     Document,
     document_of,
     entailing,
     expiry,
+    is_wanted_once,
     unwanted,
     up_to,
+    wanted_once,
 )
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.client.server import BULK_SECONDS
-from stanchion.stores.mongo.dropping import NO_USE
-from stanchion.stores.mongo.jobs import settings_in
-from stanchion.stores.mongo.purge import Purging
-from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.mongo.client.queues import QueueDocuments
+from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.mongo.jobs import Jobs
+from stanchion.stores.mongo.queues import Counters, Folded, QueueRemoval, Queues, begin_fold, end_fold, to_fold
+from stanchion.stores.mongo.wakeup import Announcer
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.rules.expiry import remove_expired
-from stanchion.stores.rules.liveness import alive, beat_of
 from stanchion.stores.rules.slots import gated
-from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each
+from stanchion.stores.rules.upkeep import Budget, purge_each
 
-_GONE = 500
+_GONE_AT_ONCE = 500
+_PURGED_AT_ONCE = 500
+_PURGED_IN_TURN = 1000
 _FOLD_SECONDS = 5.0
-_PURGED = 1000
 
 
-class Operating(Purging):
-    """What operators and maintenance do."""
+class Adoption:
+    """Stores jobs of another store."""
 
-    # -- queues
-
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
-        self._known.discard(queue)  # another process may have dropped it
-        self.make_queues([queue])
-
-        set_to = {name: value for name, value in changes.items() if name != "declared"}
-        set_to |= {f"declared.{name}": value for name, value in changes.get("declared", {}).items()}
-
-        def work(on: Place, _again: bool) -> QueueSettings:
-            update: Document = {"$setOnInsert": {"folds": 0}, **({"$set": set_to} if set_to else {})}
-            update |= {"$unset": NO_USE} if "expires" in changes else {}
-            found: Any = on.queues.find_one_and_update(
-                {"_id": queue}, update, upsert=True, return_document=ReturnDocument.AFTER
-            )
-            return settings_in(found)
-
-        settings = self.server.call(work)
-        if "history_ttl" in changes:
-            self._keep_for(queue, settings.history_ttl)
-        self.signals.announce([queue])
-        return settings
-
-    def _keep_for(self, queue: str, history_ttl: float) -> None:
-        """Set anew when finished jobs expire: the TTL index goes by the date in the document."""
-        last = min(int((history_ttl + GRACE_SECONDS) * 1000), LAST_MOMENT_MS)
-        end: Document = {"$min": [{"$add": [{"$divide": ["$finished_at", 1000]}, last]}, LAST_MOMENT_MS]}
-        update = [{"$set": {"expires_at": {"$toDate": {"$toLong": end}}}}]
-        finished = {"queue": queue, **FINISHED, **PLAIN, **FREE}
-        self.server.call(lambda on, _again: on.jobs.update_many(finished, update), BULK_SECONDS)
-
-    def queues(self) -> list[QueueSettings]:
-        return [settings_in(one) for one in self.server.call(lambda on, _again: list(on.queues.find().sort("_id", 1)))]
-
-    # -- workers
-
-    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
-        now = self.now()
-        updates = [_seen(worker, now) for worker in workers]
-        flagged = {"held_by": {"$in": [worker.id for worker in workers]}, "cancel_requested": True}
-
-        def work(on: Place, _again: bool) -> list[str]:
-            if updates:
-                on.workers.bulk_write(updates, ordered=False)
-            return [one["_id"] for one in on.jobs.find(flagged, {"_id": 1})]
-
-        cancelled = self.server.call(work)
-        return beat_of(workers, self.known_workers().values(), cancelled, now)
-
-    def leave(self, worker: str) -> None:
-        self.server.call(lambda on, _again: on.workers.delete_one({"_id": worker}))
-
-    def workers(self) -> list[WorkerRow]:
-        stages = {"$match": {"held_by": {"$exists": True}}}, {"$group": {"_id": "$held_by", "running": {"$sum": 1}}}
-        found = self.server.call(lambda on, _again: on.documents(on.jobs, *stages))
-        running = {one["_id"]: one["running"] for one in found}
-        rows = sorted(self.known_workers().values(), key=lambda worker: (worker.started_at, worker.id))
-        return [replace(worker, running=running.get(worker.id, 0)) for worker in rows]
-
-    def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
-        dead = [name for name, worker in workers.items() if not alive(worker, now)]
-        wanted: tuple[Document, ...] = (
-            {"lease_until": up_to(now)},
-            {"held_by": {"$in": dead}},
-            {"held_by": {"$exists": True, "$nin": list(workers)}},
-        )
-
-        def work(on: Place, _again: bool) -> list[str]:
-            return [one["_id"] for part in wanted for one in on.jobs.find(part, {"_id": 1}).limit(limit)]
-
-        return self.server.call(work) if limit else []
-
-    # -- from store to store
+    def __init__(self, server: Access, queues: QueueDocuments, signals: Announcer) -> None:
+        self._server, self._queues, self._signals = server, queues, signals
 
     def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
+        """Store jobs of another store as they were; False for each whose key a live job has. Nothing is counted."""
         if not rows:
             return []
         queues = {row.queue for row in rows}
-        self.make_queues(queues)
-        settings, stamp = self.settings_of(queues), ObjectId()
+        self._queues.make(queues)
+        settings, stamp = self._queues.settings_of(queues), ObjectId()
         documents = [
             _adopted(row, settings[row.queue].history_ttl, stamp) for row in {row.id: row for row in rows}.values()
         ]
@@ -140,23 +82,38 @@ class Operating(Purging):
                 return set(refused) - there
             return set()
 
-        refused = self.server.call(work)
-        self.signals.announce(queues)
+        refused = self._server.call(work)
+        self._signals.announce(queues)
         return [row.id not in refused for row in rows]
 
+
+class Deletion:
+    """Deletes jobs with their events counted and their outbox entries applied."""
+
+    def __init__(self, server: Access, jobs: Jobs, counters: Counters, follow_up: FollowUp) -> None:
+        self._server, self._jobs = server, jobs
+        self._counters, self._follow_up = counters, follow_up
+
+    def discard(self, ends: Sequence[tuple[str, int]]) -> int:
+        """Delete finished jobs, by id and `finished_at`, unless they were re-driven since; return how many."""
+        wanted = sorted(set(ends))
+        as_seen = {"$or": [{"_id": job_id, "finished_at": end} for job_id, end in wanted]}
+        return self.forget([job_id for job_id, _ in wanted], as_seen) if wanted else 0
+
     def take(self, ids: Sequence[str]) -> list[str]:
+        """Delete queued and finished jobs, not running ones; return the ids of those deleted. Nothing is counted."""
         idle: Document = {"state": {"$ne": JobState.RUNNING.value}, **KEPT}
         wanted = {"_id": {"$in": list(dict.fromkeys(ids))}}
-        before = self.some({**wanted, **idle}, len(ids))
+        before = self._jobs.some({**wanted, **idle}, len(ids))
         if before:
-            self._uproot(before)
+            self._detach(before)
             self.forget(before, {"$or": [idle, {"gone": True}]})
-        left = set(self.some(wanted, len(ids)))
+        left = set(self._jobs.some(wanted, len(ids)))
         return [one for one in before if one not in left]
 
-    def _uproot(self, ids: Sequence[str]) -> None:
-        """Delete those of the jobs that have to do with gates, and free these; then do all their duties."""
-        now, seen = self.look(ids)
+    def _detach(self, ids: Sequence[str]) -> None:
+        """Delete those of the jobs that use slots, and free these; then apply all their outbox entries."""
+        now, seen = self._jobs.read(ids)
         held = [
             one
             for one in seen.values()
@@ -164,52 +121,139 @@ class Operating(Purging):
         ]
         # As members of a flow they have not ended: they go on elsewhere.
         rows = [one.row._replace(flow=None) for one in held]
-        duties = [self.duty_of(row, None, None, None, now) for row in rows]
-        self.delete_live([Change(one, one.row, None, duty) for one, duty in zip(held, duties, strict=True)], now)
-        self.follow_up(self.duties_of(ids))
+        entries = [entry_of(row, None, None, None, now) for row in rows]
+        changes = [Change(one, one.row, None, entry) for one, entry in zip(held, entries, strict=True)]
+        self._jobs.delete_live(changes, now)
+        self._follow_up(self._jobs.entries_of(ids))
 
-    # -- upkeep
+    def forget(self, ids: Sequence[str], also: Document) -> int:
+        """Delete those of the jobs that are `also` so, once their events are counted; return how many that were.
 
-    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
-        """Fold what happened into the counts, forget dead workers that hold nothing, purge what is kept no longer."""
-        # What there is no time for is counted all the same, only not as quickly.
-        self.fold_some(_FOLD_SECONDS)
-        self.sweep()  # what is done late is known by what is left of jobs: it must not be forgotten before
-        while gone := self.some({"gone": True, **FREE, **unwanted(self.now())}, _GONE):
+        Those that have outbox entries stay.
+        """
+        wanted = {"_id": {"$in": list(ids)}}
+        self._counters.fold(self._server.call(lambda on, _again: on.jobs.distinct("events.queue", wanted)), wanted)
+        gone = {**wanted, **also, **COUNTED, **FREE}
+
+        def work(on: Place, again: bool) -> int:
+            deleted = on.jobs.delete_many(gone).deleted_count
+            return len(ids) - on.jobs.count_documents(wanted) if again else deleted
+
+        return self._server.call(work)
+
+    def forget_gone(self) -> None:
+        """Delete what is left of jobs that are gone, unless their ids are still wanted."""
+        while gone := self._jobs.some({"gone": True, **FREE, **unwanted(self._server.now())}, _GONE_AT_ONCE):
             if not self.forget(gone, {"gone": True}):
                 break
-        self._forget_dead()
-        self.forget_flows()
-        self.forget_full()
-        self.forget_stages()
-        names = [settings.name for settings in self.queues()]
-        behind = purge_each(lambda queue: self.purge(queue, limit=_PURGED), names, _PURGED, Budget(seconds))
-        remove_expired(self)
+
+
+class Purges:
+    """Deletes what history keeps no longer."""
+
+    def __init__(self, server: Access, queues: QueueDocuments, counters: Counters, deletion: Deletion) -> None:
+        self._server, self._queues = server, queues
+        self._counters, self._deletion = counters, deletion
+
+    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
+        """Delete up to `limit` finished jobs that ended over `older_than` seconds ago (None: the queue's ttl)."""
+        age = self._queues.settings_of([queue])[queue].history_ttl if older_than is None else older_than
+        now = self._server.now()
+        ended: Document = {**FINISHED, "finished_at": up_to(now - int(age * SECOND))}
+        such = {"queue": queue, **ended, **FREE}
+        tried: set[str] = set()
+        others: list[str] = []
+        deleted, lost = 0, False
+
+        def some(on: Place, again: bool, alone: bool) -> Folded:
+            nonlocal deleted, lost
+            lost = lost or again
+            most = min(_PURGED_AT_ONCE, limit - len(tried) - len(others))
+            if not most:
+                return Folded.ALL
+            found = to_fold(on, queue, alone)
+            if isinstance(found, Folded):
+                return found
+            jobs = list(
+                on.jobs.find(
+                    {**such, **({"_id": {"$nin": others}} if others else {})}, _SEEN, batch_size=most + 1
+                ).limit(most)
+            )
+            plain = [job for job in jobs if _is_plain(job, queue, now)]
+            told = [job for job in plain if job.get("events")]
+            folding = begin_fold(on, found, told) if told else None
+            if told and folding is None:
+                return Folded.BY_ANOTHER
+            tried.update(job["_id"] for job in plain)
+            others.extend(job["_id"] for job in jobs if job["_id"] not in tried)
+            gone = _delete(on, plain, such)
+            deleted += gone
+            if folding is not None:
+                end_fold(on, folding if gone < len(plain) else {**folding, "folding": []})
+            return Folded.SOME if len(jobs) == most else Folded.ALL
+
+        self._counters.fold_by(some)
+        if lost:
+            wanted = {"_id": {"$in": list(tried)}}
+            deleted = len(tried) - self._server.call(lambda on, _again: on.jobs.count_documents(wanted))
+        # Asked again as they are deleted: one of them may have been retried meanwhile.
+        return deleted + (self._hide(others, ended, now) + self._deletion.forget(others, ended) if others else 0)
+
+    def _hide(self, ids: Sequence[str], ended: Document, now: int) -> int:
+        """Leave no more than their ids of those jobs that might be stored again; return how many they were."""
+        such = {"_id": {"$in": list(ids)}, **ended, **FREE, **wanted_once(now)}
+        content = dict.fromkeys(("payload", "headers", "errors", "result"), "")
+        hidden = {"$set": {"gone": True}, "$unset": content, "$inc": {"version": 1}}
+        return self._server.call(lambda on, _again: on.jobs.update_many(such, hidden).matched_count)
+
+
+class Upkeep:
+    """Keeps the database small and quick."""
+
+    def __init__(
+        self,
+        queues: Queues,
+        counters: Counters,
+        purges: Purges,
+        removal: QueueRemoval,
+        recover: Callable[[], None],
+        forget: Iterable[Callable[[], object]],
+    ) -> None:
+        """`recover` is outbox recovery; `forget` deletes what is no longer wanted, each of one kind."""
+        self._queues, self._counters, self._purges, self._removal = queues, counters, purges, removal
+        self._recover, self._forget = recover, tuple(forget)
+
+    def maintain(self, seconds: float) -> list[str]:
+        """Fold events into counts, forget and purge what is kept no longer; return the queues that time left behind."""
+        # What there is no time for is counted all the same, only not as quickly.
+        self._counters.fold_some(_FOLD_SECONDS)
+        self._recover()  # what is done late is known by what is left of jobs: it must not be forgotten before
+        for forget in self._forget:
+            forget()
+        names = [settings.name for settings in self._queues.queues()]
+        budget = Budget(seconds)
+        behind = purge_each(
+            lambda queue: self._purges.purge(queue, limit=_PURGED_IN_TURN), names, _PURGED_IN_TURN, budget
+        )
+        remove_expired(self._removal)
         return behind
 
-    def _forget_dead(self) -> None:
-        now = self.now()
-        late = {name: worker for name, worker in self.known_workers().items() if not alive(worker, now)}
-        busy = {"held_by": {"$in": list(late)}}
 
-        def work(on: Place, _again: bool) -> None:
-            holders = set(on.jobs.distinct("held_by", busy))
-            for name, worker in late.items():
-                if name not in holders:
-                    on.workers.delete_one({"_id": name, "last_seen_at": worker.last_seen_at})
-
-        if late:
-            self.server.call(work)
+_SEEN = {"version": 1, "once": 1, "events.id": 1, "events.queue": 1, "events.what": 1}
 
 
-_NOT_STORED = frozenset({"id", "started_at", "running"})
+def _is_plain(job: Document, queue: str, now: int) -> bool:
+    """Tell whether a job may be deleted with its events: they are of this queue, and it is not stored again."""
+    return all(event["queue"] == queue for event in job.get("events", ())) and not is_wanted_once(job, now)
 
 
-def _seen(worker: WorkerRow, now: int) -> UpdateOne:
-    """Return the update that records a heartbeat."""
-    fields = {name: value for name, value in asdict(worker).items() if name not in _NOT_STORED}
-    fields |= {"queues": list(worker.queues), "last_seen_at": now}
-    return UpdateOne({"_id": worker.id}, {"$set": fields, "$setOnInsert": {"started_at": now}}, upsert=True)
+def _delete(on: Place, jobs: Sequence[Document], such: Document) -> int:
+    """Delete jobs that have not changed since they were seen; return how many."""
+    versions: defaultdict[int, list[str]] = defaultdict(list)
+    for job in jobs:
+        versions[job["version"]].append(job["_id"])
+    wanted = ({**such, "_id": {"$in": ids}, "version": version} for version, ids in versions.items())
+    return sum(on.jobs.delete_many(one).deleted_count for one in wanted)
 
 
 def _adopted(row: JobRow, history_ttl: float, stamp: ObjectId) -> Document:

@@ -1,11 +1,11 @@
-"""Jobs in.
+"""Push: new jobs as documents.
 
 Steps of a push, one command each: (1) the documents of queues that this process hasn't seen yet, (2) the jobs. After
 a death within them, the jobs that are there are whole jobs, and a repeat of the push, under the same ids, adds the
 rest.
 
-A key that is taken is found before anything is stored. One that is taken in between, by another process, makes a
-push that asks for DuplicateKey take back what it has just stored, but for what somebody has claimed by then.
+A key that is taken is found before anything is stored. If another process takes one in between, a push that asks for
+DuplicateKey takes back what it has just stored, but for what somebody has claimed by then.
 """
 
 from __future__ import annotations
@@ -17,47 +17,60 @@ from bson import ObjectId
 from pymongo.errors import BulkWriteError
 
 from stanchion.errors import DuplicateKey
-from stanchion.stores.cas.mixins.jobs import Change, Seen, Swap
-from stanchion.stores.mongo.client.documents import Document, document_of, event, refuse_large, row_of
+from stanchion.stores.cas.entries import FollowUp, entry_of
+from stanchion.stores.cas.jobs import Change, Result, Seen
+from stanchion.stores.mongo.client.documents import Document, document_of, event, refuse_large, row_of, seen_in
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.jobs import MongoBase, seen_in
+from stanchion.stores.mongo.client.queues import QueueDocuments
+from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.mongo.jobs import Jobs
+from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
 from stanchion.stores.rules.jobs import created, replaced
 
-_AT_ONCE = 1000
+_INSERTED_AT_ONCE = 1000
 
 Holders = dict[tuple[str, str | None], str]
 """Which live job has a key, by queue and key."""
 
 
-class Pushing(MongoBase):
+class Push:
     """Stores new jobs."""
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
-        return (self if tx is None else self.inside(tx))._push(jobs, {})
+    def __init__(
+        self, server: Access, jobs: Jobs, queues: QueueDocuments, signals: Announcer, follow_up: FollowUp
+    ) -> None:
+        self._server, self._jobs, self._queues = server, jobs, queues
+        self._signals, self._follow_up = signals, follow_up
+
+    def push(self, jobs: Sequence[NewJob]) -> list[Pushed]:
+        """Store jobs, in order; raise DuplicateKey for a job that asks for it, and store none of the batch then."""
+        return self._push(jobs, {})
 
     def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
+        """Store the jobs of outbox entries and publications; a job stored within the hour is not stored again."""
         jobs = [job for _, batch in batches for job in batch]
-        for start in range(0, len(jobs), _AT_ONCE):
+        for start in range(0, len(jobs), _INSERTED_AT_ONCE):
             # The ids tell, also when the job is gone: what is marked so keeps its id for an hour.
-            self._push(jobs[start : start + _AT_ONCE], {"once": self.now()})
+            self._push(jobs[start : start + _INSERTED_AT_ONCE], {"once": self._server.now()})
 
     def refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
+        """Raise DuplicateKey for a job that asks for it."""
         self._there(jobs)
 
     def _push(self, jobs: Sequence[NewJob], marks: Document) -> list[Pushed]:
         """Store jobs, with these fields in their documents."""
         if not jobs:
             return []
-        self.make_queues({job.queue for job in jobs})
-        now = self.now()
+        self._queues.make({job.queue for job in jobs})
+        now = self._server.now()
         rows = {job.id: created(job, now) for job in reversed(jobs)}
         for row in rows.values():
             refuse_large(row)
         results, holders = self._there(jobs)
         fresh = self._insert(
-            [rows[job.id] for job in _first(jobs) if job.id not in results and _slot(job) not in holders], marks
+            [rows[job.id] for job in _first(jobs) if job.id not in results and _place(job) not in holders], marks
         )
         try:
             # Who asks to be told is served first: so little has happened yet.
@@ -68,7 +81,7 @@ class Pushing(MongoBase):
         except DuplicateKey:
             self._take_back(fresh)
             raise
-        self.signals.announce({job.queue for job in jobs})
+        self._signals.announce({job.queue for job in jobs})
         return [results[job.id] for job in jobs]
 
     def _there(self, jobs: Sequence[NewJob]) -> tuple[dict[str, Pushed], Holders]:
@@ -77,7 +90,7 @@ class Pushing(MongoBase):
         Raises DuplicateKey for a job that asks for it.
         """
         keyed = [job for job in jobs if job.key is not None]
-        if not keyed and not self.server.in_transaction:
+        if not keyed and not self._server.in_transaction:
             return {}, {}  # the insertion tells
         keys: dict[str, list[str | None]] = {}
         for job in keyed:
@@ -85,7 +98,7 @@ class Pushing(MongoBase):
         places = [{"queue": queue, "unique": {"$in": names}} for queue, names in keys.items()]
         wanted = {"$or": [{"_id": {"$in": [job.id for job in jobs]}}, *places]}
         fields = {"run_at": 1, "enqueued_at": 1, "queue": 1, "unique": 1}
-        found = self.server.call(lambda on, _again: list(on.jobs.find(wanted, fields, session=on.session)))
+        found = self._server.call(lambda on, _again: list(on.jobs.find(wanted, fields, session=on.session)))
         ids = {job.id for job in jobs}
         stored = {
             one["_id"]: Pushed(one["_id"], one["run_at"], one["enqueued_at"]) for one in found if one["_id"] in ids
@@ -111,12 +124,12 @@ class Pushing(MongoBase):
             try:
                 on.jobs.insert_many(documents, ordered=False, session=on.session)
             except BulkWriteError as error:
-                if self.server.in_transaction:  # it has ended the transaction
+                if self._server.in_transaction:  # it has ended the transaction
                     raise
                 there = duplicates(error)
             return {row.id for index, row in enumerate(rows) if index not in there}
 
-        return self.server.call(work) if rows else set()
+        return self._server.call(work) if rows else set()
 
     def _meet(self, job: NewJob, row: JobRow, fresh: set[str], marks: Document) -> Pushed:
         """Return what becomes of a job whose id or key is there already."""
@@ -126,7 +139,7 @@ class Pushing(MongoBase):
                 if job.key is not None
                 else {"_id": job.id}
             )
-            documents = self.server.call(lambda on, _again: list(on.jobs.find(wanted, session=on.session)))  # noqa: B023
+            documents = self._server.call(lambda on, _again: list(on.jobs.find(wanted, session=on.session)))  # noqa: B023
             found = {one["_id"]: one for one in documents}
             if job.id in found:
                 return _answer(row_of(found[job.id]))
@@ -144,20 +157,20 @@ class Pushing(MongoBase):
         renewed = replaced(holder.row, job, now) if job.on_duplicate == "replace" else None
         if renewed is None:
             return _answer(holder.row)._replace(duplicate=True)
-        duty = self.duty_of(holder.row, renewed, None, None, now)
-        if self.swap([Change(holder, renewed, duty=duty)]).swaps != [Swap.DONE]:
+        entry = entry_of(holder.row, renewed, None, None, now)
+        if self._jobs.compare_and_set([Change(holder, renewed, entry=entry)]).each != [Result.DONE]:
             return None
-        self.follow_up([duty] if duty else [])
+        self._follow_up([entry] if entry else [])
         return _answer(renewed)._replace(duplicate=True)
 
     def _take_back(self, fresh: set[str]) -> None:
         """Delete jobs that nobody has touched since they were stored."""
         untouched = {"_id": {"$in": list(fresh)}, "version": 0}
         if fresh:
-            self.server.call(lambda on, _again: on.jobs.delete_many(untouched, session=on.session))
+            self._server.call(lambda on, _again: on.jobs.delete_many(untouched, session=on.session))
 
 
-def _slot(job: NewJob) -> tuple[str, str | None]:
+def _place(job: NewJob) -> tuple[str, str | None]:
     """Return the place in the index of keys that the job wants; nobody has that of a job without a key."""
     return job.queue, job.key
 
@@ -166,7 +179,7 @@ def _first(jobs: Sequence[NewJob]) -> Iterable[NewJob]:
     """Return what to insert at once: of several jobs with one id or key, the first."""
     firsts: dict[Any, NewJob] = {}
     for job in jobs:
-        firsts.setdefault(_slot(job) if job.key is not None else job.id, job)
+        firsts.setdefault(_place(job) if job.key is not None else job.id, job)
     return {job.id: job for job in firsts.values()}.values()
 
 

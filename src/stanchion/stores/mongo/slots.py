@@ -1,54 +1,77 @@
-"""Gates as documents.
+"""Slots as documents: semaphores, order keys and keyed rates; and jobs parked at full ones.
 
     semaphore    {_id: s:name, capacity, free, holders: [...]}   without `capacity`: unknown, so it has one slot
     order key    {_id: o5:queue:key, holders: [...]}             there while somebody holds it
     rate         {_id: t:name, tokens, filled_at, promised, ...} there while it is not full
 
-A holder is a text, the job and its permit. A slot is taken by one update, which asks that one is `free` and that the
-permit holds none yet; that of an order key by the insertion of its document. So all may be repeated. Several slots of a
-semaphore are taken, or freed, in one update, all or none, and then fewer. The line at a gate is the jobs themselves.
+A holder is a text, the job and its hold token. A slot is taken by one update, which requires that one is `free` and
+that the token holds none yet; that of an order key by the insertion of its document. So all may be repeated. Several
+slots of a semaphore are taken, or freed, in one update, all or none, and then fewer. Waiters are found among the jobs.
+
+A claim that has found slots full looks for jobs that don't wait first for one of them, and parks those that do:
+(1) it reads which are next in the queue, (2) one update for all with the same limits parks each if it is still as it
+was read, (3) the slots are checked once more. After a death past (2) outbox recovery does (3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bson import ObjectId
 from pymongo import DeleteOne, InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.cas.mixins.jobs import Seen
-from stanchion.stores.cas.mixins.outbox import Hold
-from stanchion.stores.mongo.client.documents import Document
+from stanchion.stores.cas.claim import Parked
+from stanchion.stores.cas.entries import Hold
+from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.mongo.client.documents import Document, claim_order, queued, seen_in
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.jobs import MongoBase, seen_in
-from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.mongo.client.server import Access, across
+from stanchion.stores.mongo.lanes import ClaimLocks, QueueState
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import SECOND, UNLANED, JobState
 from stanchion.stores.records.queues import SemaphoreRow
+from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.rules.slots import Asking, semaphore_gate, semaphore_of
+from stanchion.stores.rules.slots import HOLDER_BOOST, Asking, order_gate, semaphore_gate, semaphore_of
 
 _PAGE = 200
 _HELD: Document = {"$gte": "o", "$lt": "t"}
-"""The ids of gates that are held; those of rates come behind them."""
+"""The ids of slots that are held; those of rates come behind them."""
 _RATES: Document = {"$gte": "t:", "$lt": "t;"}
-_UNKNOWN = 1
+_UNKNOWN_CAPACITY = 1
 _BUCKET = ("tokens", "filled_at", "promised", "promised_again")
 
+PARKED_AT_ONCE = 500
+"""So many jobs are parked by one command."""
+PARKED_FEW = 50
+"""So many are parked before others are passed over: to read past a job costs much less than to park it."""
 
-class Gating(MongoBase):
-    """Semaphores, order keys and keyed rates."""
+_UNHELD: Document = {"held": {"$in": [None, 0]}, "permit": None, "priority": {"$lte": HOLDER_BOOST // 2}}
+"""The filter for jobs that hold nothing yet, so that they wait first for the first of their slots."""
+Waits = tuple[str, str | None, str | None]
+"""The slot that a job takes first, its order key, and its limits."""
 
-    # -- slots
+
+class SlotDocuments:
+    """Slots taken and freed, and who holds them and waits for them."""
+
+    def __init__(self, server: Access) -> None:
+        self._server = server
 
     def take_each(self, wanted: Sequence[Hold]) -> list[bool]:
+        """Take slots; True also where the hold token holds it already. An unknown semaphore has one slot."""
+
         def work(on: Place, _again: bool) -> list[bool]:
             trying = asked
             while trying:
-                writes = [write for gate, mine in trying.items() for write in _take(gate, mine)]
+                writes = [write for slot, mine in trying.items() for write in _take(slot, mine)]
                 try:
                     done = on.gates.bulk_write(writes, ordered=False)
                     if done.inserted_count + done.matched_count == len(writes) and trying is asked:
@@ -56,124 +79,67 @@ class Gating(MongoBase):
                 except BulkWriteError as error:
                     duplicates(error)  # order keys that are held
                 found = _found(on, asked)
-                _make(on, {gate for gate in asked if gate not in found and semaphore_of(gate) is not None})
-                trying = {gate: missing for gate, mine in asked.items() if (missing := _missing(mine, found.get(gate)))}
-            return [_holder(hold) in found[hold.gate].held for hold in wanted]
+                _make(on, {slot for slot in asked if slot not in found and semaphore_of(slot) is not None})
+                trying = {slot: missing for slot, mine in asked.items() if (missing := _missing(mine, found.get(slot)))}
+            return [_holder(hold) in found[hold.slot].held for hold in wanted]
 
-        asked = _by_gate(wanted)
-        return self.server.call(work) if wanted else []
+        asked = _by_slot(wanted)
+        return self._server.call(work) if wanted else []
 
     def free_each(self, held: Sequence[Hold]) -> None:
+        """Free slots; a hold token that holds none frees nothing."""
+
         def work(on: Place, _again: bool) -> None:
-            left = _by_gate(held)
+            left = _by_slot(held)
             while left:
-                writes = [write for gate, mine in left.items() for write in _free(gate, mine)]
+                writes = [write for slot, mine in left.items() for write in _free(slot, mine)]
                 done = on.gates.bulk_write(writes, ordered=False)
                 if done.deleted_count + done.matched_count == len(writes):
                     return
                 found = _found(on, left)  # some were not held: each by itself is not to be in the way of the others
-                left = {gate: sorted(one.held) for gate, one in found.items() if one.held}
+                left = {slot: sorted(one.held) for slot, one in found.items() if one.held}
 
         if held:
-            self.server.call(work)
+            self._server.call(work)
 
     def holds(self) -> Iterator[Hold]:
+        """Return all slots that are held."""
         last = ""
-        while page := self._held_gates(last):
-            for gate in page:
-                yield from (_hold_in(gate["_id"], holder) for holder in gate["holders"])
+        while page := self._held_after(last):
+            for slot in page:
+                yield from (_hold_in(slot["_id"], holder) for holder in slot["holders"])
             last = page[-1]["_id"]
 
-    def _held_gates(self, after: str) -> list[Document]:
+    def _held_after(self, after: str) -> list[Document]:
         wanted = {"_id": {**_HELD, "$gt": after}, "holders.0": {"$exists": True}}
-        return self.server.call(
+        return self._server.call(
             lambda on, _again: list(on.gates.find(wanted, {"holders": 1}).sort("_id", 1).limit(_PAGE))
         )
 
-    # -- lines
-
-    def first_live(self, queue: str, order_key: str) -> Seen | None:
-        return self.first_live_each([(queue, order_key)])[0]
-
     def first_live_each(self, keys: Sequence[tuple[str, str]]) -> list[Seen | None]:
+        """Return the first live job of each of these queues and order keys, by (enqueued_at, id)."""
         live = [{"live": True, "queue": queue, "order_key": key} for queue, key in dict.fromkeys(keys)]
         found = {(one.row.queue, one.row.order_key): one for one in self._earliest(live, "enqueued_at")}
         return [found.get(key) for key in keys]
 
-    def first_waiting(self, gate: str) -> Seen | None:
-        return self.first_waiting_each([gate])[0]
-
-    def first_waiting_each(self, gates: Sequence[str]) -> list[Seen | None]:
-        waiting = [{"waits_for": gate} for gate in dict.fromkeys(gates)]
+    def first_waiting_each(self, slots: Sequence[str]) -> list[Seen | None]:
+        """Return the job that has waited longest at each of these slots, by (waits_since, id)."""
+        waiting = [{"waits_for": slot} for slot in dict.fromkeys(slots)]
         found = {one.row.waits_for: one for one in self._earliest(waiting, "waits_since")}
-        return [found.get(gate) for gate in gates]
+        return [found.get(slot) for slot in slots]
 
     def _earliest(self, wanted: Sequence[Document], by: str) -> list[Seen]:
         """Return the first of each kind of jobs, as far as there is one."""
-        return [seen_in(one) for one in self.across([[{"$match": each}, *_first(by)] for each in wanted])]
+        first = {"$sort": {by: 1, "_id": 1}}, {"$limit": 1}
+        return [seen_in(one) for one in across(self._server, [[{"$match": each}, *first] for each in wanted])]
 
-    def waiting_at(self, gate: str, limit: int) -> list[Seen]:
-        def work(on: Place, _again: bool) -> list[Document]:
-            return list(on.jobs.find({"waits_for": gate}, session=on.session).limit(limit))
-
-        return [seen_in(one) for one in self.server.call(work)]
-
-    def gates_waited_at(self) -> list[str]:
+    def slots_waited_at(self) -> list[str]:
+        """Return the slots at which some job waits."""
         stages = {"$match": {"waits_for": _HELD}}, {"$group": {"_id": "$waits_for"}}
-        return [one["_id"] for one in self.server.call(lambda on, _again: on.documents(on.jobs, *stages))]
-
-    # -- semaphores
-
-    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
-        gate = semaphore_gate(name)
-
-        def work(on: Place, _again: bool) -> bool:
-            while True:
-                found = on.gates.find_one({"_id": gate}, {"capacity": 1, "declared": 1}) or {}
-                last, known = found.get("declared"), found.get("capacity")
-                wanted = last if capacity is None else capacity
-                if wanted is None or (declared and wanted == last):
-                    return False
-                _make(on, {gate})
-                told = {"declared": wanted} if declared else {}
-                more = wanted - (_UNKNOWN if known is None else known)
-                change = {"$set": {"capacity": wanted, **told}, "$inc": {"free": more}}
-                if on.gates.update_one({"_id": gate, "capacity": known}, change).matched_count:
-                    return True
-
-        changed = self.server.call(work)
-        if changed:
-            self.wake(gate)
-        return changed
-
-    def semaphores(self) -> list[SemaphoreRow]:
-        fields = {"capacity": 1, "held": {"$size": "$holders"}}
-        known = {"$match": {"capacity": {"$exists": True}}}, {"$project": fields}, {"$sort": {"_id": 1}}
-        waiting = {"$match": {"waits_for": _HELD}}, {"$group": {"_id": "$waits_for", "count": {"$sum": 1}}}
-
-        def work(on: Place, _again: bool) -> tuple[list[Document], list[Document]]:
-            return on.documents(on.gates, *known), on.documents(on.jobs, *waiting)
-
-        gates, lines = self.server.call(work)
-        line = {one["_id"]: one["count"] for one in lines}
-        return [
-            SemaphoreRow(semaphore_of(one["_id"]) or "", one["capacity"], one["held"], line.get(one["_id"], 0))
-            for one in gates
-        ]
-
-    def permits(self, name: str) -> tuple[list[str], list[str]]:
-        gate = semaphore_gate(name)
-
-        def work(on: Place, _again: bool) -> tuple[list[str], list[str]]:
-            holders = (on.gates.find_one({"_id": gate}) or {}).get("holders", ())
-            line = on.jobs.find({"waits_for": gate}, {"_id": 1}).sort([("waits_since", 1), ("_id", 1)])
-            return sorted(_hold_in(gate, holder).job for holder in holders), [one["_id"] for one in line]
-
-        return self.server.call(work)
-
-    # -- rates
+        return [one["_id"] for one in self._server.call(lambda on, _again: on.documents(on.jobs, *stages))]
 
     def spend(self, asking: Sequence[Asking]) -> list[int | None]:
+        """Take a start from the bucket of each rate: None, or when to ask again; see `Bucket.asked`."""
         answers: dict[int, int | None] = {}
         for name in dict.fromkeys(one.rate.name for one in asking):
             places = [place for place, one in enumerate(asking) if one.rate.name == name]
@@ -190,7 +156,7 @@ class Gating(MongoBase):
                 known = found[0] if found else None
                 if again and known is not None and known["mark"] == mark:
                     return answers
-                now = self.now() if known is None else self.server.at(known["now"])
+                now = self._server.now() if known is None else self._server.at(known["now"])
                 answers, bucket = _spent(known, asking, now)
                 fields = {**_stored(bucket), "mark": mark}
                 if known is None:
@@ -200,69 +166,206 @@ class Gating(MongoBase):
                 elif on.gates.update_one({"_id": known["_id"], "mark": known["mark"]}, {"$set": fields}).matched_count:
                     return answers
 
-        return self.server.call(work)
+        return self._server.call(work)
 
     def forget_full(self) -> None:
         """Forget the rates that are as if they had never been spent from."""
-        now = self.now()
+        now = self._server.now()
         full = {"_id": _RATES, "full_at": {"$lt": now}, "promised": {"$lt": now}}
-        self.server.call(lambda on, _again: on.gates.delete_many(full))
+        self._server.call(lambda on, _again: on.gates.delete_many(full))
 
 
-def _first(by: str) -> list[Document]:
-    return [{"$sort": {by: 1, "_id": 1}}, {"$limit": 1}]
+class Semaphores:
+    """Semaphores as operators see them."""
+
+    def __init__(self, server: Access, wake: Callable[[str], None]) -> None:
+        self._server, self._wake = server, wake
+
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False) -> bool:
+        """Make a semaphore, or change its capacity; None: to what was declared last. False: nothing was changed."""
+        slot = semaphore_gate(name)
+
+        def work(on: Place, _again: bool) -> bool:
+            while True:
+                found = on.gates.find_one({"_id": slot}, {"capacity": 1, "declared": 1}) or {}
+                last, known = found.get("declared"), found.get("capacity")
+                wanted = last if capacity is None else capacity
+                if wanted is None or (declared and wanted == last):
+                    return False
+                _make(on, {slot})
+                told = {"declared": wanted} if declared else {}
+                more = wanted - (_UNKNOWN_CAPACITY if known is None else known)
+                change = {"$set": {"capacity": wanted, **told}, "$inc": {"free": more}}
+                if on.gates.update_one({"_id": slot, "capacity": known}, change).matched_count:
+                    return True
+
+        changed = self._server.call(work)
+        if changed:
+            self._wake(slot)
+        return changed
+
+    def semaphores(self) -> list[SemaphoreRow]:
+        """Return all semaphores, by name."""
+        fields = {"capacity": 1, "held": {"$size": "$holders"}}
+        known = {"$match": {"capacity": {"$exists": True}}}, {"$project": fields}, {"$sort": {"_id": 1}}
+        waiting = {"$match": {"waits_for": _HELD}}, {"$group": {"_id": "$waits_for", "count": {"$sum": 1}}}
+
+        def work(on: Place, _again: bool) -> tuple[list[Document], list[Document]]:
+            return on.documents(on.gates, *known), on.documents(on.jobs, *waiting)
+
+        found, waits = self._server.call(work)
+        waits_at = {one["_id"]: one["count"] for one in waits}
+        return [
+            SemaphoreRow(semaphore_of(one["_id"]) or "", one["capacity"], one["held"], waits_at.get(one["_id"], 0))
+            for one in found
+        ]
+
+    def holders_and_waiters(self, name: str) -> tuple[list[str], list[str]]:
+        """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in order."""
+        slot = semaphore_gate(name)
+
+        def work(on: Place, _again: bool) -> tuple[list[str], list[str]]:
+            holders = (on.gates.find_one({"_id": slot}) or {}).get("holders", ())
+            waits = on.jobs.find({"waits_for": slot}, {"_id": 1}).sort([("waits_since", 1), ("_id", 1)])
+            return sorted(_hold_in(slot, holder).job for holder in holders), [one["_id"] for one in waits]
+
+        return self._server.call(work)
+
+
+class Parking:
+    """Parks jobs that would have to wait, many by one command."""
+
+    def __init__(self, server: Access, locks: ClaimLocks, wake: Callable[..., None]) -> None:
+        self._server, self._locks, self._wake = server, locks, wake
+
+    def park(self, most: int, claim: Claim, began: int, *, alone: bool) -> Parked:
+        """Park the next due jobs that wait first for one of `claim.full`, up to one that does not, and up to `most`."""
+        state = self._locks.state_of(claim.queue)
+        if not alone and (state.settings.laned or claim.lanes is not None):
+            return Parked(0, more=True)  # it may be the turn of others
+        found = self._waiting_next(most, claim, state, alone=alone)
+        full = set(claim.full)
+        alike: defaultdict[Waits, list[str]] = defaultdict(list)
+        for job in found:
+            slot = _first_slot(claim.queue, job)
+            if slot is None or slot not in full:
+                break
+            alike[slot, job.get("order_key"), job.get("limits")].append(job["_id"])
+        for as_read, ids in alike.items():
+            self._park(claim, state, ids, as_read, began)
+        self._wake(*dict.fromkeys(slot for slot, _, _ in alike))
+        parked = sum(map(len, alike.values()))
+        return Parked(parked, more=parked == most)
+
+    def _waiting_next(self, most: int, claim: Claim, state: QueueState, *, alone: bool) -> list[Document]:
+        """Return the next due jobs; where none but those at full slots are due, in any order."""
+        wanted = {**queued(claim.queue), "run_at": {"$lte": state.now}}
+        if alone:
+            wanted |= {**_UNHELD, "$or": [one for slot in claim.full for one in _at(claim.queue, slot)]}
+        if claim.lanes is not None:
+            wanted["lane"] = {"$gte": claim.lanes[0], "$lte": claim.lanes[1]}
+        elif not state.settings.laned:
+            wanted["lane"] = UNLANED  # the index of queued jobs gives those of one lane in order
+        fields = dict.fromkeys(("limits", "order_key", "held", "permit", "priority", "run_at"), 1)
+
+        def work(on: Place, _again: bool) -> list[Document]:
+            found = on.jobs.find(wanted, fields, batch_size=most + 1)
+            if not alone:
+                found = found.sort([("priority", -1), ("run_at", 1), ("_id", 1)])
+            return list(found.limit(most))
+
+        return sorted(self._server.call(work), key=claim_order)
+
+    def _park(self, claim: Claim, state: QueueState, ids: list[str], as_read: Waits, began: int) -> None:
+        """Park jobs as `rules.claims.kept_back` does, all at once."""
+        slot, order_key, limits = as_read
+        unchanged = {"order_key": order_key, "limits": limits, **_UNHELD}
+        due = {"_id": {"$in": ids}, **queued(claim.queue), "run_at": {"$lte": state.now}, **unchanged}
+        parked = {"state": JobState.WAITING.value, "waits_for": slot, "waits_since": began, "permit": claim.token}
+        update = {"$set": parked, "$inc": {"version": 1}}
+        self._server.call(lambda on, _again: on.jobs.update_many(due, update))
+
+
+def passing(queue: str, full: Sequence[str]) -> Document:
+    """Return the filter for jobs of a queue that wait first for none of these slots."""
+    return {"$nor": [one for slot in full for one in _at(queue, slot)]} if full else {}
+
+
+def _at(queue: str, slot: str) -> list[Document]:
+    """Return filters for jobs that wait first for this slot; their semaphores are read off how their limits begin.
+
+    Each condition costs with every job that is passed over, so there are few: who has no hold token yet holds nothing.
+    """
+    name = semaphore_of(slot)
+    if name is None:
+        return [{"order_key": slot.removeprefix(order_gate(queue, "")), "permit": None, "held": {"$in": [None, 0]}}]
+    begin = '{"hold":[' + json.dumps(name, ensure_ascii=False)
+    return [
+        {"limits": {"$gte": begin + end, "$lt": begin + chr(ord(end) + 1)}, "permit": None, "order_key": None}
+        for end in "],"
+    ]
+
+
+def _first_slot(queue: str, job: Document) -> str | None:
+    """Return the slot that a queued job takes first; None where it needs none, or holds some."""
+    if job.get("held") or job.get("permit") is not None or job["priority"] > HOLDER_BOOST // 2:
+        return None
+    if "order_key" in job:
+        return order_gate(queue, job["order_key"])
+    semaphores = limits_in(job.get("limits")).semaphores
+    return semaphore_gate(semaphores[0]) if semaphores else None
 
 
 def _holder(hold: Hold) -> str:
-    return f"{hold.job} {hold.permit}"
+    return f"{hold.job} {hold.token}"
 
 
-def _hold_in(gate: str, holder: str) -> Hold:
-    job, _, permit = holder.partition(" ")
-    return Hold(gate, job, permit)
+def _hold_in(slot: str, holder: str) -> Hold:
+    job, _, token = holder.partition(" ")
+    return Hold(slot, job, token)
 
 
 class Found(NamedTuple):
-    """A gate: those of some holders that it has, and its free slots."""
+    """A slot document: those of some holders that it has, and its free slots."""
 
     held: set[str]
     free: int
 
 
-def _by_gate(holds: Sequence[Hold]) -> dict[str, list[str]]:
-    """Return the holders of these slots, each once, by gate."""
-    gates: dict[str, dict[str, None]] = {}
+def _by_slot(holds: Sequence[Hold]) -> dict[str, list[str]]:
+    """Return the holders of these slots, each once, by the id of the slot document."""
+    slots: dict[str, dict[str, None]] = {}
     for hold in holds:
-        gates.setdefault(hold.gate, {})[_holder(hold)] = None
-    return {gate: list(mine) for gate, mine in gates.items()}
+        slots.setdefault(hold.slot, {})[_holder(hold)] = None
+    return {slot: list(mine) for slot, mine in slots.items()}
 
 
-def _take(gate: str, mine: list[str]) -> list[InsertOne[Document] | UpdateOne]:
+def _take(slot: str, mine: list[str]) -> list[InsertOne[Document] | UpdateOne]:
     """Return the writes that take slots: all of a semaphore at once, as its document is written anew each time."""
-    if semaphore_of(gate) is None:
-        return [InsertOne({"_id": gate, "holders": [holder]}) for holder in mine]
-    slots = {"_id": gate, "free": {"$gte": len(mine)}, "holders": {"$nin": mine}}
-    return [UpdateOne(slots, {"$push": {"holders": {"$each": mine}}, "$inc": {"free": -len(mine)}})]
+    if semaphore_of(slot) is None:
+        return [InsertOne({"_id": slot, "holders": [holder]}) for holder in mine]
+    wanted = {"_id": slot, "free": {"$gte": len(mine)}, "holders": {"$nin": mine}}
+    return [UpdateOne(wanted, {"$push": {"holders": {"$each": mine}}, "$inc": {"free": -len(mine)}})]
 
 
-def _free(gate: str, mine: list[str]) -> list[DeleteOne | UpdateOne]:
+def _free(slot: str, mine: list[str]) -> list[DeleteOne | UpdateOne]:
     """Return the writes that free slots: all of a semaphore at once."""
-    if semaphore_of(gate) is None:
-        return [DeleteOne({"_id": gate, "holders": holder}) for holder in mine]
-    held = {"_id": gate, "holders": {"$all": mine}}
+    if semaphore_of(slot) is None:
+        return [DeleteOne({"_id": slot, "holders": holder}) for holder in mine]
+    held = {"_id": slot, "holders": {"$all": mine}}
     return [UpdateOne(held, {"$pullAll": {"holders": mine}, "$inc": {"free": len(mine)}})]
 
 
 def _found(on: Place, asked: Mapping[str, list[str]]) -> dict[str, Found]:
-    """Return those of the gates that are there, each with those of these holders that it has."""
+    """Return those of the slot documents that are there, each with those of these holders that it has."""
     holders = sorted({holder for mine in asked.values() for holder in mine})
     fields = {"held": {"$setIntersection": ["$holders", {"$literal": holders}]}, "free": 1}
-    gates = on.documents(on.gates, {"$match": {"_id": {"$in": list(asked)}}}, {"$project": fields})
-    return {one["_id"]: Found(set(one["held"]), one.get("free", 0)) for one in gates}
+    found = on.documents(on.gates, {"$match": {"_id": {"$in": list(asked)}}}, {"$project": fields})
+    return {one["_id"]: Found(set(one["held"]), one.get("free", 0)) for one in found}
 
 
 def _missing(mine: list[str], found: Found | None) -> list[str]:
-    """Return for whom there may be a slot still: for all where the gate is not there, or has just gone."""
+    """Return for whom there may be a slot still: for all where the document is not there, or has just gone."""
     if found is None:
         return mine
     return [holder for holder in mine if holder not in found.held][: max(0, found.free)]
@@ -270,9 +373,11 @@ def _missing(mine: list[str], found: Found | None) -> list[str]:
 
 def _make(on: Place, semaphores: set[str]) -> None:
     """Make sure that these semaphores are there."""
-    for gate in semaphores:
+    for slot in semaphores:
         with suppress(DuplicateKeyError):  # another upsert came first
-            on.gates.update_one({"_id": gate}, {"$setOnInsert": {"free": _UNKNOWN, "holders": []}}, upsert=True)
+            on.gates.update_one(
+                {"_id": slot}, {"$setOnInsert": {"free": _UNKNOWN_CAPACITY, "holders": []}}, upsert=True
+            )
 
 
 def _spent(known: Document | None, asking: Sequence[Asking], now: int) -> tuple[list[int | None], Bucket]:

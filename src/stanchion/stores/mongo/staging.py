@@ -1,60 +1,74 @@
-"""What is staged in MongoDB: a document for each job, and one under the name of each write, with when it was used.
+"""Reserved batches, and staged jobs: a document for each job, and one for each write, with when it was used.
 
-A publication that has begun is noted in the document of its value, in the update that writes the value.
+A publication that has begun is written in the document of its value, in the update that writes the value.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from bson import ObjectId
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.cas.mixins.outbox import in_hand
-from stanchion.stores.cas.mixins.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
+from stanchion.stores.cas.entries import as_reserved
+from stanchion.stores.cas.staging import Begun, Piece, Staged, Staging, in_pieces, is_strict, job_in, job_text
 from stanchion.stores.mongo.client.documents import Document, row_of, up_to
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.client.server import BULK_SECONDS
-from stanchion.stores.mongo.jobs import MongoBase
-from stanchion.stores.mongo.values import id_of
+from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
+from stanchion.stores.mongo.values import Values, id_of
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.records.values import ValueChange, VersionedValue
+from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at
 
 _PAGE = 200
 
 
-class Staging(MongoBase):
-    """Jobs in hand and jobs laid aside."""
+class Batches:
+    """Jobs that are reserved under one token for readers elsewhere."""
 
-    # -- in hand
+    def __init__(self, server: Access, claim_batch: Callable[[Claim], Claimed]) -> None:
+        self._server, self.claim_batch = server, claim_batch
 
-    def claim_in_hand(self, claim: Claim) -> Claimed:
-        return self.claim_together(claim)
+    def ids(self, queue: str, token: str) -> list[str]:
+        """Return the ids of the running jobs of a queue that are held under a token, in their order."""
+        return [one["_id"] for one in self._reserved(queue, token, {}, {"_id": 1})]
 
-    def ids_in_hand(self, queue: str, token: str) -> list[str]:
-        return [one["_id"] for one in self._in_hand(queue, token, {}, {"_id": 1})]
+    def batch_size(self, queue: str, token: str) -> int:
+        """Return how many jobs of a queue are reserved under a token."""
+        return len(self.ids(queue, token))
 
-    def reserved(self, queue: str, token: str) -> int:
-        return len(self.ids_in_hand(queue, token))
-
-    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
+    def rows(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
+        """Return the running jobs under a token, with ids from `first` to `last` (None: no bound), by their ids."""
         bounds = {name: bound for name, bound in (("$gte", first), ("$lte", last)) if bound is not None}
-        found = self._in_hand(queue, token, {"_id": bounds} if bounds else {}, None)
-        return [in_hand(row_of(one)) for one in found]
+        found = self._reserved(queue, token, {"_id": bounds} if bounds else {}, None)
+        return [as_reserved(row_of(one)) for one in found]
 
-    def _in_hand(self, queue: str, token: str, such: Document, fields: Any) -> list[Document]:
-        in_force = [{"lease_until": None}, {"lease_until": {"$gt": self.now()}}]
+    def _reserved(self, queue: str, token: str, such: Document, fields: Any) -> list[Document]:
+        in_force = [{"lease_until": None}, {"lease_until": {"$gt": self._server.now()}}]
         held = {"state": JobState.RUNNING.value, "token": token, "queue": queue, "$or": in_force, **such}
-        return self.server.call(lambda on, _again: list(on.jobs.find(held, fields).sort("_id", 1)))
+        return self._server.call(lambda on, _again: list(on.jobs.find(held, fields).sort("_id", 1)))
 
-    # -- staged
+
+class Stage:
+    """Jobs laid aside until they are published, and the publications that have begun."""
+
+    def __init__(
+        self,
+        server: Access,
+        values: Values,
+        ids_reserved: Callable[[str, str], list[str]],
+        refuse_duplicates: Callable[[Sequence[NewJob]], None],
+    ) -> None:
+        self._server, self._values = server, values
+        self.ids_reserved, self.refuse_duplicates = ids_reserved, refuse_duplicates
+        self.now = server.now
 
     def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
+        """Lay jobs aside under a write and an attempt; a job whose id is there already is not added again."""
         if not jobs:
             return
         self._use(write)
@@ -67,20 +81,21 @@ class Staging(MongoBase):
                 except BulkWriteError as error:
                     duplicates(error)  # they are there already
 
-            self.server.call(work)
+            self._server.call(work)
         self._use(write)  # again, as somebody may have forgotten it meanwhile
 
     def _use(self, write: str) -> None:
-        used = {"$set": {"used_at": self.now()}}
+        used = {"$set": {"used_at": self._server.now()}}
 
         def work(on: Place, _again: bool) -> None:
             with suppress(DuplicateKeyError):  # another upsert came first
                 on.stage.update_one({"_id": write}, used, upsert=True)
 
-        self.server.call(work)
+        self._server.call(work)
 
     def staged(self, write: str) -> dict[str, Staged]:
-        used = {"$set": {"used_at": self.now()}}
+        """Return what each attempt has staged, and keep it for another day."""
+        used = {"$set": {"used_at": self._server.now()}}
         stages = (
             {"$match": {"write": write}},
             {"$group": {"_id": "$attempt", "jobs": {"$sum": 1}, "strict": {"$max": "$strict"}}},
@@ -91,41 +106,47 @@ class Staging(MongoBase):
                 return []
             return on.documents(on.stage, *stages)
 
-        return {one["_id"]: Staged(one["jobs"], one["strict"]) for one in self.server.call(work)}
+        return {one["_id"]: Staged(one["jobs"], one["strict"]) for one in self._server.call(work)}
 
     def pieces(self, write: str, attempt: str) -> Iterator[Piece]:
+        """Return what an attempt has staged, a page at a time."""
         last = ""
         while page := self._page({"write": write, "attempt": attempt, "job": {"$gt": last}}):
             last = page[-1]["job"]
             yield Piece(page[0]["job"], [job_in(one["text"]) for one in page])
 
     def _page(self, wanted: Document) -> list[Document]:
-        return self.server.call(lambda on, _again: list(on.stage.find(wanted).sort("job", 1).limit(_PAGE)))
+        return self._server.call(lambda on, _again: list(on.stage.find(wanted).sort("job", 1).limit(_PAGE)))
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
+        """Forget a piece that was pushed, and note that the publication goes on."""
         done = {"_id": {"$in": [_id_of(begun.write, attempt, job) for job in piece.jobs]}}
         going_on = {"_id": id_of(begun.kind, begun.name), "begun.write": begun.write}
-        touched = {"$set": {"begun.$.touched_at": self.now()}}
+        touched = {"$set": {"begun.$.touched_at": self._server.now()}}
 
         def work(on: Place, _again: bool) -> None:
             on.stage.delete_many(done)
             on.values.update_one(going_on, touched)
 
-        self.server.call(work)
+        self._server.call(work)
 
     def unstage(self, write: str) -> None:
+        """Forget what is staged under a write."""
+
         def work(on: Place, _again: bool) -> None:
             on.stage.delete_one({"_id": write})
             on.stage.delete_many({"write": write})
 
-        self.server.call(work, BULK_SECONDS)
+        self._server.call(work, BULK_SECONDS)
 
     # -- publications
 
-    def value_version(self, kind: str, name: str) -> int:
+    def version(self, kind: str, name: str) -> int:
+        """Return the version of a value, 0 for one that is absent."""
         return self._values.version(kind, name)
 
     def begin(self, begun: Begun, value: ValueChange) -> bool:
+        """Write a value by compare-and-set, and with it that the publication has begun; False: another was quicker."""
         one: Document = {"_id": id_of(value.kind, value.name)}
         stamp = ObjectId()
         record = {
@@ -151,46 +172,35 @@ class Staging(MongoBase):
             # A repeat after a lost answer: what stands there as it was to be was written by the first try.
             return again and on.values.find_one({**one, "$or": [{"begun.stamp": stamp}, written]}) is not None
 
-        return self.server.call(work)
+        return self._server.call(work)
 
     def begun(self, before: int) -> Iterator[Begun]:
+        """Return the publications that have begun, and not gone on since this moment."""
         late = {"begun.touched_at": {"$lt": before}}
-        for value in self.server.call(lambda on, _again: list(on.values.find(late))):
+        for value in self._server.call(lambda on, _again: list(on.values.find(late))):
             yield from (_begun(value, record) for record in value["begun"] if record["touched_at"] < before)
 
     def begun_with(self, value: ValueChange, write: str) -> Begun | None:
-        return next((begun for begun in self._begun_with(value.kind, value.name) if begun.write == write), None)
+        """Return the publication of a write if it has begun, with this value, and not come to its end."""
+        return next((begun for begun in self.all_begun_with(value.kind, value.name) if begun.write == write), None)
 
-    def _begun_with(self, kind: str, name: str) -> list[Begun]:
-        found = self.server.call(lambda on, _again: on.values.find_one({"_id": id_of(kind, name)}))
+    def all_begun_with(self, kind: str, name: str) -> list[Begun]:
+        """Return the publications that have begun with a value, and not come to their end."""
+        found = self._server.call(lambda on, _again: on.values.find_one({"_id": id_of(kind, name)}))
         return [_begun(found, record) for record in found.get("begun", ())] if found else []
 
-    def strike_off_begun(self, begun: Begun) -> None:
+    def delete_begun(self, begun: Begun) -> None:
+        """Forget a publication that has come to its end."""
         ended = {"$pull": {"begun": {"write": begun.write}}}
-        self.server.call(lambda on, _again: on.values.update_one({"_id": id_of(begun.kind, begun.name)}, ended))
-
-    # -- versioned values
-
-    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
-        return self._values.values(kind, names)
-
-    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        if text is None:  # with the value would go what has begun with it; what begins from now on changes its version
-            for begun in self._begun_with(kind, name):
-                self.go_on(begun)
-        return self._values.compare_and_set(kind, name, text, version)
+        self._server.call(lambda on, _again: on.values.update_one({"_id": id_of(begun.kind, begun.name)}, ended))
 
     # -- upkeep
 
-    def forget_stages(self) -> None:
-        """Forget what was staged a day ago and not published, and that writes were published a month ago."""
-        now = self.now()
+    def forget_unused(self, now: int) -> None:
+        """Forget what was staged a day ago and not published."""
         unused = {"used_at": up_to(now - KEPT_STAGED)}
-        for one in self.server.call(lambda on, _again: list(on.stage.find(unused, {"_id": 1}))):
+        for one in self._server.call(lambda on, _again: list(on.stage.find(unused, {"_id": 1}))):
             self._forget_stage({**one, **unused})
-        for value in self.values(WRITE_KIND):
-            if published_at(value) <= now - WRITES_KEPT:
-                self.compare_and_set(WRITE_KIND, value.name, None, value.version)
 
     def _forget_stage(self, unused: Document) -> None:
         going_on = {"begun.write": unused["_id"]}
@@ -200,7 +210,29 @@ class Staging(MongoBase):
             if on.values.find_one(going_on, {"_id": 1}) is None and on.stage.delete_one(unused).deleted_count:
                 on.stage.delete_many({"write": unused["_id"]})
 
-        self.server.call(work, BULK_SECONDS)
+        self._server.call(work, BULK_SECONDS)
+
+
+class Publications:
+    """Values and what is staged, as far as a publication has to do with both."""
+
+    def __init__(self, server: Access, values: Values, stage: Stage, staging: Staging) -> None:
+        self._server, self._values, self._stage, self._staging = server, values, stage, staging
+
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        if text is None:  # with the value would go what has begun with it; what begins from now on changes its version
+            for begun in self._stage.all_begun_with(kind, name):
+                self._staging.go_on(begun)
+        return self._values.compare_and_set(kind, name, text, version)
+
+    def forget(self) -> None:
+        """Forget what was staged a day ago and not published, and that writes were published a month ago."""
+        now = self._server.now()
+        self._stage.forget_unused(now)
+        for value in self._values.values(WRITE_KIND):
+            if published_at(value) <= now - WRITES_KEPT:
+                self.compare_and_set(WRITE_KIND, value.name, None, value.version)
 
 
 def _staged(write: str, attempt: str, job: NewJob) -> Document:

@@ -6,7 +6,7 @@ collections, polling does it all.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -14,6 +14,7 @@ from pymongo import CursorType
 from pymongo.client_session import ClientSession
 from pymongo.errors import PyMongoError
 
+from stanchion.stores.cas.entries import Entry
 from stanchion.stores.mongo.client.errors import reason_of
 from stanchion.stores.mongo.client.schema import SIGNALS, make_signals
 from stanchion.stores.mongo.client.server import Server
@@ -31,9 +32,6 @@ class Announcer(Protocol):
     def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
         """Wake who waits for work in these queues, or for the ends of these jobs."""
 
-    def after(self, session: ClientSession) -> Announcer:
-        """Return what keeps the signals of a transaction until it is known to be committed."""
-
 
 class Signals(Broadcast):
     """Signals as documents."""
@@ -46,16 +44,16 @@ class Signals(Broadcast):
         """Send to and listen for nobody."""
         super().begin()
         self._capped: bool | None = None
-        self._held_back: WeakKeyDictionary[ClientSession, HeldBack] = WeakKeyDictionary()
+        self._after_commit: WeakKeyDictionary[ClientSession, AfterCommit] = WeakKeyDictionary()
 
-    def after(self, session: ClientSession) -> HeldBack:
-        """Return what keeps the signals of a transaction until it is known to be committed."""
-        return self._held_back.setdefault(session, HeldBack())
+    def after(self, session: ClientSession) -> AfterCommit:
+        """Return what a transaction leaves for after its commit."""
+        return self._after_commit.setdefault(session, AfterCommit())
 
     def committed(self, session: ClientSession) -> None:
         """Send the signals of a transaction."""
-        held_back = self.after(session)
-        self.announce(held_back.queues, held_back.finished)
+        left = self.after(session)
+        self.announce(left.queues, left.finished)
 
     def send(self, queues: set[str], finished: set[str] | None) -> None:
         if self._capped is None:
@@ -76,7 +74,7 @@ class Signals(Broadcast):
     def _follow(self, reception: Reception) -> None:
         """Wake whom signals are for, as they come.
 
-        A cursor begins at the oldest signal: those up to the newest of this moment are old news. Ids are made by
+        A cursor begins at the oldest signal: those up to the newest of this moment were heard before. Ids are made by
         many clients, so that only the order in which signals lie in the collection tells which came first.
         """
         place = self._server.place
@@ -101,20 +99,24 @@ class Signals(Broadcast):
                     self.listeners.wake(signal["queues"], None if _ANY in ends else ends)
 
 
-class HeldBack:
-    """Keeps signals back."""
+class AfterCommit:
+    """What a transaction of a caller leaves for after its commit: signals, and outbox entries.
+
+    Applied within the transaction, entries would be in the way of all others. Where the commit is not known to this
+    store, outbox recovery applies them.
+    """
 
     def __init__(self) -> None:
         self.queues: set[str] = set()
         self.finished: set[str] = set()
         self.jobs: set[str] = set()
-        """Jobs with duties that were noted in the transaction."""
+        """Jobs with outbox entries of the transaction."""
 
     def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
-        """Keep them."""
+        """Keep signals back."""
         self.queues |= set(queues)
         self.finished |= set(finished)
 
-    def after(self, session: ClientSession) -> HeldBack:
-        """Return this: the transaction is the same."""
-        return self
+    def follow_up(self, entries: Sequence[Entry]) -> None:
+        """Keep in mind which jobs have entries."""
+        self.jobs.update(entry.job for entry in entries)

@@ -4,17 +4,17 @@ The fields are those of JobRow, the id as `_id`; one that is None or False is le
 
     version     counts the changes: a step names the version that it has seen
     stamp       of the last step by compare-and-set: a step whose answer was lost knows its own work by it
-    live        true until the job has finished: what the index of the queue's line holds
+    live        true until the job has finished: the index of queued jobs holds live ones alone
     unique      the key, as long as the job is live: what the unique index holds
     held_by     the worker, while it holds the job
     events      what happened to it and is not folded into the counts of its queues yet
-    duties      what its steps have left to be done at gates and in flows, and nobody has seen to yet
+    duties      outbox entries of its steps: work on slots and flows that is not applied yet
     once        when it was stored, if that may be done again after its end, by whoever finishes what another has left
     gone        true when the job has finished in a queue that keeps no history, or was deleted: only its events and
-                duties are still wanted, or its id is, for an hour from `once` on
+                outbox entries are still wanted, or its id is, for an hour from `once` on
     expires_at  when the TTL index deletes the job, as a date: a day after history no longer keeps it. Maintenance,
-                which counts its events first, comes before, unless nobody does any. A job that has to do with gates or
-                a flow, or has gone on as others, has none: with it its duties would be lost
+                which counts its events first, comes before, unless nobody does any. A job that uses slots or
+                belongs to a flow, or has gone on as others, has none: with it its outbox entries would be lost
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bson import ObjectId
 from bson.datetime_ms import DatetimeMS
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.cas.mixins.jobs import Change
+from stanchion.stores.cas.jobs import Change, Seen
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.dead_letters import is_marked
 from stanchion.stores.rules.slots import gated
@@ -41,11 +41,11 @@ KEPT: Document = {"gone": {"$exists": False}}
 FINISHED: Document = {"finished_at": {"$exists": True}, **KEPT}
 """The filter for jobs in history."""
 LETTER: Document = {"letter": True, "live": True, "state": {"$in": [QUEUED, JobState.WAITING.value]}}
-"""The filter for dead letters that nobody has in hand."""
+"""The filter for dead letters that nobody has reserved."""
 COUNTED: Document = {"events.queue": {"$exists": False}}
 """The filter for jobs whose events are folded."""
 FREE: Document = {"duties.mark": {"$exists": False}}
-"""The filter for jobs without duties."""
+"""The filter for jobs without outbox entries."""
 PLAIN: Document = {"order_key": None, "limits": None, "flow": None}
 """The filter for jobs whose steps entail nothing elsewhere."""
 
@@ -87,6 +87,21 @@ def row_of(document: Mapping[str, Any]) -> JobRow:
     return JobRow(document["_id"], *(document.get(name, _DEFAULTS.get(name)) for name in JobRow._fields[1:]))
 
 
+def queued(queue: str) -> Document:
+    """Return the filter for the queued jobs of a queue."""
+    return {"live": True, "queue": queue, "state": QUEUED}
+
+
+def claim_order(job: Document) -> tuple[int, int, str]:
+    """Return what queued jobs are sorted by: in what order the parts of a $unionWith come is not said."""
+    return -job["priority"], job["run_at"], job["_id"]
+
+
+def seen_in(document: Document) -> Seen:
+    """Return the job of a document, and its version."""
+    return Seen(row_of(document), document["version"])
+
+
 def entailing(row: JobRow) -> bool:
     """Tell whether the steps of a job may entail something elsewhere: it is not PLAIN."""
     return gated(row) or row.flow is not None
@@ -117,13 +132,13 @@ def unwanted(now: int) -> Document:
 
 def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
     """Return the update that makes a change; in what it `counted` there may be several words."""
-    (before, _), after, counted, duty = change
+    (before, _), after, counted, entry = change
     old, new = document_of(before), document_of(after)
     if after.finished_at is not None and not history_ttl:
         new = remainder(new)
     changed = {name: value for name, value in new.items() if name not in old or old[name] != value}
     gone = {name: "" for name in old if name not in new}
-    if after.finished_at is not None and not entailing(before) and duty is None:
+    if after.finished_at is not None and not entailing(before) and entry is None:
         changed["expires_at"] = expiry(after.finished_at, history_ttl)
     elif before.finished_at is not None:
         gone["expires_at"] = ""
@@ -133,8 +148,8 @@ def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
     noted: Document = {}
     if counted is not None:
         noted["events"] = {"$each": [event(stamp, before.queue, what) for what in counted.split()]}
-    if duty is not None:
-        noted["duties"] = {"mark": duty.mark, "noted_at": duty.noted_at, "queue": duty.queue, "text": duty.text}
+    if entry is not None:
+        noted["duties"] = {"mark": entry.key, "noted_at": entry.noted_at, "queue": entry.queue, "text": entry.text}
     if noted:
         update["$push"] = noted
     return update

@@ -33,6 +33,10 @@ class Joined:
         self.outside = outside
         self._inside = outside.place_in(session.client, session)
 
+    def now(self) -> int:
+        """Return the server's clock."""
+        return self.outside.now()
+
     def at(self, date: Any) -> int:
         """Return the time that a date of the server's clock stands for."""
         return self.outside.at(date)

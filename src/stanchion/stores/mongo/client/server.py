@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
@@ -40,6 +40,9 @@ CALL_SECONDS = 10.0
 BULK_SECONDS = 600.0
 """but for those of operators that may touch every job of a queue."""
 
+ARMS = 40
+"""So many aggregations go into one command."""
+
 _DEFAULTS: dict[str, Any] = {
     "appname": "stanchion",
     "serverSelectionTimeoutMS": 5000,
@@ -61,6 +64,9 @@ class Access(Protocol):
     def outside(self) -> Server:
         """The server, for what is no part of a caller's transaction."""
 
+    def now(self) -> int:
+        """Return the server's clock."""
+
     def at(self, date: Any) -> int:
         """Return the time that a date of the server's clock stands for."""
 
@@ -78,6 +84,8 @@ class Server:
         self.skew = 0.0
         self.joined: WeakSet[MongoClient[Any]] = WeakSet()
         """Clients of callers that were found to reach this store."""
+        self.queues_made: set[str] = set()
+        """The queues that this process knows to have a document: another process may have dropped one since."""
         self._options = _options(address.url)
         self._place: Place | None = None
         begins_anew(self)
@@ -166,6 +174,20 @@ class Server:
             return MongoClient(self.address.url, connect=False, **self._options)
         except ConfigurationError as error:  # the DNS knows nothing of a mongodb+srv host
             raise self.unavailable(error) from error
+
+
+def across(server: Access, arms: Sequence[Sequence[Document]]) -> Iterator[Document]:
+    """Yield the jobs that these aggregations find, in no promised order, many aggregations in one command."""
+    for start in range(0, len(arms), ARMS):
+        first, *rest = arms[start : start + ARMS]
+
+        def work(
+            on: Place, _again: bool, first: Sequence[Document] = first, rest: list[Sequence[Document]] = rest
+        ) -> list[Document]:
+            others = ({"$unionWith": {"coll": on.jobs.name, "pipeline": list(one)}} for one in rest)
+            return on.documents(on.jobs, *first, *others)
+
+        yield from server.call(work)
 
 
 def _options(url: str) -> dict[str, Any]:

@@ -1,0 +1,360 @@
+"""Queues as documents, and what happened in them.
+
+A step adds its counter event to the job's document, in the update that is the step: `{id, queue, what}`, with an id for
+the step. So nothing happens uncounted, and nothing is counted that did not happen. Maintenance folds the events into
+the counts in their queue's document.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum, auto
+from typing import Any
+
+from pymongo import ReturnDocument, UpdateOne
+
+from stanchion.stores.cas.entries import FollowUp, entry_of
+from stanchion.stores.cas.jobs import Change
+from stanchion.stores.mongo.client.documents import (
+    FINISHED,
+    FREE,
+    GRACE_SECONDS,
+    LAST_MOMENT_MS,
+    PLAIN,
+    Document,
+)
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.client.queues import QueueDocuments, make_queue, settings_in
+from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
+from stanchion.stores.mongo.jobs import Jobs
+from stanchion.stores.mongo.wakeup import Announcer
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.queues import Counts, QueueSettings
+from stanchion.stores.rules.expiry import Expiring, Use
+
+_NO_USE = {"active_events": "", "active_at": ""}
+"""What is unset so that the time of a queue that expires begins again."""
+
+_OVER: Document = {"finished_at": {"$exists": True}}
+_ENDED_AT_ONCE = 500
+_FOLD_JOBS = 200
+_SAMPLED_JOBS = 500
+_FOLD_WAIT_SECONDS = 1.0
+"""After this time without progress the process that has begun a fold is taken for dead."""
+_FOLD_PAUSE_SECONDS = 0.02
+
+
+class Queues:
+    """Reads and writes the settings of queues."""
+
+    def __init__(self, server: Access, documents: QueueDocuments, signals: Announcer) -> None:
+        self._server, self._documents, self._signals = server, documents, signals
+
+    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+        """Make the queue if need be, apply the changes, return its settings."""
+        self._documents.forget(queue)  # another process may have dropped it
+        self._documents.make([queue])
+
+        set_to = {name: value for name, value in changes.items() if name != "declared"}
+        set_to |= {f"declared.{name}": value for name, value in changes.get("declared", {}).items()}
+
+        def work(on: Place, _again: bool) -> QueueSettings:
+            update: Document = {"$setOnInsert": {"folds": 0}, **({"$set": set_to} if set_to else {})}
+            update |= {"$unset": _NO_USE} if "expires" in changes else {}
+            found: Any = on.queues.find_one_and_update(
+                {"_id": queue}, update, upsert=True, return_document=ReturnDocument.AFTER
+            )
+            return settings_in(found)
+
+        settings = self._server.call(work)
+        if "history_ttl" in changes:
+            self._keep_for(queue, settings.history_ttl)
+        self._signals.announce([queue])
+        return settings
+
+    def _keep_for(self, queue: str, history_ttl: float) -> None:
+        """Set anew when finished jobs expire: the TTL index goes by the date in the document."""
+        last = min(int((history_ttl + GRACE_SECONDS) * 1000), LAST_MOMENT_MS)
+        end: Document = {"$min": [{"$add": [{"$divide": ["$finished_at", 1000]}, last]}, LAST_MOMENT_MS]}
+        update = [{"$set": {"expires_at": {"$toDate": {"$toLong": end}}}}]
+        finished = {"queue": queue, **FINISHED, **PLAIN, **FREE}
+        self._server.call(lambda on, _again: on.jobs.update_many(finished, update), BULK_SECONDS)
+
+    def queues(self) -> list[QueueSettings]:
+        """Return the settings of all queues, by name."""
+        return [settings_in(one) for one in self._server.call(lambda on, _again: list(on.queues.find().sort("_id", 1)))]
+
+
+class Counters:
+    """Counts what happened in queues."""
+
+    def __init__(self, server: Access) -> None:
+        self._server = server
+
+    def counts(self, queue: str) -> Counts:
+        """Return what happened in the queue so far."""
+
+        def work(on: Place, _again: bool) -> Counter[str]:
+            while True:
+                found = _counted(on, queue)
+                totals = Counter(found.get("counts", {}))
+                totals.update(_net(_events(on, queue, found.get("folding", ()))))
+                if _counted(on, queue).get("folds") == found.get("folds"):  # else maintenance has moved some meanwhile
+                    return totals
+
+        return Counts(**self._server.call(work))
+
+    def fold(self, queues: Iterable[str], among: Document | None = None, seconds: float = math.inf) -> None:
+        """Add the events of these queues to their counts: those of jobs that are `among` such, for so many seconds."""
+        end = time.monotonic() + seconds
+        for queue in queues:
+            self._fold_all(queue, among or {}, end)
+
+    def fold_some(self, seconds: float) -> None:
+        """Add events to their counts, for so many seconds at most; those of dropped queues too."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and (queues := self._with_events()):
+            for queue in queues:
+                self._fold_all(queue, {}, end)
+
+    def _with_events(self) -> set[str]:
+        """Return the queues of some events: a list of all would cost as much as there are events."""
+        some = {"events.queue": {"$gt": ""}}  # which an index answers that leaves out jobs without any
+
+        def work(on: Place, _again: bool) -> list[Document]:
+            return list(on.jobs.find(some, {"events.queue": 1}).limit(_SAMPLED_JOBS))
+
+        return {event["queue"] for job in self._server.call(work) for event in job["events"]}
+
+    def _fold_all(self, queue: str, among: Document, end: float) -> None:
+        self.fold_by(lambda on, _again, alone: _fold(on, queue, among, alone), end)
+
+    def fold_by(self, some: Callable[[Place, bool, bool], Folded], end: float = math.inf) -> None:
+        """Fold some events after the other until all are, or the time is over.
+
+        `some` is told whether it is a repeat after a lost answer, and whether who is at it has died.
+        """
+        waits_until = time.monotonic() + _FOLD_WAIT_SECONDS
+        while (now := time.monotonic()) < end:
+            alone = now >= waits_until
+            match self._server.call(lambda on, again: some(on, again, alone)):  # noqa: B023
+                case Folded.ALL:
+                    return
+                case Folded.SOME:
+                    waits_until = time.monotonic() + _FOLD_WAIT_SECONDS
+                case Folded.BY_ANOTHER:
+                    time.sleep(_FOLD_PAUSE_SECONDS)
+
+
+def _counted(on: Place, queue: str) -> dict[str, Any]:
+    return on.queues.find_one({"_id": queue}, {"counts": 1, "folds": 1, "folding": 1}) or {}
+
+
+def _events(on: Place, queue: str, folding: Iterable[Document]) -> Counter[str]:
+    """Count the events of a queue by what happened, but for those that its counts hold already."""
+    mine = {"$match": {"events.queue": queue}}
+    listed = {(one["job"], event) for one in folding for event in one["events"]}
+    if not listed:
+        each = {"$group": {"_id": "$events.what", "count": {"$sum": 1}}}
+        found = on.documents(on.jobs, mine, {"$project": {"events": 1}}, {"$unwind": "$events"}, mine, each)
+        return Counter({one["_id"]: one["count"] for one in found})
+    return Counter(
+        event["what"]
+        for job in on.jobs.find({"events.queue": queue}, {"events": 1})
+        for event in job["events"]
+        if event["queue"] == queue and (job["_id"], event["id"]) not in listed
+    )
+
+
+def _net(events: Mapping[str, int]) -> Counter[str]:
+    """Return how much each count changes by events; those with a minus before them count down."""
+    net: Counter[str] = Counter()
+    for what, count in events.items():
+        net[what.removeprefix("-")] += -count if what.startswith("-") else count
+    return net
+
+
+class Folded(Enum):
+    """What became of a fold."""
+
+    ALL = auto()
+    SOME = auto()
+    BY_ANOTHER = auto()
+    """Another process is at it; or was, when it died."""
+
+
+def _fold(on: Place, queue: str, among: Document, alone: bool) -> Folded:
+    """Move some events to the counts of their queue.
+
+    (1) The counts and the list of the events that they now hold change in one update, (2) these events are removed from
+    the jobs, (3) the list is. `alone`: whose list is there has died, so (2) and (3) are done for it, and nothing is
+    counted twice. `folds` moves with (1) and (3): a reader, and a second folder, tell by it.
+    """
+    found = to_fold(on, queue, alone)
+    if isinstance(found, Folded):
+        return found
+    jobs = list(on.jobs.find({"events.queue": queue, **among}, {"events": 1}).limit(_FOLD_JOBS))
+    if not jobs:
+        return Folded.ALL
+    folding = begin_fold(on, found, jobs)
+    if folding is None:
+        return Folded.BY_ANOTHER
+    end_fold(on, folding)
+    return Folded.SOME
+
+
+def to_fold(on: Place, queue: str, alone: bool) -> Document | Folded:
+    """Return the counts of a queue to which events may be added now, or why they may not."""
+    found = _counted(on, queue)
+    if not found:  # dropped, while another process went on pushing to it
+        if on.jobs.find_one({"events.queue": queue}, {"_id": 1}) is None:
+            return Folded.ALL
+        make_queue(on, queue)
+        return Folded.SOME
+    if "folding" in found:
+        if alone:
+            end_fold(on, found)
+        return Folded.SOME if alone else Folded.BY_ANOTHER
+    return found
+
+
+def begin_fold(on: Place, found: Document, jobs: Iterable[Document]) -> Document | None:
+    """Add the events of these jobs to the counts, and list them; None when another process came first.
+
+    The jobs must have been read after the counts that were `found`.
+    """
+    queue, folds = found["_id"], found["folds"]
+    folding: list[Document] = []
+    totals: Counter[str] = Counter()
+    for job in jobs:
+        mine = [event for event in job["events"] if event["queue"] == queue]
+        totals.update(event["what"] for event in mine)
+        folding.append({"job": job["_id"], "events": [event["id"] for event in mine]})
+    more = {f"counts.{what}": count for what, count in _net(totals).items()}
+    begin = {"$set": {"folding": folding}, "$inc": {**more, "folds": 1}}
+    if not on.queues.update_one({"_id": queue, "folds": folds, "folding": None}, begin).matched_count:
+        return None
+    return {"_id": queue, "folds": folds + 1, "folding": folding}
+
+
+def end_fold(on: Place, found: Document) -> None:
+    """Remove the listed events, and the list."""
+    queue, folding = found["_id"], found["folding"]
+    if folding:
+        on.jobs.bulk_write(
+            [
+                UpdateOne({"_id": one["job"]}, {"$pull": {"events": {"id": {"$in": one["events"]}, "queue": queue}}})
+                for one in folding
+            ],
+            ordered=False,
+        )
+    ended = {"$unset": {"folding": ""}, "$inc": {"folds": 1}}
+    on.queues.update_one({"_id": queue, "folds": found["folds"]}, ended)
+
+
+class QueueRemoval:
+    """Ends queues with all that they hold: dropped by an operator, or expired."""
+
+    def __init__(
+        self,
+        server: Access,
+        documents: QueueDocuments,
+        jobs: Jobs,
+        counters: Counters,
+        follow_up: FollowUp,
+        purge: Callable[[str, float | None, int], int],
+    ) -> None:
+        self._server, self._documents, self._jobs = server, documents, jobs
+        self._counters, self._follow_up, self._purge = counters, follow_up, purge
+
+    def drop_queue(self, queue: str) -> int:
+        """Delete the queue with its live jobs, history and counts; return the number of live jobs.
+
+        (1) Jobs that use slots or belong to flows end, which writes their outbox entries, (2) the others are deleted,
+        (3) the queue's document is: a queue that was dropped by halves is still there to be dropped again, (4) the
+        entries are applied.
+        """
+
+        def work(on: Place, _again: bool) -> None:
+            on.jobs.delete_many({"queue": queue, **FREE})
+            on.jobs.update_many({"events.queue": queue}, {"$pull": {"events": {"queue": queue}}})  # jobs moved on
+            on.queues.delete_one({"_id": queue})
+
+        self._documents.forget(queue)
+        elsewhere = self._server.call(lambda on, _again: on.jobs.distinct("events.queue", {"queue": queue}))
+        self._counters.fold(set(elsewhere) - {queue}, {"queue": queue})
+        live = {"live": True, "queue": queue}
+        count = self._server.call(lambda on, _again: on.jobs.count_documents(live), BULK_SECONDS)
+        self._end_in(queue)
+        self._server.call(work, BULK_SECONDS)
+        self._apply_ends(queue)
+        return count
+
+    def _apply_ends(self, queue: str) -> None:
+        """Apply the outbox entries of ended jobs of this queue, and forget these jobs."""
+        while left := self._jobs.some({"queue": queue, **_OVER, "duties.mark": {"$exists": True}}, _ENDED_AT_ONCE):
+            self._follow_up(self._jobs.entries_of(left))
+            over = {"_id": {"$in": left}, **_OVER, **FREE}
+            self._server.call(lambda on, _again: on.jobs.delete_many(over))  # noqa: B023
+
+    def _end_in(self, queue: str, which: Document | None = None) -> None:
+        """End the jobs of a queue that use slots or belong to flows."""
+        while found := self._jobs.some(
+            {"live": True, "queue": queue, "$nor": [PLAIN], **(which or {})}, _ENDED_AT_ONCE
+        ):
+            now, seen = self._jobs.read(found)
+            live = [one for one in seen.values() if one.row.finished_at is None and one.row.queue == queue]
+            self._jobs.delete_live(
+                [Change(one, one.row, None, entry_of(one.row, None, None, None, now)) for one in live], now
+            )
+
+    # -- queues that expire, see `rules.expiry`
+
+    def now(self) -> int:
+        """Return the server's clock."""
+        return self._server.now()
+
+    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
+        """Delete up to `limit` finished jobs that ended over `older_than` seconds ago."""
+        return self._purge(queue, older_than, limit)
+
+    def expiring(self) -> list[Expiring]:
+        """Return the queues that expire."""
+        found = self._server.call(lambda on, _again: list(on.queues.find({"expires": {"$gt": 0}}).sort("_id", 1)))
+        return [Expiring(settings_in(one), sum(self._counters.counts(one["_id"])), _noted(one)) for one in found]
+
+    def note_use(self, queue: str, use: Use) -> None:
+        """Note the use of a queue."""
+        noted = {"active_events": use.events, "active_at": use.at}
+        self._server.call(lambda on, _again: on.queues.update_one({"_id": queue}, {"$set": noted}))
+
+    def remove_unused(self, settings: QueueSettings, noted: Use) -> None:
+        """Remove a queue, unless anything has happened since this was noted.
+
+        (1) Its old jobs, where they go with it, (2) its document, unless there are others. What is pushed after that
+        finds a queue without settings.
+        """
+        queue, idle = settings.name, {"state": {"$ne": JobState.RUNNING.value}}
+        live: Document = {"live": True, "queue": queue}
+        if self._jobs.some({**live, **({"state": JobState.RUNNING.value} if settings.expires_with_jobs else {})}, 1):
+            return
+        self._counters.fold([queue])
+        if sum(self._counters.counts(queue)) != noted.events:
+            return
+        if settings.expires_with_jobs:
+            old = {**live, **idle, "enqueued_at": {"$lte": noted.at}}
+            self._end_in(queue, {name: old[name] for name in ("state", "enqueued_at")})
+            self._server.call(lambda on, _again: on.jobs.delete_many({**old, **FREE}), BULK_SECONDS)
+            self._apply_ends(queue)
+        if self._jobs.some(live, 1):
+            return
+        mine = {"_id": queue, "active_events": noted.events, "active_at": noted.at}
+        self._server.call(lambda on, _again: on.queues.delete_one(mine))
+        self._documents.forget(queue)
+
+
+def _noted(document: Document) -> Use | None:
+    return Use(document["active_events"], document["active_at"]) if "active_at" in document else None

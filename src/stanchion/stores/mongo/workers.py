@@ -1,0 +1,102 @@
+"""Workers as documents, and the running jobs that they may have left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+
+from pymongo import UpdateOne
+
+from stanchion.stores.mongo.client.documents import Document, up_to
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.rules.liveness import alive, beat_of
+
+_FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
+_NOT_STORED = frozenset({"id", "started_at", "running"})
+
+
+class Workers:
+    """Records heartbeats, and tells who is alive and who is not."""
+
+    def __init__(self, server: Access) -> None:
+        self._server = server
+
+    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
+        """Record that these workers are alive; return how many are, and which jobs of these are to stop."""
+        now = self._server.now()
+        updates = [_seen(worker, now) for worker in workers]
+        flagged = {"held_by": {"$in": [worker.id for worker in workers]}, "cancel_requested": True}
+
+        def work(on: Place, _again: bool) -> list[str]:
+            if updates:
+                on.workers.bulk_write(updates, ordered=False)
+            return [one["_id"] for one in on.jobs.find(flagged, {"_id": 1})]
+
+        cancelled = self._server.call(work)
+        return beat_of(workers, self.known_workers().values(), cancelled, now)
+
+    def leave(self, worker: str) -> None:
+        """Forget a worker that has given back all its jobs."""
+        self._server.call(lambda on, _again: on.workers.delete_one({"_id": worker}))
+
+    def workers(self) -> list[WorkerRow]:
+        """Return all known workers, with their numbers of running jobs, the oldest first."""
+        stages = {"$match": {"held_by": {"$exists": True}}}, {"$group": {"_id": "$held_by", "running": {"$sum": 1}}}
+        found = self._server.call(lambda on, _again: on.documents(on.jobs, *stages))
+        running = {one["_id"]: one["running"] for one in found}
+        rows = sorted(self.known_workers().values(), key=lambda worker: (worker.started_at, worker.id))
+        return [replace(worker, running=running.get(worker.id, 0)) for worker in rows]
+
+    def known_workers(self) -> dict[str, WorkerRow]:
+        """Return all workers that have a document, without their running jobs."""
+        found = self._server.call(lambda on, _again: list(on.workers.find()))
+        return {one["_id"]: _worker_of(one) for one in found}
+
+    def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
+        """Return the ids of running jobs whose holder may be gone; a job too many does no harm."""
+        dead = [name for name, worker in workers.items() if not alive(worker, now)]
+        wanted: tuple[Document, ...] = (
+            {"lease_until": up_to(now)},
+            {"held_by": {"$in": dead}},
+            {"held_by": {"$exists": True, "$nin": list(workers)}},
+        )
+
+        def work(on: Place, _again: bool) -> list[str]:
+            return [one["_id"] for part in wanted for one in on.jobs.find(part, {"_id": 1}).limit(limit)]
+
+        return self._server.call(work) if limit else []
+
+    def forget_dead(self) -> None:
+        """Forget the dead workers that hold no jobs."""
+        now = self._server.now()
+        late = {name: worker for name, worker in self.known_workers().items() if not alive(worker, now)}
+        busy = {"held_by": {"$in": list(late)}}
+
+        def work(on: Place, _again: bool) -> None:
+            holders = set(on.jobs.distinct("held_by", busy))
+            for name, worker in late.items():
+                if name not in holders:
+                    on.workers.delete_one({"_id": name, "last_seen_at": worker.last_seen_at})
+
+        if late:
+            self._server.call(work)
+
+
+def _seen(worker: WorkerRow, now: int) -> UpdateOne:
+    """Return the update that records a heartbeat."""
+    fields = {name: value for name, value in asdict(worker).items() if name not in _NOT_STORED}
+    fields |= {"queues": list(worker.queues), "last_seen_at": now}
+    return UpdateOne({"_id": worker.id}, {"$set": fields, "$setOnInsert": {"started_at": now}}, upsert=True)
+
+
+def _worker_of(document: Document) -> WorkerRow:
+    fields = {name: document[name] for name in _FIELDS}
+    began = document.get("began")
+    return WorkerRow(
+        id=document["_id"],
+        queues=tuple(document["queues"]),
+        began=None if began is None else tuple(began),
+        **fields,
+    )
