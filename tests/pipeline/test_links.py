@@ -2,7 +2,7 @@
 
 import pytest
 
-from stanchion import Pipeline, Retry, Send, Stanchion, Worker
+from stanchion import JobHandle, Pipeline, Retry, Send, Stanchion, Worker
 from stanchion.errors import InvalidInput
 
 
@@ -22,7 +22,7 @@ def refusal(etl: Pipeline) -> str:
         with pytest.raises(InvalidInput) as error:
             use()
         told.add(str(error.value))
-    assert etl.app.find() == []
+    assert Stanchion.of(etl.context).find() == []
     assert len(told) == 1
     return told.pop()
 
@@ -89,10 +89,10 @@ def test_a_loop_is_known_without_a_check(etl):
 
 def test_a_station_of_which_a_worker_runs_the_queue_is_checked_too(etl):
     etl.station("raw", to="gone")(same)
-    etl.app.task(name="t")(same)
+    Stanchion.of(etl.context).task(name="t")(same)
     with pytest.raises(InvalidInput, match="no station"):
-        Worker(etl.app).start()
-    worker = Worker(etl.app, ["default"])
+        Worker(etl).start()
+    worker = Worker(etl, ["default"])
     worker.start()
     worker.stop()
 
@@ -155,12 +155,16 @@ def test_an_unknown_semaphore_is_refused(etl):
 def test_a_station_for_spark_says_so(etl):
     etl.station("raw", to="daily")(same)
     etl.spark_station("daily", schema="n int")(same)
-    for use in (etl.drain, lambda: etl.run(until_empty=True), lambda: Worker(etl.app, etl.queues).start()):
+    for use in (
+        etl.drain,
+        lambda: etl.run(until_empty=True),
+        lambda: Worker(etl, etl.queues).start(),
+    ):
         with pytest.raises(InvalidInput, match="--engine spark"):
             use()
-    assert etl.app.own_queues() == ["etl.raw"]
+    assert etl.context.registry.own_queues() == ["etl.raw"]
     etl.push(1)
-    assert etl.app.drain() == 1
+    assert Stanchion.of(etl.context).drain() == 1
     assert etl.queue("daily").size().ready == 1
 
 
@@ -169,4 +173,4 @@ def test_and_runs_on_workers_with_a_twin(etl):
     etl.spark_station("daily", schema="n int", worker=lambda item: item + 1)(same)
     job = etl.push(1)
     etl.drain()
-    assert etl.app.get(job.id).result == 2
+    assert JobHandle(etl, job.id).job().result == 2

@@ -161,7 +161,7 @@ def test_items_of_an_encrypted_app(app, etl):
 
     from stanchion.core.codec import Codec
 
-    app.codec = Codec([Fernet.generate_key()])
+    app.context.codec = Codec([Fernet.generate_key()])
     ended: list[Any] = []
     chain_of_three(etl, ended)
     etl.push({"n": "secret"})

@@ -114,4 +114,4 @@ class TestSecrets:
         key = Fernet.generate_key().decode()
         monkeypatch.setenv("STANCHION_KEYS", key)
         with Place("memory://").app() as app:
-            assert app.codec.encode({"n": 1}).startswith("enc:")
+            assert app.context.codec.encode({"n": 1}).startswith("enc:")

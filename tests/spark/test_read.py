@@ -61,8 +61,8 @@ class TestRead:
                 for one in (job.run_at, job.enqueued_at, job.started_at)
             )
             assert (row.attempts, row.timeout, row.key, row.lane) == (job.attempts, job.timeout, job.key, job.lane)
-            assert sql_app.codec.decode(row.payload) == job.payload
-            assert (sql_app.codec.decode(row.headers) or {}) == job.headers
+            assert sql_app.context.codec.decode(row.payload) == job.payload
+            assert (sql_app.context.codec.decode(row.headers) or {}) == job.headers
 
     def test_history_has_results_and_errors(self, spark: "SparkSession", sql_app: Stanchion) -> None:
         fill(sql_app)

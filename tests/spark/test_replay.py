@@ -47,7 +47,7 @@ def test_copies_of_those_that_match(spark: "SparkSession", app: Stanchion, folde
     for job in copies:
         row = by_id[job.origin or ""]
         assert (job.queue, job.task, job.tenant, job.priority) == (row.queue, row.task, row.tenant, row.priority)
-        assert app.codec.encode(job.payload) == row.payload
+        assert app.context.codec.encode(job.payload) == row.payload
     in_order = [job.origin for job in sorted(copies, key=lambda job: job.id)]
     assert in_order == [row.id for row in sorted(wanted, key=lambda row: (row.enqueued_at, row.id))]
 

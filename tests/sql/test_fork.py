@@ -37,7 +37,7 @@ def test_a_forked_child_waits_by_threads_of_its_own(app: Stanchion) -> None:
     with in_threads([lambda: app.queue("thread").reserve(wait=30), JobHandle(app, job.id).result]):
         (first,) = queue.reserve(wait=10)
         time.sleep(0.3)
-        app.waits.lock.acquire()  # any thread of the parent may hold it then
+        app.context.waits.lock.acquire()  # any thread of the parent may hold it then
         child = os.fork()
         if child == 0:
             signal.alarm(40)  # or it hangs for ever
@@ -47,7 +47,7 @@ def test_a_forked_child_waits_by_threads_of_its_own(app: Stanchion) -> None:
                 os._exit(0 if JobHandle(app, mine.id).result(timeout=30) == "go on" else 2)
             finally:
                 os._exit(1)
-        app.waits.lock.release()
+        app.context.waits.lock.release()
         app.queue("of the child").push("go on")
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         app.queue("thread").push("go on, too")

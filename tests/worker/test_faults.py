@@ -5,6 +5,7 @@ import time
 import pytest
 
 from stanchion import JobState, Stanchion, Worker
+from stanchion.context.context import Context
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit
@@ -49,7 +50,7 @@ def test_a_worker_lives_through_an_outage(app, store, tmp_path, caplog):
 
 
 def test_a_worker_starts_without_a_store():
-    class Late(Stanchion):
+    class Late(Context):
         up = False
 
         @property
@@ -58,7 +59,8 @@ def test_a_worker_starts_without_a_store():
                 raise StoreUnavailable("not up yet")
             return super().store
 
-    app = Late("memory://")
+    app = Stanchion("memory://")
+    app.context.__class__ = Late
 
     @app.task
     def task() -> int:
@@ -66,7 +68,7 @@ def test_a_worker_starts_without_a_store():
 
     with working(app) as worker:
         until(lambda: not worker.healthy)
-        app.up = True
+        Late.up = True
         assert task.enqueue().result(timeout=30) == 1
 
 

@@ -87,7 +87,7 @@ def test_an_outage_of_the_store_is_waited_for(app: Stanchion, caplog: pytest.Log
     declare(app)
     store: Any = Faulty(app.store, "values", "compare_and_set")
     store.error = StoreUnavailable("no route to the store")
-    app._store = store
+    app.context._store = store
     with working(app):
         until(lambda: app.schedule("minutely").declared)
         store.broken = True
@@ -101,7 +101,7 @@ def test_an_outage_of_the_store_is_waited_for(app: Stanchion, caplog: pytest.Log
 def test_an_app_without_schedules_has_no_scheduler(app: Stanchion) -> None:
     app.task(name="plain")(lambda: None)
     store: Any = Faulty(app.store, "values")
-    app._store = store
+    app.context._store = store
     with working(app):
         assert app.enqueue("plain").result(timeout=30) is None
     assert store.calls == {}

@@ -36,32 +36,30 @@ class DeclaredQueues:
     """The settings that the code of one process declares, and those of them that the store may not have yet."""
 
     def __init__(self) -> None:
-        self._settings: dict[str, dict[str, Any]] = {}
+        self.settings: dict[str, dict[str, Any]] = {}
+        """By queue."""
         self._begin(None)
 
     def _begin(self, store: Store | None) -> None:
-        self._stored_in, self._missing, self._looked_at = store, set(self._settings), -math.inf
+        self._stored_in, self._missing, self._looked_at = store, set(self.settings), -math.inf
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_settings": self._settings}
+        return {"settings": self.settings}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self._settings = state["_settings"]
+        self.settings = state["settings"]
         self._begin(None)
 
-    def __bool__(self) -> bool:
-        return bool(self._settings)
-
     def __iter__(self) -> Iterator[str]:
-        return iter(self._settings)
+        return iter(self.settings)
 
     def declare(self, queue: str, settings: Mapping[str, Any]) -> None:
         """Add checked settings to what is declared of a queue; InvalidInput where they don't go together."""
-        known = self._settings.get(queue, {})
+        known = self.settings.get(queue, {})
         merged = {**known, **settings}
         check_lanes(queue, merged)
         if merged != known:
-            self._settings[queue] = merged
+            self.settings[queue] = merged
             self._missing.add(queue)
 
     def is_stored(self, store: Store) -> bool:
@@ -76,7 +74,7 @@ class DeclaredQueues:
         stored = {current.name: current for current in store.queues()} if missing else {}
         changed = False
         for queue in sorted(missing):
-            settings, current = self._settings[queue], stored.get(queue, QueueSettings(queue))
+            settings, current = self.settings[queue], stored.get(queue, QueueSettings(queue))
             new = difference(settings, current, store.now)
             if new:
                 check_letters(queue, new, stored.values())
@@ -95,14 +93,14 @@ class DeclaredQueues:
         A queue that was deleted, or has expired, is declared again at its next use by this process, or where another
         process has made it since. Where two numbers of lanes are declared, this process affirms its own.
         """
-        if not self._settings or time.monotonic() - self._looked_at < LOOK_SECONDS:
+        if not self.settings or time.monotonic() - self._looked_at < LOOK_SECONDS:
             return False
         self._looked_at = time.monotonic()
         stored = {current.name: current for current in store.queues()}
-        self._missing |= self._settings.keys() - stored.keys()
+        self._missing |= self.settings.keys() - stored.keys()
         changed = False
-        for queue in self._settings.keys() - self._missing:
-            current, settings = stored[queue], self._settings[queue]
+        for queue in self.settings.keys() - self._missing:
+            current, settings = stored[queue], self.settings[queue]
             lost = {name: value for name, value in settings.items() if name not in current.declared}
             changes = difference(lost, current, store.now) if lost else agreement(settings, current, store.now)
             if changes:

@@ -27,16 +27,12 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING
 
 from stanchion.context.shard import MAX_LANES, shuffle_shard, stored_lane
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
 from stanchion.stores.records.queues import QueueSettings
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
-    from stanchion.stores.protocol import Store
 
 SETTINGS_SECONDS = 1.0
 """For so long a process goes by the settings that it has read."""
@@ -48,8 +44,7 @@ COUNTED = 1000
 class LaneChooser:
     """Gives new jobs their lanes, in one process."""
 
-    def __init__(self, app: Stanchion) -> None:
-        self._app = app
+    def __init__(self) -> None:
         # Any process may begin anywhere; all together serve the lanes alike.
         self._turns = count(random.randrange(MAX_LANES))  # noqa: S311 - spreading load
         self._read: tuple[Store | None, float, dict[str, QueueSettings]] = (None, -math.inf, {})
@@ -58,51 +53,54 @@ class LaneChooser:
         """Read the settings anew, as this process has just changed some."""
         self._read = (None, -math.inf, {})
 
-    def assign(self, jobs: list[NewJob]) -> None:
+    def assign(self, store: Store, jobs: list[NewJob]) -> None:
         """Give those of the jobs their lane whose queue has lanes; the list is changed in place."""
-        laned = self._laned_queues()
+        laned = self._laned_queues(store)
         if not laned:
             return
         for queue in laned.keys() & {job.queue for job in jobs}:
             places = [n for n, job in enumerate(jobs) if job.queue == queue]
-            lanes = self._lanes(laned[queue], [jobs[n].tenant for n in places])
+            lanes = self._lanes(store, laned[queue], [jobs[n].tenant for n in places])
             for n, lane in zip(places, lanes, strict=True):
                 jobs[n] = jobs[n]._replace(lane=lane)
 
-    def place(self, outcomes: Sequence[Outcome], tenants: Callable[[], Mapping[str, str | None]]) -> Sequence[Outcome]:
+    def place(
+        self, store: Store, outcomes: Sequence[Outcome], tenants: Callable[[], Mapping[str, str | None]]
+    ) -> Sequence[Outcome]:
         """Return the outcomes with lanes for what goes on to another queue and has none yet.
 
         `tenants`: those of the jobs that they are about, by id; asked for only where some queue has lanes.
         """
-        if not self._laned_queues():
+        if not self._laned_queues(store):
             return outcomes
         of = tenants()
         moved = [job for outcome in outcomes for job in _going_on(outcome, of.get(outcome.id))]
-        self.assign(moved)
+        self.assign(store, moved)
         lanes = {job.id: job.lane for job in moved}
         return [_placed(outcome, lanes) for outcome in outcomes]
 
-    def lane_of(self, queue: str, tenant: str | None) -> int:
+    def lane_of(self, store: Store, queue: str, tenant: str | None) -> int:
         """Return the stored lane for one job that comes to the queue."""
-        settings = self._laned_queues().get(queue)
-        return UNLANED if settings is None else self._lanes(settings, [tenant])[0]
+        settings = self._laned_queues(store).get(queue)
+        return UNLANED if settings is None else self._lanes(store, settings, [tenant])[0]
 
-    def _laned_queues(self) -> dict[str, QueueSettings]:
-        store, now = self._app.store, time.monotonic()
+    def _laned_queues(self, store: Store) -> dict[str, QueueSettings]:
+        now = time.monotonic()
         of, read_at, laned = self._read
         if of is not store or now - read_at > SETTINGS_SECONDS:
             laned = {settings.name: settings for settings in store.queues() if settings.lanes > 1}
             self._read = (store, now, laned)
         return laned
 
-    def _lanes(self, settings: QueueSettings, tenants: list[str | None]) -> list[int]:
+    def _lanes(self, store: Store, settings: QueueSettings, tenants: list[str | None]) -> list[int]:
         size = min(settings.lanes_per_tenant, settings.lanes)
         shards = {
             tenant: [stored_lane(lane) for lane in shuffle_shard(tenant, settings.lanes, size)]
             for tenant in set(tenants)
             if tenant is not None
         }
-        depths = self._depths(settings.name, {lane for shard in shards.values() for lane in shard}) if size > 1 else {}
+        several = {lane for shard in shards.values() for lane in shard} if size > 1 else ()
+        depths = self._depths(store, settings.name, several)
         chosen = []
         for tenant in tenants:
             if tenant is None:
@@ -113,8 +111,8 @@ class LaneChooser:
             chosen.append(lane)
         return chosen
 
-    def _depths(self, queue: str, lanes: Iterable[int]) -> dict[int, int]:
-        return self._app.store.lane_depths(queue, sorted(lanes), COUNTED) if lanes else {}
+    def _depths(self, store: Store, queue: str, lanes: Iterable[int]) -> dict[int, int]:
+        return store.lane_depths(queue, sorted(lanes), COUNTED) if lanes else {}
 
     def _shortest(self, shard: list[int], depths: dict[int, int]) -> int:
         """Return the first empty lane, else the shortest, the first of them on a tie."""

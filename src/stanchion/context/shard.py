@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import UNLANED
-
-if TYPE_CHECKING:
-    pass
 
 MAX_LANES = 1024
 

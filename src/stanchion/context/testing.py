@@ -1,18 +1,11 @@
-"""Tests of code that enqueues: a store in memory with a clock that the test moves, and a look at what was enqueued."""
+"""Tests of code that enqueues: a store with a clock that the test moves."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING
 
 from stanchion.core.times import moment
 from stanchion.stores.protocol import Store
-from stanchion.stores.registry import open_store
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 
 class Clock:
@@ -28,11 +21,3 @@ class Clock:
     def now(self) -> datetime:
         """Return the time it shows."""
         return moment(self._store.now())
-
-
-@contextmanager
-def tested(app: Stanchion) -> Iterator[Clock]:
-    """Have the app work on a fresh store in memory, and give its clock."""
-    store = open_store("memory://?clock=frozen")
-    with app.on_store(store):
-        yield Clock(store)

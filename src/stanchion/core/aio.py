@@ -39,14 +39,9 @@ def off_loop(call: Callable[P, R]) -> Callable[P, Awaitable[R]]:
 
 
 def _pool_of(owner: Any) -> DaemonPool:
-    """Return the threads of the app that an object belongs to; where it belongs to none, those of no app."""
-    if hasattr(owner, "calls"):
-        pool: DaemonPool = owner.calls
-        return pool
-    app = getattr(owner, "_app", None) or getattr(owner, "app", None)
-    if callable(app):  # a part of a flow finds it among its calls
-        app = app()
-    return _OF_NO_APP if app is None else app.calls
+    """Return the threads of the context that an object has; where it has none, those of no app."""
+    context = getattr(owner, "_context", None) or getattr(owner, "context", None)
+    return _OF_NO_APP if context is None else context.calls
 
 
 _OF_NO_APP = calls_pool()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import builtins
+import logging
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from stanchion.core.checks import number, shown, whole
 from stanchion.errors import InvalidInput
+
+log = logging.getLogger("stanchion.worker")
 
 DEFAULT_MAX_ATTEMPTS = 25
 MOST_ATTEMPTS = 1_000_000
@@ -100,3 +104,14 @@ class Retry:
         if self.jitter:
             seconds *= 1 + random.uniform(-self.jitter, self.jitter)  # noqa: S311 - spreading load, no secret
         return seconds
+
+    def delay_or_default(self, failures: int, error: BaseException, whose: str | None) -> float:
+        """Return the seconds to wait; those of the default policy where a custom one fails, which is logged."""
+        try:
+            seconds = self.delay(failures, error)
+            if math.isfinite(seconds):
+                return builtins.max(0.0, seconds)
+            log.error("the retry policy of %s returned %r; the default is used", whose, seconds)
+        except Exception:
+            log.exception("the retry policy of %s failed; the default is used", whose)
+        return Retry().delay(failures, error)

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar, cast, get_args
 from zoneinfo import ZoneInfo
 
+from stanchion.context.context import Context
 from stanchion.core.checks import checked_name, refuse_unknown, shown, whole
 from stanchion.core.ids import new_id
 from stanchion.core.times import moment
@@ -21,13 +22,11 @@ from stanchion.cron.plan import KIND, Plan
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.call import arguments
 from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.insert import insert
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.values import VersionedValue
-from stanchion.tasks.task import Task
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
+from stanchion.tasks.task import Task, registered
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,19 +59,19 @@ class Declared(NamedTuple):
         same = (stored.expression, stored.tz) == (plan.expression, plan.tz)
         return plan if same else plan._replace(handled=now)
 
-    def agrees(self, app: Stanchion, stored: Plan) -> bool:
+    def agrees(self, context: Context, stored: Plan) -> bool:
         """Tell whether the stored plan is what the code says, whatever the same arguments look like encrypted."""
         ours, theirs = self.plan.job.payload, stored.job.payload
         if self.plan[:3] != stored[:3] or self.plan.job != stored.job._replace(payload=ours):
             return False
         try:
-            return ours == theirs or bool(app.codec.decode(ours) == app.codec.decode(theirs))
+            return ours == theirs or bool(context.codec.decode(ours) == context.codec.decode(theirs))
         except StanchionError:  # under a key that is no longer ours
             return False
 
 
 def declared(
-    app: Stanchion,
+    context: Context,
     task: Task[..., Any],
     expression: str,
     tz: str | ZoneInfo,
@@ -89,15 +88,15 @@ def declared(
     timetable(expression, zone_name)
     if missed not in get_args(Missed):
         raise InvalidInput(f"missed must be one of {', '.join(get_args(Missed))}, not {missed!r}")
-    job = _job(app, task, call, {"max_attempts": task.retry.max_attempts, **task.options, **options})
+    job = _job(context, task, call, {"max_attempts": task.retry.max_attempts, **task.options, **options})
     found = Declared(name, Plan(" ".join(expression.split()), zone_name, missed, job))
-    other = app.crons.get(name)
-    if other is not None and not other.agrees(app, found.plan):
+    other = context.registry.crons.get(name)
+    if other is not None and not other.agrees(context, found.plan):
         raise InvalidInput(f"two schedules are named {name!r}; give one of them schedule=...")
     return found
 
 
-def _job(app: Stanchion, task: Task[..., Any], call: tuple[Any, Any], options: Mapping[str, Any]) -> NewJob:
+def _job(context: Context, task: Task[..., Any], call: tuple[Any, Any], options: Mapping[str, Any]) -> NewJob:
     refuse_unknown(options, ENQUEUE_OPTIONS)
     rest = dict(options)
     for option in ("run_at", "tx"):
@@ -112,8 +111,8 @@ def _job(app: Stanchion, task: Task[..., Any], call: tuple[Any, Any], options: M
     if misfit:
         raise InvalidInput(f"the arguments don't fit {task.name}{task.signature}: {misfit}; give args= and kwargs=")
     queue = checked_name(rest.pop("queue", "default"), "queue")
-    payload = app.codec.encode(arguments(tuple(args), dict(kwargs)), "arguments")
-    return NewJob("", queue, payload, task.name, **checked(rest, app.codec, queue=queue, task=task.name))
+    payload = context.codec.encode(arguments(tuple(args), dict(kwargs)), "arguments")
+    return NewJob("", queue, payload, task.name, **checked(rest, context.codec, queue=queue, task=task.name))
 
 
 class Schedule:
@@ -122,8 +121,8 @@ class Schedule:
     `last`: the last tick that had a job. `declared`: a live scheduler has it in its code; without one it does not fire.
     """
 
-    def __init__(self, app: Stanchion, name: str, plan: Plan, now: int) -> None:
-        self._app, self._plan = app, plan
+    def __init__(self, context: Context, name: str, plan: Plan, now: int) -> None:
+        self._context, self._plan = context, plan
         self.name = name
         self.expression, self.tz, self.missed = plan.expression, plan.tz, plan.missed
         self.task, self.queue = plan.job.task, plan.job.queue
@@ -150,26 +149,26 @@ class Schedule:
 
     def trigger(self) -> JobHandle:
         """Enqueue its job now, beside its ticks; also of a schedule that is paused."""
-        job = self._plan.job_at(self.name, self._app.store.now(), new_id(), **{"x-cron-triggered": True})
-        pushed = self._app.store_new([job])[0]
-        return JobHandle(self._app, pushed.id, duplicate=pushed.duplicate)
+        job = self._plan.job_at(self.name, self._context.store.now(), new_id(), **{"x-cron-triggered": True})
+        pushed = insert(self._context, [job])[0]
+        return JobHandle(self._context, pushed.id, duplicate=pushed.duplicate)
 
     def remove(self) -> None:
         """Forget the schedule. A live scheduler that has it in its code begins it anew; its jobs stay."""
-        while (value := value_of(self._app, self.name)) is not None:
+        while (value := value_of(self._context, self.name)) is not None:
             if jobs := Plan.of(value.text).jobs(self.name):  # a tick that came before this
-                self._app.store_new(jobs)
-            if self._app.store.compare_and_set(KIND, self.name, None, value.version):
+                insert(self._context, jobs)
+            if self._context.store.compare_and_set(KIND, self.name, None, value.version):
                 return
 
     def _change(self, change: Callable[[Plan, int], Plan]) -> None:
         while True:
-            value, now = value_of(self._app, self.name), self._app.store.now()
-            if value is None and self.name not in self._app.crons:
+            value, now = value_of(self._context, self.name), self._context.store.now()
+            if value is None and self.name not in self._context.registry.crons:
                 raise InvalidInput(f"schedule {self.name!r} has been removed")
             plan = self._plan._replace(handled=now) if value is None else Plan.of(value.text)
             changed = change(plan, now)
-            if self._app.store.compare_and_set(KIND, self.name, changed.text(), value.version if value else 0):
+            if self._context.store.compare_and_set(KIND, self.name, changed.text(), value.version if value else 0):
                 self._plan, self.paused = changed, changed.paused
                 return
 
@@ -177,33 +176,33 @@ class Schedule:
         return f"<Schedule {self.name} {self.expression!r} {self.tz}>"
 
 
-def schedules(app: Stanchion) -> list[Schedule]:
+def schedules(context: Context) -> list[Schedule]:
     """Return the schedules that the store knows, and those of the code that no scheduler has stored yet, by name."""
-    plans = {name: one.plan for name, one in app.crons.items()}
-    plans |= {value.name: Plan.of(value.text) for value in app.store.values(KIND)}
-    now = app.store.now()
-    return [Schedule(app, name, plans[name], now) for name in sorted(plans)]
+    plans = {name: one.plan for name, one in context.registry.crons.items()}
+    plans |= {value.name: Plan.of(value.text) for value in context.store.values(KIND)}
+    now = context.store.now()
+    return [Schedule(context, name, plans[name], now) for name in sorted(plans)]
 
 
-def schedule_named(app: Stanchion, name: str) -> Schedule:
+def schedule_named(context: Context, name: str) -> Schedule:
     """Return one schedule; InvalidInput for a name that is probably mistyped."""
-    known = {one.name: one for one in schedules(app)}
+    known = {one.name: one for one in schedules(context)}
     if name not in known:
         raise InvalidInput(f"no schedule {name!r} (there are: {', '.join(known) or 'none'})")
     return known[name]
 
 
-def value_of(app: Stanchion, name: str) -> VersionedValue | None:
+def value_of(context: Context, name: str) -> VersionedValue | None:
     """Return what is stored of a schedule."""
-    return next(iter(app.store.values(KIND, [name])), None)
+    return next(iter(context.store.values(KIND, [name])), None)
 
 
 def on_task(
-    app: Stanchion, function: Callable[P, R], name: str | None, retry: Any, options: EnqueueOptions
+    context: Context, function: Callable[P, R], name: str | None, retry: Any, options: EnqueueOptions
 ) -> tuple[Task[P, R], EnqueueOptions]:
     """Return the task of a decorated function or task, and the options that are the schedule's own."""
     if not isinstance(function, Task):
-        return app.task(name=name, retry=retry, **options)(function), cast(EnqueueOptions, {})
+        return registered(context, function, name, retry, options), cast(EnqueueOptions, {})
     if name is not None or retry is not None:
         raise InvalidInput(f"{function.name} is a task already; give name= and retry= to its @app.task")
     return function, options

@@ -13,18 +13,17 @@ its ticks dealt with.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from stanchion.context.context import Context
 from stanchion.core.ids import new_id
 from stanchion.cron.expression import tick_text
 from stanchion.cron.plan import KIND, Firing, Plan
 from stanchion.cron.schedule import REFRESH, UNDECLARED, Declared, value_of
 from stanchion.errors import StoreUnavailable
+from stanchion.jobs.insert import insert
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.values import VersionedValue
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 log = logging.getLogger("stanchion.cron")
 
@@ -47,18 +46,18 @@ class Ticker:
     release of the code may have changed.
     """
 
-    def __init__(self, app: Stanchion) -> None:
-        self._app = app
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._id = new_id()
         self._announced: set[str] = set()
         self._told: set[str] = set()
 
     def tick(self) -> Round:
         """Fire what is due. One schedule that fails keeps no other from its ticks; its error is raised at the end."""
-        values = {value.name: value for value in self._app.store.values(KIND)}
-        now = self._app.store.now()
+        values = {value.name: value for value in self._context.store.values(KIND)}
+        now = self._context.store.now()
         jobs, looks, failed = 0, list[int](), list[Exception]()
-        for name in sorted({*values, *self._app.crons}):
+        for name in sorted({*values, *self._context.registry.crons}):
             try:
                 fired, look_at = self._attend(name, values.get(name), now)
             except StoreUnavailable:
@@ -75,7 +74,7 @@ class Ticker:
 
     def _attend(self, name: str, value: VersionedValue | None, now: int) -> tuple[int, int | None]:
         """Take one schedule from step to step; return the jobs enqueued, and when to look at it again."""
-        jobs, declared = 0, self._app.crons.get(name)
+        jobs, declared = 0, self._context.registry.crons.get(name)
         while True:
             plan = None if value is None else Plan.of(value.text)
             if plan is not None and self._to_enqueue(plan, now):
@@ -86,10 +85,10 @@ class Ticker:
             if changed is None:
                 return jobs, self._look_at(name, declared, plan, now)
             text, version = changed.text(), value.version if value else 0
-            if self._app.store.compare_and_set(KIND, name, text, version):
+            if self._context.store.compare_and_set(KIND, name, text, version):
                 value = VersionedValue(name, text, version + 1)
             else:
-                value, now = value_of(self._app, name), self._app.store.now()
+                value, now = value_of(self._context, name), self._context.store.now()
 
     def _to_enqueue(self, plan: Plan, now: int) -> bool:
         """Tell whether a firing is this scheduler's to go on with."""
@@ -99,7 +98,7 @@ class Ticker:
     def _enqueue(self, name: str, plan: Plan) -> int:
         if plan.firing is not None and plan.firing.by != self._id:
             log.warning("finishing the tick of schedule %s that another scheduler has left", name)
-        return sum(not pushed.duplicate for pushed in self._app.store_new(plan.jobs(name)))
+        return sum(not pushed.duplicate for pushed in insert(self._context, plan.jobs(name)))
 
     def _change(self, name: str, declared: Declared | None, plan: Plan | None, now: int) -> Plan | None:
         """Return what is to become of the value now; None: it stays."""
@@ -108,7 +107,7 @@ class Ticker:
         if plan is None:
             return declared.begun(now)
         if name not in self._announced:
-            if not declared.agrees(self._app, plan):
+            if not declared.agrees(self._context, plan):
                 return declared.renewed(plan, now)
             self._announced.add(name)
         if not plan.paused and (fired := self._fired(name, plan, now)) is not None:

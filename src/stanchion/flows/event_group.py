@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid5
 
+from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
 from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import extend, store_flow
 from stanchion.flows.parts import Group, Part, Signature, chain, checked_part
-from stanchion.flows.plan import LARGE, Planner, fresh_ids
+from stanchion.flows.plan import LARGE, Plan, fresh_ids
 from stanchion.stores.records.flows import Node
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 _NAMES = UUID("6f6d9c0e-5a39-4c52-9a1b-7f3d0c8a2e41")
 
@@ -25,14 +23,14 @@ _NAMES = UUID("6f6d9c0e-5a39-4c52-9a1b-7f3d0c8a2e41")
 class EventGroup(FlowHandle):
     """A flow that takes members until it is closed. Made by `app.event_group(name)`."""
 
-    def __init__(self, app: Stanchion, name: str) -> None:
+    def __init__(self, context: Context, name: str) -> None:
         self.name = checked_name(name, "the name of an event group")
-        super().__init__(app, str(uuid5(_NAMES, self.name)))
+        super().__init__(context, str(uuid5(_NAMES, self.name)))
         self._members_id = next(_ids_of(self.id))
 
     def open(self, then: Part | None, on_failure: Signature | None) -> None:
         """Open the group, unless it is already; of its name there is one, with what the first one said."""
-        known = self._app.store.nodes(self.id)
+        known = self._context.store.nodes(self.id)
         if known:
             alone = any(node.id == self._members_id and node.parent is not None for node in known)
             if then is not None and alone:
@@ -40,21 +38,21 @@ class EventGroup(FlowHandle):
             return
         members = Group((), "list")
         flow = chain(members, then) if then is not None else chain(members)
-        plan = Planner(self._app, self.id, _ids_of(self.id))
+        plan = Plan(self._context, self.id, _ids_of(self.id))
         plan.flow(flow if on_failure is None else flow.on_failure(on_failure))
         if plan.streams:
             raise InvalidInput(f"what follows an event group may have groups of up to {LARGE} members")
         plan.nodes = [self._unclosed(node) for node in plan.nodes]
-        store_flow(self._app, plan)
+        store_flow(self._context, plan)
 
     def add(self, *members: Part, tx: Any = None) -> None:
         """Add calls, or flows; with `tx`, in that transaction. FlowClosed once the group is closed."""
         parts = [checked_part(member) for member in members]  # all of them, before the first is stored
-        extend(self._app, Node(self._members_id, self.id), parts, fresh_ids(), tx)
+        extend(self._context, Node(self._members_id, self.id), parts, fresh_ids(), tx)
 
     def close(self) -> None:
         """Take no more members: the group is done when those that it has are."""
-        if not self._app.store.close_node(self._members_id):
+        if not self._context.store.close_node(self._members_id):
             raise FlowNotFound(self.id)
 
     aadd = off_loop(add)

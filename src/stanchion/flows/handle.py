@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stanchion.context.context import HasContext
 from stanchion.core.aio import off_loop
 from stanchion.core.backoff import deadline_in, patiently
 from stanchion.core.checks import checked_id, whole
@@ -23,9 +24,6 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Find
 from stanchion.stores.rules.jobs import state_of
 
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
-
 FlowState = NodeState
 
 _PAGE, _LARGEST_PAGE = 1000, 16_000
@@ -37,8 +35,8 @@ _SMALL = 500
 class FlowHandle:
     """A reference to a flow by its id."""
 
-    def __init__(self, app: Stanchion, flow_id: str) -> None:
-        self._app, self.id = app, checked_id(flow_id, "the id of a flow")
+    def __init__(self, app: HasContext, flow_id: str) -> None:
+        self._context, self.id = app.context, checked_id(flow_id, "the id of a flow")
 
     @property
     def state(self) -> FlowState:
@@ -52,13 +50,13 @@ class FlowHandle:
         StoreUnavailable where the store does not answer then.
         """
         deadline = deadline_in(timeout)
-        nodes = self._app.waits.for_flow(self.id, deadline).result()
+        nodes = self._context.waits.for_flow(self.id, deadline).result()
         return self._value_in_time(nodes, timeout, deadline)
 
     async def aresult(self, timeout: float | None = None) -> Any:
         """Await `result`: however many wait, none of them keeps a thread."""
         deadline = deadline_in(timeout)
-        nodes = await self._app.waits.for_flow(self.id, deadline, asyncio.get_running_loop()).answer()
+        nodes = await self._context.waits.for_flow(self.id, deadline, asyncio.get_running_loop()).answer()
         return await off_loop(self._value_in_time)(nodes, timeout, deadline)
 
     def _value_in_time(self, nodes: list[Node], timeout: float | None, deadline: float) -> Any:
@@ -76,14 +74,14 @@ class FlowHandle:
         """
         ids = [row.id for row in self._rows()]
         for batch in batches(reversed(ids), _PAGE):
-            found = self._app.store.fetch(batch)
-            now = self._app.store.now()
+            found = self._context.store.fetch(batch)
+            now = self._context.store.now()
             for row in (found[job_id] for job_id in batch if job_id in found):
-                yield Job(self._app, row, state_of(row, now))
+                yield Job(self._context, row, state_of(row, now))
 
     def cancel(self) -> FlowState:
         """End the flow: jobs that have not begun are cancelled, running ones asked to stop. Return its state."""
-        store = self._app.store
+        store = self._context.store
         if not store.stop_flow(self.id):
             raise FlowNotFound(self.id)
         nodes = self._nodes()
@@ -98,7 +96,7 @@ class FlowHandle:
     def graph(self, limit: int = 1000) -> FlowPart:
         """Return its parts as a tree, to be shown; of many jobs only the newest `limit`."""
         whole(limit, "limit", 1, MAX_PAGE)
-        return drawn(self._app, self._nodes(), limit)
+        return drawn(self._context, self._nodes(), limit)
 
     def draw(self, form: GraphForm = "svg", limit: int = 1000) -> str:
         """Return its parts as a graph: `text`, `svg`, `mermaid` or `dot` (for Graphviz); of many jobs as `graph`."""
@@ -107,7 +105,7 @@ class FlowHandle:
     acancel = off_loop(cancel)
 
     def _nodes(self) -> list[Node]:
-        nodes = self._app.store.nodes(self.id)
+        nodes = self._context.store.nodes(self.id)
         if not nodes:
             raise FlowNotFound(self.id)
         return nodes
@@ -118,7 +116,7 @@ class FlowHandle:
     def _rows(self, states: tuple[JobState, ...] = ()) -> Iterator[JobRow]:
         """Yield its jobs, newest first."""
         after, size = None, _PAGE
-        while page := self._app.store.find(Find(flow=self.id, states=states, limit=size, after=after)):
+        while page := self._context.store.find(Find(flow=self.id, states=states, limit=size, after=after)):
             yield from page
             after = page[-1].id
             # A store may have to look at all jobs of the flow for each page: of small ones it takes many at once.
@@ -128,16 +126,16 @@ class FlowHandle:
     def _value(self, nodes: list[Node]) -> Any:
         state = self._root(nodes).state
         if state == FlowState.DONE:
-            return Values(self._app, self.id, nodes).of(self.id)
+            return Values(self._context, self.id, nodes).of(self.id)
         if state == FlowState.CANCELLED:
             raise FlowCancelled(self.id)
         culprit = self._culprit(nodes)
         if culprit is None or culprit.job is None:
             raise FlowFailed(self.id, None, "no member of it is known any more")
-        row = self._app.store.fetch([culprit.job]).get(culprit.job)
+        row = self._context.store.fetch([culprit.job]).get(culprit.job)
         if row is None:
             raise FlowFailed(self.id, culprit.job, f"{culprit.state}; its error was not kept")
-        errors = Job(self._app, row, JobState.DEAD).errors
+        errors = Job(self._context, row, JobState.DEAD).errors
         said = errors[-1]["error"] if errors else culprit.state
         raise FlowFailed(self.id, culprit.job, said, row.task)
 
@@ -146,7 +144,7 @@ class FlowHandle:
         failed = sorted(
             (node for node in nodes if node.state == FlowState.FAILED), key=lambda node: node.finished_at or 0
         )
-        values = Values(self._app, self.id, nodes)
+        values = Values(self._context, self.id, nodes)
         cancelled = None
         for node in failed:
             for end in values.ends(node.id):

@@ -13,19 +13,29 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain as joined
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Protocol, Self
 
+from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import shown
+from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput
+from stanchion.flows.handle import FlowHandle
+from stanchion.flows.insert import store_flow
+from stanchion.flows.plan import After, Inside, Kind, Plan, fresh_ids
+from stanchion.stores.records.jobs import NewJob
 
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
-    from stanchion.flows.handle import FlowHandle
-    from stanchion.stores.records.jobs import NewJob
-    from stanchion.tasks.enqueuer import Enqueuer
 
-Kind = Literal["one", "list", "none"]
+class MemberMaker(Protocol):
+    """Makes the jobs of the calls of one task."""
+
+    @property
+    def context(self) -> Context: ...
+    @property
+    def task_name(self) -> str: ...
+
+    def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
+        """Return the job of a call in a flow."""
 
 
 class Part(ABC):
@@ -44,16 +54,37 @@ class Part(ABC):
 
     def enqueue(self, tx: Any = None) -> FlowHandle:
         """Store the flow; with `tx`, in that transaction. Up to 2000 jobs are stored in one step."""
-        app = self.app()
-        if app is None:
+        context = self.context
+        if context is None:
             raise InvalidInput("a flow without any call belongs to no app; store it with app.enqueue_flow(flow)")
-        return app.enqueue_flow(self, tx)
+        return self.enqueue_in(context, tx)
 
     aenqueue = off_loop(enqueue)
 
+    def enqueue_in(self, context: Context, tx: Any = None) -> FlowHandle:
+        """Store the flow as `enqueue` does, also where it has no call."""
+        plan = Plan(context, new_id(), fresh_ids())
+        plan.flow(self)
+        store_flow(context, plan, tx)
+        return FlowHandle(context, plan.root)
+
+    @property
     @abstractmethod
-    def app(self) -> Stanchion | None:
-        """Return the app of the first call; None where there is no call."""
+    def context(self) -> Context | None:
+        """The context of the first call; None where there is no call."""
+
+    @property
+    def lone_call(self) -> Signature | None:
+        """The part itself where it is nothing but a call, which needs no node of its own; else None."""
+        return None
+
+    @abstractmethod
+    def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
+        """Plan what is in the node of this part."""
+
+    def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Signature | None, After]:
+        """Plan all but the last call; return that, None if the part does not end in one, and what it comes behind."""
+        return None, plan.before(self, after)
 
     def _checked_handler(self, handler: Any) -> Signature:
         if self.handler is not None:
@@ -68,7 +99,7 @@ class Signature(Part):
 
     def __init__(
         self,
-        enqueuer: Enqueuer[...],
+        enqueuer: MemberMaker,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         handler: Signature | None = None,
@@ -84,9 +115,24 @@ class Signature(Part):
         """Return this call with another that is made, once, when it fails."""
         return Signature(self._enqueuer, self.args, self.kwargs, self._checked_handler(handler))
 
-    def app(self) -> Stanchion:
-        """Return the app of the task."""
-        return self._enqueuer.app
+    @property
+    def context(self) -> Context:
+        """The context of the task."""
+        return self._enqueuer.context
+
+    @property
+    def lone_call(self) -> Signature | None:
+        """The call, unless something is called when it fails."""
+        return self if self.handler is None else None
+
+    def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
+        """Plan the call as the only member of its node."""
+        plan.call(self, node, 0, after)
+        return Inside("one", {"as": "call"})
+
+    def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Signature | None, After]:
+        """Return the call; one that has a handler is planned."""
+        return (self, after) if self.handler is None else (None, plan.before(self, after))
 
     def new_job(self, job_id: str, flow: str | None, waits_for: str | None = None) -> NewJob:
         """Return the job of this call."""
@@ -107,9 +153,27 @@ class Chain(Part):
         """Return this chain with a call that is made, once, when any part of it fails."""
         return Chain(self.parts, self._checked_handler(handler))
 
-    def app(self) -> Stanchion | None:
-        """Return the app of the first call."""
-        return next((app for part in self.parts if (app := part.app()) is not None), None)
+    @property
+    def context(self) -> Context | None:
+        """The context of the first call."""
+        return next((context for part in self.parts if (context := part.context) is not None), None)
+
+    def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
+        """Plan the last part as the only member of the node, behind those before it."""
+        line = []
+        for part in self.parts[:-1]:
+            after = plan.before(part, after)
+            line.append(after.node)
+        value = plan.member(self.parts[-1], node, 0, after)
+        return Inside("none" if value == "none" else "one", {"as": "chain", "line": line})
+
+    def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Signature | None, After]:
+        """Plan all parts but the last call of the last one; a chain that has a handler is planned whole."""
+        if self.handler is not None:
+            return None, plan.before(self, after)
+        for part in self.parts[:-1]:
+            after = plan.before(part, after)
+        return self.parts[-1].lay_out_but_last(plan, after)
 
     def __repr__(self) -> str:
         return f"chain({', '.join(map(repr, self.parts))})"
@@ -152,10 +216,15 @@ class Group(Part):
     def __iter__(self) -> Iterator[Part]:
         return map(checked_part, self._members)
 
-    def app(self) -> Stanchion | None:
-        """Return the app of the first call."""
+    @property
+    def context(self) -> Context | None:
+        """The context of the first call."""
         members = self._members.first() if isinstance(self._members, _Once) else self._members
-        return next((app for part in map(checked_part, members) if (app := part.app()) is not None), None)
+        return next((found for part in map(checked_part, members) if (found := part.context) is not None), None)
+
+    def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
+        """Plan the members beside each other."""
+        return plan.members(iter(self), self.kind, node, after)
 
     def __repr__(self) -> str:
         name = "group" if self.kind == "list" else "barrier"

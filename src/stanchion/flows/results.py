@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stanchion.context.context import Context
 from stanchion.errors import StanchionError
 from stanchion.flows.plan import After
 from stanchion.stores.records.flows import End, Node
 from stanchion.stores.records.jobs import JobState
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 PAGE = 1000
 """Members per round trip."""
@@ -25,15 +23,15 @@ class NoValue(StanchionError):
 class Values:
     """Reads the values of nodes of one flow. `nodes`: all of its nodes, where they have been read already."""
 
-    def __init__(self, app: Stanchion, root: str, nodes: Iterable[Node] | None = None) -> None:
-        self._app, self._root = app, root
+    def __init__(self, context: Context, root: str, nodes: Iterable[Node] | None = None) -> None:
+        self._context, self._root = context, root
         if nodes is not None:
             self.nodes = {node.id: node for node in nodes}
 
     @cached_property
     def nodes(self) -> dict[str, Node]:
         """The nodes of the flow. Asked for only when it takes more than the single member of one node."""
-        return {node.id: node for node in self._app.store.nodes(self._root)}
+        return {node.id: node for node in self._context.store.nodes(self._root)}
 
     def behind(self, after: After) -> Any:
         """Return what a job gets that comes behind a node; NoValue when that has not succeeded."""
@@ -49,7 +47,7 @@ class Values:
     def ends(self, node_id: str) -> Iterator[End]:
         """Yield how the members of a node have ended, by their places."""
         after = -1
-        while page := self._app.store.ends(node_id, after, PAGE):
+        while page := self._context.store.ends(node_id, after, PAGE):
             yield from page
             after = page[-1].place
 
@@ -59,7 +57,7 @@ class Values:
         return self.nodes[node_id]
 
     def _of_one(self, node_id: str) -> Any:
-        ends = self._app.store.ends(node_id, limit=1)
+        ends = self._context.store.ends(node_id, limit=1)
         if not ends:
             raise self._not_yet(node_id)
         return self._of_end(ends[0])
@@ -75,7 +73,7 @@ class Values:
         if end.state != JobState.DONE:
             who = f"job {end.job}" if end.job else f"the part {end.child}"
             raise NoValue(f"{who} of the flow {self._root} is {end.state}; `retry` that first")
-        return self._app.codec.decode(end.result) if end.child is None else self.of(end.child)
+        return self._context.codec.decode(end.result) if end.child is None else self.of(end.child)
 
     def _not_yet(self, node_id: str) -> NoValue:
         return NoValue(f"the part {node_id} of the flow {self._root} is not done yet; retry this job when it is")

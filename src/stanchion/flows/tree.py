@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from stanchion.context.context import Context
 from stanchion.stores.records.flows import End, Node
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Find
 from stanchion.stores.rules.flows import standing
 from stanchion.stores.rules.jobs import state_of
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 PartKind = Literal["job", "chain", "group", "barrier"]
 
@@ -39,16 +37,16 @@ class FlowPart:
     on_failure: FlowPart | None = None
 
 
-def drawn(app: Stanchion, nodes: list[Node], limit: int) -> FlowPart:
+def drawn(context: Context, nodes: list[Node], limit: int) -> FlowPart:
     """Return the tree of a flow with these nodes, with at most about `limit` jobs."""
     root = nodes[0].root
-    rows = app.store.find(Find(flow=root, limit=limit))
-    return _Drawing(app, root, nodes, rows, limit).of_node(root)
+    rows = context.store.find(Find(flow=root, limit=limit))
+    return _Drawing(context, root, nodes, rows, limit).of_node(root)
 
 
 class _Drawing:
-    def __init__(self, app: Stanchion, root: str, nodes: list[Node], rows: list[JobRow], limit: int) -> None:
-        self._app, self._limit, self._now = app, limit, app.store.now()
+    def __init__(self, context: Context, root: str, nodes: list[Node], rows: list[JobRow], limit: int) -> None:
+        self._context, self._limit, self._now = context, limit, context.store.now()
         self._nodes = {node.id: node for node in nodes}
         self._shows: dict[str, dict[str, Any]] = {node.id: json.loads(node.definition or "{}") for node in nodes}
         self._rows = {row.id: row for row in rows}
@@ -91,7 +89,7 @@ class _Drawing:
             for place, member in seats.items()
         }
         if len(parts) < node.size:  # some are not in history any more, or there are too many
-            for end in self._app.store.ends(node.id, limit=self._limit):
+            for end in self._context.store.ends(node.id, limit=self._limit):
                 if end.place not in parts and len(parts) < self._limit:
                     parts[end.place] = _of_end(end)
         return tuple(parts[place] for place in sorted(parts))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
+from stanchion.context.context import Context
+from stanchion.jobs.insert import insert
 from stanchion.stores.records.jobs import NewJob, Pushed
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 T = TypeVar("T")
 
@@ -29,20 +28,20 @@ def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
 
 
 def store_batches(
-    app: Stanchion, new: Iterable[list[NewJob]], tx: Any = None
+    context: Context, new: Iterable[list[NewJob]], tx: Any = None
 ) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
     """Store batches one after the other; while one is being stored, the next is made."""
     batches = (portion for batch in new for portion in portions(batch))
     first = next(batches, None)
     second = next(batches, None) if tx is None else None
     if second is None:  # one batch, or a transaction that must stay in its thread
-        yield from ((batch, app.store_new(batch, tx)) for batch in chain([first] if first else [], batches))
+        yield from ((batch, insert(context, batch, tx)) for batch in chain([first] if first else [], batches))
         return
     assert first is not None  # noqa: S101 - it came before the second
     with ThreadPoolExecutor(1, "stanchion-push") as storing:
-        under_way = storing.submit(app.store_new, first)
+        under_way = storing.submit(insert, context, first)
         for batch in chain([second], batches):
-            stored, under_way = under_way.result(), storing.submit(app.store_new, batch)
+            stored, under_way = under_way.result(), storing.submit(insert, context, batch)
             yield first, stored
             first = batch
         yield first, under_way.result()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stanchion.errors import InvalidInput
-
-if TYPE_CHECKING:
-    pass
 
 COLLECT = "stanchion.collect"
 """The task that every app knows: it returns what it gets. In a flow it stands for a part without a last call."""
@@ -33,7 +30,8 @@ def called_with(payload: Any) -> tuple[list[Any], dict[str, Any]]:
     raise ValueError("the payload does not hold the arguments of a call; push it with task.enqueue() or app.enqueue()")
 
 
-def _call(call: tuple[Any, ...] | Mapping[str, Any]) -> Call:
+def call_of(call: tuple[Any, ...] | Mapping[str, Any]) -> Call:
+    """Return the arguments of a call, given as a tuple or as a mapping of keyword arguments."""
     if isinstance(call, Mapping):
         return (), call
     if isinstance(call, tuple):

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stanchion.context.context import HasContext
 from stanchion.core.aio import off_loop
 from stanchion.core.backoff import deadline_in
 from stanchion.core.checks import checked_id
 from stanchion.errors import JobCancelled, JobFailed, JobNotFound, ResultTimeout
+from stanchion.jobs import lookup
 from stanchion.jobs.job import Job
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.rules.dead_letters import DEAD_ATTEMPTS, is_letter
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
+from stanchion.waits.ends import SeenJob
 
 
 class JobHandle:
     """A reference to a job by its id."""
 
-    __slots__ = ("_app", "duplicate", "id")
+    __slots__ = ("_context", "duplicate", "id")
 
-    def __init__(self, app: Stanchion, job_id: str, *, duplicate: bool = False) -> None:
-        self._app, self.id, self.duplicate = app, checked_id(job_id), duplicate
+    def __init__(self, app: HasContext, job_id: str, *, duplicate: bool = False) -> None:
+        self._context, self.id, self.duplicate = app.context, checked_id(job_id), duplicate
 
     def job(self) -> Job:
         """Read the job; JobNotFound when it is neither live nor in history."""
-        found = self._app.get(self.id)
+        found = lookup.get(self._context, self.id)
         if found is None:
             raise JobNotFound(self.id)
         return found
@@ -39,7 +39,7 @@ class JobHandle:
 
     def cancel(self) -> JobState:
         """Cancel the job, or ask it to stop if it runs; return its state after that."""
-        state = self._app.cancel(self.id)
+        state = lookup.cancel(self._context, self.id)
         if state is None:
             raise JobNotFound(self.id)
         return state
@@ -50,34 +50,34 @@ class JobHandle:
         Raises ResultTimeout after `timeout` seconds, or StoreUnavailable where the store does not answer then;
         JobFailed for a dead job, JobCancelled, and JobNotFound where no history is kept.
         """
-        return _result_of(self._app.waits.for_job(self.id, deadline_in(timeout)).result(), timeout)
+        return self._result_of(self._context.waits.for_job(self.id, deadline_in(timeout)).result(), timeout)
 
     async def aresult(self, timeout: float | None = None) -> Any:
         """Await `result`: however many wait, none of them keeps a thread."""
-        waiter = self._app.waits.for_job(self.id, deadline_in(timeout), asyncio.get_running_loop())
-        return _result_of(await waiter.answer(), timeout)
+        waiter = self._context.waits.for_job(self.id, deadline_in(timeout), asyncio.get_running_loop())
+        return self._result_of(await waiter.answer(), timeout)
 
     acancel = off_loop(cancel)
     ajob = off_loop(job)
 
+    def _result_of(self, seen: SeenJob, timeout: float | None) -> Any:
+        job = Job(self._context, seen.row, seen.state)
+        if not job.state.final:
+            raise ResultTimeout(
+                f"job {job.id} is still {job.state} after {timeout} s; wait longer, or see that a worker "
+                f"runs for queue {job.queue!r}"
+            )
+        if job.state is JobState.DONE:
+            return job.result
+        last = job.errors[-1]["error"] if job.errors else "no error recorded"
+        if job.state is JobState.CANCELLED:
+            raise JobCancelled(f"job {job.id} was cancelled ({last})")
+        letter = is_letter(seen.row)
+        attempts = job.headers[DEAD_ATTEMPTS] if letter else job.attempts
+        where = f", in the dead-letter queue {job.queue!r}" if letter else ""
+        raise JobFailed(
+            f"job {job.id} is dead after {attempts} attempts{where}: {last}; `retry` it once the cause is removed"
+        )
+
     def __repr__(self) -> str:
         return f"<JobHandle {self.id}>"
-
-
-def _result_of(job: Job, timeout: float | None) -> Any:
-    if not job.state.final:
-        raise ResultTimeout(
-            f"job {job.id} is still {job.state} after {timeout} s; wait longer, or see that a worker "
-            f"runs for queue {job.queue!r}"
-        )
-    if job.state is JobState.DONE:
-        return job.result
-    last = job.errors[-1]["error"] if job.errors else "no error recorded"
-    if job.state is JobState.CANCELLED:
-        raise JobCancelled(f"job {job.id} was cancelled ({last})")
-    letter = is_letter(job._row)
-    attempts = job.headers[DEAD_ATTEMPTS] if letter else job.attempts
-    where = f", in the dead-letter queue {job.queue!r}" if letter else ""
-    raise JobFailed(
-        f"job {job.id} is dead after {attempts} attempts{where}: {last}; `retry` it once the cause is removed"
-    )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stanchion.context.context import Context
 from stanchion.context.shard import shown_lane
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
@@ -13,9 +14,6 @@ from stanchion.stores.rules.dead_letters import DEAD_AT, is_letter
 from stanchion.stores.rules.flows import standing
 from stanchion.stores.rules.jobs import created, own_priority
 from stanchion.stores.rules.limits import limits_in
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 __all__ = ["Job", "JobState"]
 
@@ -30,10 +28,10 @@ class Meter(float):
 class Job:
     """A job at the moment it was read. Times are aware datetimes in UTC."""
 
-    __slots__ = ("_app", "_row", "duplicate", "state")
+    __slots__ = ("_context", "_row", "duplicate", "state")
 
-    def __init__(self, app: Stanchion, row: JobRow, state: JobState, *, duplicate: bool = False) -> None:
-        self._app, self._row, self.state = app, row, state
+    def __init__(self, context: Context, row: JobRow, state: JobState, *, duplicate: bool = False) -> None:
+        self._context, self._row, self.state = context, row, state
         self.duplicate = duplicate
         """True when an enqueue found this live job under its key and stored no other."""
 
@@ -55,12 +53,12 @@ class Job:
     @property
     def payload(self) -> Any:
         """What was pushed; for a task, its arguments."""
-        return self._app.codec.decode(self._row.payload)
+        return self._context.codec.decode(self._row.payload)
 
     @property
     def headers(self) -> dict[str, Any]:
         """What travels beside the payload."""
-        return self._app.codec.decode(self._row.headers) or {}
+        return self._context.codec.decode(self._row.headers) or {}
 
     @property
     def priority(self) -> int:
@@ -151,12 +149,12 @@ class Job:
 
         While the job is put off, as no worker that took it knows its task, also `times` and `since` in the last one.
         """
-        return self._app.codec.decode(self._row.errors) or []
+        return self._context.codec.decode(self._row.errors) or []
 
     @property
     def result(self) -> Any:
         """What the job was committed with."""
-        return self._app.codec.decode(self._row.result)
+        return self._context.codec.decode(self._row.result)
 
     @property
     def progress(self) -> Meter:
@@ -193,8 +191,8 @@ class FreshJob(Job):
 
     __slots__ = ("_new", "_pushed")
 
-    def __init__(self, app: Stanchion, new: NewJob, pushed: Pushed) -> None:
-        self._app, self._new, self._pushed = app, new, pushed
+    def __init__(self, context: Context, new: NewJob, pushed: Pushed) -> None:
+        self._context, self._new, self._pushed = context, new, pushed
         self.state = JobState.READY if pushed.run_at <= pushed.enqueued_at else JobState.SCHEDULED
         self.duplicate = pushed.duplicate
 

@@ -1,37 +1,72 @@
-"""Jobs as the store has them, made into what the API returns."""
+"""Jobs of any queue by their ids: look them up, cancel, retry and replay them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from typing import Unpack
 
+from stanchion.context.context import Context
+from stanchion.core.checks import checked_id, checked_ids
+from stanchion.core.ids import new_ids
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.jobs.job import FreshJob, Job
-from stanchion.stores.records.jobs import JobRow, NewJob, Pushed, Redriven
+from stanchion.jobs.search import Search, query_of
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
+from stanchion.stores.rules.jobs import state_of
 
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
+
+def job_of(context: Context, row: JobRow, *, duplicate: bool = False) -> Job:
+    """Return a stored row as a job."""
+    return Job(context, row, state_of(row, context.store.now()), duplicate=duplicate)
 
 
-def jobs_of(app: Stanchion, new: Sequence[NewJob], stored: Sequence[Pushed]) -> list[Job]:
+def jobs_of(context: Context, new: Sequence[NewJob], stored: Sequence[Pushed]) -> list[Job]:
     """Return the jobs of a push; a duplicate is read as it is now."""
     duplicates = [pushed.id for pushed in stored if pushed.duplicate]
-    known = app.store.fetch(duplicates) if duplicates else {}
+    known = context.store.fetch(duplicates) if duplicates else {}
     return [
-        app.job_of(known[pushed.id], duplicate=True)
+        job_of(context, known[pushed.id], duplicate=True)
         if pushed.duplicate and pushed.id in known
-        else FreshJob(app, job, pushed)
+        else FreshJob(context, job, pushed)
         for job, pushed in zip(new, stored, strict=True)
     ]
 
 
-def redriven_or_raise(job_id: str, verdict: Redriven, row: JobRow | None) -> None:
-    """Turn a retry's verdict into the error that says what to do."""
-    if verdict is Redriven.MISSING:
-        raise JobNotFound(job_id)
+def get(context: Context, job_id: str) -> Job | None:
+    """Return the job, live or finished, or None."""
+    row = context.store.fetch([checked_id(job_id)]).get(job_id)
+    return None if row is None else job_of(context, row)
+
+
+def find(context: Context, **search: Unpack[Search]) -> list[Job]:
+    """Search live and finished jobs, newest first; see `Queue.find`."""
+    now = context.store.now()
+    return [Job(context, row, state_of(row, now)) for row in context.store.find(query_of(search))]
+
+
+def cancel(context: Context, job_id: str) -> JobState | None:
+    """Cancel a job, or ask it to stop if it runs; return its state after that, None if unknown."""
+    return context.store.cancel([checked_id(job_id)])[0]
+
+
+def retry(context: Context, job_id: str) -> Job:
+    """Make a dead, cancelled or scheduled job ready now, with all attempts before it."""
+    verdict = context.store.retry([checked_id(job_id)])[0]
+    row = context.store.fetch([job_id]).get(job_id)
     if verdict is Redriven.DONE:
         raise InvalidInput(f"job {job_id} is done; to run it once more, enqueue a copy with replay()")
     if verdict is Redriven.RUNNING:
         raise InvalidInput(f"job {job_id} is running; cancel it, or wait until it has finished")
     if verdict is Redriven.KEY_TAKEN:
         raise DuplicateKey(row.queue if row else "?", (row.key if row else None) or "?", job_id)
+    if verdict is Redriven.MISSING or row is None:
+        raise JobNotFound(job_id)
+    return job_of(context, row)
+
+
+def replay(context: Context, job_ids: Iterable[str]) -> list[Job]:
+    """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
+    origins = checked_ids(job_ids)
+    copies = context.store.replay(origins, new_ids(len(origins)))
+    rows = context.store.fetch([copy.id for copy in copies if copy is not None])
+    return [job_of(context, rows[copy.id]) for copy in copies if copy is not None and copy.id in rows]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, get_args
+from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from stanchion.core.checks import (
     aware,
@@ -22,9 +22,6 @@ from stanchion.core.retry import MOST_ATTEMPTS
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
-
-if TYPE_CHECKING:
-    pass
 
 OnDuplicate = Literal["return", "raise", "replace"]
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import traceback
+from datetime import timedelta
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, number, seconds_of, shown
 from stanchion.core.retry import Retry
@@ -14,11 +16,6 @@ from stanchion.jobs.job import Job, Meter
 from stanchion.jobs.outcome import Outcome
 from stanchion.stores.records import outcomes as outcomes_records
 from stanchion.stores.records.jobs import JobRow, JobState
-
-if TYPE_CHECKING:
-    from datetime import timedelta
-
-    from stanchion.app import Stanchion
 
 UNCHANGED: Any = object()
 """Stands for "the payload as it is"."""
@@ -46,9 +43,9 @@ class Reservation(Job):
 
     __slots__ = ("_asked_to_stop", "_retry", "_unanswered", "settled_as")
 
-    def __init__(self, app: Stanchion, row: JobRow, retry: Retry | None = None) -> None:
-        super().__init__(app, row, JobState.RUNNING)
-        self._retry = retry or app.retry
+    def __init__(self, context: Context, row: JobRow, retry: Retry | None = None) -> None:
+        super().__init__(context, row, JobState.RUNNING)
+        self._retry = retry or context.retry
         self._unanswered = False
         self._asked_to_stop = bool(row.cancel_requested)
         self.settled_as: JobState | None = None
@@ -71,7 +68,7 @@ class Reservation(Job):
     def cancelled(self) -> bool:
         """True once someone asked this running job to stop."""
         if not self._asked_to_stop and self._row.worker is None:
-            found = self._app.store.fetch([self.id]).get(self.id)
+            found = self._context.store.fetch([self.id]).get(self.id)
             self._asked_to_stop = found is not None and bool(found.cancel_requested)
         return self._asked_to_stop
 
@@ -81,7 +78,7 @@ class Reservation(Job):
 
     def commit(self, result: Any = None, *, payload: Any = UNCHANGED, tx: Any = None) -> None:
         """Finish the job as done; with `tx`, in that transaction."""
-        text = None if result is None else self._app.codec.encode(result, "result")
+        text = None if result is None else self._context.codec.encode(result, "result")
         self._settle(outcomes_records.Commit(self.id, self.token, text, self._encoded(payload)), tx)
 
     def rollback(self, delay: float | timedelta | None = None, error: BaseException | str | None = None) -> None:
@@ -101,7 +98,7 @@ class Reservation(Job):
         """Commit here and enqueue in another queue, in one step: same id, attempts from 0."""
         name = checked_name(queue, "queue")
         seconds = seconds_of(delay, "delay")
-        lane = self._app.lanes.lane_of(name, self.tenant)
+        lane = self._context.lanes.lane_of(self._context.store, name, self.tenant)
         self._settle(outcomes_records.Move(self.id, self.token, name, self._encoded(payload), seconds, lane), tx)
 
     def bury(self, reason: BaseException | str = "buried") -> None:
@@ -118,13 +115,13 @@ class Reservation(Job):
         wanted = outcomes_records.Extension(self.id, self.token, seconds_of(seconds, "extend"))
         if wanted.seconds == 0:
             raise InvalidInput("extend must be more than 0 seconds; to give the job back, call rollback() or release()")
-        if not self._app.store.extend([wanted])[0]:
+        if not self._context.store.extend([wanted])[0]:
             raise LeaseLost(self.id)
 
     def report_progress(self, value: float) -> None:
         """Record the share done."""
         share = number(value, "progress", 0, 1)
-        if not self._app.store.progress([outcomes_records.Progress(self.id, self.token, share)])[0]:
+        if not self._context.store.progress([outcomes_records.Progress(self.id, self.token, share)])[0]:
             raise LeaseLost(self.id)
 
     def retry_delay(self, error: BaseException | str | None) -> float:
@@ -155,11 +152,11 @@ class Reservation(Job):
             self.release()
 
     def _encoded(self, payload: Any) -> str | None:
-        return None if payload is UNCHANGED else self._app.codec.encode(payload)
+        return None if payload is UNCHANGED else self._context.codec.encode(payload)
 
     def _settle(self, outcome: outcomes_records.Outcome, tx: Any) -> None:
         try:
-            state = self._app.store.settle([outcome], tx, repeat=self._unanswered)[0]
+            state = self._context.store.settle([outcome], tx, repeat=self._unanswered)[0]
         except StoreUnavailable:
             self._unanswered = True  # it may have been carried out; the caller may try again
             raise
@@ -171,11 +168,11 @@ class Reservation(Job):
                 )
             raise LeaseLost(self.id)
         self.settled_as = self.state = state
-        self._app.upkeep.nudge()
+        self._context.upkeep.nudge()
 
     def _holds(self) -> bool:
         """Tell whether the job is reserved under this token, as the store sees it outside of any transaction."""
-        row = self._app.store.fetch([self.id]).get(self.id)
+        row = self._context.store.fetch([self.id]).get(self.id)
         return row is not None and row.state == JobState.RUNNING and row.token == self.token
 
 

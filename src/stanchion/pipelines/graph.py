@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from stanchion.core.graph.model import PLAIN, Graph, GraphNode
+from stanchion.pipelines.station import Station
 from stanchion.stores.rules.limits import limits_in
-
-if TYPE_CHECKING:
-    from stanchion.pipelines.station import Station
 
 
 def graph_of(pipeline: str, stations: Mapping[str, Station], entries: Sequence[str]) -> Graph:

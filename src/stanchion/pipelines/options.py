@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple, Self, get_args
 
@@ -20,8 +20,16 @@ MAX_ROUNDS = 1000
 """So often an item may come to a station by a loop, unless the station says otherwise."""
 
 
-class Terms(NamedTuple):
-    """Where the items of a station come from and go to, and on what terms they are worked on there.
+class Frame(NamedTuple):
+    """Work on whole batches of items by Spark, as a DataFrame of this schema (DDL)."""
+
+    function: Callable[..., Any]
+    schema: str
+    max_per_batch: int
+
+
+class StationOptions(NamedTuple):
+    """What a declaration says of a station: where its items come from and go to, and how they are worked on.
 
     `limits`: the semaphores, as they are stored with an item; `timeout` in seconds; `max_rate` in items per second.
     """
@@ -48,7 +56,7 @@ class Terms(NamedTuple):
         max_rounds: Any,
         settings: Mapping[str, Any],
     ) -> Self:
-        """Return checked terms; InvalidInput says what to mend."""
+        """Return checked options; InvalidInput says what to mend."""
         if payload not in get_args(PayloadMode):
             raise InvalidInput(f"payload must be one of {', '.join(get_args(PayloadMode))}, not {payload!r}")
         attempts = {} if max_attempts is None else {"max_attempts": max_attempts}

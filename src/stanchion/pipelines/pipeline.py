@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import Any, Protocol, TypeVar, Unpack
 
+from stanchion.context.context import Context
 from stanchion.core.checks import checked_name
 from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.core.retry import Retry
@@ -14,26 +14,30 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import PushOptions
 from stanchion.pipelines.graph import graph_of
-from stanchion.pipelines.options import MAX_ROUNDS, PayloadMode, Terms
+from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions
 from stanchion.pipelines.station import Station
 from stanchion.pipelines.status import PipelineStatus, status_of
-from stanchion.pipelines.topology import DEAD, Frame, check_links, reachable
-from stanchion.queues.queue import Queue
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
+from stanchion.pipelines.topology import DEAD, Topology
+from stanchion.queues.queue import Queue, declared_queue
+from stanchion.tasks.inline import drained
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Run(Protocol):
+    """Runs a worker in this process until it is told to stop."""
+
+    def __call__(self, context: Context, queues: Collection[str], threads: int, /, **options: Any) -> None: ...
 
 
 class Pipeline:
     """Stations of one app, and the links between them. Made by `app.pipeline(name)`."""
 
-    def __init__(self, app: Stanchion, name: str) -> None:
-        self.app, self.name = app, checked_name(name, "the name of a pipeline")
+    def __init__(self, context: Context, name: str, run: Run) -> None:
+        self.context, self.name = context, checked_name(name, "the name of a pipeline")
         self.stations: dict[str, Station] = {}
-        self._entries: set[str] = set()
-        self._checked = False
+        self._topology = Topology(name)
+        self._run = run
 
     # -- stations
 
@@ -60,10 +64,10 @@ class Pipeline:
         may come here by a loop. `settings`: those of the queue; its dead letters go to `pipeline.dead`.
         """
 
-        terms = Terms.of(to, entry, payload, retry, max_attempts, limits, timeout, max_rounds, settings)
+        options = StationOptions.of(to, entry, payload, retry, max_attempts, limits, timeout, max_rounds, settings)
 
         def register(function: F) -> F:
-            self._add(Station(self, name, function, terms), settings)
+            self._add(Station(self.context, self._topology, name, function, options), settings)
             return function
 
         return register
@@ -89,10 +93,11 @@ class Pipeline:
         `worker`: a function of one item that does the same on workers, which can't run this station without it.
         """
 
-        terms = Terms.of(to, entry, "replace", retry, max_attempts, (), None, max_rounds, settings)
+        options = StationOptions.of(to, entry, "replace", retry, max_attempts, (), None, max_rounds, settings)
 
         def register(function: F) -> F:
-            self._add(Station(self, name, worker, terms, Frame(function, schema, max_per_batch)), settings)
+            frame = Frame(function, schema, max_per_batch)
+            self._add(Station(self.context, self._topology, name, worker, options, frame), settings)
             return function
 
         return register
@@ -103,44 +108,32 @@ class Pipeline:
             raise InvalidInput(
                 f"two functions are for station {station.station!r} of pipeline {self.name!r}; rename one of them"
             )
-        self.app.queue(station.queue, **{"dead_letter": self.dead_letters.name, **settings})
-        self.stations[station.station] = self.app.stations[station.queue] = station
-        self._checked = False
-        self.__dict__.pop("followers", None)
-
-    @cached_property
-    def followers(self) -> dict[str, set[str]]:
-        """For each station those that an item can come to from it."""
-        return reachable(self.stations)
+        declared_queue(self.context, station.queue, {"dead_letter": self.dead_letters.name, **settings})
+        self.stations[station.station] = self.context.registry.stations[station.queue] = station
+        self._topology.add(station.station, station.options)
 
     @property
     def entries(self) -> list[str]:
         """The stations where items come in: the first, those declared so, and those that items were pushed to."""
-        more = [name for name, one in self.stations.items() if one.entry or name in self._entries]
-        return list(dict.fromkeys([*list(self.stations)[:1], *more]))
+        return self._topology.entries
 
     def check(self) -> None:
         """Raise InvalidInput, which says what to mend, for links that lead nowhere, and stations that nothing leads to.
 
         It is called before the first item.
         """
-        if not self._checked:
-            check_links(self.name, self.stations, self.entries)
-            self._checked = True
+        self._topology.check()
 
     def check_worked(self, queues: Collection[str]) -> None:
         """Check what a worker for these queues needs to be right, if it has anything to do with this pipeline."""
-        mine = [station for station in self.stations.values() if station.queue in queues]
-        if mine:
-            self.check()
-        for station in mine:
-            if not station.on_workers:
-                raise only_on_spark(station)
+        for station in self.stations.values():
+            if station.queue in queues:
+                station.check_worked()
 
     def prepare(self) -> None:
         """Check the links, and store the settings that the code gave for the queues."""
         self.check()
-        self.app.declare(self.queues[0])
+        self.context.declare(self.queues[0])
 
     # -- items in
 
@@ -157,9 +150,7 @@ class Pipeline:
             self.check()
             station = next(iter(self.stations))
         queue = self.queue(station)
-        if station not in self._entries:
-            self._entries.add(station)
-            self._checked = False
+        self._topology.pushed(station)
         self.check()
         return queue
 
@@ -167,16 +158,16 @@ class Pipeline:
 
     def queue(self, station: str) -> Queue:
         """Return the queue of a station; InvalidInput for one that is not declared."""
-        return self.app.queue(self._station(station).queue)
+        return Queue(self.context, self._station(station).queue)
 
     @property
     def dead_letters(self) -> Queue:
         """The queue of the items that no attempt could help; `retry` brings one back to its station."""
-        return Queue(self.app, f"{self.name}.{DEAD}")
+        return Queue(self.context, f"{self.name}.{DEAD}")
 
     def status(self, before: PipelineStatus | None = None) -> PipelineStatus:
         """Return what the stations hold and have done; with the rates since the status `before`."""
-        return status_of(self, before)
+        return status_of(self.context.store, self.name, self.stations.values(), self.dead_letters.name, before)
 
     def graph(self, form: GraphForm = "text") -> str:
         """Return the stations and their links, drawn as `text`, `svg`, `mermaid` or `dot` (for Graphviz)."""
@@ -190,30 +181,26 @@ class Pipeline:
     def pause(self, *stations: str) -> None:
         """Stop working on the items of these stations, or of all, in every process; items still come in."""
         for station in self.chosen(stations):
-            self.app.queue(station.queue).pause()
+            Queue(self.context, station.queue).pause()
 
     def resume(self, *stations: str) -> None:
         """Go on at these stations, or at all."""
         for station in self.chosen(stations):
-            self.app.queue(station.queue).resume()
+            Queue(self.context, station.queue).resume()
 
     def chosen(self, names: Collection[str]) -> list[Station]:
         """Return the stations of these names, or all; InvalidInput for one that is not declared."""
         return [self._station(name) for name in names] if names else list(self.stations.values())
 
     def _station(self, name: str) -> Station:
-        station = self.stations.get(name)
-        if station is None:
-            known = ", ".join(self.stations) or "none"
-            raise InvalidInput(f"pipeline {self.name!r} has no station {name!r} (there are: {known})")
-        return station
+        return self.stations[self._topology.named(name)]
 
     # -- running
 
     @property
     def queues(self) -> list[str]:
         """The names of the stations' queues."""
-        return [station.queue for station in self.stations.values()]
+        return self._topology.queues
 
     def run(self, threads: int = 8, *, until_empty: bool = False, available_now: bool = False, **options: Any) -> None:
         """Work in this process until SIGTERM, SIGINT, or until there is nothing left to do; see `stanchion.Worker`.
@@ -222,24 +209,15 @@ class Pipeline:
         item is due. Both wait for a paused station that has some.
         """
         self.check()
-        self.app.run(self.queues, threads, until_empty=available_now, until_finished=until_empty, **options)
+        self._run(self.context, self.queues, threads, until_empty=available_now, until_finished=until_empty, **options)
 
     def drain(self) -> int:
         """Run all that is due, here and now, in this thread; return how many attempts that were."""
         self.check()
-        self.check_worked(self.queues)
-        return self.app.drain(self.queues)
+        return drained(self.context, self.queues)
 
     def __repr__(self) -> str:
-        return f"<Pipeline {self.name!r} of {self.app!r}: {', '.join(self.stations)}>"
-
-
-def only_on_spark(station: Station) -> InvalidInput:
-    """Return the error about a station that workers can't run."""
-    return InvalidInput(
-        f"station {station.station!r} works on DataFrames: run the pipeline with `stanchion pipeline run --engine "
-        f"spark`, or give the station a twin for workers: spark_station({station.station!r}, worker=function, ...)"
-    )
+        return f"<Pipeline {self.name!r} of {self.context!r}: {', '.join(self.stations)}>"
 
 
 def _same_code(one: Station, other: Station) -> bool:

@@ -11,24 +11,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stanchion.core.checks import checked_name
+from stanchion.context.context import Context
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
 from stanchion.jobs.reservation import UNCHANGED
-from stanchion.pipelines.options import Terms
+from stanchion.pipelines.options import Frame, StationOptions
 from stanchion.pipelines.route import headers_after, rounds_of
 from stanchion.pipelines.send import Send
-from stanchion.pipelines.topology import DEAD, Frame
+from stanchion.pipelines.topology import Topology, checked_station, only_on_spark
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
 from stanchion.stores.rules.jobs import own_priority
+from stanchion.tasks.execution import attempted
 from stanchion.tasks.task import job_parameter, signature_of
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
-    from stanchion.pipelines.pipeline import Pipeline
 
 
 class Station:
@@ -39,20 +36,20 @@ class Station:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        context: Context,
+        topology: Topology,
         name: str,
         function: Callable[..., Any] | None,
-        terms: Terms,
+        options: StationOptions,
         frame: Frame | None = None,
     ) -> None:
-        checked_name(name, "the name of a station")
-        if "." in name or name == DEAD:
-            raise InvalidInput(f"a station can't be named {name!r}: no dots, and {DEAD!r} is for the dead letters")
-        self.pipeline, self.station, self.frame = pipeline, name, frame
-        self.name = self.queue = f"{pipeline.name}.{name}"
+        self.context, self.topology, self.station, self.frame = context, topology, checked_station(name), frame
+        self.name = self.queue = topology.queue(name)
         """The name of the queue, which stands for the name of a task in logs."""
-        self.to, self.entry, self.payload, self.retry = terms.to, terms.entry, terms.payload, terms.retry
-        self.limits, self.timeout, self.max_rounds, self.max_rate = terms[4:]
+        self.options = options
+        self.to, self.entry, self.payload, self.retry = options.to, options.entry, options.payload, options.retry
+        self.limits, self.timeout, self.max_rounds, self.max_rate = options[4:]
+        self.attempts_max: int | None = options.retry.max_attempts
         self.on_workers = function is not None
         self.function: Callable[..., Any] = function or _on_spark_only
         self.is_async = inspect.iscoroutinefunction(function)
@@ -61,26 +58,30 @@ class Station:
         self._check_function()
 
     @property
-    def app(self) -> Stanchion:
-        """The app of the pipeline."""
-        return self.pipeline.app
+    def queues(self) -> list[str]:
+        """The queues of all stations of the pipeline."""
+        return self.topology.queues
 
     @property
     def loops(self) -> bool:
         """True when an item can come back."""
-        return self.station in self.pipeline.followers[self.station]
+        return self.station in self.topology.followers[self.station]
 
-    # -- an item in hand
+    def check_worked(self) -> None:
+        """Raise InvalidInput, which says what to mend, unless a worker can work on its items."""
+        self.topology.check()
+        if not self.on_workers:
+            raise only_on_spark(self.station)
+
+    # -- a reserved item
 
     def step(self, row: JobRow) -> Outcome | None:
         """Run the function on a reserved item; return what is to be settled.
 
         It changes nothing in the store, and needs no worker: an async function gets an event loop of its own. None
-        where the function has settled its job itself. The lanes of what goes on are for `app.lanes.place`.
+        where the function has settled its job itself. The lanes of what goes on are for `LaneChooser.place`.
         """
-        from stanchion.tasks.execution import attempted
-
-        return attempted(self.app, row).outcome
+        return attempted(self.context, row).outcome
 
     def refused(self, row: JobRow) -> str | None:
         """Return why an item is not worked on any more, or None."""
@@ -96,12 +97,16 @@ class Station:
             )
         return None
 
+    def arguments(self, payload: Any) -> tuple[list[Any], dict[str, Any]]:
+        """Return the item as the only argument."""
+        return [payload], {}
+
     def outcome(self, row: JobRow, item: Any, value: Any) -> Outcome:
         """Return what becomes of an item, for what the function returned; InvalidInput says what is wrong with that."""
         sends = self._sends(value)
         if sends is not None:
             return self.sent(row, sends, item)
-        result = None if value is None else self.app.codec.encode(value, "result")
+        result = None if value is None else self.context.codec.encode(value, "result")
         return Commit(row.id, row.token or "", result)
 
     def sent(self, row: JobRow, sends: Sequence[Send], item: Any = UNCHANGED) -> Outcome:
@@ -111,35 +116,36 @@ class Station:
         """
         if not sends:
             return Commit(row.id, row.token or "")
-        targets = [self._target(send) for send in sends]
+        targets = [self._checked_target(send.to) for send in sends]
         headers = headers_after(row, self.station, counting=self.loops, forking=len(sends) > 1)
         payloads = [self._payload(row, item, send) for send in sends]
         if len(sends) == 1:
             (send,), (target,), (payload,) = sends, targets, payloads
-            if target.limits == row.limits and send.priority in (None, own_priority(row.priority)):
+            same_limits = self.topology.stations[target].limits == row.limits
+            if same_limits and send.priority in (None, own_priority(row.priority)):
                 text = None if payload == row.payload else payload
-                return Move(row.id, row.token or "", target.queue, text, send.seconds, headers=headers)
-            job = target.new_item(row.id, payload, row, headers, send)
+                return Move(row.id, row.token or "", self.topology.queue(target), text, send.seconds, headers=headers)
+            job = self._item_for(target, row.id, payload, row, headers, send)
             return Continue(row.id, row.token or "", job)
         made = zip(new_ids(len(sends)), sends, targets, payloads, strict=True)
         jobs = (
-            target.new_item(job_id, payload, row, headers, send)._replace(origin=row.id)
+            self._item_for(target, job_id, payload, row, headers, send)._replace(origin=row.id)
             for job_id, send, target, payload in made
         )
         return Commit(row.id, row.token or "", jobs=tuple(jobs))
 
-    def new_item(self, job_id: str, payload: str, row: JobRow, headers: str, send: Send) -> NewJob:
-        """Return the job of an item that comes to this station from another; `row`: what it was there."""
+    def _item_for(self, target: str, job_id: str, payload: str, row: JobRow, headers: str, send: Send) -> NewJob:
+        """Return the job of an item that goes on to another station; `row`: what it was here."""
         return NewJob(
             id=job_id,
-            queue=self.queue,
+            queue=self.topology.queue(target),
             payload=payload,
             priority=own_priority(row.priority) if send.priority is None else send.priority,
             delay=send.seconds,
             headers=headers,
             tenant=row.tenant,
             order_key=row.order_key,
-            limits=self.limits,
+            limits=self.topology.stations[target].limits,
             max_attempts=row.max_attempts,
             timeout=row.timeout,
         )
@@ -152,8 +158,7 @@ class Station:
             raise InvalidInput(
                 f"limits and rates are those of a station, not of its items: declare them with {self.station!r}"
             )
-        most = max(one.retry.max_attempts for one in self.pipeline.stations.values())
-        return job._replace(limits=self.limits, max_attempts=most)
+        return job._replace(limits=self.limits, max_attempts=self.topology.attempts_max)
 
     def _sends(self, value: Any) -> list[Send] | None:
         """Return where the value goes; None where it is a result."""
@@ -178,19 +183,19 @@ class Station:
             )
         return [Send(self.to[0], value)]
 
-    def _target(self, send: Send) -> Station:
-        stations = self.pipeline.stations
-        if send.to not in stations:
+    def _checked_target(self, to: str) -> str:
+        stations = self.topology.stations
+        if to not in stations:
             raise InvalidInput(
-                f"station {self.station!r} sent an item to {send.to!r}, which is no station of pipeline "
-                f"{self.pipeline.name!r} (there are: {_listed(stations)}); mend the name, then retry the item"
+                f"station {self.station!r} sent an item to {to!r}, which is no station of pipeline "
+                f"{self.topology.pipeline!r} (there are: {_listed(stations)}); mend the name, then retry the item"
             )
-        if send.to not in self.to:
+        if to not in self.to:
             raise InvalidInput(
-                f"station {self.station!r} sent an item to {send.to!r}, which is not in its to= "
+                f"station {self.station!r} sent an item to {to!r}, which is not in its to= "
                 f"({_listed(self.to) or 'nothing is'}); add it there, then retry the item"
             )
-        return stations[send.to]
+        return to
 
     def _payload(self, row: JobRow, item: Any, send: Send) -> str:
         if send.item is UNCHANGED:
@@ -203,7 +208,7 @@ class Station:
                     f"{type(value).__name__} into {type(item).__name__}; or declare it with payload='replace'"
                 )
             value = {**item, **value}
-        return self.app.codec.encode(value)
+        return self.context.codec.encode(value)
 
     # -- the declaration
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stanchion.pipelines.station import Station
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Counts, Sizes
-
-if TYPE_CHECKING:
-    from stanchion.pipelines.pipeline import Pipeline
-    from stanchion.pipelines.station import Station
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,10 @@ class PipelineStatus:
         }
 
 
-def status_of(pipeline: Pipeline, before: PipelineStatus | None) -> PipelineStatus:
-    """Look at the store; `before`: an earlier status, for the rates since then."""
-    store = pipeline.app.store
+def status_of(
+    store: Store, pipeline: str, stations: Collection[Station], dead_letters: str, before: PipelineStatus | None
+) -> PipelineStatus:
+    """Read how the stations of a pipeline are; `before`: an earlier status, for the rates since then."""
     now = store.now()
     paused = {settings.name for settings in store.queues() if settings.paused}
     earlier = {one.station: one for one in before.stations} if before else {}
@@ -76,9 +76,7 @@ def status_of(pipeline: Pipeline, before: PipelineStatus | None) -> PipelineStat
         one = earlier.get(station)
         return None if one is None or seconds <= 0 else max(0, ended - one.out - one.dropped) / seconds
 
-    letters = pipeline.dead_letters.name
-    queues = [letters, *(station.queue for station in pipeline.stations.values())]
-    stats = store.stats(queues, ["states", "totals", "next_due"])
+    stats = store.stats([dead_letters, *(station.queue for station in stations)], ["states", "totals", "next_due"])
 
     def look(station: Station) -> StationStatus:
         size, counts, due = stats[station.queue]
@@ -96,8 +94,7 @@ def status_of(pipeline: Pipeline, before: PipelineStatus | None) -> PipelineStat
             rate=rate(station.station, out + dropped),
         )
 
-    stations = tuple(map(look, pipeline.stations.values()))
-    return PipelineStatus(pipeline.name, now, stations, stats[letters].states.total)
+    return PipelineStatus(pipeline, now, tuple(map(look, stations)), stats[dead_letters].states.total)
 
 
 def _ended(station: Station, counts: Counts) -> tuple[int, int]:

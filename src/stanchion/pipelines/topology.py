@@ -1,36 +1,113 @@
-"""The links between stations, checked before the first item."""
+"""The stations of a pipeline and the links between them, checked before the first item."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from functools import cached_property
 
+from stanchion.core.checks import checked_name
 from stanchion.errors import InvalidInput
+from stanchion.pipelines.options import StationOptions
 
-if TYPE_CHECKING:
-    from stanchion.pipelines.station import Station
-
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    pass
-
-Stations = Mapping[str, "Station"]
+DEAD = "dead"
+"""What the queue of dead letters is named, in place of a station."""
 
 
-def check_links(pipeline: str, stations: Stations, entries: Iterable[str]) -> None:
+class Topology:
+    """What the code declares of the stations of one pipeline, by their names."""
+
+    def __init__(self, pipeline: str) -> None:
+        self.pipeline = pipeline
+        self.stations: dict[str, StationOptions] = {}
+        self._pushed: set[str] = set()
+        """The stations that items were pushed to."""
+        self._checked = False
+
+    def add(self, station: str, options: StationOptions) -> None:
+        """Add a station, in place of an earlier one of its name."""
+        self.stations[station] = options
+        self._changed()
+
+    def pushed(self, station: str) -> None:
+        """Say that items are pushed to a station."""
+        if station not in self._pushed:
+            self._pushed.add(station)
+            self._changed()
+
+    def _changed(self) -> None:
+        self._checked = False
+        self.__dict__.pop("followers", None)
+
+    def queue(self, station: str) -> str:
+        """Return the name of a station's queue."""
+        return f"{self.pipeline}.{station}"
+
+    @property
+    def queues(self) -> list[str]:
+        """The names of the stations' queues."""
+        return [self.queue(station) for station in self.stations]
+
+    @property
+    def entries(self) -> list[str]:
+        """The stations where items come in: the first, those declared so, and those that items were pushed to."""
+        more = [name for name, one in self.stations.items() if one.entry or name in self._pushed]
+        return list(dict.fromkeys([*list(self.stations)[:1], *more]))
+
+    @property
+    def attempts_max(self) -> int:
+        """The most attempts that any station gives an item."""
+        return max(one.retry.max_attempts for one in self.stations.values())
+
+    @cached_property
+    def followers(self) -> dict[str, set[str]]:
+        """For each station those that an item can come to from it."""
+        return reachable(self.stations)
+
+    def check(self) -> None:
+        """Raise InvalidInput, which says what to mend, for links that lead nowhere, and stations that nothing leads to.
+
+        It is called before the first item.
+        """
+        if not self._checked:
+            check_links(self.pipeline, self.stations, self.entries)
+            self._checked = True
+
+    def named(self, station: str) -> str:
+        """Return the name of a station as given; InvalidInput for one that is not declared."""
+        if station not in self.stations:
+            known = ", ".join(self.stations) or "none"
+            raise InvalidInput(f"pipeline {self.pipeline!r} has no station {station!r} (there are: {known})")
+        return station
+
+
+def checked_station(name: str) -> str:
+    """Return what a station may be named, as given."""
+    checked_name(name, "the name of a station")
+    if "." in name or name == DEAD:
+        raise InvalidInput(f"a station can't be named {name!r}: no dots, and {DEAD!r} is for the dead letters")
+    return name
+
+
+def only_on_spark(station: str) -> InvalidInput:
+    """Return the error about a station that workers can't run."""
+    return InvalidInput(
+        f"station {station!r} works on DataFrames: run the pipeline with `stanchion pipeline run --engine "
+        f"spark`, or give the station a twin for workers: spark_station({station!r}, worker=function, ...)"
+    )
+
+
+def check_links(pipeline: str, stations: Mapping[str, StationOptions], entries: Iterable[str]) -> None:
     """Raise InvalidInput, which says what to mend, unless items can get to every station, and from each to an end.
 
     `entries`: where items come in from outside.
     """
     if not stations:
         raise InvalidInput(f"pipeline {pipeline!r} has no stations; declare one with @{pipeline}.station('raw')")
-    for station in stations.values():
+    for name, station in stations.items():
         for target in station.to:
             if target not in stations:
                 raise InvalidInput(
-                    f"station {station.station!r} of pipeline {pipeline!r} goes on to {target!r}, which is no station "
+                    f"station {name!r} of pipeline {pipeline!r} goes on to {target!r}, which is no station "
                     f"(there are: {', '.join(stations)}); declare it, or mend to="
                 )
     entries = list(entries)
@@ -56,12 +133,12 @@ def check_links(pipeline: str, stations: Stations, entries: Iterable[str]) -> No
             )
 
 
-def reachable(stations: Stations) -> dict[str, set[str]]:
+def reachable(stations: Mapping[str, StationOptions]) -> dict[str, set[str]]:
     """Return for each station those that an item can come to from it; itself among them where there is a loop."""
     return {name: _from(stations, name) for name in stations}
 
 
-def _from(stations: Stations, start: str) -> set[str]:
+def _from(stations: Mapping[str, StationOptions], start: str) -> set[str]:
     found: set[str] = set()
     ahead = list(stations[start].to)
     while ahead:
@@ -70,15 +147,3 @@ def _from(stations: Stations, start: str) -> set[str]:
             found.add(name)
             ahead += stations[name].to
     return found
-
-
-DEAD = "dead"
-"""What the queue of dead letters is named, in place of a station."""
-
-
-class Frame(NamedTuple):
-    """Work on whole batches of items by Spark, as a DataFrame of this schema (DDL)."""
-
-    function: Callable[..., Any]
-    schema: str
-    max_per_batch: int

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import Any, Unpack, overload
 
+from stanchion.context.context import Context
 from stanchion.context.declared import as_declared, resettable
 from stanchion.context.settings import checked_settings, store_settings
 from stanchion.context.shard import shown_lane, stored_range
@@ -14,9 +15,9 @@ from stanchion.core.checks import checked_ids, checked_name, refuse_unknown, sec
 from stanchion.core.ids import new_ids
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
+from stanchion.jobs import lookup
 from stanchion.jobs.batches import batches, store_batches
 from stanchion.jobs.job import Job, JobState
-from stanchion.jobs.lookup import jobs_of
 from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.jobs.reservation import Reservation
 from stanchion.jobs.search import PageOptions
@@ -24,9 +25,6 @@ from stanchion.queues.receive import Taking
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes, Stat
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 MOST_RESERVED = 1_000_000
 """Jobs that one call may reserve."""
@@ -38,8 +36,8 @@ LANE_JOBS_MAX = 1 << 30
 class Queue:
     """A named line of jobs. Made by `app.queue(name)`."""
 
-    def __init__(self, app: Stanchion, name: str) -> None:
-        self.app, self.name = app, checked_name(name, "queue")
+    def __init__(self, context: Context, name: str) -> None:
+        self.context, self.name = context, checked_name(name, "queue")
 
     # -- in
 
@@ -58,13 +56,13 @@ class Queue:
         gives the number of jobs that were new. Each batch is atomic; with `tx`, all are.
         """
         several(items, "what is to be pushed", "[{'id': 1}, {'id': 2}]")
-        stored = store_batches(self.app, (self._new(batch) for batch in batches(items)), tx)
+        stored = store_batches(self.context, (self._new(batch) for batch in batches(items)), tx)
         if isinstance(items, Collection):
-            return [job for new, pushed in stored for job in jobs_of(self.app, new, pushed)]
+            return [job for new, pushed in stored for job in lookup.jobs_of(self.context, new, pushed)]
         return sum(not one.duplicate for _, pushed in stored for one in pushed)
 
     def _new(self, items: Sequence[Any]) -> list[NewJob]:
-        encode, codec = self.app.codec.encode, self.app.codec
+        encode, codec = self.context.codec.encode, self.context.codec
         return [
             NewJob(job_id, self.name, encode(item.payload), **checked(item.options, codec, queue=self.name))
             if isinstance(item, Push)
@@ -83,10 +81,10 @@ class Queue:
         return self._popped(await self._popping(wait).arows())
 
     def _popping(self, wait: float | timedelta) -> Taking:
-        return Taking(self.app, Claim(self.name, 1, ""), seconds_of(wait, "wait"), pops=True)
+        return Taking(self.context, Claim(self.name, 1, ""), seconds_of(wait, "wait"), pops=True)
 
     def _popped(self, rows: list[JobRow]) -> Job | None:
-        return Job(self.app, rows[0], JobState.DONE) if rows else None
+        return Job(self.context, rows[0], JobState.DONE) if rows else None
 
     def reserve(
         self,
@@ -119,10 +117,10 @@ class Queue:
         if held == 0:
             raise InvalidInput("lease must be more than 0 seconds")
         wish = Claim(self.name, n, "", lease=held, lanes=None if lanes is None else stored_range(lanes))
-        return Taking(self.app, wish, seconds_of(wait, "wait"))
+        return Taking(self.context, wish, seconds_of(wait, "wait"))
 
     def _reserved(self, rows: list[JobRow]) -> list[Reservation]:
-        return [Reservation(self.app, row) for row in rows]
+        return [Reservation(self.context, row) for row in rows]
 
     # -- looking
 
@@ -136,7 +134,7 @@ class Queue:
 
     def lanes(self) -> dict[int | None, int]:
         """Count the queued jobs of each lane that has some; None stands for those that are in no lane."""
-        depths = self.app.store.lane_depths(self.name, at_most=LANE_JOBS_MAX)
+        depths = self.context.store.lane_depths(self.name, at_most=LANE_JOBS_MAX)
         return {shown_lane(lane): depths[lane] for lane in sorted(depths)}
 
     def next_due(self) -> datetime | None:
@@ -144,11 +142,11 @@ class Queue:
         return moment(self._stats("next_due").next_due)
 
     def _stats(self, field: Stat) -> QueueStats:
-        return self.app.store.stats([self.name], [field])[self.name]
+        return self.context.store.stats([self.name], [field])[self.name]
 
     def get(self, job_id: str) -> Job | None:
         """Return the job if it is, or ended, in this queue."""
-        job = self.app.get(job_id)
+        job = lookup.get(self.context, job_id)
         return job if job is not None and job.queue == self.name else None
 
     def find(self, **search: Unpack[PageOptions]) -> list[Job]:
@@ -158,7 +156,7 @@ class Queue:
         `after` is the last id of the page before.
         """
         refuse_unknown(search, PageOptions.__optional_keys__, "option of a search")
-        return self.app.find(queue=self.name, **search)
+        return lookup.find(self.context, queue=self.name, **search)
 
     def history(self, *, limit: int = 100, after: str | None = None) -> list[Job]:
         """Return finished jobs, newest first."""
@@ -168,46 +166,47 @@ class Queue:
 
     def cancel(self, job_id: str) -> JobState | None:
         """Cancel a job, or ask it to stop if it runs; return its state after that, None if it is not in this queue."""
-        return self.app.cancel(job_id) if self.get(job_id) is not None else None
+        return lookup.cancel(self.context, job_id) if self.get(job_id) is not None else None
 
     def retry(self, job_id: str) -> Job:
         """Make a dead, cancelled or scheduled job ready now, with all attempts before it.
 
         JobNotFound for one that is not in this queue.
         """
-        job = self.app.get(job_id)
+        job = lookup.get(self.context, job_id)
         if job is not None and job.queue != self.name:
             raise JobNotFound(job_id, queue=self.name, found_in=job.queue)
-        return self.app.retry_job(job_id)
+        return lookup.retry(self.context, job_id)
 
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
         """Enqueue copies of finished jobs of this queue; each names its origin. Ids of others are left out."""
         ids = checked_ids(job_ids)
-        known = self.app.store.fetch(ids)
-        return self.app.replay([job_id for job_id in ids if job_id in known and known[job_id].queue == self.name])
+        known = self.context.store.fetch(ids)
+        mine = [job_id for job_id in ids if job_id in known and known[job_id].queue == self.name]
+        return lookup.replay(self.context, mine)
 
     def purge_history(self, older_than: float | timedelta | None = None) -> int:
         """Delete history that ended longer ago than this (None: than the queue's history_ttl)."""
         seconds = None if older_than is None else seconds_of(older_than, "older_than")
         purged = 0
-        while count := self.app.store.purge(self.name, seconds):
+        while count := self.context.store.purge(self.name, seconds):
             purged += count
         return purged
 
     def pause(self) -> None:
         """Stop handing out jobs, for every process; running ones finish."""
-        self.app.store.configure(self.name, {"paused": True})
+        self.context.store.configure(self.name, {"paused": True})
 
     def resume(self) -> None:
         """Hand out jobs again."""
-        self.app.store.configure(self.name, {"paused": False})
+        self.context.store.configure(self.name, {"paused": False})
 
     def configure(self, **settings: Any) -> QueueSettings:
         """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused,
         expires, expires_with_jobs.
         """
-        stored = store_settings(self.app.store, self.name, checked_settings(settings))
-        self.app.lanes.forget()
+        stored = store_settings(self.context.store, self.name, checked_settings(settings))
+        self.context.lanes.forget()
         return stored
 
     def reset(self, *names: str) -> QueueSettings:
@@ -215,25 +214,32 @@ class Queue:
 
         All but `paused`, unless it is named or declared.
         """
-        self.app.declare(self.name)
+        self.context.declare(self.name)
         current = self.settings
-        changes = as_declared(current, names or resettable(current), self.app.store.now)
-        stored = store_settings(self.app.store, self.name, changes)
-        self.app.lanes.forget()
+        changes = as_declared(current, names or resettable(current), self.context.store.now)
+        stored = store_settings(self.context.store, self.name, changes)
+        self.context.lanes.forget()
         return stored
 
     @property
     def settings(self) -> QueueSettings:
         """The stored settings."""
-        return self.app.store.configure(self.name, {})
+        return self.context.store.configure(self.name, {})
 
     def delete(self) -> int:
         """Delete the queue with its jobs, history and counts; return how many live jobs that were."""
-        return self.app.store.drop_queue(self.name)
+        return self.context.store.drop_queue(self.name)
 
     apush = off_loop(push)
     asize = off_loop(size)
     acancel = off_loop(cancel)
 
     def __repr__(self) -> str:
-        return f"<Queue {self.name!r} of {self.app!r}>"
+        return f"<Queue {self.name!r} of {self.context!r}>"
+
+
+def declared_queue(context: Context, name: str, settings: Mapping[str, Any]) -> Queue:
+    """Return a queue. Settings given here are stored at its first use by this process, or by `setup`."""
+    if settings:
+        context.declared.declare(name, checked_settings(settings))
+    return Queue(context, name)

@@ -5,17 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
 
+from stanchion.context.context import Context
 from stanchion.core.ids import new_token
 from stanchion.errors import StoreUnavailable
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow
 from stanchion.waits.waiter import Waiter
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
-    from stanchion.stores.protocol import Store
 
 
 class Taking:
@@ -24,8 +21,8 @@ class Taking:
     `wish` says what is wanted; each try has a token of its own.
     """
 
-    def __init__(self, app: Stanchion, wish: Claim, wait: float, *, pops: bool = False) -> None:
-        self._app, self._wish, self._wait, self._pops = app, wish, wait, pops
+    def __init__(self, context: Context, wish: Claim, wait: float, *, pops: bool = False) -> None:
+        self._context, self._wish, self._wait, self._pops = context, wish, wait, pops
         self._deadline = time.monotonic() + wait
         self._unanswered: Claim | None = None
 
@@ -36,7 +33,7 @@ class Taking:
 
     async def arows(self) -> list[JobRow]:
         """Return the jobs, waiting on the event loop."""
-        trying = self._app.calls.submit(self._try)
+        trying = self._context.calls.submit(self._try)
         try:
             rows = await asyncio.wrap_future(trying)
         except BaseException:
@@ -46,11 +43,11 @@ class Taking:
 
     def _try(self) -> list[JobRow] | None:
         """Return what can be had now; None to wait, also for a store that does not answer."""
-        self._app.upkeep.nudge()
+        self._context.upkeep.nudge()
         claim = self._wish._replace(token=new_token())
         try:
-            store = self._app.store
-            self._app.declare(claim.queue)
+            store = self._context.store
+            self._context.declare(claim.queue)
             rows = store.pop(claim) if self._pops else _claimed(store, claim)
         except StoreUnavailable as error:
             if error.lasting or self._wait <= 0:
@@ -60,13 +57,13 @@ class Taking:
         return rows if rows or self._wait <= 0 else None
 
     def _waiter(self, loop: asyncio.AbstractEventLoop | None) -> Waiter[list[JobRow]]:
-        waits = self._app.waits
+        waits = self._context.waits
         return waits.for_work(self._wish, self._deadline, loop, pops=self._pops, unanswered=self._unanswered)
 
     def _return(self, trying: Future[list[JobRow] | None]) -> None:
         """Give back what a try has taken whose caller was cancelled meanwhile."""
         if not trying.cancelled() and trying.exception() is None and (rows := trying.result()):
-            self._app.waits.put_back(rows, pops=self._pops)
+            self._context.waits.put_back(rows, pops=self._pops)
 
 
 def _claimed(store: Store, claim: Claim) -> list[JobRow]:

@@ -6,24 +6,21 @@ declared in code ──first use──► stored, known to every process      en
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stanchion.context.context import Context
 from stanchion.context.semaphores import checked_capacity, unknown
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, whole
 from stanchion.errors import InvalidInput
+from stanchion.jobs.job import Job
+from stanchion.jobs.lookup import job_of
 from stanchion.stores.records.queues import SemaphoreRow
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
-    from stanchion.jobs.job import Job
 
 
 class Semaphore:
     """A capacity that jobs share. Made by `app.semaphore(name)`."""
 
-    def __init__(self, app: Stanchion, name: str) -> None:
-        self.app, self.name = app, checked_name(name, "semaphore")
+    def __init__(self, context: Context, name: str) -> None:
+        self.context, self.name = context, checked_name(name, "semaphore")
 
     @property
     def capacity(self) -> int:
@@ -32,7 +29,7 @@ class Semaphore:
 
     def usage(self) -> SemaphoreRow:
         """Return its capacity, and how many jobs hold it and wait for it."""
-        for row in self.app.store_semaphores().semaphores():
+        for row in self.context.store_semaphores().semaphores():
             if row.name == self.name:
                 return row
         raise unknown([self.name])
@@ -40,30 +37,30 @@ class Semaphore:
     def holders(self, limit: int = 100) -> list[Job]:
         """Return up to `limit` of the jobs that hold a slot: running, or about to."""
         self.usage()
-        return self._jobs(self.app.store.permits(self.name)[0], limit)
+        return self._jobs(self.context.store.permits(self.name)[0], limit)
 
     def waiting(self, limit: int = 100) -> list[Job]:
         """Return the first `limit` jobs of its line, the next one first."""
         self.usage()
-        return self._jobs(self.app.store.permits(self.name)[1], limit)
+        return self._jobs(self.context.store.permits(self.name)[1], limit)
 
     def resize(self, capacity: int) -> None:
         """Change the capacity for every process: more wakes jobs at once, less lets those that hold a slot finish."""
         wanted = checked_capacity(capacity)
         self.usage()
-        self.app.store.set_semaphore(self.name, wanted)
+        self.context.store.set_semaphore(self.name, wanted)
 
     def reset(self) -> int:
         """Go back to the capacity that the code declares, for every process; return it. InvalidInput if it has none."""
         self.usage()
-        if not self.app.store.set_semaphore(self.name, None):
+        if not self.context.store.set_semaphore(self.name, None):
             raise InvalidInput(f"no code has declared a capacity of semaphore {self.name!r}; give it one with resize")
         return self.capacity
 
     def _jobs(self, ids: list[str], limit: int) -> list[Job]:
         page = ids[: whole(limit, "limit")]
-        rows = self.app.store.fetch(page)
-        return [self.app.job_of(rows[job_id]) for job_id in page if job_id in rows]
+        rows = self.context.store.fetch(page)
+        return [job_of(self.context, rows[job_id]) for job_id in page if job_id in rows]
 
     ausage = off_loop(usage)
     aholders = off_loop(holders)
@@ -72,4 +69,12 @@ class Semaphore:
     areset = off_loop(reset)
 
     def __repr__(self) -> str:
-        return f"<Semaphore {self.name!r} of {self.app!r}>"
+        return f"<Semaphore {self.name!r} of {self.context!r}>"
+
+
+def declared_semaphore(context: Context, name: str, capacity: int | None) -> Semaphore:
+    """Return a semaphore. A capacity given here is stored at the first use by this process."""
+    semaphore = Semaphore(context, name)
+    if capacity is not None:
+        context.semaphores.declare(semaphore.name, capacity)
+    return semaphore

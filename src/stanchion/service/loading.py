@@ -14,7 +14,7 @@ def load(path: str) -> Stanchion:
     """Import `module:attribute` and return the app that it names, or that of the pipeline; InvalidInput says more."""
     found = _attribute(path)
     if isinstance(found, Pipeline):
-        return found.app
+        return Stanchion.of(found.context)
     if not isinstance(found, Stanchion):
         raise InvalidInput(f"{path!r} is not a Stanchion app; name it as module:attribute, such as shop.jobs:app")
     return found

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec
+from typing import Any, Generic, ParamSpec
 
+from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, refuse_unknown, several
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
 from stanchion.flows.parts import Signature
 from stanchion.jobs.batches import batches, store_batches
-from stanchion.jobs.call import Call, _call, arguments
+from stanchion.jobs.call import Call, arguments, call_of
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
 from stanchion.stores.records.jobs import NewJob
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 P = ParamSpec("P")
 
@@ -25,13 +23,13 @@ P = ParamSpec("P")
 class Enqueuer(Generic[P]):
     """Enqueues calls of one task under fixed options. Made by `task.using(...)`."""
 
-    def __init__(self, app: Stanchion, task: str, options: EnqueueOptions) -> None:
-        self.app, self.task_name = app, task
+    def __init__(self, context: Context, task: str, options: EnqueueOptions) -> None:
+        self.context, self.task_name = context, task
         refuse_unknown(options, ENQUEUE_OPTIONS)
         rest = dict(options)
         self._queue = checked_name(rest.pop("queue", "default"), "queue")
         self._tx = rest.pop("tx", None)
-        self._fields = checked(rest, app.codec, queue=self._queue, task=task)
+        self._fields = checked(rest, context.codec, queue=self._queue, task=task)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store one call; a duplicate `key` gives the handle of the job that has it."""
@@ -43,7 +41,7 @@ class Enqueuer(Generic[P]):
 
     def enqueue_many(self, calls: Iterable[tuple[Any, ...] | Mapping[str, Any]]) -> list[JobHandle]:
         """Store many calls, one round trip per 2000: tuples of arguments, or mappings of keyword arguments."""
-        return self._store(batches(_call(call) for call in several(calls, "calls", "[(1,), (2,)]")))
+        return self._store(batches(call_of(call) for call in several(calls, "calls", "[(1,), (2,)]")))
 
     aenqueue_many = off_loop(enqueue_many)
 
@@ -55,16 +53,16 @@ class Enqueuer(Generic[P]):
 
     def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
         """Return the job of a call in a flow; a key that is taken is an error there, as its place would stay empty."""
-        payload = self.app.codec.encode(arguments(args, kwargs), "arguments")
+        payload = self.context.codec.encode(arguments(args, kwargs), "arguments")
         job = NewJob(job_id, self._queue, payload, self.task_name, **self._fields)
         return job if job.key is None else job._replace(on_duplicate="raise")
 
     def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle]:
-        stored = store_batches(self.app, (self._new(calls) for calls in batches_of_calls), self._tx)
-        return [JobHandle(self.app, one.id, duplicate=one.duplicate) for _, pushed in stored for one in pushed]
+        stored = store_batches(self.context, (self._new(calls) for calls in batches_of_calls), self._tx)
+        return [JobHandle(self.context, one.id, duplicate=one.duplicate) for _, pushed in stored for one in pushed]
 
     def _new(self, calls: list[Call]) -> list[NewJob]:
-        encode, queue, name, fields = self.app.codec.encode, self._queue, self.task_name, self._fields
+        encode, queue, name, fields = self.context.codec.encode, self._queue, self.task_name, self._fields
         return [
             NewJob(job_id, queue, encode(arguments(args, kwargs), "arguments"), name, **fields)
             for job_id, (args, kwargs) in zip(new_ids(len(calls)), calls, strict=True)

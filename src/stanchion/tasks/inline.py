@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stanchion.context.context import Context
 from stanchion.core.ids import new_token
 from stanchion.jobs.job import Job
+from stanchion.jobs.lookup import find
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.tasks.execution import _settled, attempted, report
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
+from stanchion.tasks.execution import attempted, report, settled
 
 
-def enqueued(app: Stanchion, task: str, call: dict[str, Any]) -> Job:
+def enqueued(context: Context, task: str, call: dict[str, Any]) -> Job:
     """Return a live job of this call; AssertionError when there is none."""
-    wanted = app.codec.decode(app.codec.encode(call, "arguments"))
+    wanted = context.codec.decode(context.codec.encode(call, "arguments"))
     live = [state for state in JobState if not state.final]
-    jobs = app.find(task=task, state=live, limit=1000)
+    jobs = find(context, task=task, state=live, limit=1000)
     for job in jobs:
         if job.payload == wanted:
             return job
@@ -27,25 +26,24 @@ def enqueued(app: Stanchion, task: str, call: dict[str, Any]) -> Job:
     raise AssertionError(f"no live job calls {task} with {wanted}; live jobs of it: {seen}")
 
 
-def run_here(app: Stanchion, row: JobRow) -> bool:
+def run_here(context: Context, row: JobRow) -> bool:
     """Run one claimed job in this thread and settle it; return False where it was put off."""
-    job, outcome, error = attempted(app, row)
-    state = _settled(app, row, outcome) if outcome is not None else job.settled_as if job is not None else None
+    job, outcome, error = attempted(context, row)
+    state = settled(context, row, outcome) if outcome is not None else job.settled_as if job is not None else None
     if state is not None and job is not None:
-        report(app, job, outcome, state, error)
+        report(context, job, outcome, state, error)
     return job is not None
 
 
-def drained(app: Stanchion, queues: Sequence[str]) -> int:
+def drained(context: Context, queues: Sequence[str]) -> int:
     """Run all that is due in these queues, in this thread; return how many attempts that were."""
-    for pipeline in app.pipelines.values():
-        pipeline.check_worked(queues)
+    context.registry.check_worked(queues)
     for name in queues:
-        app.declare(name)
+        context.declare(name)
     ran = 0
     while True:
-        claims = [app.store.claim(Claim(name, 1, new_token())) for name in queues]
+        claims = [context.store.claim(Claim(name, 1, new_token())) for name in queues]
         for row in (row for claimed in claims for row in claimed.rows):
-            ran += run_here(app, row)
+            ran += run_here(context, row)
         if not any(claimed.rows or claimed.retry_in == 0 for claimed in claims):
             return ran

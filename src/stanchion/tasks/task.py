@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
+from contextlib import suppress
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast, get_type_hints
 
+from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, seconds_of, shown
 from stanchion.core.retry import Retry
-from stanchion.errors import InvalidInput
-from stanchion.flows.parts import Signature
+from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.flows.continuation import continued
+from stanchion.flows.parts import Part, Signature
+from stanchion.jobs.call import called_with
 from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.insert import make_ready
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import EnqueueOptions
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.outcomes import Commit, Continue
+from stanchion.stores.rules.flows import handler_of
 from stanchion.tasks.enqueuer import Enqueuer
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -27,9 +32,9 @@ class Task(Generic[P, R]):
     """A function registered under a stable name. Calling it runs it here and now."""
 
     def __init__(
-        self, app: Stanchion, function: Callable[P, R], name: str, retry: Retry, options: EnqueueOptions
+        self, context: Context, function: Callable[P, R], name: str, retry: Retry, options: EnqueueOptions
     ) -> None:
-        self.app, self.function, self.name, self.retry = app, function, checked_name(name, "task name"), retry
+        self.context, self.function, self.name, self.retry = context, function, checked_name(name, "task name"), retry
         self.options = options
         self.queue = options.get("queue", "default")
         timeout = options.get("timeout")
@@ -48,7 +53,7 @@ class Task(Generic[P, R]):
     def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P]:
         """Return an enqueuer whose jobs differ from the task's defaults by these options."""
         merged = cast(EnqueueOptions, {"max_attempts": self.retry.max_attempts, **self.options, **options})
-        return Enqueuer(self.app, self.name, merged)
+        return Enqueuer(self.context, self.name, merged)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store a call as a job of the task's queue."""
@@ -68,6 +73,34 @@ class Task(Generic[P, R]):
         """Return a call to be enqueued as a part of a flow; what it gets from the part before it is left out."""
         return self._enqueuer.s(*args, **kwargs)
 
+    # -- run as a job
+
+    attempts_max = None
+    """Each job says it."""
+
+    def arguments(self, payload: Any) -> tuple[list[Any], dict[str, Any]]:
+        """Return the arguments of a stored call; ValueError for a payload that is none."""
+        return called_with(payload)
+
+    def refused(self, row: JobRow) -> str | None:  # noqa: ARG002 - stations do
+        """Refuse no job."""
+        return None
+
+    def outcome(self, row: JobRow, payload: Any, value: Any) -> Commit | Continue:  # noqa: ARG002 - stations need it
+        """Return what becomes of a job whose call returned a value: it is the result, or a flow to go on as."""
+        if isinstance(value, Part):
+            return self._going_on(continued(self.context, row, value))
+        return Commit(row.id, row.token or "", self.context.codec.encode(value, "result"))
+
+    def _going_on(self, outcome: Continue) -> Continue:
+        """Return how a job goes on, made ready as an enqueue is."""
+        jobs = [outcome.job, *outcome.jobs]
+        handlers = [job for node in outcome.nodes if (job := handler_of(node)) is not None]
+        with suppress(StoreUnavailable):  # without a lane it is in nobody's way; the work that is done is worth more
+            make_ready(self.context, handlers)
+            make_ready(self.context, jobs)
+        return outcome._replace(job=jobs[0], jobs=tuple(jobs[1:]))
+
     def fits(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
         """Return why stored arguments can't be passed to the function as it is now, or None."""
         try:
@@ -81,6 +114,26 @@ class Task(Generic[P, R]):
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+
+def registered(
+    context: Context, function: Callable[P, R], name: str | None, retry: Retry | None, options: EnqueueOptions
+) -> Task[P, R]:
+    """Register a function as a task of this process; InvalidInput where another function has its name."""
+    if isinstance(function, Task):
+        raise InvalidInput(f"{function.name} is a task already; @app.cron stands above @app.task")
+    if not callable(function):
+        raise InvalidInput(f"a task is made of a function, not of {shown(function)}")
+    policy, rest = task_options({"retry": retry, **options})
+    task = Task(context, function, name or f"{function.__module__}.{function.__qualname__}", policy, rest)
+    other = context.registry.tasks.setdefault(task.name, task)
+    if other is not task and _code(other.function) is not _code(function):
+        raise InvalidInput(f"two tasks are named {task.name!r}; give one of them name=...")
+    return task
+
+
+def _code(function: Callable[..., Any]) -> Any:
+    return getattr(function, "__code__", function)
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:

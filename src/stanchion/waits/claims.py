@@ -8,19 +8,15 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.wakeup.signs import Signs
-from stanchion.waits.look import BACKING_POLLS, Look
+from stanchion.waits.look import BACKING_POLLS, Host, Keeper, Look
 from stanchion.waits.waiter import Waiter
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
-    from stanchion.waits.keeper import Waits
 
 log = logging.getLogger("stanchion")
 
@@ -39,8 +35,8 @@ class Wish(NamedTuple):
 class ClaimLook(Look):
     """Claims for all who wait at one queue, lanes and lease, and hands out what it got, first come, first served."""
 
-    def __init__(self, waits: Waits, claim: Claim, *, pops: bool) -> None:
-        super().__init__(waits)
+    def __init__(self, keeper: Keeper, claim: Claim, *, pops: bool) -> None:
+        super().__init__(keeper)
         self._claim, self._pops = claim, pops
         self._wishes: deque[Wish] = deque()
         self._unanswered: Claim | None = None
@@ -78,12 +74,11 @@ class ClaimLook(Look):
         self.due, self._again, self._quiet = 0.0, True, False
 
     def ask(self) -> None:
-        with self.waits.lock:
+        with self.keeper.lock:
             self._again = self._quiet = False
             self.forget_gone()
             wishes = list(self._wishes)
-        self.waits.app.upkeep.nudge()
-        self.waits.app.declare(self._claim.queue)
+        self.keeper.host.before_claim(self._claim.queue)
         for wish in wishes:
             if wish.unanswered is not None:
                 self._repeat(wish)
@@ -96,9 +91,9 @@ class ClaimLook(Look):
         rows, retry_in = self._take(wanted)
         left = self._hand_out(rows)
         if left:
-            self.waits.put_back(left, pops=self._pops)
+            self.keeper.put_back(left, pops=self._pops)
         nap = 0.0 if len(rows) >= wanted else self._nap(retry_in)
-        with self.waits.lock:
+        with self.keeper.lock:
             waiting = [wish.waiter for wish in self._wishes if wish.waiter.waits]
         late = [waiter for waiter in waiting if waiter.deadline <= began]
         for waiter in late:
@@ -106,17 +101,17 @@ class ClaimLook(Look):
         self._rest(nap, quiet=heard and len(rows) < wanted)
 
     def _hears(self) -> bool:
-        return self._claim.queue in (self.waits.heard.queues or ())
+        return self._claim.queue in (self.keeper.heard.queues or ())
 
     def _repeat(self, wish: Wish) -> None:
         """Ask once more what a claim took whose answer was lost; what it takes by now is as good."""
         assert wish.unanswered is not None  # noqa: S101 - asked by the caller
         rows = self._ask_for(wish.unanswered._replace(repeat=True))[0]
-        with self.waits.lock:
+        with self.keeper.lock:
             if wish in self._wishes:
                 self._wishes[self._wishes.index(wish)] = wish._replace(unanswered=None)
         if rows and not wish.waiter.deliver(rows):
-            self.waits.put_back(rows, pops=self._pops)
+            self.keeper.put_back(rows, pops=self._pops)
 
     def _take(self, wanted: int) -> tuple[list[JobRow], float | None]:
         """Claim so many jobs; after a call that was never answered, what that has taken."""
@@ -130,14 +125,14 @@ class ClaimLook(Look):
 
     def _ask_for(self, claim: Claim) -> tuple[list[JobRow], float | None]:
         if self._pops:
-            return self.waits.app.store.pop(claim), None
-        claimed = self.waits.app.store.claim(claim)
+            return self.keeper.host.store.pop(claim), None
+        claimed = self.keeper.host.store.claim(claim)
         return claimed.rows, claimed.retry_in
 
     def _hand_out(self, rows: list[JobRow]) -> list[JobRow]:
         """Give the jobs to those who wait, in their order; return what nobody took."""
         left = list(rows)
-        with self.waits.lock:
+        with self.keeper.lock:
             wishes = list(self._wishes)
         for wish in wishes:
             if not left:
@@ -148,13 +143,13 @@ class ClaimLook(Look):
 
     def _nap(self, retry_in: float | None) -> float:
         """Return the seconds until a try may find more: until a job is due, or a limit allows it; at most a poll."""
-        app, queue = self.waits.app, self._claim.queue
-        naps = [app.poll * BACKING_POLLS if self._hears() else app.poll]
+        host, queue = self.keeper.host, self._claim.queue
+        naps = [host.poll * BACKING_POLLS if self._hears() else host.poll]
         if retry_in is not None:
             naps.append(max(0.001, retry_in))
-        due = app.store.stats([queue], ["next_due"])[queue].next_due
+        due = host.store.stats([queue], ["next_due"])[queue].next_due
         if due is not None:
-            later = (due - app.store.now()) / SECOND
+            later = (due - host.store.now()) / SECOND
             if later > 0:
                 naps.append(later)
             elif due != self._overdue:  # it may have become due since the try: the next one tells
@@ -163,22 +158,22 @@ class ClaimLook(Look):
         return min(naps)
 
     def _rest(self, nap: float, *, quiet: bool = False) -> None:
-        with self.waits.lock:
+        with self.keeper.lock:
             self.forget_gone()
             until = time.monotonic() + nap
             self._quiet = quiet and not self._again
             self.due = 0.0 if self._again else min([until, *(wish.waiter.deadline for wish in self._wishes)])
 
 
-def put_back(app: Stanchion, rows: list[JobRow], *, pops: bool) -> None:
+def put_back(host: Host, rows: list[JobRow], *, pops: bool) -> None:
     """Give back jobs that nobody got, as if they had not been handed out; what fails is logged."""
     ids = [row.id for row in rows]
     try:
         if pops:
-            app.store.take(ids)
-            app.store.adopt([_unpopped(row) for row in rows])
+            host.store.take(ids)
+            host.store.adopt([_unpopped(row) for row in rows])
         else:
-            app.store.settle([Rollback(row.id, row.token or "", 0.0, refund=True) for row in rows])
+            host.store.settle([Rollback(row.id, row.token or "", 0.0, refund=True) for row in rows])
     except Exception as error:
         log.warning("%d jobs could not be given back: %s (%s)", len(ids), ", ".join(ids[:5]), error)
 

@@ -8,19 +8,15 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from stanchion.errors import FlowNotFound, JobNotFound
-from stanchion.jobs.job import Job
 from stanchion.stores.records.flows import Node, NodeState
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.rules.jobs import state_of
 from stanchion.stores.wakeup.signs import Signs
-from stanchion.waits.look import BACKING_POLLS, SHARE, Look
+from stanchion.waits.look import BACKING_POLLS, SHARE, Keeper, Look
 from stanchion.waits.waiter import Waiter
-
-if TYPE_CHECKING:
-    from stanchion.waits.keeper import Waits
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25
 """Seconds between looks where no signals arrive: soon after a wait has begun, and in the end."""
@@ -49,8 +45,8 @@ class Entry:
 class EndLook(Look):
     """Looks at all that is waited for: what has just come or was signalled at once, the rest together, now and then."""
 
-    def __init__(self, waits: Waits) -> None:
-        super().__init__(waits)
+    def __init__(self, keeper: Keeper) -> None:
+        super().__init__(keeper)
         self._entries: dict[str, Entry] = {}
         self._next: list[tuple[float, str]] = []
         self._all_at = math.inf
@@ -81,7 +77,7 @@ class EndLook(Look):
 
     def covered(self, entry: Entry) -> bool:
         """Tell whether a signal is going to tell of its end."""
-        return entry.queue is not None and entry.queue in (self.waits.heard.finished or ())
+        return entry.queue is not None and entry.queue in (self.keeper.heard.finished or ())
 
     @property
     def waiters(self) -> Iterable[Waiter[Any]]:
@@ -121,7 +117,7 @@ class EndLook(Look):
         self._all_at = self.due = 0.0
 
     def ask(self) -> None:
-        with self.waits.lock:
+        with self.keeper.lock:
             keys = self._to_look_at()
             share, began = len(keys) / max(1, len(self._entries)), time.monotonic()
             self._run_began, self._weight = began, min(1.0, len(keys) / _AT_ONCE)
@@ -133,7 +129,7 @@ class EndLook(Look):
             if share >= _MOST_OF_THEM:
                 self._whole = (time.monotonic() - began) / share
         finally:
-            with self.waits.lock:
+            with self.keeper.lock:
                 if keys:  # the store did not answer
                     self._all_at = 0.0
                 self.due = min(self._next[0][0] if self._next else math.inf, self._all_at)
@@ -157,10 +153,10 @@ class EndLook(Look):
     def _ask_for(self, keys: Sequence[str]) -> None:
         began = time.monotonic()
         found = self.fetch(keys)
-        now, clock = time.monotonic(), cache(self.waits.app.store.now)
+        now, clock = time.monotonic(), cache(self.keeper.host.store.now)
         for key in keys:
             one = found.get(key)
-            with self.waits.lock:
+            with self.keeper.lock:
                 entry = self._entries.get(key)
                 waiters = [] if entry is None else [waiter for waiter in entry.waiters if waiter.waits]
             if entry is None:
@@ -174,7 +170,7 @@ class EndLook(Look):
                         waiter.fail(self.unknown(key))
                     else:
                         waiter.deliver(answer)
-            with self.waits.lock:
+            with self.keeper.lock:
                 self.note(entry, one)
                 self.forget(key)
                 if key in self._entries:
@@ -201,30 +197,37 @@ class EndLook(Look):
 
     def _pause(self) -> float:
         """Return the seconds between two looks at what has been waited for some time."""
-        return max(BACKING_POLLS * self.waits.app.poll if self.hears() else _LONGEST_PAUSE, SHARE * self._whole)
+        return max(BACKING_POLLS * self.keeper.host.poll if self.hears() else _LONGEST_PAUSE, SHARE * self._whole)
 
     def _look_at(self, key: str, entry: Entry, at: float) -> None:
         entry.at = at
         heappush(self._next, (at, key))
 
 
+class SeenJob(NamedTuple):
+    """A job as it was read, and its state at that moment."""
+
+    row: JobRow
+    state: JobState
+
+
 class JobLook(EndLook):
     """Waits for the ends of jobs."""
 
-    def __init__(self, waits: Waits) -> None:
-        super().__init__(waits)
+    def __init__(self, keeper: Keeper) -> None:
+        super().__init__(keeper)
         self._queues: frozenset[str] = frozenset()
         """Where they were seen; it lasts as long as anybody waits."""
 
     def fetch(self, keys: Sequence[str]) -> Mapping[str, JobRow]:
-        return self.waits.app.store.fetch(keys)
+        return self.keeper.host.store.fetch(keys)
 
     def is_over(self, found: JobRow) -> bool:
         return state_of(found, found.run_at).final
 
-    def answers(self, found: JobRow, clock: Callable[[], int]) -> Job:
+    def answers(self, found: JobRow, clock: Callable[[], int]) -> SeenJob:
         at = found.run_at if self.is_over(found) else clock()
-        return Job(self.waits.app, found, state_of(found, at))
+        return SeenJob(found, state_of(found, at))
 
     def unknown(self, key: str) -> Exception:
         return JobNotFound(key)
@@ -236,7 +239,7 @@ class JobLook(EndLook):
                 self._queues |= {entry.queue}
 
     def hears(self) -> bool:
-        return bool(self._queues) and self._queues <= (self.waits.heard.finished or frozenset())
+        return bool(self._queues) and self._queues <= (self.keeper.heard.finished or frozenset())
 
     def listens_to(self) -> Signs:
         return Signs(finished=self._queues)
@@ -246,7 +249,7 @@ class FlowLook(EndLook):
     """Waits for the ends of flows."""
 
     def fetch(self, keys: Sequence[str]) -> Mapping[str, list[Node]]:
-        return {key: nodes for key in keys if (nodes := self.waits.app.store.nodes(key))}
+        return {key: nodes for key in keys if (nodes := self.keeper.host.store.nodes(key))}
 
     def is_over(self, found: list[Node]) -> bool:
         return next(node for node in found if node.id == node.root).state != NodeState.RUNNING

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stanchion.core.backoff import Backoff
 from stanchion.core.forks import begins_anew
@@ -20,13 +20,9 @@ from stanchion.stores.records.flows import Node
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
 from stanchion.waits.claims import ClaimLook, Wish, put_back
-from stanchion.waits.ends import FlowLook, JobLook
-from stanchion.waits.look import Look
+from stanchion.waits.ends import FlowLook, JobLook, SeenJob
+from stanchion.waits.look import Host, Look
 from stanchion.waits.waiter import Waiter
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
-    from stanchion.jobs.job import Job
 
 log = logging.getLogger("stanchion")
 
@@ -45,8 +41,8 @@ class Waits:
     ends some seconds after the last waiter. After a fork the child begins without waiters.
     """
 
-    def __init__(self, app: Stanchion) -> None:
-        self.app = app
+    def __init__(self, host: Host) -> None:
+        self.host = host
         self._pool = DaemonPool("stanchion-look", _LOOKS_AT_ONCE)
         begins_anew(self)
 
@@ -66,7 +62,7 @@ class Waits:
 
     # -- who waits
 
-    def for_job(self, job_id: str, deadline: float, loop: asyncio.AbstractEventLoop | None = None) -> Waiter[Job]:
+    def for_job(self, job_id: str, deadline: float, loop: asyncio.AbstractEventLoop | None = None) -> Waiter[SeenJob]:
         """Wait until a job is final, or the time is over: it is given as it is then. JobNotFound for none."""
         return self._of_key("jobs", JobLook, job_id, deadline, loop)
 
@@ -119,7 +115,7 @@ class Waits:
 
     def put_back(self, rows: list[JobRow], *, pops: bool) -> None:
         """Give jobs back that were taken for one who waits no more; this call does not wait."""
-        self._pool.submit(lambda: put_back(self.app, rows, pops=pops))
+        self._pool.submit(lambda: put_back(self.host, rows, pops=pops))
 
     @property
     def heard(self) -> Signs:
@@ -230,7 +226,7 @@ class Waits:
     def _listen(self, wanted: Signs, opening: int) -> None:
         new: Listener | None = None
         try:
-            new = self.app.store.listen(sorted(wanted.queues or ()), finished=sorted(wanted.finished or ()))
+            new = self.host.store.listen(sorted(wanted.queues or ()), finished=sorted(wanted.finished or ()))
             self._backoff.succeeded()
         except Exception as error:
             log.debug("not listening for wake-ups: %s: %s", type(error).__name__, error)

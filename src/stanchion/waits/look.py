@@ -7,15 +7,15 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import Any, Protocol
 
 from stanchion.core.backoff import Backoff
 from stanchion.errors import StoreUnavailable
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.wakeup.signs import Signs
 from stanchion.waits.waiter import Waiter
-
-if TYPE_CHECKING:
-    from stanchion.waits.keeper import Waits
 
 log = logging.getLogger("stanchion")
 
@@ -27,16 +27,41 @@ SHARE = 10
 """Looks at very many jobs are so many times as far apart as one takes."""
 
 
+class Host(Protocol):
+    """What waits need of the app. `poll`: seconds between the polls of the whole fleet."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def poll(self) -> float: ...
+
+    def before_claim(self, queue: str) -> None:
+        """Do what is due before jobs are claimed from a queue."""
+
+
+class Keeper(Protocol):
+    """What a look needs of the one that keeps it. `heard`: the signs of other processes that are heard now."""
+
+    host: Host
+    lock: Lock
+
+    @property
+    def heard(self) -> Signs: ...
+
+    def put_back(self, rows: list[JobRow], *, pops: bool) -> None:
+        """Give jobs back that were taken for one who waits no more; this call does not wait."""
+
+
 class Look(ABC):
     """What is asked of the store on behalf of all who wait for the same kind of answer.
 
         resting ──due, or a sign──► running ──► resting, until `due`
 
-    Fields are guarded by the lock of `waits`; `run` is called without it, in one thread at a time.
+    Fields are guarded by the lock of the `keeper`; `run` is called without it, in one thread at a time.
     """
 
-    def __init__(self, waits: Waits) -> None:
-        self.waits = waits
+    def __init__(self, keeper: Keeper) -> None:
+        self.keeper = keeper
         self.running = False
         self.due = 0.0
         """When to look next, on the steady clock."""
@@ -94,23 +119,23 @@ class Look(ABC):
 
     def _later(self, error: StoreUnavailable) -> None:
         pause = self._backoff.failed()
-        with self.waits.lock:
+        with self.keeper.lock:
             waiting = [one for one in self.waiters if one.waits]
             now = time.monotonic()
             self.due = min([now + pause, *(one.deadline for one in waiting if one.deadline > now)])
         for waiter in waiting:
             if waiter.deadline <= now:
                 waiter.fail(error)
-        with self.waits.lock:
+        with self.keeper.lock:
             self.forget_gone()
         if any(one.waits for one in waiting):
             log.warning("waiting for the store, next try in %.1f s: %s", max(0.0, self.due - now), error)
 
     def _fail_all(self, error: Exception) -> None:
-        with self.waits.lock:
+        with self.keeper.lock:
             waiting = list(self.waiters)
             self.due = math.inf
         for waiter in waiting:
             waiter.fail(error)
-        with self.waits.lock:
+        with self.keeper.lock:
             self.forget_gone()

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
 
 from stanchion.errors import TaskTimeout
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import Reservation
-from stanchion.stores.records import outcomes as outcomes_records
+from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow
 from stanchion.tasks.execution import Execution, outcome_of_error, outcome_of_value
-from stanchion.worker.timeouts import Limit
 
-Finished = tuple[outcomes_records.Outcome | None, Reservation | None, BaseException | None]
+Finished = tuple[outcomes.Outcome | None, Reservation | None, BaseException | None]
 """The outcome to store (None: the task settled its job itself), the job to report on, and its error."""
+
+
+class Limit:
+    """How long one attempt may run. `interrupt` is called once, when it has."""
+
+    __slots__ = ("deadline", "expired", "interrupt", "over", "seconds")
+
+    def __init__(self, seconds: float, interrupt: Callable[[], object]) -> None:
+        self.seconds, self.interrupt = seconds, interrupt
+        self.deadline = time.monotonic() + seconds
+        self.expired = self.over = False
 
 
 class Attempt(Execution):
@@ -45,7 +57,7 @@ def raised(attempt: Attempt, error: BaseException) -> Finished:
         return timed_out(attempt, attempt.limit, error)
     job = attempt.job
     if isinstance(error, asyncio.CancelledError) and job.cancelled and job.settled_as is None:
-        return outcomes_records.Abandon(job.id, job.token), job, None
+        return outcomes.Abandon(job.id, job.token), job, None
     return outcome_of_error(attempt, error), job, error
 
 
@@ -69,5 +81,5 @@ def interrupted(attempt: Attempt) -> Finished:
     return None if job.settled_as is not None else _given_back(job.id, job.token), job, None
 
 
-def _given_back(job_id: str, token: str) -> outcomes_records.Outcome:
-    return outcomes_records.Rollback(job_id, token, 0.0, refund=True)
+def _given_back(job_id: str, token: str) -> outcomes.Outcome:
+    return outcomes.Rollback(job_id, token, 0.0, refund=True)

@@ -7,8 +7,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.core.ids import new_token
 from stanchion.stores.protocol import Listener
@@ -23,9 +23,6 @@ from stanchion.worker.health import Health
 from stanchion.worker.pace import Prefetch, poll_interval
 from stanchion.worker.runner import NEVER, Runners
 from stanchion.worker.unheard import UnheardClaims
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 log = logging.getLogger("stanchion.worker")
 
@@ -48,7 +45,7 @@ class Claimer:
 
     def __init__(
         self,
-        app: Stanchion,
+        context: Context,
         worker: str,
         queues: Sequence[str],
         threads: int,
@@ -61,7 +58,7 @@ class Claimer:
         alone: Alone,
         all_jobs: bool = False,
     ) -> None:
-        self._app, self._worker, self._queues = app, worker, list(queues)
+        self._context, self._worker, self._queues = context, worker, list(queues)
         self.alone = alone
         self._lone: deque[JobRow] = deque()
         self._threads, self._poll = threads, poll
@@ -199,7 +196,7 @@ class Claimer:
             token += AT_ONCE
         claim = Claim(queue, limit, token, worker=self._worker)
         try:
-            return self._app.store.claim(claim)
+            return self._context.store.claim(claim)
         except Exception:
             self._unheard.add(claim)
             raise
@@ -208,7 +205,7 @@ class Claimer:
         """Take what claims have reserved whose answers got lost."""
         for claim in self._unheard.due():
             with self._health.watch("claim"):
-                rows = self._app.store.claim(claim).rows
+                rows = self._context.store.claim(claim).rows
             self._unheard.repeated(claim, found=bool(rows))
             if rows:
                 self._hand_over(rows)
@@ -258,7 +255,7 @@ class Claimer:
 
     def _nap(self, retry_in: float | None) -> float:
         """Return the seconds to wait for a sign: until something is due, at most the own poll interval."""
-        store = self._app.store
+        store = self._context.store
         naps = [poll_interval(self._poll, self.sharing)]
         if retry_in is not None:
             naps.append(retry_in)
@@ -276,7 +273,7 @@ class Claimer:
 
     def _any_left(self) -> bool:
         """Tell whether there is still something to come back for."""
-        store = self._app.store
+        store = self._context.store
         if dues := self._dues():
             return self._all_jobs or min(dues) <= store.now()
         if not self._all_jobs:
@@ -288,14 +285,14 @@ class Claimer:
 
     def _dues(self) -> list[int]:
         """Return when the first job of each queue is due that has queued ones."""
-        stats = self._app.store.stats(self._queues, ["next_due"]).values()
+        stats = self._context.store.stats(self._queues, ["next_due"]).values()
         return [one.next_due for one in stats if one.next_due is not None]
 
     def _listening(self) -> Listener:
         if self._listener is None:
             for queue in self._queues:
-                self._app.declare(queue)
-            self._listener = self._app.store.listen(self._queues, interchangeable=True)
+                self._context.declare(queue)
+            self._listener = self._context.store.listen(self._queues, interchangeable=True)
         return self._listener
 
     def _close_listener(self) -> None:

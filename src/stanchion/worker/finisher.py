@@ -7,21 +7,18 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import described
-from stanchion.stores.records import outcomes as outcomes_records
+from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.tasks.execution import report, unstorable
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 log = logging.getLogger("stanchion.worker")
 
@@ -41,7 +38,7 @@ REPEAT = 60.0
 """Seconds until a job is run again whose outcome could not be stored."""
 
 
-def unstored(outcome: outcomes_records.Outcome, error: Exception) -> outcomes_records.Outcome:
+def unstored(outcome: outcomes.Outcome, error: Exception) -> outcomes.Outcome:
     """Return what becomes of a job whose outcome can't be stored; where it is too much for the store, for ever."""
     if isinstance(error, InvalidInput):
         return unstorable(outcome, error)
@@ -51,8 +48,8 @@ def unstored(outcome: outcomes_records.Outcome, error: Exception) -> outcomes_re
 class Finisher:
     """Takes the ends of attempts from any thread, stores them from its own, and fires their events."""
 
-    def __init__(self, app: Stanchion, health: Health, settled: Callable[[], None]) -> None:
-        self._app, self._health, self._settled = app, health, settled
+    def __init__(self, context: Context, health: Health, settled: Callable[[], None]) -> None:
+        self._context, self._health, self._settled = context, health, settled
         self._pending: deque[Finished] = deque()
         self._idle = False
         self._sign = threading.Event()
@@ -177,18 +174,19 @@ class Finisher:
 
     def _settle(self, group: Sequence[Finished], *, unheard: bool = False) -> list[JobState | None]:
         """Store a group and return where that led; `unheard`: an earlier call may have stored it."""
-        outcomes = self._app.lanes.place(
+        settling = self._context.lanes.place(
+            self._context.store,
             [outcome for outcome, _, _ in group if outcome is not None],
             lambda: {job.id: job.tenant for _, job, _ in group if job is not None},
         )
-        states = iter(self._app.store.settle(outcomes, repeat=unheard) if outcomes else [])
+        states = iter(self._context.store.settle(settling, repeat=unheard) if settling else [])
         return [
             next(states) if outcome is not None else job.settled_as if job is not None else None
             for outcome, job, _ in group
         ]
 
     def _tell(self, group: Sequence[Finished], states: Sequence[JobState | None]) -> None:
-        hears = self._app.events.hears
+        hears = self._context.events.hears
         heard = any(hears(event) for event in ("success", "failure", "retry", "dead"))
         lost = []
         for (outcome, job, error), state in zip(group, states, strict=True):
@@ -203,7 +201,7 @@ class Finisher:
                     *(job.id, job.task, job.attempt, state, described(error)[0]),
                 )
             if heard:
-                report(self._app, job, outcome, state, error)
+                report(self._context, job, outcome, state, error)
         if lost:
             log.warning(
                 "%d outcomes came too late and changed nothing, as the jobs are finished or others have them: %s",

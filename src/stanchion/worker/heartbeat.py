@@ -7,14 +7,11 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.worker.health import Health
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 log = logging.getLogger("stanchion.worker")
 
@@ -40,7 +37,7 @@ class Heartbeat:
 
     def __init__(
         self,
-        app: Stanchion,
+        context: Context,
         every: float,
         health: Health,
         row: Callable[[], WorkerRow],
@@ -48,7 +45,7 @@ class Heartbeat:
         answered: Callable[[Beat], None],
         look: Callable[[], None],
     ) -> None:
-        self._app, self._every, self._health = app, every, health
+        self._context, self._every, self._health = context, every, health
         self._row, self._longest, self._answered, self._look = row, longest, answered, look
         self._stopping = threading.Event()
         self._leaving = False
@@ -99,7 +96,7 @@ class Heartbeat:
     def beat(self) -> None:
         """Beat now, in the caller's thread: what the row says by now is known to the store when this returns."""
         with self._beating, self._health.watch("beat"):  # a row that was described earlier must not come later
-            beat = self._app.store.beat([self._row()])
+            beat = self._context.store.beat([self._row()])
         now = time.monotonic()
         if now - self._beat_at >= LATE * self._every:
             self._steady_from = now + max(MISSED * self._every, RETURN)
@@ -108,6 +105,6 @@ class Heartbeat:
 
     def _leave(self) -> None:
         try:
-            self._app.store.leave(self._row().id)
+            self._context.store.leave(self._row().id)
         except Exception as error:
             log.warning("the store could not be told that this worker left: %s", error)

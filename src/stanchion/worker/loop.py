@@ -13,8 +13,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from stanchion.worker.attempt import Attempt, Finished, raised, returned
-from stanchion.worker.timeouts import Limit, Timeouts
+from stanchion.worker.attempt import Attempt, Finished, Limit, raised, returned
+from stanchion.worker.timeouts import Timeouts
 
 log = logging.getLogger("stanchion.worker")
 

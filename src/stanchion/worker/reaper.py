@@ -7,12 +7,9 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from stanchion.jobs.upkeep import Lag, take_back
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
+from stanchion.context.context import Context
+from stanchion.context.upkeep import Lag
 
 log = logging.getLogger("stanchion.worker")
 
@@ -30,8 +27,8 @@ class Reaper:
     A recovery that an outage holds up judges as of a moment before it: the clock is read, then comes the question.
     """
 
-    def __init__(self, app: Stanchion, every: float, steady: Callable[[], bool]) -> None:
-        self._app, self._every, self._steady = app, every, steady
+    def __init__(self, context: Context, every: float, steady: Callable[[], bool]) -> None:
+        self._context, self._every, self._steady = context, every, steady
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stanchion-reaper", daemon=True)
 
@@ -49,17 +46,17 @@ class Reaper:
         lag = Lag()
         while not self._stopping.wait(0 if behind else self._every * random.uniform(0.8, 1.2)):  # noqa: S311 - spreading load
             try:
-                store = self._app.store_semaphores()
+                store = self._context.store_semaphores()
                 as_of = store.now()
                 if self._steady():
-                    take_back(self._app, store, as_of, lambda: not self._stopping.is_set())
+                    self._context.upkeep.take_back(store, as_of, lambda: not self._stopping.is_set())
                 store.sweep()
                 if behind or time.monotonic() - maintained_at >= MAINTAIN_EVERY:
                     maintained_at = time.monotonic()
                     left = store.maintain()
                     lag.note(left)
                     behind = bool(left)
-                    self._app.keep_declared()
+                    self._context.keep_declared()
             except Exception as error:
                 behind = False
                 log.warning("looking after the store failed: %s: %s", type(error).__name__, error)

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
 
+from stanchion.context.context import Context
+from stanchion.context.unknown_work import Unknown
 from stanchion.errors import StoreUnavailable
-from stanchion.jobs.unknown_work import Unknown
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.stores.rules.lost_leases import start_of
@@ -23,9 +23,6 @@ from stanchion.tasks.execution import Unrunnable, not_begun
 from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, raised, returned, timed_out, unharmed
 from stanchion.worker.loops import Loops
 from stanchion.worker.timeouts import Timeouts
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 log = logging.getLogger("stanchion.worker")
 
@@ -42,13 +39,13 @@ class Runners:
 
     def __init__(
         self,
-        app: Stanchion,
+        context: Context,
         threads: int,
         finish: Callable[[Finished], None],
         room: Callable[[], None],
         stuck: Callable[[], None],
     ) -> None:
-        self._app, self._most = app, threads
+        self._context, self._most = context, threads
         self._finish, self._room, self._stuck = finish, room, stuck
         self._buffer: SimpleQueue[JobRow | None] = SimpleQueue()
         self._slots: SimpleQueue[int] = SimpleQueue()
@@ -71,7 +68,7 @@ class Runners:
     def add(self, rows: Sequence[JobRow], in_hand: int) -> None:
         """Take claimed jobs to be run; `in_hand` of this worker's have not ended, with these."""
         if self._threads < self._most:
-            on_loop = self.loops.active + sum(map(self._app.is_async, rows))
+            on_loop = self.loops.active + sum(map(self._context.registry.is_async, rows))
             while self._threads < min(self._most, in_hand - on_loop + 1):
                 self._start_thread()
         for row in rows:
@@ -125,7 +122,7 @@ class Runners:
 
     def _ask_to_stop(self, slot: int, attempt: Attempt) -> None:
         attempt.job.ask_to_stop()
-        if attempt.task.is_async:
+        if attempt.work.is_async:
             self.loops.cancel(slot)
 
     def _start_thread(self) -> None:
@@ -139,8 +136,8 @@ class Runners:
         while (row := buffer.get()) is not None:
             attempt = self._prepared(row)
             if attempt is not None:
-                seconds = row.timeout or attempt.task.timeout  # enqueued by name only, a job has none of its own
-                if attempt.task.is_async:
+                seconds = row.timeout or attempt.work.timeout  # enqueued by name only, a job has none of its own
+                if attempt.work.is_async:
                     self._start_async(slot, attempt, seconds)
                     slot = self._slots.get()
                     continue
@@ -155,9 +152,9 @@ class Runners:
     def _prepared(self, row: JobRow) -> Attempt | None:
         """Return the attempt at a job, or None when it has ended before it began."""
         try:
-            attempt = Attempt(self._app, row)
+            attempt = Attempt(self._context, row)
         except (Unrunnable, Unknown) as reason:
-            job, outcome, error = not_begun(self._app, row, reason)
+            job, outcome, error = not_begun(self._context, row, reason)
             self._finish((outcome, job, error))
             return None
         except StoreUnavailable as error:
@@ -195,8 +192,8 @@ class Runners:
 
     def _begin(self, slot: int, attempt: Attempt) -> None:
         self.running[slot] = attempt
-        if self._app.events.hears("start"):
-            self._app.events.fire("start", attempt.job)
+        if self._context.events.hears("start"):
+            self._context.events.fire("start", attempt.job)
 
     def _ended(self, slot: int, finished: Finished) -> None:
         """Take note that an async attempt has ended; called in the loop's thread."""
@@ -227,7 +224,7 @@ class Runners:
         )
         self._finish(timed_out(attempt, limit))
         self._slots.put(next(self._numbers))
-        if attempt.task.is_async:
+        if attempt.work.is_async:
             self.loops.turn_away()
         else:
             with self._growing:

@@ -6,14 +6,11 @@ import logging
 import random
 import threading
 import time
-from typing import TYPE_CHECKING
 
+from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.cron.ticker import Ticker
 from stanchion.stores.records.jobs import SECOND
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 log = logging.getLogger("stanchion.worker")
 
@@ -30,8 +27,8 @@ class Scheduler:
     All workers have one, and none leads: the store decides whose tick it is.
     """
 
-    def __init__(self, app: Stanchion) -> None:
-        self._ticker = Ticker(app)
+    def __init__(self, context: Context) -> None:
+        self._ticker = Ticker(context)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="stanchion-scheduler", daemon=True)
 

@@ -10,12 +10,9 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from stanchion.errors import TaskTimeout
-
-if TYPE_CHECKING:
-    from stanchion.worker.attempt import Attempt, Running
+from stanchion.worker.attempt import Attempt, Limit, Running
 
 PATIENCE = 3.0
 """Seconds that an interrupted attempt gets to stop."""
@@ -26,17 +23,6 @@ TICK = 0.1
 _raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
 _raise_in_thread.argtypes = (ctypes.c_ulong, ctypes.py_object)
 _NOTHING = ctypes.py_object()
-
-
-class Limit:
-    """How long one attempt may run. `interrupt` is called once, when it has."""
-
-    __slots__ = ("deadline", "expired", "interrupt", "over", "seconds")
-
-    def __init__(self, seconds: float, interrupt: Callable[[], object]) -> None:
-        self.seconds, self.interrupt = seconds, interrupt
-        self.deadline = time.monotonic() + seconds
-        self.expired = self.over = False
 
 
 class Timeouts:

@@ -8,11 +8,12 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from stanchion.context.context import Context, HasContext
 from stanchion.core.checks import seconds_of, whole
 from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.jobs.options import named_queues
@@ -28,9 +29,6 @@ from stanchion.worker.runner import Runners
 from stanchion.worker.scheduler import Scheduler
 from stanchion.worker.signals import Calls
 from stanchion.worker.status import LOOPBACK, Status, StatusReporter, checked_port
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
 
 log = logging.getLogger("stanchion.worker")
 
@@ -57,8 +55,8 @@ class Worker:
 
     def __init__(
         self,
-        app: Stanchion,
-        queues: Sequence[str] | None = None,
+        app: HasContext,
+        queues: Collection[str] | None = None,
         threads: int = 8,
         heartbeat: float = 10.0,
         grace: float = 30.0,
@@ -71,7 +69,7 @@ class Worker:
         until_finished: bool = False,
     ) -> None:
         self._threads = whole(threads, "threads", 1, MOST_THREADS)
-        self.app = app
+        self.context = context = app.context
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
         """Names this worker in the store and in its jobs."""
         self.on_stuck: Callable[[], None] | None = None
@@ -79,7 +77,7 @@ class Worker:
         self._named = None if queues is None else named_queues(queues)
         self._every = _positive(heartbeat, "heartbeat")
         self._grace = seconds_of(grace, "grace")
-        self._poll = _positive(app.poll if poll is None else poll, "poll")
+        self._poll = _positive(context.poll if poll is None else poll, "poll")
         self._until_empty, self._until_finished = until_empty or until_finished, until_finished
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
@@ -101,13 +99,13 @@ class Worker:
                 raise InvalidInput("this worker has been started before; make a new one")
             self.queues = self._checked_queues()
             with suppress(StoreUnavailable, SchemaMismatch):  # told again, and logged, by the first beat
-                _ = self.app.store
+                _ = self.context.store
             self._reporter = StatusReporter(self._status, self._health_file, self._health_port, self._health_host)
             self._started = True
-            self._finisher = Finisher(self.app, self._health, self._settled)
-            self._runners = Runners(self.app, self._threads, self._finisher.put, self._room, self._stuck)
+            self._finisher = Finisher(self.context, self._health, self._settled)
+            self._runners = Runners(self.context, self._threads, self._finisher.put, self._room, self._stuck)
             self._claimer = Claimer(
-                *(self.app, self.id, self.queues, self._threads, self._poll),
+                *(self.context, self.id, self.queues, self._threads, self._poll),
                 *(self._runners, self._finisher, self._health),
                 self.finish if self._until_empty else None,
                 all_jobs=self._until_finished,
@@ -115,7 +113,7 @@ class Worker:
             )
             self._heartbeat = Heartbeat(
                 *(
-                    self.app,
+                    self.context,
                     self._every,
                     self._health,
                     self._row,
@@ -124,9 +122,9 @@ class Worker:
                     self._runners.loops.look,
                 )
             )
-            self._reaper = Reaper(self.app, self._every / 2, lambda: self._heartbeat.steady)
+            self._reaper = Reaper(self.context, self._every / 2, lambda: self._heartbeat.steady)
             log.info("worker %s runs %s with %d threads", self.id, ", ".join(self.queues), self._threads)
-            self._scheduler = Scheduler(self.app) if self.app.crons else None
+            self._scheduler = Scheduler(self.context) if self.context.registry.crons else None
             for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
                 role.start()
             if self._scheduler is not None:
@@ -247,15 +245,20 @@ class Worker:
         }
 
     def _checked_queues(self) -> list[str]:
-        queues = self._named or self.app.own_queues()
-        if not queues or not (self.app.tasks or self.app.stations):
+        registry = self.context.registry
+        queues = self._named or registry.own_queues()
+        if not queues or not (registry.tasks or registry.stations):
             raise InvalidInput(
                 "this app has no tasks and no stations, so a worker could run nothing; register functions with "
                 "@app.task, and import the modules that define them before the worker starts"
             )
-        for pipeline in self.app.pipelines.values():
-            pipeline.check_worked(queues)
+        registry.check_worked(queues)
         return queues
+
+
+def run_worker(context: Context, queues: Collection[str] | None, threads: int, /, **options: Any) -> None:
+    """Run a worker in this process until SIGTERM, SIGINT or an exception; see `Worker`."""
+    Worker(context, queues, threads, **options).run()
 
 
 def _positive(value: Any, what: str) -> float:

@@ -88,7 +88,7 @@ class TestManySchedulers:
         apps = [app, *(Stanchion(store=new_store()) for _ in range(SCHEDULERS - 1))]
         for one in apps:
             declare(one, missed="all")
-        tickers = [Ticker(one) for one in apps]
+        tickers = [Ticker(one.context) for one in apps]
         for _ in range(5):
             calendar.go(hours=1)
             all_at_once([ticker.tick for ticker in tickers])

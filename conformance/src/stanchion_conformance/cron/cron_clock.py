@@ -39,7 +39,7 @@ class TestTheClock:
             declare(one)
         calendar.go(hours=1)
         with pytest.raises(Death):
-            Ticker(dying(app, 1)).tick()
+            Ticker(dying(app, 1).context).tick()
         calendar.go(hours=-6)
         assert other_app.tick() == 1
         assert ticks(app) == ["2031-05-14T13:00"]

@@ -33,7 +33,7 @@ class TestDeath:
                 declare(one)
             calendar.go(hours=1)
             with pytest.raises(Death):
-                Ticker(dying(app, step, after=after)).tick()
+                Ticker(dying(app, step, after=after).context).tick()
 
         return kill
 
@@ -72,7 +72,7 @@ class TestDeath:
         declare(app, args=[1])
         calendar.go(hours=1)
         with pytest.raises(Death):
-            Ticker(dying(app, 1)).tick()
+            Ticker(dying(app, 1).context).tick()
         assert other_app.tick() == 0
         calendar.go(seconds=60)
         assert other_app.tick() == 1
@@ -98,8 +98,8 @@ class TestDeath:
                 return self._store.push(jobs, tx)
 
         late = dying(app, 0)
-        late._store = Sleepy(app.store, 100)  # type: ignore[assignment]
-        Ticker(late).tick()
+        late.context._store = Sleepy(app.store, 100)  # type: ignore[assignment]
+        Ticker(late.context).tick()
         assert slept == [1]
         assert ticks(app) == ["2031-05-14T13:00"]
         assert plan(app).firing is None
@@ -121,15 +121,15 @@ class TestDeath:
                 return self._store.compare_and_set(*value)
 
         late = dying(app, 0)
-        late._store = Overtaken(app.store, 100)
-        assert Ticker(late).tick().jobs == (0 if paused else 1)
+        late.context._store = Overtaken(app.store, 100)
+        assert Ticker(late.context).tick().jobs == (0 if paused else 1)
         assert ticks(app) == ([] if paused else ["2031-05-14T13:00"])
 
     def test_removing_loses_no_tick_on_its_way(self, app: Stanchion, calendar: Calendar) -> None:
         schedule = declare(app)
         calendar.go(hours=1)
         with pytest.raises(Death):
-            Ticker(dying(app, 1)).tick()
+            Ticker(dying(app, 1).context).tick()
         schedule.remove()
         assert ticks(app) == ["2031-05-14T13:00"]
         assert app.store.values(KIND) == []
@@ -142,7 +142,7 @@ class TestDeath:
         for _ in range(20):
             calendar.go(minutes=10)
             with pytest.raises(Death):
-                Ticker(dying(app, dice.randrange(3), after=dice.random() < 0.5)).tick()
+                Ticker(dying(app, dice.randrange(3), after=dice.random() < 0.5).context).tick()
             calendar.go(seconds=10)
             other.tick()
             calendar.go(seconds=-10)

@@ -37,7 +37,7 @@ class TestDeclaring:
     def test_bad_expressions_are_refused(self, app: Stanchion, expression: str, message: str) -> None:
         with pytest.raises(InvalidInput, match=message):
             app.cron(expression, name="report")(report)
-        assert app.crons == {}
+        assert app.context.registry.crons == {}
 
     @pytest.mark.parametrize("tz", ["Europe/Pairs", "", "../etc/passwd", "Europe", 3])
     def test_unknown_zones_are_refused(self, app: Stanchion, tz: Any) -> None:
@@ -82,7 +82,7 @@ class TestDeclaring:
             return 7
 
         assert tidy() == 7
-        assert sorted(app.crons) == ["hourly", "tidy"]
+        assert sorted(app.context.registry.crons) == ["hourly", "tidy"]
         app.tick()
         for _ in range(2):
             calendar.go(minutes=30)

@@ -186,7 +186,7 @@ class TestANewRelease:
         declare(app, args=["old"])
         calendar.go(hours=1)
         with pytest.raises(Death):
-            Ticker(dying(app, 1)).tick()
+            Ticker(dying(app, 1).context).tick()
         calendar.go(seconds=10)
         declare(other_app, "*/10 * * * *", args=["new"])
         assert [job.payload["args"][0] for job in app.find(queue=QUEUE)] == ["old"]

@@ -95,5 +95,5 @@ class Dying:
 def dying(app: Stanchion, changes: int, *, after: bool = False) -> Stanchion:
     """Return the app of a process that dies at a change of the store."""
     doomed = Stanchion(store=Dying(app.store, changes, after=after))
-    doomed.tasks, doomed.crons = app.tasks, app.crons
+    doomed.context.registry = app.context.registry
     return doomed

@@ -98,7 +98,9 @@ class Work:
 def drain_in_batches(app: Stanchion) -> None:
     """Run what is due, many jobs at a time; none of them may fail."""
     while rows := claim(app.store, 500):
-        ended = [outcome_of_value(execution, execution.call()) for execution in (Execution(app, row) for row in rows)]
+        ended = [
+            outcome_of_value(execution, execution.call()) for execution in (Execution(app.context, row) for row in rows)
+        ]
         app.store.settle([outcome for outcome in ended if outcome is not None])
 
 

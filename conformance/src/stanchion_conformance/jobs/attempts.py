@@ -31,7 +31,7 @@ class TestAttempts:
             assert job.attempt == attempt
             clock.advance(11)
             if how == "recover":
-                q.app.store.recover()
+                q.context.store.recover()
         assert (q.pop() if how == "pop" else q.reserve()) in (None, [])
         dead = q.get(pushed.id)
         assert dead is not None
@@ -90,7 +90,7 @@ class TestAttempts:
         assert seconds * 0.9 <= delay <= seconds * 1.1 + 5
 
     def test_the_delay_is_that_of_the_policy(self, q: Queue, store: Store) -> None:
-        q.app.retry = Retry.constant(300, jitter=0)
+        q.context.retry = Retry.constant(300, jitter=0)
         q.push({})
         (job,) = q.reserve()
         before = store.now()

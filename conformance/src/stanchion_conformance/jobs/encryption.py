@@ -56,7 +56,7 @@ class TestEncryption:
         pushed = sealed.push(1)
         sealed.reserve()[0].move("next", payload=SECRET)
         assert SECRET not in repr(row_of(store, pushed.id))
-        assert sealed.app.queue("next").reserve()[0].payload == SECRET
+        assert Stanchion.of(sealed.context).queue("next").reserve()[0].payload == SECRET
 
     def test_the_same_payload_looks_different_each_time(self, sealed: Queue, store: Store) -> None:
         one, two = sealed.push_many([SECRET, SECRET])
@@ -101,5 +101,5 @@ class TestEncryption:
         sealed.configure(dead_letter="letters")
         sealed.push(SECRET, headers={"trace": "t"})
         sealed.reserve()[0].bury("bad")
-        (letter,) = sealed.app.queue("letters").reserve()
+        (letter,) = Stanchion.of(sealed.context).queue("letters").reserve()
         assert (letter.payload, letter.headers["trace"]) == (SECRET, "t")

@@ -63,7 +63,7 @@ class TestHistory:
             case "lost":
                 q.reserve(lease=10)
                 clock.advance(11)
-                q.app.store.recover()
+                q.context.store.recover()
             case _:
                 getattr(q.reserve()[0], end)()
         assert q.get(pushed.id) is None

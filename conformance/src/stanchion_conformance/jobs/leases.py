@@ -45,7 +45,7 @@ def _ran_out(q: Queue, clock: StoreClock) -> None:  # noqa: ARG001
 
 def _given_back(q: Queue, clock: StoreClock) -> None:
     clock.advance(31)
-    q.app.store.recover()
+    q.context.store.recover()
 
 
 def _reserved_again(q: Queue, clock: StoreClock) -> None:
@@ -65,7 +65,7 @@ def _reserved_and_moved(q: Queue, clock: StoreClock) -> None:
 
 def _reserved_in_the_next_queue(q: Queue, clock: StoreClock) -> None:
     _reserved_and_moved(q, clock)
-    assert len(q.app.queue("next").reserve()) == 1
+    assert len(Stanchion.of(q.context).queue("next").reserve()) == 1
 
 
 def _popped(q: Queue, clock: StoreClock) -> None:
@@ -242,7 +242,7 @@ class TestLease:
         pushed = q.push({})
         q.reserve(lease=10)
         clock.advance(11)
-        q.app.store.recover()
+        q.context.store.recover()
         job = q.get(pushed.id)
         assert job is not None
         assert (job.state, job.run_at, job.worker) == (JobState.READY, pushed.run_at, None)
@@ -272,7 +272,7 @@ class TestLease:
         q.reserve(lease=10)[0].rollback(delay=0)
         q.reserve(lease=100)
         clock.advance(11)
-        assert q.app.store.recover() == []
+        assert q.context.store.recover() == []
         assert q.counts().expired == 0
 
     def test_a_job_of_a_worker_has_none_to_run_out(self, store: Store, clock: StoreClock) -> None:

@@ -30,6 +30,7 @@ from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.options import ENQUEUE_OPTIONS
 from stanchion.jobs.search import Search
 from stanchion.stores.protocol import Store
+from stanchion.worker.worker import run_worker
 from stanchion_conformance.harness import QUEUE
 
 NONSENSE: tuple[Any, ...] = (
@@ -91,11 +92,11 @@ ACTS: dict[str, Callable[[Stanchion, Queue, Any], Any]] = {
     "flow result": lambda app, _, x: x in ENDLESS or app.flow(_GONE).result(timeout=x),
     "drain": lambda app, _, x: app.drain(x),
     "pipeline": lambda app, _, x: app.pipeline(x),
-    "station": lambda app, _, x: Pipeline(app, "etl").station(x)(lambda item: item),
-    "station function": lambda app, _, x: Pipeline(app, "etl").station("raw")(x),
-    "station to": lambda app, _, x: Pipeline(app, "etl").station("raw", to=x)(lambda item: item),
-    "station attempts": lambda app, _, x: Pipeline(app, "etl").station("raw", max_attempts=x)(lambda item: item),
-    "station rounds": lambda app, _, x: Pipeline(app, "etl").station("raw", max_rounds=x)(lambda item: item),
+    "station": lambda app, _, x: _pipeline(app).station(x)(lambda item: item),
+    "station function": lambda app, _, x: _pipeline(app).station("raw")(x),
+    "station to": lambda app, _, x: _pipeline(app).station("raw", to=x)(lambda item: item),
+    "station attempts": lambda app, _, x: _pipeline(app).station("raw", max_attempts=x)(lambda item: item),
+    "station rounds": lambda app, _, x: _pipeline(app).station("raw", max_rounds=x)(lambda item: item),
     "Send": lambda _, __, x: Send(x),
     "Send delay": lambda _, __, x: Send("to", delay=x),
     "Snooze": lambda _, __, x: Snooze(x),
@@ -139,6 +140,10 @@ OUTCOMES: dict[str, Callable[[Reservation, Any], Any]] = {
 def _extend(job: Reservation, seconds: Any) -> None:
     if seconds != 1.5:  # no nonsense, and too short for a slow machine
         job.extend(seconds)
+
+
+def _pipeline(app: Stanchion) -> Pipeline:
+    return Pipeline(app.context, "etl", run_worker)
 
 
 _GONE = "01a20000-0000-7000-8000-000000000001"
@@ -186,7 +191,7 @@ class TestNonsense:
     def test_as_an_outcome(self, q: Queue, act: Callable[[Reservation, Any], Any]) -> None:
         for job in self.reserved(q):
             refused_or_taken(lambda nonsense, job=job: act(job, nonsense))  # type: ignore[misc]
-            found = q.app.get(job.id)
+            found = Stanchion.of(q.context).get(job.id)
             assert found is not None
             if job.settled_as is None:
                 assert found.state is JobState.RUNNING

@@ -33,7 +33,7 @@ class TestCommit:
         assert done.enqueued_at <= done.started_at <= done.finished_at
         assert q.size().total == 0
         clock.advance(3600)
-        assert q.app.store.recover() == []
+        assert q.context.store.recover() == []
         assert q.reserve() == []
 
     def test_may_replace_the_payload(self, q: Queue) -> None:

@@ -256,7 +256,7 @@ class TestUniqueKeys:
                 job.rollback(delay=60)
             elif where == "lease lost":
                 clock.advance(11)
-                q.app.store.recover()
+                q.context.store.recover()
         again = q.push(2, key="k")
         assert (again.id, again.duplicate) == (first.id, True)
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from stanchion import JobState, Push, Queue
+from stanchion import JobState, Push, Queue, Stanchion
 from stanchion.core.times import micros, moment
 from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
@@ -101,7 +101,7 @@ class TestNextDue:
 
     def test_of_several_queues(self, q: Queue, store: Store) -> None:
         q.push(1, delay=500)
-        other = q.app.queue("other").push(1, delay=100)
+        other = Stanchion.of(q.context).queue("other").push(1, delay=100)
         stats = store.stats([q.name, "other", "nowhere"], ["next_due"])
         assert {queue: one.next_due for queue, one in stats.items()} == {
             q.name: due_of(store, q.name),
@@ -172,7 +172,7 @@ class TestAWrongClockOfTheClient:
         assert len(q.reserve()) == 1
 
     def test_does_not_change_that_of_a_move(self, q: Queue, clock: StoreClock) -> None:
-        target = q.app.queue("next")
+        target = Stanchion.of(q.context).queue("next")
         q.push({})
         q.reserve()[0].move("next", delay=60)
         clock.advance(50)
@@ -187,7 +187,7 @@ class TestAWrongClockOfTheClient:
         assert q.reserve() == []
         job.extend(60)
         clock.advance(50)
-        assert q.app.store.recover() == []
+        assert q.context.store.recover() == []
         clock.advance(11)
         with pytest.raises(LeaseLost):
             job.commit()

@@ -69,7 +69,7 @@ class TestUnknownOptions:
         with pytest.raises(InvalidInput, match=r"did you mean 'priority'\?"):
             q.push({}, prioritty=5)
         with pytest.raises(InvalidInput, match=r"did you mean 'queue'\?.*there are .*\btx\b"):
-            q.app.using("work", queu="mail")
+            Stanchion.of(q.context).using("work", queu="mail")
 
     def test_a_loop_over_a_misspelt_search_cancels_nothing(self, q: Queue) -> None:
         healthy = q.push({})

@@ -368,4 +368,4 @@ class TestRatesOfTheModel:
         assert len(q.reserve(2)) == 1
         due = q.next_due()
         assert due is not None
-        assert 90 < due.timestamp() - q.app.store.now() / SECOND <= 100.001
+        assert 90 < due.timestamp() - q.context.store.now() / SECOND <= 100.001

@@ -380,7 +380,7 @@ class TestSlots:
         self, q: Queue, monkeypatch: pytest.MonkeyPatch, pops: bool
     ) -> None:
         monkeypatch.setattr("stanchion.stores.cas.claim.CLAIM_SECONDS", 0.0)
-        store = q.app.store
+        store = q.context.store
         store.set_semaphore(SMTP, 0)
         push(store, *(limited(SMTP) for _ in range(5)))
         (free,) = push(store, new_job())

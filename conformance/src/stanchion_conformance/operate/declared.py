@@ -85,26 +85,26 @@ class TestDeclaredSettings:
         q.configure(max_rate=50)
         monkeypatch.setattr("stanchion.context.declared.LOOK_SECONDS", 0)
         q.delete()
-        running.app.keep_declared()
-        assert q.app.store.queues() == []  # nobody uses it
+        running.context.keep_declared()
+        assert q.context.store.queues() == []  # nobody uses it
         running.push(1)
         running.push(2)
         assert q.settings == QueueSettings(QUEUE, max_rate=5, max_running=3)
         q.delete()
         q.push(3)
-        running.app.keep_declared()
+        running.context.keep_declared()
         assert q.settings == QueueSettings(QUEUE, max_rate=5, max_running=3)
 
     def test_a_start_that_changes_nothing_writes_nothing(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
         start(max_rate=5, lanes=4)
         second, written = start(max_rate=5, lanes=4), list[Any]()
-        configure = type(second.app.store).configure
+        configure = type(second.context.store).configure
 
         def noted(self: Any, queue: str, changes: Any, *tx: Any) -> QueueSettings:
             written.append(changes)
             return configure(self, queue, changes, *tx)
 
-        monkeypatch.setattr(type(second.app.store), "configure", noted)
+        monkeypatch.setattr(type(second.context.store), "configure", noted)
         second.push(2)
         start(max_rate=5, lanes=4)
         assert [changes for changes in written if changes] == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 
-from stanchion import Queue
+from stanchion import Queue, Stanchion
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
@@ -18,7 +18,7 @@ ROUNDS = 10
 def bury(q: Queue, count: int = 1) -> list[JobRow]:
     """Push jobs that end as dead; return them as they are in history."""
     ids = [job.id for job in q.push_many(list(range(count)))]
-    store = q.app.store
+    store = q.context.store
     while rows := claim(store, 500, queue=q.name):
         store.settle([Bury(row.id, row.token or "", "no money") for row in rows])
     found = store.fetch(ids)
@@ -70,7 +70,7 @@ class TestDiscard:
         assert store.fetch([dead.id]) == {}
 
     def test_of_several_queues(self, q: Queue, store: Store) -> None:
-        rows = [*bury(q, 2), *bury(q.app.queue("other"), 2)]
+        rows = [*bury(q, 2), *bury(Stanchion.of(q.context).queue("other"), 2)]
         assert store.discard([end(row) for row in rows]) == 4
         assert store.fetch([row.id for row in rows]) == {}
 
@@ -90,4 +90,4 @@ class TestDiscard:
             assert redriven in ([Redriven.READY], [Redriven.MISSING])
             assert len(store.fetch([dead.id])) == (redriven == [Redriven.READY])
             assert discarded == [1] or redriven == [Redriven.READY]
-            assert q.app.store.drop_queue(QUEUE) == (redriven == [Redriven.READY])
+            assert q.context.store.drop_queue(QUEUE) == (redriven == [Redriven.READY])

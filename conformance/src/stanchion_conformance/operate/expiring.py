@@ -77,7 +77,7 @@ class TestQueuesThatExpire:
 
     @pytest.mark.parametrize("use", ["push", "pop", "rollback", "cancel"])
     def test_every_use_counts(self, q: Queue, passing: Passing, clock: StoreClock, use: str) -> None:
-        store = q.app.store
+        store = q.context.store
         q.configure(expires=DAY, expires_with_jobs=True)
         job = q.push(1)
         passing(MINUTE)

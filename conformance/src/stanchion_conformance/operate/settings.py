@@ -199,7 +199,7 @@ class TestDelete:
         done.commit()
         q.configure(paused=True)
         assert q.delete() == 2
-        assert q.app.store.queues() == []
+        assert q.context.store.queues() == []
         assert other_q.size().total == 0
         assert other_q.history() == []
         assert other_q.get(done.id) is None

@@ -59,7 +59,7 @@ class TestSignalledEnds:
         listener = store.listen([], finished=[QUEUE])
         try:
             with in_threads([act]):
-                waiter = app.waits.for_job(job.id, time.monotonic() + (1.0 if end == "dead letter" else LONG))
+                waiter = app.context.waits.for_job(job.id, time.monotonic() + (1.0 if end == "dead letter" else LONG))
                 waiter.result()
                 until(lambda: ended)
                 until(lambda: heard(listener, signs, job.id))
@@ -76,8 +76,8 @@ class TestSignalledEnds:
 
         def end() -> None:
             until(lambda: hears_ends(app))
-            app.waits._looks["jobs"].signed(Signs(finished=frozenset([job.id])))  # have it look once more
-            app.waits._wake_keeper()
+            app.context.waits._looks["jobs"].signed(Signs(finished=frozenset([job.id])))  # have it look once more
+            app.context.waits._wake_keeper()
             until(lambda: stale.read)
             (row,) = claim(other_store)
             other_store.settle([Commit(row.id, row.token or "")])

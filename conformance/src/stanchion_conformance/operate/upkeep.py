@@ -67,22 +67,22 @@ class TestShares:
         self, app: Stanchion, other_app: Stanchion, q: Queue, clock: StoreClock
     ) -> None:
         _, ended = lost_and_ended(q, clock)
-        assert [one.upkeep.share() for one in (app, other_app, app)] == [True, False, False]
+        assert [one.context.upkeep.share() for one in (app, other_app, app)] == [True, False, False]
         assert app.get(ended) is None
         clock.advance(31)
-        assert [one.upkeep.share() for one in (other_app, app)] == [True, False]
+        assert [one.context.upkeep.share() for one in (other_app, app)] == [True, False]
 
     def test_take_back_what_was_lost_by_the_last_one(self, app: Stanchion, store: Store, clock: StoreClock) -> None:
         store.push([new_job(), new_job()])
         (early,), (late,) = claim(store, lease=10.0), claim(store, worker="w")
         clock.advance(11)
         store.beat([worker("w")])
-        app.upkeep.share()
+        app.context.upkeep.share()
         clock.advance(31)
-        app.upkeep.share()
+        app.context.upkeep.share()
         assert [row_of(store, row.id).state for row in (early, late)] == ["queued", "running"]
         clock.advance(31)
-        app.upkeep.share()
+        app.context.upkeep.share()
         assert row_of(store, late.id).state == "queued"
 
     @pytest.mark.parametrize("how", ["wait", "pop", "commit"])
@@ -91,7 +91,7 @@ class TestShares:
     ) -> None:
         elsewhere = other_app.queue("elsewhere")
         lost, ended = lost_and_ended(elsewhere, clock)
-        app.upkeep.every = 0.0
+        app.context.upkeep.every = 0.0
         q.push({})
         match how:
             case "commit":
@@ -113,8 +113,8 @@ class TestShares:
             tried.append(1)
             raise RuntimeError("no answer")
 
-        app.upkeep.every = 0.0
-        monkeypatch.setattr(app.upkeep, "share", fail)
+        app.context.upkeep.every = 0.0
+        monkeypatch.setattr(app.context.upkeep, "share", fail)
         q.push(1)
         (job,) = q.reserve(wait=0.01)
         job.commit()
@@ -125,7 +125,7 @@ class TestShares:
         self, app: Stanchion, q: Queue, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         shares = []
-        monkeypatch.setattr(app.upkeep, "share", lambda: shares.append(1))
+        monkeypatch.setattr(app.context.upkeep, "share", lambda: shares.append(1))
         q.push_many(range(20))
         for job in q.reserve(20):
             job.commit()

@@ -31,12 +31,12 @@ def until(reached: Callable[[], Any]) -> Any:
 
 def hears_ends(app: Stanchion) -> bool:
     """Tell whether the app is told of the ends of jobs, so that it need not poll for them."""
-    return QUEUE in (app.waits.heard.finished or ())
+    return QUEUE in (app.context.waits.heard.finished or ())
 
 
 def hears_work(app: Stanchion) -> bool:
     """Tell whether the app is told of work."""
-    return QUEUE in (app.waits.heard.queues or ())
+    return QUEUE in (app.context.waits.heard.queues or ())
 
 
 class TestTogether:

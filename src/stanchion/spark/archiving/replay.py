@@ -12,6 +12,7 @@ from stanchion.core.checks import checked_name
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.jobs.batches import batches
+from stanchion.jobs.insert import make_ready
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.staging import Publication
 
@@ -70,7 +71,7 @@ def replay(
         return Replay(found.count(), False)
     attempt, staged = secrets.token_hex(8), 0
     for new in batches(copies(found, to)):
-        app.make_ready(new)
+        make_ready(app.context, new)
         app.store.stage(write, attempt, new)
         watch(staged := staged + len(new))
     attempts = ((attempt, staged),) if staged else ()

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from stanchion.app import Stanchion
+from stanchion.context.context import Context
 from stanchion.core.checks import checked_name
 from stanchion.core.codec import Codec, decoder
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import arguments, called_with
+from stanchion.jobs.insert import make_ready
 from stanchion.jobs.options import checked
 from stanchion.spark.datasource.json_values import jsonable, plain_values
 from stanchion.stores.records.jobs import NewJob
@@ -99,7 +100,7 @@ class JobMaker:
     task: str | None = None
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
-    def jobs(self, app: Stanchion, batch: pa.RecordBatch) -> list[NewJob]:
+    def jobs(self, context: Context, batch: pa.RecordBatch) -> list[NewJob]:
         """Return the jobs of a batch, with their lanes; InvalidInput names the column that is wrong."""
         columns = {name: _values(name, batch.column(n)) for n, name in enumerate(batch.schema.names) if name in _KNOWN}
         rows = batch.num_rows
@@ -109,19 +110,19 @@ class JobMaker:
             "id": new_ids(rows),
             "queue": queues,
             "task": tasks,
-            "payload": _payloads(columns, tasks, app.codec, _texts(batch)),
+            "payload": _payloads(columns, tasks, context.codec, _texts(batch)),
             **self._times(columns),
         }
         for name in _ONE_BY_ONE:
             if name in columns:
-                fields[name] = _checked_values(name, columns[name], self._fixed(name), app.codec)
+                fields[name] = _checked_values(name, columns[name], self._fixed(name), context.codec)
             elif name in self.defaults:
                 fields[name] = repeat(self._fixed(name))
         if not {*columns, *self.defaults}.isdisjoint(_OF_LIMITS):
             fields["limits"] = self._limits(columns, queues, tasks)
         whole = (fields[name] if name in fields else repeat(default) for name, default in _DEFAULTS.items())
         made = list(map(NewJob._make, zip(*whole, strict=False)))  # as many as there are ids
-        app.make_ready(made)
+        make_ready(context, made)
         return made
 
     def _queue(self, given: str | None) -> str:

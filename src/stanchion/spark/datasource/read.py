@@ -128,10 +128,10 @@ def batches_of(app: Stanchion, scan: Scan, names: Sequence[str]) -> Iterator[pa.
     store = app.store
     if isinstance(store, ArrowStore) and store.gives_arrow:
         for batch in store.scan_arrow(scan, names):
-            yield batch_of_arrow(batch, scan.of, app.codec)
+            yield batch_of_arrow(batch, scan.of, app.context.codec)
         return
     for rows in store.scan(scan):
-        yield batch_of_rows(rows, scan.of, names, store.now(), app.codec)
+        yield batch_of_rows(rows, scan.of, names, store.now(), app.context.codec)
 
 
 def condition_of(pushed: Filter) -> Condition | None:

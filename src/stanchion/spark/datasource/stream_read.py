@@ -170,9 +170,9 @@ def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.Rec
     store = app.store
     if isinstance(store, ArrowStore) and store.gives_arrow and part.size > FEW and not part.finished:
         for batch in store.in_hand_arrow(part.queue, part.token, part.first, part.last, names):
-            yield batch_of_arrow(batch, "jobs", app.codec)
+            yield batch_of_arrow(batch, "jobs", app.context.codec)
     elif found := rows(store, part):
-        yield batch_of_rows(found, "jobs", names, store.now(), app.codec)
+        yield batch_of_rows(found, "jobs", names, store.now(), app.context.codec)
 
 
 def _position(offset: Offset) -> Position:

@@ -147,7 +147,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if not rows.num_rows:
             return Made(rows, [])
         try:
-            return Made(rows, self.maker.jobs(app, self.columns.content(rows)))
+            return Made(rows, self.maker.jobs(app.context, self.columns.content(rows)))
         except InvalidInput:
             if not buries or self.errors != "bury" or not self.columns.has_ids:
                 raise
@@ -155,12 +155,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
             fit = self.columns.without(rows, misfits)
             if not fit.num_rows and rows.num_rows > 1:  # the query is at fault rather than a row
                 raise
-            return Made(fit, self.maker.jobs(app, self.columns.content(fit)) if fit.num_rows else [], misfits)
+            return Made(fit, self.maker.jobs(app.context, self.columns.content(fit)) if fit.num_rows else [], misfits)
 
     def _misfits(self, app: Stanchion, rows: pa.RecordBatch) -> dict[str, str]:
         """Return the ids of the jobs whose rows can't be jobs, and why, by trying ever fewer rows."""
         try:
-            self.maker.jobs(app, self.columns.content(rows))
+            self.maker.jobs(app.context, self.columns.content(rows))
         except InvalidInput as error:
             if rows.num_rows == 1:
                 return {self.columns.ids(rows, set())[0]: f"InvalidInput: {error}"}

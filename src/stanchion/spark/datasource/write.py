@@ -70,7 +70,7 @@ class JobsWriter(DataSourceArrowWriter):
         with self.place.app() as app:
             for batch in iterator:
                 try:
-                    jobs = self.maker.jobs(app, batch)
+                    jobs = self.maker.jobs(app.context, batch)
                 except InvalidInput as error:
                     return Staged(attempt, staged, str(error))
                 for portion in (portion for some in batches(jobs) for portion in portions(some)):

@@ -146,7 +146,7 @@ class _Engine:
 
     def _due(self) -> list[Station]:
         """Return the stations with items that a query could take, or has left in hand."""
-        store = self.pipeline.app.store
+        store = self.pipeline.context.store
         paused = {settings.name for settings in store.queues() if settings.paused}
         in_hand = {stream.queue for stream in streams(store) if stream.in_hand}
         stats = store.stats([station.queue for station in self.stations], ["states"])
@@ -172,10 +172,9 @@ class _Engine:
     # -- one query
 
     def _start(self, station: Station, folder: Path, **trigger: Any) -> StreamingQuery:
-        app = self.pipeline.app
         stream = (
             self.spark.readStream.format("stanchion")
-            .option("url", reachable_url(app.url))
+            .option("url", reachable_url(self.pipeline.context.url))
             .option("queue", station.queue)
             .option("partitions", self.partitions)
             .option("maxRecordsPerBatch", station.frame.max_per_batch if station.frame else PER_BATCH)
@@ -203,7 +202,7 @@ class _Engine:
     def _take(self, station: Station, frame: DataFrame) -> None:
         frame.rdd.getNumPartitions()  # has the reader divide the batch: one that fails again and again gets smaller
         # What is in hand is asked for only now. Whoever finds the batch of a later driver takes part in that one.
-        found = SinkBatch.pending(self.pipeline.app.store, station.queue)
+        found = SinkBatch.pending(self.pipeline.context.store, station.queue)
         if found is None:  # it was finished before
             return
         batch, ids = found
@@ -218,7 +217,7 @@ class _Engine:
     def _note_failure(self, station: Station, error: Exception) -> None:
         """Write down that the batch in hand has failed: one that keeps failing is thinned out."""
         with suppress(StanchionError):  # the store may be what failed
-            if found := SinkBatch.pending(self.pipeline.app.store, station.queue):
+            if found := SinkBatch.pending(self.pipeline.context.store, station.queue):
                 found[0].failed(told(_text(error)))
 
     def _failure(self, station: Station, error: Exception | None) -> _Failure:
@@ -232,7 +231,7 @@ class _Engine:
 
     def _release(self, station: Station) -> None:
         """Give back at once what would otherwise go back when the heartbeats of its query are missed."""
-        store = self.pipeline.app.store
+        store = self.pipeline.context.store
         if any(stream.name == station.queue and stream.in_hand for stream in streams(store)):
             release(store, station.queue)
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 
 from stanchion.errors import InvalidInput
 from stanchion.jobs.batches import batches, portions
+from stanchion.pipelines.options import Frame
 from stanchion.pipelines.send import Send
 from stanchion.pipelines.station import Station
-from stanchion.pipelines.topology import Frame
 from stanchion.spark.datasource.new_jobs import JobMaker
 from stanchion.spark.stations.items import TAKEN, Hand, taken
 from stanchion.stores.records.jobs import JobRow
@@ -45,7 +45,7 @@ def work_on_frame(hand: Hand, like: DataFrame, batch: SinkBatch) -> None:
     station, frame = hand.station, cast("Frame", hand.station.frame)
 
     def read(rows: list[JobRow]) -> Iterator[pa.RecordBatch]:
-        payloads = [station.app.codec.opened(row.payload) for row in rows]
+        payloads = [station.context.codec.opened(row.payload) for row in rows]
         yield pa.RecordBatch.from_arrays([pa.array([row.id for row in rows]), pa.array(payloads)], ["id", "payload"])
 
     with _kept(hand.frame(like, read, _READ)) as found:
@@ -88,7 +88,7 @@ def _bury(hand: Hand, frame: Frame, misfits: DataFrame) -> int:
             rows = hand.rows(list(payloads))
             outcomes = [Bury(row.id, hand.token, f"{told}: {payloads[row.id][:_SHOWN]}") for row in rows]
             yield taken(some.num_rows, hand.settle(outcomes, rows))
-        hand.station.app.close()
+        hand.station.context.close()
 
     return sum(row["settled"] for row in misfits.mapInArrow(bury, TAKEN).collect())
 
@@ -124,17 +124,17 @@ class _Outputs:
         batch.drop_rest()
 
     def _staged(self, write: str, to: str, frame: DataFrame) -> list[tuple[str, int]]:
-        station, maker = self.station, JobMaker(self.station.pipeline.stations[to].queue)
+        station, maker = self.station, JobMaker(self.station.topology.queue(to))
 
         def stage(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             attempt, staged = secrets.token_hex(8), 0
             for some in found:
-                jobs = maker.jobs(station.app, some)
+                jobs = maker.jobs(station.context, some)
                 for portion in (portion for part in batches(jobs) for portion in portions(part)):
-                    station.app.store.stage(write, attempt, portion)
+                    station.context.store.stage(write, attempt, portion)
                     staged += len(portion)
             yield pa.RecordBatch.from_arrays([pa.array([attempt]), pa.array([staged])], ["attempt", "staged"])
-            station.app.close()
+            station.context.close()
 
         told = frame.select(_json(frame).alias("payload")).mapInArrow(stage, _STAGED).collect()
         return [(row["attempt"], row["staged"]) for row in told if row["staged"]]
@@ -169,7 +169,7 @@ class _Outputs:
                 given = {row[ID]: row for row in some.to_pylist()}
                 rows = hand.rows(list(given))
                 yield taken(some.num_rows, hand.settle([_outcome(hand, row, given[row.id]) for row in rows], rows))
-            hand.station.app.close()
+            hand.station.context.close()
 
         moves.mapInArrow(move, TAKEN).collect()
 
@@ -204,7 +204,7 @@ def _outcome(hand: Hand, row: JobRow, given: dict[str, Any]) -> Outcome:
 
     What goes on is the text that Spark has made, as a value taken from it may have fewer digits.
     """
-    codec = hand.station.app.codec
+    codec = hand.station.context.codec
     value = codec.decode(given["payload"])
     try:
         outcome = hand.station.outcome(row, None, Send(given["to"], value) if given["to"] else value)

@@ -45,17 +45,17 @@ class Hand:
             for some in numbers:
                 for number in some.column("id").to_pylist():
                     yield from work(hand.part(number))
-            hand.station.app.close()
+            hand.station.context.close()
 
         return like.sparkSession.range(0, parts, 1, max(1, parts)).mapInArrow(read, schema)
 
     def part(self, number: int) -> list[JobRow]:
         """Return those of a part that are still in hand."""
-        return self.station.app.store.in_hand(self.station.queue, self.token, *self.parts[number])
+        return self.station.context.store.in_hand(self.station.queue, self.token, *self.parts[number])
 
     def rows(self, ids: Sequence[str]) -> list[JobRow]:
         """Return those of these items that are still in hand."""
-        found = self.station.app.store.fetch(ids)
+        found = self.station.context.store.fetch(ids)
         return [found[one] for one in ids if one in found and found[one].token == self.token]
 
     def settle(self, outcomes: Iterable[Outcome], rows: Sequence[JobRow]) -> int:
@@ -63,8 +63,8 @@ class Hand:
 
         The others are no longer in hand: they were settled before, or were taken back and come again.
         """
-        app = self.station.app
-        return settle(app.store, list(app.lanes.place(list(outcomes), lambda: {row.id: row.tenant for row in rows})))
+        store, lanes = self.station.context.store, self.station.context.lanes
+        return settle(store, list(lanes.place(store, list(outcomes), lambda: {row.id: row.tenant for row in rows})))
 
 
 def work_on_items(hand: Hand, like: DataFrame) -> None:

@@ -82,9 +82,9 @@ def show(
     if asked != "text":
         raise InvalidInput(f"--format draws flows, and {wanted} is a job; its flow: {job.flow or 'none'}")
     if session.out.as_json:
-        session.out.json({**job_json(job), "waits_for": waits_for(session.app, job.id)})
+        session.out.json({**job_json(job), "waits_for": waits_for(session.app.context, job.id)})
     else:
-        session.out.show(story(job, moment(session.app.store.now()), waits_for(session.app, job.id)))
+        session.out.show(story(job, moment(session.app.store.now()), waits_for(session.app.context, job.id)))
 
 
 def job_json(job: Job) -> dict[str, Any]:

@@ -51,7 +51,7 @@ _JOB_COLUMNS = [
 @command(semaphores_cli, group=True)
 def semaphores(session: Session) -> Exit:
     """List semaphores; show who holds one and who waits; resize them."""
-    found, out = session.app.store_semaphores().semaphores(), session.out
+    found, out = session.app.context.store_semaphores().semaphores(), session.out
     if out.as_json:
         out.json_list(row._asdict() for row in found)
     elif found:

@@ -24,7 +24,7 @@ def push_lines(session: Session, target: Target, file: str) -> Exit:
     """Push a job for each line and report; lines that are blank are passed over."""
     out, began = session.out, monotonic()
     stored = duplicates = last = 0
-    codec = session.app.codec
+    codec = session.app.context.codec
     with opened(file) as (stream, size), out.progress(of_bytes=True) as progress:
         bar = progress.add_task("pushing", total=size, note="")
         try:

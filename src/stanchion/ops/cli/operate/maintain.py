@@ -8,8 +8,8 @@ from typing import Annotated, Never
 
 import typer
 
+from stanchion.context.upkeep import Maintained
 from stanchion.errors import StoreUnavailable
-from stanchion.jobs.upkeep import Maintained
 from stanchion.ops.cli.console.given import duration, optional_duration
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
@@ -47,7 +47,7 @@ def keep_on(session: Session, pause: float, longest: float) -> Never:
     while True:
         try:
             now = app.store.now()
-            show(session, app.upkeep.round(longest, lost_by))
+            show(session, app.context.upkeep.round(longest, lost_by))
             lost_by = now
         except StoreUnavailable as error:
             typer.echo(str(error), err=True)

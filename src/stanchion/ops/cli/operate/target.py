@@ -56,7 +56,7 @@ class Calls:
     @classmethod
     def of(cls, app: Stanchion, name: str, queue: str | None, options: PushOptions) -> Self:
         """Return the target for what was typed."""
-        task = app.task_named(name) if app.tasks else None
+        task = cast("Task[..., Any]", app.context.registry.task_named(name)) if app.tasks else None
         if task is None and queue is None:
             raise InvalidInput("which queue? name it, or give --app module:app, where the task says it")
         placed = cast(EnqueueOptions, {**options, **({"queue": queue} if queue else {})})

@@ -175,7 +175,7 @@ def _pipeline(session: Session, target: str) -> Pipeline:
     if session.url is not None:
         os.environ["STANCHION_URL"] = session.url
     pipeline = load_pipeline(target)
-    if session.url is not None and pipeline.app.url != session.url:
+    if session.url is not None and pipeline.context.url != session.url:
         raise InvalidInput(f"the app of {target} names its own store; leave --url out")
     return pipeline
 

@@ -51,8 +51,8 @@ class Bench:
     """Measures a store in queues of its own, deleted at the end."""
 
     def __init__(self, app: Stanchion, threads: int) -> None:
-        self._app = Stanchion(store=app.store, poll=app.poll)
-        self._app.codec = app.codec
+        self._app = Stanchion(store=app.store, poll=app.context.poll)
+        self._app.context.codec = app.context.codec
         self._threads = threads
         mark = secrets.token_hex(4)
         self._singles = self._app.queue(f"{PREFIX}single-{mark}")

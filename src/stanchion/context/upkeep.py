@@ -10,17 +10,13 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
-from stanchion.errors import LeaseLost
-from stanchion.jobs.job import JobState
-from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.core.events import Listeners
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.rules.lost_leases import lost_leases
 from stanchion.stores.rules.upkeep import Budget
-
-if TYPE_CHECKING:
-    from stanchion.app import Stanchion
-    from stanchion.stores.protocol import Store
 
 log = logging.getLogger("stanchion.upkeep")
 
@@ -60,21 +56,24 @@ class Lag:
             )
 
 
-def take_back(app: Stanchion, store: Store, as_of: int, go_on: Callable[[], bool] = lambda: True) -> int:
-    """Take back the jobs of holders that were gone at this time; return how many. The event of dead ones is fired."""
-    count = 0
-    while go_on() and (rows := store.recover(as_of=as_of)):
-        count += len(rows)
-        log.warning("took back %d jobs from workers that are gone or leases that ran out", len(rows))
-        if app.events.hears("dead"):
-            for row in filter(_ended_dead, rows):
-                app.events.fire("dead", app.job_of(row), LeaseLost(row.id))
-    return count
-
-
 def _ended_dead(row: JobRow) -> bool:
     """Tell a job that died, or became a dead letter, which no lost lease is held against, from one that waits again."""
     return row.state == JobState.DEAD or (row.finished_at is None and not lost_leases(row))
+
+
+class Host(Protocol):
+    """What upkeep needs of the app."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def events(self) -> Listeners: ...
+
+    def store_semaphores(self) -> Store:
+        """Store the semaphores that the code declares, where they are new; return the store."""
+
+    def fire_dead(self, row: JobRow) -> None:
+        """Fire the event for a job that died with its holder."""
 
 
 class Upkeep:
@@ -84,21 +83,32 @@ class Upkeep:
     it. A versioned value in the store tells when the last one was: of many consumers one does it.
     """
 
-    def __init__(self, app: Stanchion, every: float = EVERY) -> None:
-        self._app, self.every = app, every
+    def __init__(self, host: Host, every: float = EVERY) -> None:
+        self._host, self.every = host, every
         self._due: float | None = None
         self._lag = Lag()
 
     def round(self, seconds: float, as_of: int | None) -> Maintained:
         """Do all that is to be done, for about so many seconds; take back what was lost at `as_of` (None: nothing)."""
-        store, budget = self._app.store_semaphores(), Budget(seconds)
-        recovered = 0 if as_of is None else take_back(self._app, store, as_of)
+        store, budget = self._host.store_semaphores(), Budget(seconds)
+        recovered = 0 if as_of is None else self.take_back(store, as_of)
         store.sweep()
         behind = store.maintain(seconds)
         while behind and budget.left:
             behind = store.maintain(seconds)
         self._lag.note(behind)
         return Maintained(recovered, tuple(behind))
+
+    def take_back(self, store: Store, as_of: int, go_on: Callable[[], bool] = lambda: True) -> int:
+        """Take back the jobs of holders that were gone at this time; fire the event of dead ones; return how many."""
+        count = 0
+        while go_on() and (rows := store.recover(as_of=as_of)):
+            count += len(rows)
+            log.warning("took back %d jobs from workers that are gone or leases that ran out", len(rows))
+            if self._host.events.hears("dead"):
+                for row in filter(_ended_dead, rows):
+                    self._host.fire_dead(row)
+        return count
 
     def nudge(self) -> None:
         """Begin a share if one is due. Called by all that wait for jobs or end one: takes no time, and never fails."""
@@ -125,7 +135,7 @@ class Upkeep:
         It takes back what was lost already when the last share was done: after an outage of the store, all holders
         have had the time since then to show that they live.
         """
-        store = self._app.store
+        store = self._host.store
         now = store.now()
         last = next(iter(store.values(_KIND, [_NAME])), None)
         if last is not None and abs(now - int(last.text)) < self.every * SECOND / 2:
@@ -133,7 +143,7 @@ class Upkeep:
         if not store.compare_and_set(_KIND, _NAME, str(now), 0 if last is None else last.version):
             return False
         if last is not None:
-            take_back(self._app, store, min(now, int(last.text)))
-        self._app.store_semaphores().sweep()
+            self.take_back(store, min(now, int(last.text)))
+        self._host.store_semaphores().sweep()
         self._lag.note(store.maintain(SHARE_SECONDS))
         return True

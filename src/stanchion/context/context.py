@@ -1,0 +1,170 @@
+"""The context of an app: what its queues, tasks, handles and workers share."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from stanchion.context.declared import DeclaredQueues
+from stanchion.context.lanes import LaneChooser
+from stanchion.context.registry import Registry
+from stanchion.context.semaphores import DeclaredSemaphores
+from stanchion.context.unknown_work import UnknownWork
+from stanchion.context.upkeep import Upkeep
+from stanchion.core.aio import calls_pool
+from stanchion.core.checks import shown
+from stanchion.core.codec import Codec
+from stanchion.core.events import Listeners
+from stanchion.core.retry import Retry
+from stanchion.errors import InvalidInput, LeaseLost
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.registry import absolute_url, open_store, shown_url
+from stanchion.waits import Waits
+
+JobOf = Callable[["Context", JobRow], Any]
+
+
+class HasContext(Protocol):
+    """An app, a pipeline, or the context itself."""
+
+    @property
+    def context(self) -> Context: ...
+
+
+class Context:
+    """The store of an app, and what the code of this process declares about its use. Made by `Stanchion` alone.
+
+    `url`: of the store, which is opened and checked at its first use; None: STANCHION_URL. `store`: one that is open.
+    `job_of`: makes of a stored row the job that listeners get.
+    """
+
+    def __init__(
+        self, url: str | None, store: Store | None, codec: Codec, poll: float, unknown_work: UnknownWork, job_of: JobOf
+    ) -> None:
+        if url is not None and not isinstance(url, str):
+            raise InvalidInput(f"the URL of a store is text, such as 'sqlite:///jobs.db', not {shown(url)}")
+        self.context = self
+        self._url = url
+        self._job_of = job_of
+        self._opening = threading.Lock()
+        self._store = None if store is None else self._with_delays(store)
+        self.codec = codec
+        self.poll = poll
+        self.retry = Retry()
+        """The retry policy of jobs that have none of their own."""
+        self.events = Listeners()
+        self.registry = Registry()
+        self.declared = DeclaredQueues()
+        self.semaphores = DeclaredSemaphores()
+        self.lanes = LaneChooser()
+        self.unknown_work = unknown_work
+        self.calls = calls_pool()
+        """The threads in which coroutines call the store."""
+        self.waits = Waits(self)
+        self.upkeep = Upkeep(self)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to other processes, such as those of Spark, without connections, threads and what only workers need."""
+        made_with = (absolute_url(self.url), None, self.codec, self.poll, self.unknown_work, self._job_of)
+        return Context, made_with, {name: self.__dict__[name] for name in ("retry", "events", "registry", "declared")}
+
+    # -- the store
+
+    @property
+    def url(self) -> str:
+        """The store's URL; InvalidInput when none was given."""
+        url = self._url or os.environ.get("STANCHION_URL")
+        if not url:
+            raise InvalidInput("no store: pass a URL, such as Stanchion('sqlite:///jobs.db'), or set STANCHION_URL")
+        return url
+
+    @property
+    def store(self) -> Store:
+        """The store, opened and checked on first use."""
+        return self._store or self._opened()
+
+    def _opened(self) -> Store:
+        with self._opening:
+            if self._store is None:
+                store = open_store(self.url)
+                store.check()
+                self._store = self._with_delays(store)
+        return self._store
+
+    def _with_delays(self, store: Store) -> Store:
+        """Have jobs wait after lost leases as the retry policies of their tasks say."""
+        store.lost_lease_delay = self._lost_lease_delay
+        return store
+
+    def _lost_lease_delay(self, row: JobRow, number: int) -> float:
+        """Return the seconds of the first, second, ... wait of a job after lost leases."""
+        work = self.registry.work_of(row)
+        retry = self.retry if work is None else work.retry
+        return retry.delay_or_default(number, LeaseLost(row.id), row.task)
+
+    def setup(self) -> None:
+        """Make the tables, or bring them up to date, and store what the code declares of queues and semaphores."""
+        store = self._store or open_store(self.url)
+        try:
+            store.setup()
+            self.semaphores.store(store)
+            self.declared.store(store, self.declared)
+        finally:
+            if store is not self._store:
+                store.close()
+
+    @contextmanager
+    def on_store(self, store: Store) -> Iterator[None]:
+        """Work on another store for the length of the block."""
+        before, self._store = self._store, self._with_delays(store)
+        waits, self.waits = self.waits, Waits(self)
+        try:
+            yield
+        finally:
+            self.waits.close()
+            self._store, self.waits = before, waits
+
+    def close(self) -> None:
+        """Release connections and threads; a later call opens them anew. Who waits gets an error."""
+        self.waits.close()
+        self.calls.close()
+        if self._store is not None:
+            self._store.close()
+
+    # -- what the code declares
+
+    def declare(self, queue: str, tx: Any = None) -> None:
+        """Store the settings that the code gave for a queue, and the semaphores that it declares, where they are new.
+
+        For that of a station, also those of the other stations, as its items go on to them.
+        """
+        self.store_semaphores(tx)
+        if self.declared.store(self.store, self.registry.queues_with(queue), tx):
+            self.lanes.forget()
+
+    def keep_declared(self) -> None:
+        """Look now and then what has become of the settings that the code declares; see `DeclaredQueues.keep`."""
+        if self.declared.keep(self.store):
+            self.lanes.forget()
+
+    def store_semaphores(self, tx: Any = None) -> Store:
+        """Store the semaphores that the code declares, where they are new; return the store."""
+        return self.semaphores.store(self.store, tx)
+
+    # -- for those who wait, and for upkeep
+
+    def before_claim(self, queue: str) -> None:
+        """Do what is due before jobs are claimed from a queue: its settings are stored, upkeep is done."""
+        self.upkeep.nudge()
+        self.declare(queue)
+
+    def fire_dead(self, row: JobRow) -> None:
+        """Fire the event for a job that died with its holder."""
+        self.events.fire("dead", self._job_of(self, row), LeaseLost(row.id))
+
+    def __repr__(self) -> str:
+        return f"<Stanchion {shown_url(self._url) if self._url else self._store}>"

@@ -1,0 +1,84 @@
+"""What a job calls, by name, and which queues the workers of this process take."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from stanchion.context.unknown_work import Unknown
+from stanchion.context.work import QueueWork, Work
+from stanchion.errors import UnknownTask
+from stanchion.stores.records.jobs import JobRow
+
+
+class Registry:
+    """The tasks, stations, pipelines and schedules that the code of one process declares."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, Work] = {}
+        self.built_in: dict[str, Work] = {}
+        """Tasks that every app has, and that no queue is worked on for."""
+        self.stations: dict[str, QueueWork] = {}
+        """The stations of all pipelines, by the names of their queues."""
+        self.pipelines: dict[str, Any] = {}
+        self.crons: dict[str, Any] = {}
+        """The schedules; each is a `cron.schedule.Declared`."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what only workers need, for processes such as those of Spark."""
+        return {**self.__dict__, "crons": {}}
+
+    def task_named(self, name: str) -> Work:
+        """Return a task; UnknownTask otherwise."""
+        task = self.tasks.get(name) or self.built_in.get(name)
+        if task is None:
+            known = ", ".join(sorted(self.tasks)) or "none"
+            raise UnknownTask(
+                f"no task {name!r} is registered in this process (registered: {known}); "
+                f"import the module that defines it, or keep the old name with @app.task(name=...)"
+            )
+        return task
+
+    def work_of(self, row: JobRow) -> Work | None:
+        """Return what a job calls: a task by its name or, for a bare payload, the station whose queue it is in."""
+        if row.task is None:
+            return self.stations.get(row.queue)
+        return self.tasks.get(row.task) or self.built_in.get(row.task)
+
+    def known_work_of(self, row: JobRow) -> Work:
+        """Return what a job calls; Unknown where this code does not have it."""
+        work = self.work_of(row)
+        if work is not None:
+            return work
+        if row.task is not None:
+            raise Unknown(
+                row.task,
+                f"no task {row.task!r} is registered here",
+                "import the module that defines it, or keep the old name with @app.task(name=...)",
+            )
+        raise Unknown(
+            row.queue,
+            f"no station works on the bare payloads of queue {row.queue!r} here",
+            f"import the pipeline that has it, or take the payloads with app.queue({row.queue!r}).reserve()",
+        )
+
+    def is_async(self, row: JobRow) -> bool:
+        """Tell whether a job is run on an event loop."""
+        work = self.work_of(row)
+        return work is not None and work.is_async
+
+    def own_queues(self) -> list[str]:
+        """Return the queues of the tasks, and of the stations that workers can run."""
+        stations = {name for name, station in self.stations.items() if station.on_workers}
+        return sorted(stations.union(task.queue for task in self.tasks.values()))
+
+    def queues_with(self, queue: str) -> Collection[str]:
+        """Return a queue, and those that its items may go on to."""
+        station = self.stations.get(queue)
+        return (queue,) if station is None else station.queues
+
+    def check_worked(self, queues: Collection[str]) -> None:
+        """Raise InvalidInput, which says what to mend, unless workers can work on these queues."""
+        for name, station in self.stations.items():
+            if name in queues:
+                station.check_worked()

@@ -1,0 +1,54 @@
+"""New jobs into the store: the one way there.
+
+Before they are stored, the settings that the code declares for their queues are, items of stations get what the station
+asks of them, semaphores must be known, and lanes are chosen. Afterwards the event is fired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stanchion.context.context import Context
+from stanchion.jobs.job import Job
+from stanchion.jobs.lookup import jobs_of
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import NewJob, Pushed
+from stanchion.stores.rules.jobs import created, state_of
+
+
+def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
+    """Prepare new jobs, changing the list in place; return the store to put them in.
+
+    InvalidInput for a job that needs a semaphore which nobody has declared, or that its station can't take.
+    """
+    store = context.store
+    if context.declared.settings:
+        if not context.declared.is_stored(store):
+            for queue in {job.queue for job in jobs}:
+                context.declare(queue, tx)
+        if tx is None:
+            context.keep_declared()
+    if stations := context.registry.stations:
+        jobs[:] = [stations[job.queue].fitted(job) if job.queue in stations else job for job in jobs]
+    context.semaphores.check(jobs, store, tx)
+    context.lanes.assign(store, jobs)
+    return store
+
+
+def insert(context: Context, jobs: list[NewJob], tx: Any = None) -> list[Pushed]:
+    """Store new jobs, changing the list in place; fire the event for those that are no duplicates."""
+    pushed = make_ready(context, jobs, tx).push(jobs, tx)
+    if context.events.hears("enqueue"):
+        for job in jobs_of(context, jobs, pushed):
+            if not job.duplicate:
+                context.events.fire("enqueue", job)
+    return pushed
+
+
+def announce(context: Context, jobs: Sequence[NewJob]) -> None:
+    """Fire the event for jobs that were stored with a flow."""
+    if jobs and context.events.hears("enqueue"):
+        now = context.store.now()
+        for row in (created(job, now) for job in jobs):
+            context.events.fire("enqueue", Job(context, row, state_of(row, now)))
