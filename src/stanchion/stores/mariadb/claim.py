@@ -8,9 +8,9 @@ from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.sql.admission import Admission
 from stanchion.stores.sql.engine.runner import Asked, Params, Runner
 from stanchion.stores.sql.parking import Alike, Search
-from stanchion.stores.sql.slots import Admission
 from stanchion.stores.sql.store import SqlStore
 
 _CANDIDATES = 100
@@ -29,7 +29,9 @@ class MariaDBAdmitting(SqlStore):
 
     def _claim_some_at_gates(self, claim: Claim, search: Search) -> Admission | None:
         if search.past is None and not claim.repeat:
-            found = self.write(lambda run, again: self._claim_in_steps(run, claim, search, again), together=True)
+            found = self.transactions.write(
+                lambda run, again: self._claim_in_steps(run, claim, search, again), together=True
+            )
             if found is not None:
                 return found
         return self.claim_some(claim, search)

@@ -15,6 +15,7 @@ from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.slots import gated
+from stanchion.stores.sql.admission import Admission
 from stanchion.stores.sql.claim import beside_the_lane, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import BACK, MARK, Row, Runner
@@ -23,7 +24,6 @@ from stanchion.stores.sql.lanes import Head as LaneHead
 from stanchion.stores.sql.lanes import Turn
 from stanchion.stores.sql.parking import Search
 from stanchion.stores.sql.queue_rows import QueueRow
-from stanchion.stores.sql.slots import Admission
 
 _PAYLOAD = FIELDS.index("payload")
 _MOMENT = 0.02
@@ -116,7 +116,7 @@ class MariaDBStore(MariaDBAdmitting):
             self.jobs.tally(run, [(claim.queue, "reserved")] * len(found.rows))
             return found
 
-        found = self.write(work, together=True)
+        found = self.transactions.write(work, together=True)
         if not found.more:
             return Claimed(found.rows)
         rest = self.claim_at_gates(claim._replace(limit=claim.limit - len(found.rows)))

@@ -13,18 +13,20 @@ from typing import Any
 from sqlalchemy import text
 
 from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, picked
-from stanchion.stores.postgres.release import PostgresPassing
+from stanchion.stores.postgres.release import PostgresGrants
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.jobs import own_priority
 from stanchion.stores.rules.slots import Verdict, gated, order_gate
+from stanchion.stores.sql.admission import Admission, AtGates, Decision, asking, lease_until
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
-from stanchion.stores.sql.gate_statements import ASKING, GATE
-from stanchion.stores.sql.granting import Gate
+from stanchion.stores.sql.gate_statements import ASKING
+from stanchion.stores.sql.granting import Grants
 from stanchion.stores.sql.parking import Search
-from stanchion.stores.sql.slots import Admission, AtGates, Decision, asking, filled, lease_until
+from stanchion.stores.sql.slots import SLOT_COLUMNS, SlotRow, filled
+from stanchion.stores.sql.store import SqlStore
 
 _COLUMNS = ", ".join(ASKING)
 _TEXTS = {name: f"CAST(job.{name} AS text) AS {name}" for name in ("id", "origin")}
@@ -51,7 +53,7 @@ _LOCK = text(f"""
     SELECT CAST(id AS text), {_COLUMNS} FROM picked, told ORDER BY priority DESC, run_at, id
 """)
 _READ = text(f"""
-    SELECT {GATE}, CASE WHEN name LIKE 'o%' THEN (
+    SELECT {SLOT_COLUMNS}, CASE WHEN name LIKE 'o%' THEN (
         SELECT CAST(id AS text) FROM stanchion_jobs WHERE queue = :queue AND order_key = substr(name, :before_the_key)
         ORDER BY enqueued_at, stanchion_jobs.id LIMIT 1
     ) END
@@ -106,8 +108,11 @@ _CARRY_OUT = text(f"""
 """)
 
 
-class PostgresAdmitting(PostgresPassing):
+class PostgresAdmitting(SqlStore):
     """Claims jobs at gates by two round trips."""
+
+    def make_grants(self) -> PostgresGrants:
+        return PostgresGrants(self.slots, Grants(self.database, self.slots))
 
     def claim_at_gates(self, claim: Claim) -> Claimed:
         """Claim jobs of which some have to wait."""
@@ -115,7 +120,7 @@ class PostgresAdmitting(PostgresPassing):
 
     def _claim_some_at_gates(self, claim: Claim, search: Search) -> Admission | None:
         if search.past is None and not claim.repeat:
-            found = self.write(
+            found = self.transactions.write(
                 lambda run, again: self._claim_in_two(run, claim, search, again), durable=False, together=True
             )
             if found is not None:
@@ -140,7 +145,7 @@ class PostgresAdmitting(PostgresPassing):
             search.seconds = min(search.seconds, (settings.lease if claim.lease is None else claim.lease) / 2)
         at = AtGates(
             [asking(row) for row in rows],
-            {row[0]: Gate(*row[:-1]) for row in gates},
+            {row[0]: SlotRow(*row[:-1]) for row in gates},
             {row[0]: row[-1] for row in gates if row[-1] is not None},
             now,
         )

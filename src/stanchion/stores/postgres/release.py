@@ -12,7 +12,8 @@ from sqlalchemy import text
 
 from stanchion.stores.rules.slots import HOLDER_BOOST, order_of, semaphore_of
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.store import SqlStore
+from stanchion.stores.sql.granting import Grants
+from stanchion.stores.sql.slots import SlotRows
 
 # It begins when the gates are locked, and so sees who waits there. Those whom others have locked are passed over.
 _PASS_ON = text(f"""
@@ -75,14 +76,17 @@ _PASS_ON = text(f"""
 """)
 
 
-class PostgresPassing(SqlStore):
+class PostgresGrants:
     """Passes on slots by one round trip, the last one of a transaction."""
 
-    def pass_on_slots(self, run: Runner) -> None:
+    def __init__(self, slots: SlotRows, general: Grants) -> None:
+        self._slots, self._general = slots, general
+
+    def pass_on(self, run: Runner) -> None:
         if run.joined or not run.freed:
-            super().pass_on_slots(run)
+            self._general.pass_on(run)
             return
-        run.send(self._gates.make, {"wanted": json.dumps(sorted(run.freed), ensure_ascii=False)})
+        self._slots.make(run, run.freed)
         pass_on = _PASS_ON, {"freed": json.dumps([_freed(*one) for one in run.freed.items()], ensure_ascii=False)}
         for passed_over, queue in run.all_rows([pass_on], last=True)[0]:
             if queue is None:

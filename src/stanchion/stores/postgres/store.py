@@ -329,7 +329,7 @@ class PostgresStore(PostgresAdmitting):
             return self._commit_at_once(run, commits, again)
 
         states = self.database.statement(work)
-        self.tell(runs[0])
+        self.transactions.tell(runs[0])
         left = [commit for commit, state in zip(commits, states, strict=True) if state is None]
         if not left:
             return states
@@ -340,7 +340,7 @@ class PostgresStore(PostgresAdmitting):
         """Commit the jobs whose end has no consequences but, for some, that slots are free that nobody waits for."""
         if again:
             states = self.settle_in(run, commits, again=True)
-            self.pass_on_slots(run)
+            self.transactions.pass_on(run)
             return states
         done = self._committed(run, _COMMIT_AT_GATES if self._slots_held else _COMMIT_PLAIN, commits)
         if self._slots_held and not any(row[3] for row in done.values()):

@@ -9,14 +9,14 @@ from typing import Any
 from sqlalchemy import Executable, Select, String, cast, select
 
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.sql.admission import Gating
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, history, jobs
-from stanchion.stores.sql.granting import light
-from stanchion.stores.sql.jobs import Step, is_id, kept
-from stanchion.stores.sql.slots import Gating
+from stanchion.stores.sql.jobs import Step, is_id, kept, outline
+from stanchion.stores.sql.slots import note_freed
 
 
 class Transferring(Gating):
@@ -54,17 +54,17 @@ class Transferring(Gating):
         given = {"ids": json.dumps(wanted)}
 
         def work(run: Runner, again: bool) -> list[str]:
-            live = [light(*row) for row in run.rows(self.statements.queued_locked, given)]
+            live = [outline(*row) for row in run.rows(self.statements.queued_locked, given)]
             taken = {row.id for row in live}
             self.jobs.remove(run, sorted(taken))
-            self.free_gates(run, [Step(row, None) for row in live])
+            note_freed(run, [Step(row, None) for row in live])
             taken |= {row[0] for row in run.rows(self._finished_locked, given)}
             self.jobs.forget(run, wanted)
             if again:  # what the first try deleted is gone
                 taken |= set(wanted) - self.jobs.stored(run, wanted).keys()
             return [one for one in wanted if one in taken]
 
-        return self.write(work) if wanted else []
+        return self.transactions.write(work) if wanted else []
 
 
 def _keep_new(dialect: Dialect) -> Executable:

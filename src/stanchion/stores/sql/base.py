@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.jobs import Transition
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay
-from stanchion.stores.sql.engine.database import CALL_SECONDS, Database
+from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.gate_statements import GateStatements
+from stanchion.stores.sql.granting import Grants, PassesOn
 from stanchion.stores.sql.jobs import Jobs, JobStatements, Step
 from stanchion.stores.sql.queue_rows import QueueRows
+from stanchion.stores.sql.slots import SlotRows
 from stanchion.stores.sql.statements import Statements
+from stanchion.stores.sql.transactions import Transactions
 
 T = TypeVar("T")
 
@@ -30,55 +34,13 @@ class SqlBase(ABC):
         self.statements = self.dialect.once(self.statements_of)
         self.queue_rows = QueueRows(database)
         self.jobs = Jobs(database, self.queue_rows, self.job_statements_of)
+        self.slots = SlotRows(database)
+        self.transactions = Transactions(database, self.queue_rows, self.make_grants())
+        self._gates = self.dialect.once(GateStatements)
 
-    def write(
-        self,
-        work: Callable[[Runner, bool], T],
-        seconds: float = CALL_SECONDS,
-        *,
-        durable: bool = True,
-        together: bool = False,
-    ) -> T:
-        """Run `work` in one transaction; then wake those whom it has let go on. It is told when it is a repeat."""
-        done, passed_over = self.write_once(work, seconds, durable=durable, together=together)
-        if passed_over:
-            self.look_again(passed_over)
-        return done
-
-    def write_once(
-        self,
-        work: Callable[[Runner, bool], T],
-        seconds: float = CALL_SECONDS,
-        *,
-        durable: bool = True,
-        together: bool = False,
-    ) -> tuple[T, set[str]]:
-        """Do what `write` does but a further look at the gates where it passed waiters over; return these as well."""
-        runs: list[Runner] = []
-
-        def noted(run: Runner, again: bool) -> T:
-            runs[:] = [run]
-            done = work(run, again)
-            self.pass_on_slots(run)
-            return done
-
-        done = self.database.write(noted, seconds, durable=durable, together=together)
-        (run,) = runs
-        self.tell(run)
-        return done, run.passed_over
-
-    @abstractmethod
-    def pass_on_slots(self, run: Runner) -> None:
-        """Give back the slots that were set free, and grant them to the next: the last step of each transaction."""
-
-    @abstractmethod
-    def look_again(self, gates: set[str]) -> None:
-        """Grant free slots of these gates to waiters that others had locked."""
-
-    def tell(self, run: Runner) -> None:
-        """Wake those for whom there is news in what was committed."""
-        if run.woken or run.ended:
-            self.dialect.announce(run.woken, run.ended)
+    def make_grants(self) -> PassesOn:
+        """Return what passes on slots."""
+        return Grants(self.database, self.slots)
 
     @abstractmethod
     def follow(self, run: Runner, steps: Sequence[Step]) -> None:

@@ -11,6 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from sqlalchemy import Executable
 
@@ -22,14 +23,14 @@ from stanchion.stores.rules.jobs import Transition
 from stanchion.stores.rules.outcomes import popped
 from stanchion.stores.rules.rate_limit import Bucket
 from stanchion.stores.rules.slots import gated
+from stanchion.stores.sql.admission import Admission, Gating
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
 from stanchion.stores.sql.jobs import in_order
 from stanchion.stores.sql.lanes import Laning
-from stanchion.stores.sql.parking import Search
+from stanchion.stores.sql.parking import Alike, Search
 from stanchion.stores.sql.queue_rows import QueueRow
 from stanchion.stores.sql.recovery import Recovery
-from stanchion.stores.sql.slots import Admission, Gating
 
 _AHEAD, _FEW = 3, 30
 """So many times as many jobs as are wanted are looked at together, up to a few, where they must ask at gates."""
@@ -66,7 +67,7 @@ class Claiming(Laning, Recovery, Gating):
     def claim_some(self, claim: Claim, search: Search) -> Admission | None:
         """Carry out one transaction of a claim, by the way that does for all."""
         # One that a power cut undoes leaves the job ready, and its token refuses whoever had it.
-        return self.write(
+        return self.transactions.write(
             lambda run, again: self._claim_in(run, claim, search, again=again), durable=False, together=True
         )
 
@@ -110,10 +111,14 @@ class Claiming(Laning, Recovery, Gating):
         """Park jobs like those that had to wait, for so long; False where the time was too short."""
         until = time.monotonic() + seconds
         for alike in search.runs:
-            while self.write(lambda run, _again, one=alike: self.park_run(run, claim, search, one), durable=False):  # type: ignore[misc]
+            park = partial(self._park_run, claim, search, alike)
+            while self.transactions.write(park, durable=False):
                 if time.monotonic() >= until:
                     return False
         return True
+
+    def _park_run(self, claim: Claim, search: Search, alike: Alike, run: Runner, _again: bool) -> bool:
+        return self.park_run(run, claim, search, alike)
 
     def _claim_in(
         self, run: Runner, claim: Claim, search: Search, *, again: bool = False, counted: str | None = "reserved"
@@ -252,12 +257,12 @@ class Claiming(Laning, Recovery, Gating):
                 return found
             return found._replace(rows=self._end_popped(run, found.rows))
 
-        found = self.write(take)
+        found = self.transactions.write(take)
         if found is None:
             return None
         rows = found.rows
         if any(map(gated, rows)):  # their end comes to nodes of flows, which are locked before gates
-            rows = self.write(lambda run, again: self._end_taken(run, rows, again))
+            rows = self.transactions.write(lambda run, again: self._end_taken(run, rows, again))
         return found._replace(rows=rows, more=found.more or (one_by_one and bool(rows)))
 
     def _end_taken(self, run: Runner, rows: Sequence[JobRow], again: bool) -> list[JobRow]:

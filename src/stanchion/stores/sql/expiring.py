@@ -12,8 +12,7 @@ from stanchion.stores.sql.engine.columns import RUNNING, param
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import counts, jobs, queues, tallies
 from stanchion.stores.sql.flows import Flowing
-from stanchion.stores.sql.granting import light
-from stanchion.stores.sql.jobs import Step
+from stanchion.stores.sql.jobs import Step, outline
 from stanchion.stores.sql.queue_rows import QueueRow
 
 _QUEUE = param("queue", String)
@@ -87,11 +86,12 @@ class ExpiringQueues(Flowing):
             run.change(_REMOVE, one)
             run.change(self.statements.forget_ranges, one)
 
-        self.write(work)
+        self.transactions.write(work)
 
     def _remove_jobs(self, run: Runner, queue: str, before: int) -> None:
-        tied = [light(*row) for row in run.rows(self.statements.tied.where(*_OLD), {"queue": queue, "before": before})]
-        run.change(_REMOVE_OLD, {"queue": queue, "before": before})
+        given = {"queue": queue, "before": before}
+        tied = [outline(*row) for row in run.rows(self.statements.tied.where(*_OLD), given)]
+        run.change(_REMOVE_OLD, given)
         self.follow(run, [Step(row, None) for row in tied])
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Executable
@@ -19,13 +19,13 @@ from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.rules import flows
 from stanchion.stores.rules.outcomes import cancel
 from stanchion.stores.rules.slots import gated, node_gate
+from stanchion.stores.sql.admission import Gating
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.joining import joined
 from stanchion.stores.sql.engine.runner import Params, Runner
 from stanchion.stores.sql.flow_statements import FlowStatements
 from stanchion.stores.sql.jobs import Step, is_id
 from stanchion.stores.sql.push import Pushing
-from stanchion.stores.sql.slots import Gating
+from stanchion.stores.sql.slots import note_freed
 
 T = TypeVar("T")
 
@@ -45,7 +45,9 @@ class Flowing(Gating, Pushing):
     # -- flows
 
     def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
-        self.enter(jobs, tx, lambda run, again: self.open_in(run, nodes, jobs, again=again))
+        self.transactions.enter(
+            {job.queue for job in jobs}, tx, lambda run, again: self.open_in(run, nodes, jobs, again=again)
+        )
 
     def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
         def work(run: Runner, again: bool) -> bool:
@@ -61,7 +63,7 @@ class Flowing(Gating, Pushing):
             run.woken.update(job.queue for job in new)
             return True
 
-        return is_id(node) and bool(self.enter(jobs, tx, work))
+        return is_id(node) and bool(self.transactions.enter({job.queue for job in jobs}, tx, work))
 
     def close_node(self, node: str) -> bool:
         def work(run: Runner, _again: bool) -> bool:
@@ -71,7 +73,7 @@ class Flowing(Gating, Pushing):
                 self._complete(run, [found._replace(closed=True)])
             return found is not None
 
-        return is_id(node) and self.write(work)
+        return is_id(node) and self.transactions.write(work)
 
     def stop_flow(self, root: str) -> bool:
         def work(run: Runner, _again: bool) -> bool:
@@ -92,7 +94,7 @@ class Flowing(Gating, Pushing):
             )
             return bool(found)
 
-        return is_id(root) and self.write(work)
+        return is_id(root) and self.transactions.write(work)
 
     def nodes(self, root: str) -> list[Node]:
         if not is_id(root):
@@ -105,20 +107,6 @@ class Flowing(Gating, Pushing):
             return []
         wanted = {"node": node, "after": after, "most": limit}
         return [End(*row) for row in self.database.read(lambda run: run.rows(self._flows.ends, wanted))]
-
-    def enter(self, jobs: Sequence[NewJob], tx: Any, work: Callable[[Runner, bool], T], *, guarded: bool = False) -> T:
-        """Do what stores jobs, in a transaction of its own or in the caller's; `guarded`: see `joined`."""
-        queues = {job.queue for job in jobs}
-        if tx is None:
-            self.queue_rows.make(queues)
-            return self.write(work, together=True)
-        with joined(self.database, tx, guarded=guarded) as run:
-            self.queue_rows.make_for(run, queues)
-            done = work(run, False)
-            self.pass_on_slots(run)
-            if run.woken or run.ended:
-                self.dialect.announce_in(tx, run.woken, run.ended)
-        return done
 
     def open_in(self, run: Runner, nodes: Sequence[Node], jobs: Sequence[NewJob], *, again: bool = False) -> None:
         """Store nodes and jobs, in queues that are made if need be; those nodes that have no members are done."""
@@ -149,7 +137,7 @@ class Flowing(Gating, Pushing):
         now = self.clock(run) if ends else 0
         while ends:
             ends = self._end(run, ends, steps, now)
-        self.free_gates(run, steps)
+        note_freed(run, steps)
 
     def _end(self, run: Runner, ends: Sequence[End], steps: list[Step], now: int) -> list[End]:
         """Take note of how members have ended; return the ends that follow, and add to the steps."""

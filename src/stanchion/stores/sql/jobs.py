@@ -163,6 +163,14 @@ def live_values(row: JobRow) -> dict[str, object]:
     return dict(zip(LIVE_COLUMNS, row, strict=False))  # the last fields are those of finished jobs
 
 
+def outline(id_: str, queue: str, order_key: str | None, limits: str | None, flow: str | None, held: int) -> JobRow:
+    """Return what is to be known of a job for what follows its end; the parameters are HELD_COLUMNS."""
+    return _ANY._replace(id=str(id_), queue=queue, order_key=order_key, limits=limits, flow=flow, held=held)
+
+
+_ANY = JobRow("", "", 0, JobState.RUNNING.value, 0, 0, 0, "")
+
+
 def in_order(rows: Iterable[Row]) -> list[JobRow]:
     """Return claimed rows as jobs, in the order in which they are handed out."""
     return sorted((JobRow(*row) for row in rows), key=lambda job: (-job.priority, job.run_at, job.id))

@@ -17,8 +17,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import joined
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.expiring import ExpiringQueues
-from stanchion.stores.sql.granting import light
-from stanchion.stores.sql.jobs import Step, is_id
+from stanchion.stores.sql.jobs import Step, is_id, outline
 from stanchion.stores.sql.queue_rows import QueueRow
 from stanchion.stores.sql.workers import Workers
 
@@ -70,10 +69,10 @@ class Operating(ExpiringQueues):
             live, tied = self.drop_live(run, queue)
             for drop in self.statements.drop:
                 run.change(drop, given)
-            self.follow(run, [Step(light(*row), None) for row in tied])
+            self.follow(run, [Step(outline(*row), None) for row in tied])
             return live
 
-        return self.write(work)
+        return self.transactions.write(work)
 
     def drop_live(self, run: Runner, queue: str) -> tuple[int, list[Row]]:
         """Delete the live jobs of a queue, locked in the order of their ids; return how many, and what some held."""
@@ -97,7 +96,7 @@ class Operating(ExpiringQueues):
             states |= {row.id: JobState(row.state) for row in finished}
             return [states.get(one) for one in ids]
 
-        return self.write(work)
+        return self.transactions.write(work)
 
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
         def work(run: Runner, _again: bool) -> list[Redriven]:
@@ -110,7 +109,7 @@ class Operating(ExpiringQueues):
             run.woken.update(row.queue for row in (*live.values(), *finished))
             return [verdicts.get(one, Redriven.MISSING) for one in ids]
 
-        return self.write(work)
+        return self.transactions.write(work)
 
     def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
         found = self.database.read(lambda run: self.jobs.finished(run, _distinct(ids)))

@@ -12,7 +12,6 @@ their places, are deferred by later claims, from the front, and so in their orde
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -21,8 +20,9 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.slots import gates_of, order_of, semaphore_of
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
-from stanchion.stores.sql.granting import Granting
+from stanchion.stores.sql.semaphores import quoted
 from stanchion.stores.sql.statements import SHUT
 
 AT_ONCE = 1000
@@ -108,15 +108,7 @@ class Search:
         }
 
 
-def quoted(name: str) -> str:
-    """Return the name of a semaphore as it stands in the limits of a job, for a pattern with | before its signs."""
-    text = json.dumps(name, ensure_ascii=False)
-    for special in ("|", "%", "_"):
-        text = text.replace(special, f"|{special}")
-    return text
-
-
-class Parking(Granting):
+class Parking(SqlBase):
     """Parks whole runs of jobs."""
 
     def due_alike(self, run: Runner, queue: str, alike: Alike) -> list[str]:
@@ -133,9 +125,9 @@ class Parking(Granting):
         ids = self.due_alike(run, claim.queue, alike)
         if not ids:
             return False
-        (gate,) = self.lock_and_ask(run, [alike.gate])[0].values()
+        (gate,) = self.slots.lock(run, [alike.gate])[0].values()
         if semaphore_of(gate.name) is None:
-            first = self.firsts(run, [gate.name]).get(gate.name)
+            first = self.slots.firsts(run, [gate.name]).get(gate.name)
             waiting = [one for one in ids if one != first]
         else:
             waiting = ids if gate.free < 1 else []
@@ -149,5 +141,5 @@ class Parking(Granting):
                 "ids": self.dialect.listed(waiting),
             }
             run.send(self._gates.park, given)
-            run.send(self._gates.mark, {"waited": True, "names": self.dialect.listed([gate.name])})
+            self.slots.mark(run, [gate.name], waited=True)
         return len(ids) == RUN and bool(waiting)

@@ -9,7 +9,6 @@ from stanchion.errors import DuplicateKey
 from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
 from stanchion.stores.rules.jobs import created, replaced
 from stanchion.stores.sql.base import SqlBase
-from stanchion.stores.sql.engine.joining import joined
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.jobs import Step
 
@@ -24,17 +23,13 @@ class Pushing(SqlBase):
         if not jobs:
             return []
         queues = {job.queue for job in jobs}
-        if tx is not None:
-            with joined(self.database, tx, guarded=self.guards and not any(job.lane for job in jobs)) as run:
-                self.queue_rows.make_for(run, queues)
-                pushed = self._push_in(run, jobs)
-                self.pass_on_slots(run)
-                self.dialect.announce_in(tx, queues | run.woken, run.ended)
-            return pushed
-        self.queue_rows.make(queues)
-        pushed = self.write(lambda run, again: self._push_in(run, jobs, again=again), together=True)
-        self.dialect.announce(queues)
-        return pushed
+
+        def work(run: Runner, again: bool) -> list[Pushed]:
+            run.woken |= queues
+            return self._push_in(run, jobs, again=again)
+
+        guarded = self.guards and not any(job.lane for job in jobs)
+        return self.transactions.enter(queues, tx, work, guarded=guarded)
 
     def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
         """Insert those that are new; then see to those whose key is taken."""

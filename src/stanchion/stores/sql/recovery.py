@@ -21,7 +21,7 @@ class Recovery(SqlBase):
 
     def recover(self, limit: int = _BATCH, as_of: int | None = None) -> list[JobRow]:
         # A repeat comes after a lost connection: right after an outage, live workers look dead.
-        freed = self.write(lambda run, again: [] if again else self._recover_all(run, limit, as_of))
+        freed = self.transactions.write(lambda run, again: [] if again else self._recover_all(run, limit, as_of))
         if freed:
             self.dialect.announce({row.queue for row in freed})
         return freed

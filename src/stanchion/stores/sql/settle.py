@@ -20,8 +20,7 @@ from stanchion.stores.rules.outcomes import settled
 from stanchion.stores.rules.slots import semaphore_gate
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
 from stanchion.stores.sql.flows import Flowing
-from stanchion.stores.sql.granting import light
-from stanchion.stores.sql.jobs import Step
+from stanchion.stores.sql.jobs import Step, outline
 
 
 class Settling(Flowing):
@@ -35,7 +34,9 @@ class Settling(Flowing):
         def work(run: Runner, again: bool) -> list[JobState | None]:
             return self.settle_in(run, outcomes, again=again or repeat)
 
-        return self.enter(jobs, tx, work, guarded=self.guards and all(map(is_plain, outcomes)))
+        return self.transactions.enter(
+            {job.queue for job in jobs}, tx, work, guarded=self.guards and all(map(is_plain, outcomes))
+        )
 
     def extend(self, extensions: Sequence[Extension]) -> list[bool]:
         given = [{"job": one.id, "token": one.token, "lease_micros": int(one.seconds * SECOND)} for one in extensions]
@@ -115,7 +116,7 @@ class Settling(Flowing):
         for commit, row in done:
             if any(row[2:5]):
                 after = _DONE if commit.result is None else _DONE._replace(result=commit.result)
-                steps.append(Step(light(*row[:6]), after, "committed"))
+                steps.append(Step(outline(*row[:6]), after, "committed"))
         self.follow(run, steps)
 
     def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:

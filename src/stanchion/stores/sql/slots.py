@@ -1,291 +1,239 @@
-"""Claims of jobs that need slots, order keys and rates; semaphores. See `granting` for how their rows are locked."""
+"""The rows of slots: semaphores, order keys, keyed rates. How they are locked, and what is read under the locks.
+
+Whoever decides anything about a slot has its row locked until the end of the transaction, and has written it: so the
+one who parks a job there and the one who sets a slot free never miss each other, at any level of isolation.
+
+No two transactions wait for each other in a circle, as each locks
+
+    1. jobs, those of a claim past what others have locked
+    2. nodes of flows
+    3. slots, once: all of them together, in the order of their names; those of order keys and of rates are made there
+    4. jobs that wait for these slots, past what others have locked
+
+So a claim that has parked jobs goes on in another transaction, and the slots that steps set free are passed on at the
+very end. A waiting job that another transaction has locked, to cancel it perhaps, is passed over in step 4; where a
+slot stays free for that, it is looked at once more afterwards. Calls in a caller's transaction lock as they come.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion.stores.records.queues import QueueSettings, SemaphoreRow
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.limits import limits_in
+from sqlalchemy import text
+
 from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.rules.slots import (
-    Slots,
-    Verdict,
-    admit,
-    gated,
-    held_gates,
-    order_gate,
-    semaphore_gate,
-    semaphore_of,
-    wanted_gates,
-    wanted_rates,
-)
-from stanchion.stores.sql.engine.joining import joined
+from stanchion.stores.rules.slots import freed, order_gate, order_of
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
-from stanchion.stores.sql.granting import Gate, light
 from stanchion.stores.sql.jobs import Step
-from stanchion.stores.sql.parking import Parking, Search, quoted
-
-_PARKED = ("waits_for", "waits_since", "held", "permit", "priority")
-_RATES_KEPT = 30 * 86_400 * SECOND
 
 
-class Admission(NamedTuple):
-    """Jobs that a transaction of a claim has reserved.
+class SlotRow(NamedTuple):
+    """A row of stanchion_gates.
 
-    `more`: it had to park some, and there may be more behind them. `asked`: some had to ask at gates. `retry_in`:
-    seconds until a limit of the queue may allow more.
+    `capacity` None: nobody has set one, so it is 1. `waited`: somebody may wait there; nobody does where it is not set.
     """
 
-    rows: list[JobRow]
-    more: bool = False
-    asked: bool = False
-    retry_in: float | None = None
+    name: str
+    capacity: int | None
+    used: int
+    waited: bool
+    tokens: float | None
+    filled_at: int | None
+    promised: int | None
+    promised_again: int | None
+
+    @property
+    def free(self) -> int:
+        """Slots to be had; below 0 where the capacity was lowered."""
+        return (1 if self.capacity is None else self.capacity) - self.used
+
+    def bucket(self, rate: float) -> Bucket:
+        """Return the state of a rate; a new one is full."""
+        promised = self.promised or 0, self.promised_again or 0
+        return Bucket(rate, self.tokens or 0.0, self.filled_at or 0, *promised)
 
 
-class AtGates(NamedTuple):
-    """Locked jobs that ask at gates, those gates, locked too, and the first live job of each order gate."""
-
-    rows: list[JobRow]
-    gates: Mapping[str, Gate]
-    turns: Mapping[str, str]
-    now: int
+SLOT_COLUMNS = ", ".join(SlotRow._fields)
 
 
-class Decision(NamedTuple):
-    """What a claim has decided: the jobs that may run, those that may not yet, as they were and are, and the slots."""
+class Head(NamedTuple):
+    """The first live job of an order key, and what it waits for."""
 
-    admitted: list[Verdict]
-    kept: list[Step]
-    slots: Slots
-    now: int
-    last: bool
-    """Nothing else is left to be done in the transaction but to count the jobs, and to pass on slots."""
+    id: str
+    waits_for: str | None
 
 
-class Gating(Parking):
-    """Semaphores, order keys, keyed rates."""
+class SlotStatements:
+    """The statements about rows of slots, for one dialect."""
 
-    # -- semaphores
-
-    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
-        gate = semaphore_gate(name)
-
-        def as_before(run: Runner) -> bool:
-            ((last,),) = run.rows(self._gates.declared, {"name": gate}) or [(None,)]
-            return capacity == last if declared else last is None
-
-        def work(run: Runner, _again: bool) -> bool:
-            if (declared or capacity is None) and as_before(run):
-                return False
-            self.lock_and_ask(run, [gate])
-            run.change(self._gates.resize, {"name": gate, "capacity": capacity})
-            if declared:
-                run.change(self._gates.declare, {"name": gate, "capacity": capacity})
-            run.freed[gate] += 0
-            return True
-
-        if declared and self.database.read(as_before):
-            return False
-        if tx is not None and self.dialect.single_writer:
-            with joined(self.database, tx) as run:
-                work(run, False)
-                self.pass_on_slots(run)
-            return True  # also where it was done before in this transaction, which may be rolled back
-        return self.write(work)
-
-    def semaphores(self) -> list[SemaphoreRow]:
-        rows = self.database.read(lambda run: run.rows(self._gates.semaphores))
-        return sorted(
-            SemaphoreRow(semaphore_of(gate) or "", capacity, used, int(waiting))
-            for gate, capacity, used, waiting in rows
-        )
-
-    def permits(self, name: str) -> tuple[list[str], list[str]]:
-        gate = semaphore_gate(name)
-
-        def work(run: Runner) -> tuple[list[str], list[str]]:
-            found = [light(*row) for row in run.rows(self._gates.holding, {"pattern": f"%{quoted(name)}%"})]
-            waiting = run.rows(self._gates.waiting, {"gate": gate})
-            return sorted(row.id for row in found if gate in held_gates(row)), [str(row[0]) for row in waiting]
-
-        return self.database.read(work)
-
-    # -- claims
-
-    def admit_in(
-        self,
-        run: Runner,
-        claim: Claim,
-        search: Search,
-        settings: QueueSettings,
-        ids: Sequence[str],
-        room: int,
-        *,
-        last: bool = False,
-    ) -> Admission:
-        """Reserve up to `room` of these queued jobs, which are locked, in their order, as far as their gates allow.
-
-        Those before them that may not run yet wait at their gates by then. `last`: see `admit_at`.
+    def __init__(self, dialect: Dialect) -> None:
+        names, ids = dialect.among("name", "names"), dialect.among("id", "ids", "uuid")
+        order, key = map(dialect.by, ("stanchion_jobs_order", "PRIMARY"))
+        an_id = "CAST(id AS CHAR(36))"
+        # The columns to order by are named in full: a bare id would be the text that is selected, which has no index.
+        first_of_key = f"""
+            FROM stanchion_jobs {order} WHERE queue = :queue AND order_key = given.value
+            ORDER BY stanchion_jobs.enqueued_at, stanchion_jobs.id LIMIT 1
         """
-        found = {one: asking(row) for one, row in search.asking.items()}
-        if unread := [one for one in ids if one not in found]:
-            given = {"ids": self.dialect.listed(unread)}
-            found |= {str(row[0]): asking(row) for row in run.rows(self._gates.asking, given)}
-        rows = [found[one] for one in ids if one in found]
-        wanted = gates_to_lock(rows)
-        keys = {row.order_key for row in rows if row.order_key is not None and not row.held}
-        under_lock: list[Asked] = [(self.statements.now, {})]
-        if keys:
-            under_lock.append(self.asks_first(run, claim.queue, keys))
-        gates, (((now,),), *firsts) = self.lock_and_ask(run, wanted, under_lock)
-        turns = {
-            order_gate(claim.queue, key): first
-            for found_first in firsts
-            for key, first in found_first
-            if first is not None
-        }
-        return self.admit_at(run, claim, search, settings, AtGates(rows, gates, turns, now), room, last=last)
-
-    def admit_at(
-        self,
-        run: Runner,
-        claim: Claim,
-        search: Search,
-        settings: QueueSettings,
-        found: AtGates,
-        room: int,
-        *,
-        last: bool = False,
-    ) -> Admission:
-        """Reserve up to `room` of these jobs, and put off those before them that may not run yet.
-
-        `last`: that is all of the transaction, so the jobs are counted, and it may be committed at once.
-        """
-        search.at = search.at or found.now
-        rates = wanted_rates(found.rows)
-        slots = Slots(
-            free={name: gate.free for name, gate in found.gates.items()},
-            turns=found.turns,
-            buckets={name: found.gates[_rate_gate(name)].bucket(rate.per_second) for name, rate in rates.items()},
+        self.lock, self.read = (
+            text(f"SELECT {SLOT_COLUMNS} FROM stanchion_gates {key} WHERE {names} ORDER BY name {locking}")
+            for locking in (dialect.locking, "")
         )
-        admitted: list[Verdict] = []
-        kept: list[Step] = []
-        for row in found.rows:
-            if len(admitted) == room:
-                break
-            (verdict,) = admit([row], slots, found.now)
-            if verdict.admitted:
-                admitted.append(verdict)
-            else:
-                kept.append(Step(row, claim_rules.kept_back(row, verdict, claim.token, search.at)))
-        if kept:
-            search.parked([(step.before, step.after) for step in kept if step.after is not None])
-        self.free_gates(run, kept)  # they are locked already
-        reserved = self.carry_out(run, claim, settings, Decision(admitted, kept, slots, found.now, last))
-        in_turn = [reserved[row.id] for row in found.rows if row.id in reserved]
-        return Admission(in_turn, bool(kept) and len(admitted) < room, any(map(gated, found.rows)))
-
-    def carry_out(self, run: Runner, claim: Claim, settings: QueueSettings, decision: Decision) -> dict[str, JobRow]:
-        """Write what a claim has decided about jobs and their gates; return those that it has reserved."""
-        self._use(run, decision.slots.taken)
-        run.send_each(self._gates.fill, [filled(name, bucket) for name, bucket in decision.slots.buckets.items()])
-        self._keep_back(run, decision.kept)
-        if decision.last:
-            self.jobs.tally(run, [(claim.queue, "reserved")] * len(decision.admitted))
-        return self._reserve_admitted(run, claim, settings, decision)
-
-    def reserve_with_slots(
-        self,
-        run: Runner,
-        claim: Claim,
-        settings: QueueSettings,
-        ids: Sequence[str],
-    ) -> list[JobRow]:
-        """Reserve locked jobs that need nothing but semaphores, all or none, for a store with a short way."""
-        return []
-
-    def _reserve_admitted(
-        self, run: Runner, claim: Claim, settings: QueueSettings, decision: Decision
-    ) -> dict[str, JobRow]:
-        alike: defaultdict[tuple[int, bool], list[str]] = defaultdict(list)
-        for verdict in decision.admitted:
-            alike[verdict.held, gated(verdict.row)].append(verdict.row.id)
-        params = {
-            "token": claim.token,
-            "worker": claim.worker,
-            "started_at": decision.now,
-            "lease_until": lease_until(claim, settings, decision.now),
-        }
-        asked = [
-            ({**params, "held": held, "gated": int(at_gates), "ids": self.dialect.listed(ids)}, ids)
-            for (held, at_gates), ids in alike.items()
-        ]
-        last = decision.last and not run.freed
-        return {row.id: row for row in self.reserve_asked(run, asked, last=last)} if asked else {}
-
-    def reserve_asked(
-        self, run: Runner, alike: Sequence[tuple[Params, Sequence[str]]], *, last: bool = False
-    ) -> list[JobRow]:
-        """Mark jobs as reserved, as parameters and ids of those that hold as much; return them as they are now."""
-        answers = run.all_rows([(self._gates.reserve, given) for given, _ in alike], last=last)
-        return [JobRow(*row) for rows in answers for row in rows]
-
-    def _keep_back(self, run: Runner, steps: Sequence[Step]) -> None:
-        """Write jobs that may not run yet, and mark the gates at which they wait."""
-        kept = [step.after for step in steps if step.after is not None]
-        run.send_each(self._gates.postpone, [row._asdict() for row in kept if row.waits_for is None])
-        alike: defaultdict[tuple[Any, ...], list[str]] = defaultdict(list)
-        for row in kept:
-            if row.waits_for is not None:
-                alike[tuple(getattr(row, name) for name in _PARKED)].append(row.id)
-        for place, ids in alike.items():
-            given = dict(zip(_PARKED, place, strict=True))
-            run.send(self._gates.park, {**given, "ids": self.dialect.listed(ids)})
-        if alike:
-            gates = {place[0] for place in alike}
-            run.send(self._gates.mark, {"waited": True, "names": self.dialect.listed(gates)})
-
-    def forget_rates(self, run: Runner) -> None:
-        """Forget the rates that nobody has asked for a month."""
-        run.change(self._gates.idle_rates, {"oldest": self.clock(run) - _RATES_KEPT})
+        # In the order in which `lock` goes: two that make and lock the same ones never wait for each other in a circle.
+        self.make = text(f"""
+            INSERT INTO stanchion_gates (name, used)
+            SELECT given.value, 0 FROM {dialect.elements("wanted")} WHERE 1 = 1 ORDER BY given.value {dialect.or_lock}
+        """)
+        self.use = text(f"UPDATE stanchion_gates {key} SET used = used + :more WHERE {names}")
+        self.mark = text(f"UPDATE stanchion_gates {key} SET waited = :waited WHERE {names}")
+        self.fill = text("""
+            UPDATE stanchion_gates
+            SET tokens = :tokens, filled_at = :filled_at, promised = :promised, promised_again = :promised_again
+            WHERE name = :name
+        """)
+        self.drop = text(f"DELETE FROM stanchion_gates WHERE {names}")
+        # The first live job of each key; in a caller's transaction, whose snapshot is older than its locks, read anew.
+        self.firsts, self.firsts_now = (
+            text(f"""
+                SELECT given.value, (SELECT {an_id} {first_of_key} {reading}) FROM {dialect.elements("keys")}
+            """)
+            for reading in ("", dialect.reading)
+        )
+        self.heads, self.heads_now = (
+            text(f"""
+                SELECT given.value, (SELECT {an_id} {first_of_key} {reading}),
+                    (SELECT waits_for {first_of_key} {reading})
+                FROM {dialect.elements("keys")}
+            """)
+            for reading in ("", dialect.reading)
+        )
+        self.still_waiting = text(f"""
+            SELECT {an_id}, waits_for FROM stanchion_jobs {key} WHERE {ids} AND waits_for IS NOT NULL
+        """)
 
 
-def asking(row: Row) -> JobRow:
-    """Return what is to be known of a queued job that asks at gates."""
-    id_, queue, state, priority, run_at, order_key, limits, flow, held, permit, since = row
-    known = {
-        "order_key": order_key,
-        "limits": limits,
-        "flow": flow,
-        "held": held,
-        "permit": permit,
-        "waits_since": since,
-    }
-    return JobRow(str(id_), queue, 0, state, priority, run_at, 0, "", **known)
+class SlotRows:
+    """Locks, reads and writes rows of slots."""
+
+    def __init__(self, db: Database) -> None:
+        self._dialect = db.dialect
+        self._statements = db.dialect.once(SlotStatements)
+        self._lasting: set[str] = set()
+        """Slots whose rows are there for good: those of semaphores."""
+
+    def lock(
+        self, run: Runner, names: Iterable[str], asked: Sequence[Asked] = ()
+    ) -> tuple[dict[str, SlotRow], list[list[Row]]]:
+        """Return these slots, locked, and what is answered under the locks; those that are not there are made."""
+        wanted = set(names)
+        if not wanted:
+            return {}, run.all_rows(asked)
+        lock = self._statements.lock, {"names": self._dialect.listed(wanted)}
+        if not wanted <= self._lasting:
+            self.make(run, wanted)
+        found, *answers = run.all_rows([lock, *asked])
+        if len(found) < len(wanted):  # the row of a semaphore was taken away
+            self.make(run, wanted)
+            found, *answers = run.all_rows([lock, *asked])
+        slots = {row[0]: SlotRow(*row) for row in found}
+        self._lasting.update(name for name, slot in slots.items() if slot.capacity is not None)
+        return slots, answers
+
+    def make(self, run: Runner, names: Iterable[str]) -> None:
+        """Make the rows of these slots, and lock those that are there."""
+        run.send(self._statements.make, {"wanted": json.dumps(sorted(names), ensure_ascii=False)})
+
+    def read(self, run: Runner, names: Iterable[str]) -> dict[str, SlotRow]:
+        """Return those of these slots that have a row."""
+        found = run.rows(self._statements.read, {"names": self._dialect.listed(names)})
+        return {row[0]: SlotRow(*row) for row in found}
+
+    # -- write
+
+    def use(self, run: Runner, more: Mapping[str, int]) -> None:
+        """Add to the number of slots that are used; also 0, to write a row that a decision was based on."""
+        alike: defaultdict[int, list[str]] = defaultdict(list)
+        for name, n in more.items():
+            alike[n].append(name)
+        for n, names in alike.items():
+            run.send(self._statements.use, {"more": n, "names": self._dialect.listed(names)})
+
+    def mark(self, run: Runner, names: Iterable[str], *, waited: bool) -> None:
+        """Write whether somebody may wait for these slots."""
+        run.send(self._statements.mark, {"waited": waited, "names": self._dialect.listed(names)})
+
+    def fill(self, run: Runner, buckets: Mapping[str, Bucket]) -> None:
+        """Write the state of rates, by their names."""
+        run.send_each(self._statements.fill, [filled(name, bucket) for name, bucket in buckets.items()])
+
+    def drop(self, run: Runner, names: Iterable[str]) -> None:
+        """Delete the rows of order keys that nobody holds and nobody waits for."""
+        run.send(self._statements.drop, {"names": self._dialect.listed(names)})
+
+    # -- the jobs of order keys
+
+    def asks_first(self, run: Runner, queue: str, keys: Iterable[str]) -> Asked:
+        """Return the question for the first live job of each of these keys of a queue."""
+        statement = self._statements.firsts_now if run.joined else self._statements.firsts
+        return statement, _of_keys(queue, keys)
+
+    def firsts(self, run: Runner, names: Iterable[str]) -> dict[str, str]:
+        """Return the first live job of each order key, by its slot."""
+        orders = _by_queue(names)
+        found = _by_slot(orders, run.all_rows([self.asks_first(run, *one) for one in orders.items()]))
+        return {name: first for name, (first,) in found.items()}
+
+    def lock_with_heads(self, run: Runner, names: Iterable[str]) -> tuple[dict[str, SlotRow], dict[str, Head]]:
+        """Return these slots, locked, and those of order keys with their first live job."""
+        wanted = list(names)
+        orders = _by_queue(name for name in wanted if name.startswith("o"))
+        heads = self._statements.heads_now if run.joined else self._statements.heads
+        slots, answers = self.lock(run, wanted, [(heads, _of_keys(*one)) for one in orders.items()])
+        return slots, {name: Head(*row) for name, row in _by_slot(orders, answers).items()}
+
+    def still_waiting(self, run: Runner, ids: Iterable[str]) -> dict[str, str]:
+        """Return those of these jobs that wait for something, and for what."""
+        found = run.rows(self._statements.still_waiting, {"ids": self._dialect.listed(ids)})
+        return {str(row[0]): row[1] for row in found}
 
 
-def lease_until(claim: Claim, settings: QueueSettings, now: int) -> int | None:
-    """Return when the lease of a job ends that is reserved now; None where a worker holds it."""
-    lease = settings.lease if claim.lease is None else claim.lease
-    return None if claim.worker else now + int(lease * SECOND)
+def note_freed(run: Runner, steps: Iterable[Step]) -> None:
+    """Note the slots that these steps have set free, to be passed on as the last step of the transaction."""
+    for before, after, _ in steps:
+        for name in freed(before, after):
+            run.freed[name] += before.held > 0  # where it held none, it may have stood before others of its key
 
 
-def gates_to_lock(rows: Sequence[JobRow]) -> list[str]:
-    """Return the gates at which something may change by a claim of these jobs."""
-    # One that its rate puts off lets go of the slot that it was granted.
-    held = [gate for row in rows if row.held and limits_in(row.limits).rate for gate in held_gates(row)]
-    return [*wanted_gates(rows), *held, *map(_rate_gate, wanted_rates(rows))]
-
-
-def _rate_gate(name: str) -> str:
+def rate_slot(name: str) -> str:
+    """Return the slot of a keyed rate."""
     return f"r:{name}"
 
 
 def filled(name: str, bucket: Bucket) -> Params:
+    """Return what is written of a rate."""
     state = {name: getattr(bucket, name) for name in ("tokens", "filled_at", "promised", "promised_again")}
-    return {"name": _rate_gate(name), **state}
+    return {"name": rate_slot(name), **state}
+
+
+def _by_queue(names: Iterable[str]) -> dict[str, list[str]]:
+    """Return the order keys of these slots, by their queues."""
+    keys: defaultdict[str, list[str]] = defaultdict(list)
+    for name in names:
+        queue, key = order_of(name)
+        keys[queue].append(key)
+    return keys
+
+
+def _of_keys(queue: str, keys: Iterable[str]) -> Params:
+    return {"queue": queue, "keys": json.dumps(sorted(keys), ensure_ascii=False)}
+
+
+def _by_slot(queues: Iterable[str], answers: Sequence[Sequence[Row]]) -> dict[str, Row]:
+    """Return what was asked for of the first live jobs, queue by queue, by their slots."""
+    asked = zip(queues, answers, strict=True)
+    return {order_gate(queue, row[0]): row[1:] for queue, rows in asked for row in rows if row[1] is not None}

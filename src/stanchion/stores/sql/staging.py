@@ -68,7 +68,7 @@ class Staging(Claiming, Settling, Operating):
         def work(run: Runner, again: bool) -> int | None:
             return self._reserve_unseen(run, claim, again=again)
 
-        reserved = self.write(work, seconds_for(claim.limit), durable=False)  # as a claim
+        reserved = self.transactions.write(work, seconds_for(claim.limit), durable=False)  # as a claim
         if reserved is not None:
             return reserved
         self.claim_together(claim)
@@ -128,7 +128,7 @@ class Staging(Claiming, Settling, Operating):
         def work(run: Runner, again: bool) -> bool:
             return self.publish_in(run, publication, value, shares, again=again)
 
-        done = self.write(work, seconds_for(jobs))
+        done = self.transactions.write(work, seconds_for(jobs))
         if done:
             self.dialect.announce(wanted)
         return done

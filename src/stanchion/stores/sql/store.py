@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records.queues import QueueStats, Stat
+from stanchion.stores.records.queues import QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.sql.adopt import Transferring
@@ -22,6 +22,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.schema import MIGRATIONS, VERSION, meta, metadata
 from stanchion.stores.sql.engine.script import steps_as_text
 from stanchion.stores.sql.query import Looking
+from stanchion.stores.sql.semaphores import Semaphores
 from stanchion.stores.sql.staging import Staging
 from stanchion.stores.sql.stats import Stats
 from stanchion.stores.sql.sweep import Sweeping
@@ -34,6 +35,7 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
+        self._semaphores = Semaphores(database, self.transactions, self.slots)
         self.capabilities = database.dialect.capabilities
         self._stats = self.stats_of(database)
         self._setting_up = threading.Lock()
@@ -137,6 +139,15 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
 
     def workers(self) -> list[WorkerRow]:
         return self._workers.workers()
+
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+        return self._semaphores.set_semaphore(name, capacity, declared=declared, tx=tx)
+
+    def semaphores(self) -> list[SemaphoreRow]:
+        return self._semaphores.semaphores()
+
+    def permits(self, name: str) -> tuple[list[str], list[str]]:
+        return self._semaphores.permits(name)
 
     def transaction(self) -> AbstractContextManager[Any]:
         return self.database.transaction()

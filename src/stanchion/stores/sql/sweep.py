@@ -16,9 +16,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from stanchion.stores.rules.slots import held_gates, is_node_gate, semaphore_of
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.granting import Gate, Granting, light
+from stanchion.stores.sql.jobs import outline
+from stanchion.stores.sql.slots import SlotRow
 
 _GATES = 1000
 """So many rows of gates one call looks at."""
@@ -32,7 +34,7 @@ _HOLDERS = 5000
 _HEALED_AT_ONCE = 100
 
 
-class Sweeping(Granting):
+class Sweeping(SqlBase):
     """Restores what should hold at gates."""
 
     def __init__(self, database: Database) -> None:
@@ -43,7 +45,7 @@ class Sweeping(Granting):
         wrong = self.database.read(self._seeming_wrong)
         for start in range(0, len(wrong), _HEALED_AT_ONCE):
             some = wrong[start : start + _HEALED_AT_ONCE]
-            self.write(lambda run, _again, some=some: self._heal(run, some))  # type: ignore[misc]
+            self.transactions.write(lambda run, _again, some=some: self._heal(run, some))  # type: ignore[misc]
 
     def _seeming_wrong(self, run: Runner) -> list[str]:
         """Return the next gates that seem to be wrong."""
@@ -69,20 +71,19 @@ class Sweeping(Granting):
         self._swept_waiters = found[-1] if len(found) == _WAITED_AT else ""
         return {name for name in found if not is_node_gate(name)}
 
-    def _next_gates(self, run: Runner, more: Iterable[str]) -> dict[str, Gate]:
+    def _next_gates(self, run: Runner, more: Iterable[str]) -> dict[str, SlotRow]:
         """Return the next gates of semaphores and order keys, and those of these that there are."""
         rows = run.rows(self._gates.next_gates, {"after": self._swept, "most": _GATES})
         self._swept = str(rows[-1][0]) if len(rows) == _GATES else ""
-        found = {row[0]: Gate(*row) for row in rows}
+        found = {row[0]: SlotRow(*row) for row in rows}
         if others := set(more) - found.keys():
-            found |= {row[0]: Gate(*row) for row in run.rows(self._gates.look, {"names": self.dialect.listed(others)})}
+            found |= self.slots.read(run, others)
         return {name: gate for name, gate in found.items() if not name.startswith("r:")}
 
     def _forgotten(self, run: Runner, gates: Iterable[str]) -> set[str]:
         """Return those of these order gates at which the first live job of the key itself waits."""
-        firsts = self.firsts(run, [name for name in gates if not semaphore_of(name)])
-        given = {"ids": self.dialect.listed(firsts.values())}
-        waiting = {str(row[0]): row[1] for row in run.rows(self._gates.still_waiting, given)} if firsts else {}
+        firsts = self.slots.firsts(run, [name for name in gates if not semaphore_of(name)])
+        waiting = self.slots.still_waiting(run, firsts.values()) if firsts else {}
         return {gate for gate, first in firsts.items() if waiting.get(first) == gate}
 
     def _held(self, run: Runner) -> Counter[str] | None:
@@ -90,14 +91,12 @@ class Sweeping(Granting):
         rows = run.rows(self._gates.holders, {"most": _HOLDERS + 1})
         if len(rows) > _HOLDERS:
             return None
-        return Counter(gate for row in rows for gate in held_gates(light(*row)))
+        return Counter(gate for row in rows for gate in held_gates(outline(*row)))
 
     def _heal(self, run: Runner, names: Sequence[str]) -> None:
-        (locked, _), held = self.lock_and_ask(run, names), self._held(run)
+        (locked, _), held = self.slots.lock(run, names), self._held(run)
         for gate in locked.values():
             if held is not None and gate.used != held[gate.name]:
-                run.change(
-                    self._gates.use, {"more": held[gate.name] - gate.used, "names": self.dialect.listed([gate.name])}
-                )
+                self.slots.use(run, {gate.name: held[gate.name] - gate.used})
             run.freed[gate.name] += 0
-        run.change(self._gates.mark, {"waited": True, "names": self.dialect.listed(names)})
+        self.slots.mark(run, names, waited=True)

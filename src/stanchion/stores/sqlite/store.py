@@ -16,6 +16,7 @@ from stanchion.stores.rules.slots import semaphore_gate, semaphore_of
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
+from stanchion.stores.sql.granting import Grants
 from stanchion.stores.sql.lanes import Head, Turn
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sqlite.file import StoreFile
@@ -114,7 +115,19 @@ class SqliteStore(SqlStore):
         found = zip(heads, run.rows(_PICK, given), strict=True)
         return [Turn(head.lane, job) for head, (ids,) in found if ids for job in ids.split(",")[: share[head.lane]]]
 
-    def free_unwaited(self, run: Runner, slots: Mapping[str, int]) -> Mapping[str, int]:
-        semaphores = {name: n for name, n in slots.items() if semaphore_of(name)}
-        freed = {name for (name,) in run.rows(_FREE, {"slots": json.dumps(semaphores)})} if semaphores else set()
-        return {name: n for name, n in slots.items() if name not in freed}
+    def make_grants(self) -> SqliteGrants:
+        return SqliteGrants(Grants(self.database, self.slots))
+
+
+class SqliteGrants:
+    """Gives back slots of semaphores at which nobody waits, by one statement."""
+
+    def __init__(self, general: Grants) -> None:
+        self._general = general
+
+    def pass_on(self, run: Runner) -> None:
+        semaphores = {name: n for name, n in run.freed.items() if semaphore_of(name)}
+        if semaphores:
+            for (name,) in run.rows(_FREE, {"slots": json.dumps(semaphores)}):
+                del run.freed[name]
+        self._general.pass_on(run)

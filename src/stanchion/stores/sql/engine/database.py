@@ -20,7 +20,7 @@ from stanchion.errors import CannotJoin, StanchionError, StoreUnavailable, TaskT
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.sql.engine.deadlines import Deadlines
 from stanchion.stores.sql.engine.dialect import Dialect, Fault
-from stanchion.stores.sql.engine.runner import Compiler, CursorRunner, Params, Runner, Together, compiler_for
+from stanchion.stores.sql.engine.runner import Asked, Compiler, CursorRunner, Params, Runner, Together, compiler_for
 from stanchion.stores.sql.engine.telling import told
 
 T = TypeVar("T")
@@ -79,7 +79,11 @@ class Database:
     def clock(self, run: Runner) -> int:
         """Return the database's clock; where `run` has read it a moment ago, without a statement."""
         known, run.clock = run.clock, None
-        return int(run.rows(self.dialect.once(_now))[0][0]) if known is None else known
+        return int(run.rows(*self.asks_clock())[0][0]) if known is None else known
+
+    def asks_clock(self) -> Asked:
+        """Return the question for the database's clock, to be sent together with others."""
+        return self.dialect.once(_now), {}
 
     def read(self, work: Callable[[CursorRunner], T], seconds: float = CALL_SECONDS) -> T:
         """Run statements that change nothing, each for itself, in `seconds` at most."""
