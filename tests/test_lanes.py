@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -92,9 +92,9 @@ class Counting(MemoryStore):
 
     settings_read = depths_read = 0
 
-    def queues(self) -> list[QueueSettings]:
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
         self.settings_read += 1
-        return super().queues()
+        return super().queues(names)
 
     def lane_depths(self, *args: Any, **options: Any) -> dict[int, int]:
         self.depths_read += 1

@@ -84,14 +84,17 @@ class Store(Protocol):
     # -- queues
 
     def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
-        """Make the queue if need be, apply the changes, return its settings.
+        """Make the queue if need be, apply the changes, wake those who wait for its jobs; return its settings.
 
         The values in a change of `declared` are added to those that are there. `tx`: the caller has this transaction
         open; a store with one writer, which would wait for it, makes the changes in it.
         """
 
-    def queues(self) -> list[QueueSettings]:
-        """Return the settings of all queues, by name."""
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        """Return the settings of queues, by name: of all, or of those of these names that there are.
+
+        It makes none: a queue that is not there has the default settings.
+        """
 
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
@@ -251,8 +254,8 @@ class Store(Protocol):
         capacity that was declared last, if one was. False: nothing was changed. `tx`: as for `configure`.
         """
 
-    def semaphores(self) -> list[SemaphoreRow]:
-        """Return all semaphores, by name."""
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
+        """Return semaphores, by name: all, or those of these names that there are."""
 
     def permits(self, name: str) -> tuple[list[str], list[str]]:
         """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in line."""

@@ -61,7 +61,7 @@ def took_at_last(store: Store, limit: int, calls: int = 10) -> list[str]:
 def usage(store: Store, name: str = SMTP) -> tuple[int, int]:
     """Return how many jobs hold a semaphore and how many wait for it, as both ways to ask must tell."""
     holders, line = store.permits(name)
-    (row,) = [row for row in store.semaphores() if row.name == name]
+    (row,) = store.semaphores([name])
     assert (row.held, row.waiting) == (len(holders), len(line))
     return len(holders), len(line)
 
@@ -84,6 +84,18 @@ class TestSemaphores:
         assert store.semaphores() == []
         q.push(1, limits=[SMTP])
         assert store.semaphores() == [SemaphoreRow(SMTP, 2)]
+
+    def test_are_read_by_name(self, app: Stanchion, store: Store, other_store: Store) -> None:
+        for capacity, name in enumerate(("b", "a", "é", "B"), 1):
+            store.set_semaphore(name, capacity)
+        app.queue(QUEUE).push_many([Push(n, limits=["b", "a"]) for n in range(3)])
+        claim(store, worker="w")
+        assert other_store.semaphores(["b"]) == [SemaphoreRow("b", 1, 1)]
+        assert claim(store, 5, worker="w") == []
+        found = [SemaphoreRow("a", 2, 2, 1), SemaphoreRow("b", 1, 1, 1), SemaphoreRow("é", 3)]
+        assert other_store.semaphores(("é", "unknown", "b", "a", "b")) == found
+        assert store.semaphores([]) == store.semaphores(["unknown"]) == []
+        assert [(row.name, row.capacity) for row in store.semaphores()] == [("B", 4), ("a", 2), ("b", 1), ("é", 3)]
 
     def test_declared_by_one_process_serves_all(self, app: Stanchion, other_app: Stanchion, q: Queue) -> None:
         app.semaphore(SMTP, capacity=2)

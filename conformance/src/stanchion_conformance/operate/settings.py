@@ -55,6 +55,16 @@ class TestSettings:
         assert [settings.name for settings in store.queues()] == ["a", "b", "c", "d"]
         assert [queue.name for queue in app.queues()] == ["a", "b", "c", "d"]
 
+    def test_are_read_by_name(self, app: Stanchion, store: Store, other_store: Store) -> None:
+        for name in ("b", "a", "é", "B"):
+            app.queue(name).configure(lease=5)
+        app.queue("pushed").push(1)
+        assert other_store.queues(["b"]) == [QueueSettings("b", lease=5)]
+        names = ("é", "a", "unknown", "pushed", "a")
+        assert [settings.name for settings in other_store.queues(names)] == ["a", "pushed", "é"]
+        assert store.queues([]) == store.queues(["unknown"]) == []
+        assert [settings.name for settings in store.queues()] == ["B", "a", "b", "pushed", "é"]
+
     def test_a_claim_makes_no_queue(self, store: Store) -> None:
         claim(store, queue="nowhere")
         assert store.queues() == []

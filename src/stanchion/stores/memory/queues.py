@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -27,9 +27,10 @@ class Queues:
         self._jobs.wake(name)
         return queue.settings
 
-    def queues(self) -> list[QueueSettings]:
-        """Return the settings of all queues, by name."""
-        return [self._jobs.queues[name].settings for name in sorted(self._jobs.queues)]
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        """Return the settings of queues, by name: of all, or of those of these names that there are."""
+        known = self._jobs.queues
+        return [known[name].settings for name in sorted(known if names is None else known.keys() & set(names))]
 
     def drop_queue(self, name: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""

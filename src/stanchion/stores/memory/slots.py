@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 
 from stanchion.stores.memory.jobs import Jobs
@@ -38,9 +39,10 @@ class Slots:
         self._grant(slot_rules.semaphore_gate(name))
         return True
 
-    def semaphores(self) -> list[SemaphoreRow]:
-        """Return all semaphores, by name."""
-        slots = {name: slot_rules.semaphore_gate(name) for name in sorted(self._capacity)}
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
+        """Return semaphores, by name: all, or those of these names that there are."""
+        wanted = self._capacity.keys() if names is None else self._capacity.keys() & set(names)
+        slots = {name: slot_rules.semaphore_gate(name) for name in sorted(wanted)}
         return [
             SemaphoreRow(name, self._capacity[name], self.held[slot], len(self._jobs.waiting_ids(slot)))
             for name, slot in slots.items()

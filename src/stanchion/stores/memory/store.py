@@ -118,10 +118,10 @@ class MemoryStore:
         with self._lock:
             return self._queues.configure(queue, changes)
 
-    def queues(self) -> list[QueueSettings]:
-        """Return the settings of all queues, by name."""
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        """Return the settings of queues, by name: of all, or of those of these names that there are."""
         with self._lock:
-            return self._queues.queues()
+            return self._queues.queues(names)
 
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
@@ -264,10 +264,10 @@ class MemoryStore:
         with self._lock:
             return self._slots.set_semaphore(name, capacity, declared=declared)
 
-    def semaphores(self) -> list[SemaphoreRow]:
-        """Return all semaphores, by name."""
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
+        """Return semaphores, by name: all, or those of these names that there are."""
         with self._lock:
-            return self._slots.semaphores()
+            return self._slots.semaphores(names)
 
     def permits(self, name: str) -> tuple[list[str], list[str]]:
         """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, by arrival."""

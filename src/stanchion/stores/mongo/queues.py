@@ -83,9 +83,11 @@ class Queues:
         finished = {"queue": queue, **FINISHED, **PLAIN, **FREE}
         self._server.call(lambda on, _again: on.jobs.update_many(finished, update), BULK_SECONDS)
 
-    def queues(self) -> list[QueueSettings]:
-        """Return the settings of all queues, by name."""
-        return [settings_in(one) for one in self._server.call(lambda on, _again: list(on.queues.find().sort("_id", 1)))]
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        """Return the settings of queues, by name: of all, or of those of these names that there are."""
+        wanted: Document = {} if names is None else {"_id": {"$in": list(names)}}
+        found = self._server.call(lambda on, _again: list(on.queues.find(wanted).sort("_id", 1)))
+        return [settings_in(one) for one in found]
 
 
 class Counters:

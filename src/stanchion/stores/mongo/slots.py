@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
@@ -204,11 +204,12 @@ class Semaphores:
             self._wake(slot)
         return changed
 
-    def semaphores(self) -> list[SemaphoreRow]:
-        """Return all semaphores, by name."""
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
+        """Return semaphores, by name: all, or those of these names that there are."""
+        which = _HELD if names is None else {"$in": [semaphore_gate(name) for name in names]}
         fields = {"capacity": 1, "held": {"$size": "$holders"}}
-        known = {"$match": {"capacity": {"$exists": True}}}, {"$project": fields}, {"$sort": {"_id": 1}}
-        waiting = {"$match": {"waits_for": _HELD}}, {"$group": {"_id": "$waits_for", "count": {"$sum": 1}}}
+        known = {"$match": {"_id": which, "capacity": {"$exists": True}}}, {"$project": fields}, {"$sort": {"_id": 1}}
+        waiting = {"$match": {"waits_for": which}}, {"$group": {"_id": "$waits_for", "count": {"$sum": 1}}}
 
         def work(on: Place, _again: bool) -> tuple[list[Document], list[Document]]:
             return on.documents(on.gates, *known), on.documents(on.jobs, *waiting)

@@ -170,8 +170,8 @@ class MongoStore:
     def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
         return self._queues.configure(queue, changes)
 
-    def queues(self) -> list[QueueSettings]:
-        return self._queues.queues()
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        return self._queues.queues(names)
 
     def drop_queue(self, queue: str) -> int:
         return self._removal.drop_queue(queue)
@@ -292,8 +292,8 @@ class MongoStore:
     ) -> bool:
         return self._semaphores.set_semaphore(name, capacity, declared=declared)
 
-    def semaphores(self) -> list[SemaphoreRow]:
-        return self._semaphores.semaphores()
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
+        return self._semaphores.semaphores(names)
 
     def permits(self, name: str) -> tuple[list[str], list[str]]:
         return self._semaphores.holders_and_waiters(name)

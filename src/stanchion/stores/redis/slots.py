@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from stanchion.stores.cas.mixins.jobs import Duty, Seen
@@ -194,13 +194,15 @@ class Gating(RedisBase):
         self.wake(semaphore_gate(name))
         return True
 
-    def semaphores(self) -> list[SemaphoreRow]:
-        """Return all semaphores, by name."""
-        names = sorted(name.decode() for name in self.server.command("SMEMBERS", self.own_key("semaphores")))
-        used = self._usage([semaphore_gate(name) for name in names])
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
+        """Return semaphores, by name: all, or those of these names that there are."""
+        if names is None:
+            names = [name.decode() for name in self.server.command("SMEMBERS", self.own_key("semaphores"))]
+        wanted = sorted(set(names))
+        used = self._usage([semaphore_gate(name) for name in wanted])
         return [
             SemaphoreRow(name, capacity, held, self._waiting(semaphore_gate(name)))
-            for name, (capacity, held) in zip(names, used, strict=True)
+            for name, (capacity, held) in zip(wanted, used, strict=True)
             if capacity is not None  # otherwise whoever was about to make it died, or is about to
         ]
 

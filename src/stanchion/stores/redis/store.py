@@ -20,7 +20,7 @@ from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.redis import CAPABILITIES
 from stanchion.stores.redis.client.rows import body_text, rows_in, state_text
-from stanchion.stores.redis.client.server import Server
+from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.discarding import Discarding
 from stanchion.stores.redis.expiring import FORGOTTEN_USE, ExpiringQueues
 from stanchion.stores.redis.flows import Flowing
@@ -124,11 +124,15 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, 
         flat = self.script("configure", queue, *given)
         return settings_in(queue, dict(zip(flat[::2], flat[1::2], strict=True)))
 
-    def queues(self) -> list[QueueSettings]:
-        """Return the settings of all queues, by name."""
-        names = self.queue_names()
-        found = self.settings_of(names)
-        return [found[name] for name in names]
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        """Return the settings of queues, by name: of all, or of those of these names that there are."""
+        listed = self.own_key("queues")
+        wanted = self.queue_names() if names is None else sorted(set(names))
+        asked = [Call(("SISMEMBER", listed, name)) for name in wanted] if names is not None else []
+        found = self.server.all([*asked, *(Call(("HGETALL", self.key(name) + "settings")) for name in wanted)])
+        there = found[: len(asked)] or [1] * len(wanted)
+        each = zip(wanted, there, found[len(asked) :], strict=True)
+        return [settings_in(name, stored) for name, known, stored in each if known]
 
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""

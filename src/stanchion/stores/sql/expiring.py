@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sqlalchemy import BigInteger, String, delete, func, select, union_all, update
+from sqlalchemy import BigInteger, String, delete, func, select, union_all
 
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.expiry import Expiring, Use
@@ -25,11 +25,6 @@ _EVENTS = union_all(
         .group_by(table.c.queue)
         for table in (counts, tallies)
     )
-)
-_NOTE = (
-    update(queues)
-    .where(queues.c.name == _QUEUE)
-    .values(active_events=param("events", BigInteger), active_at=param("at", BigInteger))
 )
 _LIVE = select(jobs.c.id).where(jobs.c.queue == _QUEUE).limit(1)
 _RUNNING = _LIVE.where(jobs.c.state == RUNNING)
@@ -57,11 +52,7 @@ class ExpiringQueues(Flowing):
 
     def note_use(self, queue: str, use: Use) -> None:
         """Note the use of a queue."""
-        self.database.write(lambda run, _again: run.change(_NOTE, {"queue": queue, **use._asdict()}))
-
-    def forget_use(self, run: Runner, queue: str) -> None:
-        """Have the time of a queue begin again."""
-        run.change(_NOTE, {"queue": queue, "events": 0, "at": 0})
+        self.database.write(lambda run, _again: self.queue_rows.write_use(run, queue, use))
 
     def remove_unused(self, settings: QueueSettings, noted: Use) -> None:
         """Remove a queue, unless anything has happened since this was noted.

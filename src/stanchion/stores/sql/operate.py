@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Pushed, Redriven
-from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.expiry import remove_expired
 from stanchion.stores.rules.jobs import replay
 from stanchion.stores.rules.outcomes import cancel, retried
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.joining import joined
 from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.expiring import ExpiringQueues
 from stanchion.stores.sql.jobs import Step, is_id, outline
-from stanchion.stores.sql.queue_rows import QueueRow
+from stanchion.stores.sql.queues import Queues
 from stanchion.stores.sql.workers import Workers
 
 _TALLIES = 5000
@@ -31,37 +27,9 @@ class Operating(ExpiringQueues):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._workers = Workers(database)
+        self._queues = Queues(database, self.queue_rows)
 
     # -- queues
-
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
-        def work(run: Runner, _again: bool) -> QueueSettings:
-            # An insert first would share the row that it meets, and two that share it can't change it.
-            row = self.queue_rows.find(run, queue, lock=True)
-            if row is None:
-                self.queue_rows.insert(run, [queue])
-                row = self.queue_rows.find(run, queue, lock=True)  # another may have made it meanwhile
-            known = row.settings.declared if row else {}
-            for name, value in changes.items():
-                stored = json.dumps({**known, **value}) if name == "declared" else value
-                self.queue_rows.change(run, queue, name, stored)
-            if "expires" in changes:
-                self.forget_use(run, queue)
-            return self.queue_rows.settings(run, queue)
-
-        if tx is not None and self.dialect.single_writer:
-            with joined(self.database, tx) as run:
-                return work(run, False)
-        if not changes:
-            row = self.database.read(lambda run: self.queue_rows.find(run, queue))
-            if row is not None:
-                return row.settings
-        settings = self.database.write(work)
-        self.dialect.announce({queue})
-        return settings
-
-    def queues(self) -> list[QueueSettings]:
-        return [QueueRow(*row).settings for row in self.database.read(lambda run: run.rows(self.statements.queues))]
 
     def drop_queue(self, queue: str) -> int:
         def work(run: Runner, _again: bool) -> int:
@@ -149,7 +117,7 @@ class Operating(ExpiringQueues):
         self._workers.forget_dead()
         self.database.write(lambda run, _again: self.forget_rates(run))
         self.forget_flows()
-        names = [settings.name for settings in self.queues()]
+        names = [settings.name for settings in self._queues.queues()]
         behind = purge_each(lambda queue: self.purge(queue, limit=_PURGED), names, _PURGED, budget)
         remove_expired(self)
         return behind

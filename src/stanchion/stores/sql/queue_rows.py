@@ -7,11 +7,12 @@ import json
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import String, false, select, true, update
+from sqlalchemy import BigInteger, String, false, select, true, update
 
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.dead_letters import is_letter
+from stanchion.stores.rules.expiry import Use
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -25,6 +26,11 @@ _CHANGE = {
     column.name: update(queues).where(queues.c.name == _QUEUE).values({column: param("value", column.type)})
     for column in queues.columns
 }
+_WRITE_USE = (
+    update(queues)
+    .where(queues.c.name == _QUEUE)
+    .values(active_events=param("events", BigInteger), active_at=param("at", BigInteger))
+)
 _MARK_LETTERS = update(queues).where(queues.c.name == _QUEUE, queues.c.letters == false()).values(letters=true())
 
 
@@ -143,6 +149,10 @@ class QueueRows:
     def change(self, run: Runner, queue: str, column: str, value: object) -> None:
         """Write one column of a queue."""
         run.change(_CHANGE[column], {"queue": queue, "value": value})
+
+    def write_use(self, run: Runner, queue: str, use: Use) -> None:
+        """Write when a queue was used last."""
+        run.change(_WRITE_USE, {"queue": queue, **use._asdict()})
 
     def make_laned(self, run: Runner, queues: Iterable[str]) -> None:
         """See that claims look into the lanes of these queues: jobs come there, whatever the settings say by now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import text
@@ -26,10 +27,13 @@ class SemaphoreStatements:
 
     def __init__(self, dialect: Dialect) -> None:
         gate, an_id = dialect.by("stanchion_jobs_gate"), "CAST(id AS CHAR(36))"
-        self.all = text(f"""
-            SELECT name, capacity, used, (SELECT COUNT(*) FROM stanchion_jobs {gate} WHERE waits_for = name)
-            FROM stanchion_gates WHERE {dialect.begins("name", "s:")} AND capacity IS NOT NULL
-        """)
+        self.all, self.named = (
+            text(f"""
+                SELECT name, capacity, used, (SELECT COUNT(*) FROM stanchion_jobs {gate} WHERE waits_for = name)
+                FROM stanchion_gates WHERE {which} AND capacity IS NOT NULL
+            """)
+            for which in (dialect.begins("name", "s:"), dialect.among("name", "names"))
+        )
         self.waiting = text(f"""
             SELECT {an_id} FROM stanchion_jobs {gate} WHERE waits_for = :gate
             ORDER BY stanchion_jobs.waits_since, stanchion_jobs.id
@@ -71,8 +75,13 @@ class Semaphores:
             return True  # also where it was done before in this transaction, which may be rolled back
         return self._transactions.write(work)
 
-    def semaphores(self) -> list[SemaphoreRow]:
-        rows = self._db.read(lambda run: run.rows(self._statements.all))
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
+        statement, given = self._statements.all, {}
+        if names is not None:
+            if not (slots := {semaphore_gate(name) for name in names}):
+                return []
+            statement, given = self._statements.named, {"names": self._db.dialect.listed(slots)}
+        rows = self._db.read(lambda run: run.rows(statement, given))
         return sorted(
             SemaphoreRow(semaphore_of(slot) or "", capacity, used, int(waiting))
             for slot, capacity, used, waiting in rows

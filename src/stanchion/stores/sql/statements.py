@@ -69,7 +69,6 @@ class Statements:
         self.now = select(now)
 
         # -- queues
-        self.queues = select(*queues.columns).order_by(queues.c.name)
         self.tied = (
             select(*held_row())
             .where(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,7 +12,7 @@ from sqlalchemy.engine import Connection
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records.queues import QueueStats, SemaphoreRow, Stat
+from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.sql.adopt import Transferring
@@ -131,6 +131,12 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
         return self._stats.lane_depths(queue, lanes, at_most)
 
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+        return self._queues.configure(queue, changes, tx)
+
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        return self._queues.queues(names)
+
     def beat(self, workers: Sequence[WorkerRow]) -> Beat:
         return self._workers.beat(workers)
 
@@ -143,8 +149,8 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
         return self._semaphores.set_semaphore(name, capacity, declared=declared, tx=tx)
 
-    def semaphores(self) -> list[SemaphoreRow]:
-        return self._semaphores.semaphores()
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
+        return self._semaphores.semaphores(names)
 
     def permits(self, name: str) -> tuple[list[str], list[str]]:
         return self._semaphores.permits(name)
