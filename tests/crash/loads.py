@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from stanchion.core.ids import new_id
-from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.flows import Node, NodeState, OpenFlow
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import node_gate
@@ -84,7 +84,7 @@ class Flow:
             job._replace(flow=Standing(root.id, bond.id if n == 0 else "").text, waits_for=node_gate(root.id))
             for n, job in enumerate(new_batch(fanned, 0.005))
         ]
-        scene.store.open_flow([root, bond], [*self._after, *self._members])
+        scene.store.change_flows([OpenFlow([root, bond], [*self._after, *self._members])])
 
     def judge(self) -> None:
         """All members have ended once, in their places, and none of those after them has begun before."""

@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, cast
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import Node
+from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Bury, Commit, Outcome, Rollback
+from stanchion.stores.rules.flows import jobs_in
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from tests.crash.journal import LOST, UNAVAILABLE, Event, Journal, What
 
@@ -39,9 +40,9 @@ class Recording:
         with self._pushing(jobs):
             return self._store.push(jobs, tx)
 
-    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
-        with self._pushing(jobs):
-            self._store.open_flow(nodes, jobs, tx)
+    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+        with self._pushing(jobs_in(changes)):
+            return self._store.change_flows(changes, tx)
 
     @contextmanager
     def _pushing(self, jobs: Sequence[NewJob]) -> Iterator[None]:

@@ -10,7 +10,7 @@ from pymongo import MongoClient
 from stanchion.core.ids import new_id
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, Node, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
 from stanchion.stores.records.query import Find
@@ -51,7 +51,7 @@ class Flow:
 
 
 def opened(world: World, flow: Flow, *jobs: NewJob) -> None:
-    world.store.open_flow([flow.node], list(jobs))
+    world.store.change_flows([OpenFlow([flow.node], list(jobs))])
     world.ids.append(flow.node.id)
 
 
@@ -68,14 +68,14 @@ def open_flow(world: World) -> Act:
     empty = Flow(world, 0, root=outer.id, parent=f"{outer.id}:1")
     jobs = [flow.waiter(), *flow.members()[2:], *inner.members(), empty.waiter()]
     world.ids.append(outer.id)
-    return lambda store: store.open_flow([outer, inner.node, empty.node], jobs)
+    return lambda store: store.change_flows([OpenFlow([outer, inner.node, empty.node], jobs)])
 
 
 def end_the_last(world: World) -> Act:
     outer = Flow(world, 1).handled()
     inner = Flow(world, 3, root=outer.node.id, parent=f"{outer.node.id}:0")
     jobs = [outer.waiter(), *inner.members(), inner.waiter()]
-    world.store.open_flow([outer.node, inner.node], jobs)
+    world.store.change_flows([OpenFlow([outer.node, inner.node], jobs)])
     world.ids.append(outer.node.id)
     return done(world.claim(3))
 
@@ -100,7 +100,7 @@ def fail_within(world: World) -> Act:
     outer = Flow(world, 2).handled()
     inner = Flow(world, 2, root=outer.node.id, parent=f"{outer.node.id}:0")
     jobs = [outer.waiter(), *inner.members(), inner.waiter(), *outer.members()[1:]]
-    world.store.open_flow([outer.node, inner.node], jobs)
+    world.store.change_flows([OpenFlow([outer.node, inner.node], jobs)])
     world.ids.append(outer.node.id)
     row, *_ = world.claim(2)
     return lambda store: store.settle([Bury(row.id, row.token or "", "no")], repeat=True)
@@ -120,21 +120,21 @@ def extend(world: World) -> Act:
     flow = Flow(world, 1, closed=False)
     opened(world, flow, *flow.members(), flow.waiter())
     added = flow.members(3)
-    return lambda store: store.extend_flow(flow.node.id, added)
+    return lambda store: store.change_flows([ExtendFlow(flow.node.id, added)])
 
 
 def close(world: World) -> Act:
     flow = Flow(world, 2, closed=False)
     opened(world, flow, *flow.members(), flow.waiter())
     done(world.claim(2))(world.store)
-    return lambda store: store.close_node(flow.node.id)
+    return lambda store: store.change_flows([CloseFlow(flow.node.id)])
 
 
 def stop(world: World) -> Act:
     flow = Flow(world, 3)
     opened(world, flow, *flow.members(), flow.waiter())
     done(world.claim(1))(world.store)
-    return lambda store: store.stop_flow(flow.node.id)
+    return lambda store: store.change_flows([StopFlow(flow.node.id)])
 
 
 def pop(world: World) -> Act:
@@ -195,7 +195,7 @@ def check(store: MongoStore, world: World) -> None:
     take_back(store, world)
     store.sweep()
     for node in store.nodes(root):
-        store.close_node(node.id)
+        store.change_flows([CloseFlow(node.id)])
         if node.state == NodeState.CANCELLED:  # as whoever stops a flow does
             store.cancel([row.id for row in store.find(Find(flow=root, limit=1000))])
     finish(store, world)

@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import Node
+from stanchion.stores.records.flows import Node, OpenFlow
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Rollback
 from stanchion.stores.redis.store import RedisStore
@@ -65,7 +65,7 @@ def use_all(store: RedisStore, queue: str, other: str) -> None:
     node = Node(f"{queue}-node", f"{queue}-node", size=2)
     flow = Standing(node.id, node.id).text
     keyed = [NewJob(f"{queue}-key{number}", queue, "{}", order_key="}{", limits=limits) for number in range(2)]
-    store.open_flow([node], [*keyed, NewJob(f"{queue}-flow", queue, "{}", flow=flow)])
+    store.change_flows([OpenFlow([node], [*keyed, NewJob(f"{queue}-flow", queue, "{}", flow=flow)])])
     store.push([NewJob(f"{queue}-limited{number}", queue, "{}", limits=limits) for number in range(3)])
     store.claim(Claim(queue, 99, "u", lease=60.0))
     store.settle([Bury(f"{queue}-flow", "u", "no")])

@@ -11,7 +11,7 @@ import pytest
 from stanchion.core.ids import new_id
 from stanchion.stores.cas.mixins.flows import STALE
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.flows import CloseFlow, End, ExtendFlow, Node, NodeState, OpenFlow
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
 from stanchion.stores.records.query import Find
@@ -47,7 +47,7 @@ class Flow:
         self.nodes, self.jobs = [self.root, self.part], [*self.members, self.after]
 
     def stored(self, store: RedisStore) -> Flow:
-        store.open_flow(self.nodes, self.jobs)
+        store.change_flows([OpenFlow(self.nodes, self.jobs)])
         return self
 
 
@@ -159,13 +159,14 @@ class TestDeath:
     def test_while_members_are_added(self, opened: Open, url: str, way: Way) -> None:  # noqa: F811
         def act(store: RedisStore, flow: Flow) -> object:
             more = [job(flow.root, 0, queue) for queue in QUEUES[:2]]
-            return store.extend_flow(flow.root.id, more) and store.extend_flow(flow.root.id, [job(flow.root, 0)])
+            one_more = [job(flow.root, 0)]
+            return store.change_flows([ExtendFlow(flow.root.id, more), ExtendFlow(flow.root.id, one_more)])
 
         sizes = set()
         for scene in at_every_call(opened, url, way, lambda store: Flow(closed=False).stored(store), act):
             store, flow = scene.witness, scene.made
             look_after(store)
-            assert store.close_node(flow.root.id)
+            assert store.change_flows([CloseFlow(flow.root.id)]) == [True]
             finish(flow, store)
             sizes.add(len(store.ends(flow.root.id)))
         assert sizes == ({5} if way == "lost" else {2, 4, 5})
@@ -177,10 +178,13 @@ class TestDeath:
             store.settle([Commit(row.id, row.token or "") for row in claimed(store)])
             return flow
 
-        for scene in at_every_call(opened, url, way, prepare, lambda store, flow: store.close_node(flow.root.id)):
+        def act(store: RedisStore, flow: Flow) -> object:
+            return store.change_flows([CloseFlow(flow.root.id)])
+
+        for scene in at_every_call(opened, url, way, prepare, act):
             look_after(scene.witness)
             if scene.died:
-                scene.witness.close_node(scene.made.root.id)
+                scene.witness.change_flows([CloseFlow(scene.made.root.id)])
             finish(scene.made, scene.witness)
 
     @ways

@@ -17,7 +17,7 @@ from stanchion.core.backoff import patiently
 from stanchion.core.ids import new_id, new_ids
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, Node, NodeState, OpenFlow
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.records.query import Find
@@ -176,10 +176,10 @@ def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work:
     root, after = new_ids(2)
     members = [job._replace(flow=Standing(root, root, place).text) for place, job in enumerate(jobs(PARKED))]
     then = jobs(1, flow=Standing(root, after, 0, root).text, waits_for=node_gate(root))
-    store.open_flow([Node(root, root, "list", size=0, closed=False), Node(after, root)], then)
+    store.change_flows([OpenFlow([Node(root, root, "list", size=0, closed=False), Node(after, root)], then)])
     for start in range(0, PARKED, 2000):
-        assert store.extend_flow(root, members[start : start + 2000])
-    store.close_node(root)
+        assert store.change_flows([ExtendFlow(root, members[start : start + 2000])]) == [True]
+    store.change_flows([CloseFlow(root)])
     limit = LITTLE[store.capabilities.name]
     for _ in range(2):
         rows = store.claim(Claim("q", 100, "t1", "w")).rows
@@ -196,7 +196,7 @@ def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -
     push_all(store, jobs(PARKED))
     root = new_id()
     member = jobs(1, flow=Standing(root, root).text)
-    store.open_flow([Node(root, root)], member)
+    store.change_flows([OpenFlow([Node(root, root)], member)])
     push_all(store, jobs(PARKED))
     found: list[JobRow] = []
     assert work.of(lambda: found.extend(store.find(Find(flow=root)))) < LITTLE[store.capabilities.name] // 10
@@ -322,12 +322,12 @@ def test_a_flow_comes_and_goes_with_the_transaction(store: SqlStore) -> None:
     members = jobs(2, flow=Standing(root, root).text)
 
     with undone(store) as tx:
-        store.open_flow([Node(root, root)], members, tx=tx)
+        store.change_flows([OpenFlow([Node(root, root)], members)], tx=tx)
     assert store.nodes(root) == []
     assert store.fetch([job.id for job in members]) == {}
     with store.transaction() as tx:
-        store.open_flow([Node(root, root, size=0, closed=False)], [], tx=tx)
-        assert store.extend_flow(root, members, tx=tx)
+        store.change_flows([OpenFlow([Node(root, root, size=0, closed=False)])], tx=tx)
+        assert store.change_flows([ExtendFlow(root, members)], tx=tx) == [True]
     assert store.nodes(root)[0].size == 2
     assert len(store.fetch([job.id for job in members])) == 2
 

@@ -15,7 +15,7 @@ from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import extend, store_flow
 from stanchion.flows.parts import Group, Part, Signature, chain, checked_part
 from stanchion.flows.plan import LARGE, Plan, fresh_ids
-from stanchion.stores.records.flows import Node
+from stanchion.stores.records.flows import CloseFlow, Node
 
 _NAMES = UUID("6f6d9c0e-5a39-4c52-9a1b-7f3d0c8a2e41")
 
@@ -52,7 +52,8 @@ class EventGroup(FlowHandle):
 
     def close(self) -> None:
         """Take no more members: the group is done when those that it has are."""
-        if not self._context.store.close_node(self._members_id):
+        (known,) = self._context.store.change_flows([CloseFlow(self._members_id)])
+        if not known:
             raise FlowNotFound(self.id)
 
     aadd = off_loop(add)

@@ -19,7 +19,7 @@ from stanchion.flows.tree import FlowPart, drawn
 from stanchion.jobs.batches import batches
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.search import MAX_PAGE
-from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.flows import CloseFlow, End, Node, NodeState, StopFlow
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Find
 from stanchion.stores.rules.jobs import state_of
@@ -82,12 +82,12 @@ class FlowHandle:
     def cancel(self) -> FlowState:
         """End the flow: jobs that have not begun are cancelled, running ones asked to stop. Return its state."""
         store = self._context.store
-        if not store.stop_flow(self.id):
+        (known,) = store.change_flows([StopFlow(self.id)])
+        if not known:
             raise FlowNotFound(self.id)
         nodes = self._nodes()
-        for node in nodes:
-            if not node.closed:
-                store.close_node(node.id)
+        if still_open := [CloseFlow(node.id) for node in nodes if not node.closed]:
+            store.change_flows(still_open)
         live = tuple(state for state in JobState if not state.final)
         for batch in batches((row.id for row in self._rows(live)), _PAGE):
             store.cancel(batch)

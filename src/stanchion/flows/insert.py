@@ -14,7 +14,7 @@ from stanchion.errors import FlowClosed
 from stanchion.flows.plan import LARGE, After, Part, Plan, Stream
 from stanchion.jobs.batches import batches, portions
 from stanchion.jobs.insert import announce, make_ready
-from stanchion.stores.records.flows import Node
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, Node, OpenFlow
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules import flows
 
@@ -55,9 +55,9 @@ class _Filled:
         """Store all members of a stream, and close the node."""
         self.add(plan, stream)
         if self._stored:
-            self._context.store.close_node(self._node.id)
+            self._context.store.change_flows([CloseFlow(self._node.id)])
         else:
-            self._context.store.open_flow([self._node._replace(size=self._size, closed=True)], [], self._tx)
+            self._context.store.change_flows([OpenFlow([self._node._replace(size=self._size, closed=True)])], self._tx)
 
     def add(self, plan: Plan, stream: Stream) -> None:
         """Store all members of a stream."""
@@ -75,7 +75,8 @@ class _Filled:
             self._size += len(jobs)
             _open(self._context, [], jobs, self._tx)
             return
-        if not make_ready(self._context, jobs, self._tx).extend_flow(self._node.id, jobs, self._tx):
+        (added,) = make_ready(self._context, jobs, self._tx).change_flows([ExtendFlow(self._node.id, jobs)], self._tx)
+        if not added:
             raise FlowClosed(self._node.root)
         announce(self._context, jobs)
 
@@ -90,5 +91,5 @@ def _open_in_parts(context: Context, nodes: Sequence[Node], jobs: Sequence[NewJo
 
 
 def _open(context: Context, nodes: Sequence[Node], jobs: list[NewJob], tx: Any) -> None:
-    make_ready(context, jobs, tx).open_flow(nodes, jobs, tx)
+    make_ready(context, jobs, tx).change_flows([OpenFlow(nodes, jobs)], tx)
     announce(context, jobs)

@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import End, FlowChange, Node
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
 from stanchion.stores.records.query import Find, Scan
@@ -268,25 +268,12 @@ class Store(Protocol):
 
     # -- flows
 
-    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
-        """Store the nodes of a flow and its jobs, in one step. A node without members is done at once.
+    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+        """Open, extend, close and stop flows, in this order; in one step where `atomic_batches`.
 
-        A repeat, with the same ids, does no harm.
-        """
-
-    def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
-        """Store jobs as further members of an open node, in its next places; False, and none stored, if closed.
-
-        Those whose ids are known already are members by an earlier call: a repeat does no harm, also after the close.
-        """
-
-    def close_node(self, node: str) -> bool:
-        """Close an open node: it is done when its members are. False when there is none of that id."""
-
-    def stop_flow(self, root: str) -> bool:
-        """End those nodes of a flow that are not final as cancelled; False when there is no such flow.
-
-        Its jobs are for the caller to cancel, afterwards: what becomes of them changes nothing any more.
+        For each: True when it was done, now or by an earlier call. False where the node is not known, or is closed
+        and not all of the jobs are its members already; where there is no such flow. Raises DuplicateKey as `push`
+        does.
         """
 
     def nodes(self, root: str) -> list[Node]:

@@ -8,7 +8,7 @@ import pytest
 
 from stanchion.core.ids import new_ids
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.flows import Node, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobState, Redriven
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Rollback
 from stanchion.stores.records.query import Find
@@ -34,7 +34,7 @@ class TestAFailedMember:
         node = new_node(2)
         node, handler = handler_in(node, queue="handlers")
         after = waiter(node, queue="after")
-        store.open_flow([node], [*members(node, max_attempts=1), after])
+        store.change_flows([OpenFlow([node], [*members(node, max_attempts=1), after])])
         (row,) = claim(store, lease=10.0)
         token = row.token or ""
         if how in ("bury", "dead letter"):
@@ -60,7 +60,7 @@ class TestAFailedMember:
 
     def test_lets_the_others_go_on(self, store: Store) -> None:
         node = new_node(3)
-        store.open_flow([node], members(node))
+        store.change_flows([OpenFlow([node], members(node))])
         bury(store)
         commit(store, 2)
         assert [(end.state, end.result) for end in store.ends(node.id)] == [
@@ -78,7 +78,7 @@ class TestAFailedMember:
         nodes = [Node(node_id, root) for node_id in ids]
         nodes[-1], handler = handler_in(nodes[-1])
         steps = [waiter(before, seat) for before, seat in pairwise(nodes)]
-        store.open_flow(nodes, [*members(nodes[0]), *steps])
+        store.change_flows([OpenFlow(nodes, [*members(nodes[0]), *steps])])
         bury(store)
         assert {node.state for node in store.nodes(root)} == {NodeState.FAILED}
         assert len(store.find(Find(flow=root, states=(JobState.CANCELLED,), limit=1000))) == length - 1
@@ -89,7 +89,7 @@ class TestAFailedMember:
         outer = new_node(2)
         middle = new_node(1, root=outer.id, parent=f"{outer.id}:1")
         inner = new_node(1, root=outer.id, parent=f"{middle.id}:0")
-        store.open_flow([outer, middle, inner], [*members(outer, 1), *members(inner)])
+        store.change_flows([OpenFlow([outer, middle, inner], [*members(outer, 1), *members(inner)])])
         commit(store)
         bury(store)
         assert {node.state for node in store.nodes(outer.id)} == {NodeState.FAILED}
@@ -100,7 +100,7 @@ class TestAFailedMember:
 
     def test_brings_the_handler_once_however_many_fail_at_once(self, store: Store, other_store: Store) -> None:
         node, handler = handler_in(new_node(30), queue="handlers")
-        store.open_flow([node], members(node))
+        store.change_flows([OpenFlow([node], members(node))])
         hands = [(mine, claim(mine, 5)) for mine in [store, other_store] * 3]
         all_at_once(
             [
@@ -116,7 +116,7 @@ class TestAFailedMember:
         node = new_node(1)
         node, _ = handler_in(node, queue="handlers")
         after = waiter(node)
-        store.open_flow([node], [*members(node), after])
+        store.change_flows([OpenFlow([node], [*members(node), after])])
         job_id = bury(store)
         assert store.retry([job_id]) == [Redriven.READY]
         commit(store, result="1")
@@ -133,9 +133,9 @@ class TestAStoppedFlow:
         node, _ = handler_in(node)
         done = new_node(1, root=node.id)
         after = waiter(node)
-        store.open_flow([node, done], [*members(done), *members(node), after])
+        store.change_flows([OpenFlow([node, done], [*members(done), *members(node), after])])
         commit(store)
-        assert store.stop_flow(node.id)
+        assert store.change_flows([StopFlow(node.id)]) == [True]
         assert node_of(store, node).state == NodeState.CANCELLED
         assert node_of(store, done).state == NodeState.DONE
         commit(store)
@@ -150,7 +150,7 @@ class TestContinuing:
     def test_lets_a_job_go_on_as_another_call(self, store: Store) -> None:
         node = new_node(1)
         after = waiter(node)
-        store.open_flow([node], [*members(node, max_attempts=1), after])
+        store.change_flows([OpenFlow([node], [*members(node, max_attempts=1), after])])
         (row,) = claim(store)
         call = new_job("again", flow=row.flow, task="other", max_attempts=1)
         assert store.settle([Continue(row.id, row.token or "", call)]) == [JobState.READY]
@@ -197,7 +197,7 @@ class TestContinuing:
 
     def test_one_that_was_asked_to_stop_is_cancelled(self, store: Store) -> None:
         node = new_node(1)
-        store.open_flow([node], members(node))
+        store.change_flows([OpenFlow([node], members(node))])
         (row,) = claim(store)
         assert store.cancel([row.id]) == [JobState.RUNNING]
         further = new_node(1, root=node.id)

@@ -11,7 +11,7 @@ from stanchion.core.ids import new_id
 from stanchion.errors import CannotJoin, DuplicateKey
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, Node, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.records.query import Find
@@ -78,7 +78,7 @@ class TestMembersOfANode:
     def test_let_in_who_waits_once_all_are_done(self, store: Store, other_store: Store) -> None:
         node = new_node(3)
         after = waiter(node)
-        store.open_flow([node], [*members(node), after])
+        store.change_flows([OpenFlow([node], [*members(node), after])])
         assert (sizes_of(store, QUEUE).ready, sizes_of(store, QUEUE).waiting) == (3, 1)
         commit(store, 2)
         assert state(store, after.id) is JobState.WAITING
@@ -94,7 +94,7 @@ class TestMembersOfANode:
     def test_end_in_their_places(self, store: Store) -> None:
         node = new_node(5)
         jobs = members(node)
-        store.open_flow([node], jobs)
+        store.change_flows([OpenFlow([node], jobs)])
         rows = claim(store, 5)
         for row in reversed(rows):
             store.settle([Commit(row.id, row.token or "", f'"{row.payload}"')])
@@ -108,14 +108,14 @@ class TestMembersOfANode:
 
     def test_may_be_popped(self, store: Store) -> None:
         node = new_node(2)
-        store.open_flow([node], members(node))
+        store.change_flows([OpenFlow([node], members(node))])
         assert len(store.pop(Claim(QUEUE, 2, new_id()))) == 2
         assert node_of(store, node).state == NodeState.DONE
 
     def test_may_be_retried_first(self, store: Store) -> None:
         node = new_node()
         after = waiter(node)
-        store.open_flow([node], [*members(node), after])
+        store.change_flows([OpenFlow([node], [*members(node), after])])
         (row,) = claim(store)
         store.settle([Rollback(row.id, row.token or "", 0.0, "not yet")])
         assert store.ends(node.id) == []
@@ -124,7 +124,7 @@ class TestMembersOfANode:
 
     def test_are_not_counted_twice_when_an_outcome_is_repeated(self, store: Store) -> None:
         node = new_node(2)
-        store.open_flow([node], members(node))
+        store.change_flows([OpenFlow([node], members(node))])
         rows = claim(store, 2)
         done = Commit(rows[0].id, rows[0].token or "", "1")
         assert store.settle([done]) == [JobState.DONE]
@@ -136,7 +136,7 @@ class TestMembersOfANode:
         store.configure(QUEUE, {"history_ttl": 0.0})
         node = new_node(2)
         after = waiter(node)
-        store.open_flow([node], [*members(node), after])
+        store.change_flows([OpenFlow([node], [*members(node), after])])
         commit(store, 2)
         assert [end.result for end in store.ends(node.id)] == ["0", "1"]
         assert [row.id for row in claim(store, 5)] == [after.id]
@@ -144,7 +144,7 @@ class TestMembersOfANode:
     def test_that_wait_for_later_are_due_then(self, store: Store) -> None:
         node = new_node()
         later = waiter(node, run_at=store.now() + 3600 * SECOND)
-        store.open_flow([node], [*members(node), later])
+        store.change_flows([OpenFlow([node], [*members(node), later])])
         commit(store)
         assert state(store, later.id) is JobState.SCHEDULED
 
@@ -152,7 +152,7 @@ class TestMembersOfANode:
         outer = new_node(2)
         nodes = [new_node(40, root=outer.id, parent=f"{outer.id}:{place}") for place in range(2)]
         after = waiter(outer)
-        store.open_flow([outer, *nodes], [*members(nodes[0]), *members(nodes[1]), after])
+        store.change_flows([OpenFlow([outer, *nodes], [*members(nodes[0]), *members(nodes[1]), after])])
 
         def work(mine: Store) -> None:
             while rows := [row for row in claim(mine, 3) if row.id != after.id]:
@@ -174,10 +174,10 @@ class TestOpeningAFlow:
         node = new_node(2)
         jobs = [*members(node), waiter(node)]
         for mine in (store, other_store):
-            mine.open_flow([node], jobs)
+            mine.change_flows([OpenFlow([node], jobs)])
         assert counts_of(store, QUEUE).pushed == 3
         commit(store, 2)
-        store.open_flow([node], jobs)
+        store.change_flows([OpenFlow([node], jobs)])
         assert node_of(store, node).state == NodeState.DONE
         assert (counts_of(store, QUEUE).pushed, sizes_of(store, QUEUE).total) == (3, 1)
 
@@ -185,7 +185,7 @@ class TestOpeningAFlow:
         outer = new_node(1)
         inner = new_node(0, root=outer.id, parent=f"{outer.id}:0")
         after = waiter(outer)
-        store.open_flow([outer, inner], [after])
+        store.change_flows([OpenFlow([outer, inner], [after])])
         assert [node.state for node in store.nodes(outer.id)] == [NodeState.DONE] * 2
         assert [end.child for end in store.ends(outer.id)] == [inner.id]
         assert [row.id for row in claim(store, 5)] == [after.id]
@@ -193,9 +193,9 @@ class TestOpeningAFlow:
     def test_in_parts(self, store: Store) -> None:
         node = new_node(3)
         after = waiter(node)
-        store.open_flow([node], [after])
+        store.change_flows([OpenFlow([node], [after])])
         for job in members(node):
-            store.open_flow([], [job])
+            store.change_flows([OpenFlow([], [job])])
         commit(store, 3)
         assert [row.id for row in claim(store, 5)] == [after.id]
 
@@ -205,14 +205,14 @@ class TestOpeningAFlow:
         jobs = members(node)
         jobs[1] = jobs[1]._replace(key="k", on_duplicate="raise")
         with pytest.raises(DuplicateKey):
-            store.open_flow([node], jobs)
+            store.change_flows([OpenFlow([node], jobs)])
         assert store.nodes(node.root) == []
         assert sizes_of(store, QUEUE).total == 1
 
     def test_its_jobs_are_found_by_it(self, store: Store) -> None:
         one, other = new_node(3), new_node(1)
         for node in (one, other):
-            store.open_flow([node], members(node))
+            store.change_flows([OpenFlow([node], members(node))])
         store.push([new_job()])
         commit(store, 2)
         found = store.find(Find(flow=one.id))
@@ -225,7 +225,7 @@ class TestOpeningAFlow:
     def test_forgets_it_a_week_after_its_end(self, store: Store, clock: StoreClock) -> None:
         ended, going_on = new_node(1), new_node(2)
         for node in (ended, going_on):
-            store.open_flow([node], members(node))
+            store.change_flows([OpenFlow([node], members(node))])
         commit(store, 2)
         clock.advance(6 * 86_400)
         store.maintain()
@@ -241,69 +241,108 @@ class TestAnOpenNode:
     def test_takes_members_until_it_is_closed(self, store: Store, other_store: Store) -> None:
         node = new_node(0, closed=False)
         after = waiter(node)
-        store.open_flow([node], [after])
-        assert store.extend_flow(node.id, members(node, 2))
-        assert other_store.extend_flow(node.id, members(node, 2))
+        store.change_flows([OpenFlow([node], [after])])
+        assert store.change_flows([ExtendFlow(node.id, members(node, 2))]) == [True]
+        assert other_store.change_flows([ExtendFlow(node.id, members(node, 2))]) == [True]
         commit(store, 4)
         assert node_of(store, node)._replace(created_at=0) == node._replace(size=4, ended=4)
-        assert store.close_node(node.id)
-        assert other_store.close_node(node.id)
-        assert not store.extend_flow(node.id, members(node, 1))
+        assert store.change_flows([CloseFlow(node.id)]) == [True]
+        assert other_store.change_flows([CloseFlow(node.id)]) == [True]
+        assert store.change_flows([ExtendFlow(node.id, members(node, 1))]) == [False]
         assert [end.place for end in store.ends(node.id)] == [0, 1, 2, 3]
         assert node_of(store, node).state == NodeState.DONE
         assert [row.id for row in claim(store, 5)] == [after.id]
 
     def test_takes_members_once_however_often_they_come(self, store: Store, other_store: Store) -> None:
         node = new_node(0, closed=False)
-        store.open_flow([node], [])
+        store.change_flows([OpenFlow([node])])
         coming = members(node, 3)
-        assert store.extend_flow(node.id, coming)
-        assert other_store.extend_flow(node.id, coming)
+        assert store.change_flows([ExtendFlow(node.id, coming)]) == [True]
+        assert other_store.change_flows([ExtendFlow(node.id, coming)]) == [True]
         commit(store)
-        assert store.extend_flow(node.id, coming)
+        assert store.change_flows([ExtendFlow(node.id, coming)]) == [True]
         assert node_of(store, node).size == 3
-        store.close_node(node.id)
-        assert store.extend_flow(node.id, coming)
+        store.change_flows([CloseFlow(node.id)])
+        assert store.change_flows([ExtendFlow(node.id, coming)]) == [True]
         commit(store, 2)
         assert node_of(store, node).state == NodeState.DONE
 
     def test_is_done_by_the_last_member_after_it_is_closed(self, store: Store) -> None:
         node = new_node(0, closed=False)
-        store.open_flow([node], [])
-        store.extend_flow(node.id, members(node, 2))
+        store.change_flows([OpenFlow([node])])
+        store.change_flows([ExtendFlow(node.id, members(node, 2))])
         commit(store)
-        store.close_node(node.id)
+        store.change_flows([CloseFlow(node.id)])
         assert node_of(store, node).state == NodeState.RUNNING
         commit(store)
         assert node_of(store, node).state == NodeState.DONE
 
     def test_may_stay_empty(self, store: Store) -> None:
         node = new_node(0, closed=False)
-        store.open_flow([node], [])
+        store.change_flows([OpenFlow([node])])
         assert node_of(store, node).state == NodeState.RUNNING
-        store.close_node(node.id)
+        store.change_flows([CloseFlow(node.id)])
         assert node_of(store, node).state == NodeState.DONE
 
     def test_that_is_not_there(self, store: Store) -> None:
-        assert not store.extend_flow(new_id(), [new_job()])
-        assert not store.close_node(new_id())
-        assert not store.stop_flow(new_id())
+        assert store.change_flows([ExtendFlow(new_id(), [new_job()])]) == [False]
+        assert store.change_flows([CloseFlow(new_id())]) == [False]
+        assert store.change_flows([StopFlow(new_id())]) == [False]
         assert store.nodes(new_id()) == []
         assert sizes_of(store, QUEUE).total == 0
 
     def test_gives_each_member_a_place_of_its_own(self, store: Store, other_store: Store) -> None:
         node = new_node(0, closed=False)
-        store.open_flow([node], [])
+        store.change_flows([OpenFlow([node])])
         all_at_once(
             [
-                lambda one=one: [one.extend_flow(node.id, members(node, 3)) for _ in range(5)]  # type: ignore[misc]
+                lambda one=one: [one.change_flows([ExtendFlow(node.id, members(node, 3))]) for _ in range(5)]  # type: ignore[misc]
                 for one in [store, other_store] * 2
             ]
         )
-        store.close_node(node.id)
+        store.change_flows([CloseFlow(node.id)])
         commit(store, 60)
         assert [end.place for end in store.ends(node.id)] == list(range(60))
         assert node_of(store, node).state == NodeState.DONE
+
+
+class TestSeveralChanges:
+    def test_are_made_in_order(self, store: Store) -> None:
+        node, other = new_node(0, closed=False), new_node(1)
+        after = waiter(node)
+        coming = members(node, 2)
+        done = store.change_flows(
+            [
+                OpenFlow([node], [after]),
+                ExtendFlow(node.id, coming),
+                CloseFlow(node.id),
+                ExtendFlow(node.id, members(node, 1)),
+                ExtendFlow(node.id, coming),
+                StopFlow(new_id()),
+                OpenFlow([other], members(other)),
+                StopFlow(other.id),
+            ]
+        )
+        assert done == [True, True, True, False, True, False, True, True]
+        assert node_of(store, other).state == NodeState.CANCELLED
+        commit(store, 3)
+        assert [end.job for end in store.ends(node.id)] == [job.id for job in coming]
+        assert (node_of(store, node).state, state(store, after.id)) == (NodeState.DONE, JobState.READY)
+
+    def test_that_are_none(self, store: Store) -> None:
+        assert store.change_flows([]) == []
+
+    def test_of_which_one_is_refused(self, store: Store) -> None:
+        store.push([new_job(key="k")])
+        node, other = new_node(0, closed=False), new_node(1)
+        store.change_flows([OpenFlow([node])])
+        refused = members(node, 1, key="k", on_duplicate="raise")
+        with pytest.raises(DuplicateKey):
+            store.change_flows([OpenFlow([other], members(other)), ExtendFlow(node.id, refused)])
+        assert node_of(store, node).size == 0
+        if store.capabilities.atomic_batches:
+            assert store.nodes(other.id) == []
+            assert sizes_of(store, QUEUE).total == 1
 
 
 class TestFlowsInTransactions:
@@ -314,20 +353,20 @@ class TestFlowsInTransactions:
         jobs = members(node)
         if not store.capabilities.joins_transactions:
             with pytest.raises(CannotJoin):
-                store.open_flow([node], jobs, tx=object())
+                store.change_flows([OpenFlow([node], jobs)], tx=object())
             with pytest.raises(CannotJoin):
-                store.extend_flow(node.id, jobs, tx=object())
+                store.change_flows([ExtendFlow(node.id, jobs)], tx=object())
             assert sizes_of(store, QUEUE).total == 0
             return
         with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
-            store.open_flow([node], jobs, tx)
-            assert store.extend_flow(node.id, members(node, 1), tx)
+            store.change_flows([OpenFlow([node], jobs)], tx)
+            assert store.change_flows([ExtendFlow(node.id, members(node, 1))], tx) == [True]
             raise ZeroDivisionError
         assert store.nodes(node.id) == []
         assert sizes_of(store, QUEUE).total == 0
         with store.transaction() as tx:
-            store.open_flow([node], jobs, tx)
-            assert store.extend_flow(node.id, members(node, 1), tx)
+            store.change_flows([OpenFlow([node], jobs)], tx)
+            assert store.change_flows([ExtendFlow(node.id, members(node, 1))], tx) == [True]
         assert node_of(store, node).size == 3
         commit(store, 3)
         assert [end.place for end in store.ends(node.id)] == [0, 1, 2]
@@ -335,7 +374,7 @@ class TestFlowsInTransactions:
     def test_a_member_that_is_committed_in_a_transaction(self, store: Store) -> None:
         node = new_node(1)
         after = waiter(node)
-        store.open_flow([node], [*members(node), after])
+        store.change_flows([OpenFlow([node], [*members(node), after])])
         (row,) = claim(store)
         if not store.capabilities.joins_transactions:
             with pytest.raises(CannotJoin):

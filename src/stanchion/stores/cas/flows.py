@@ -13,7 +13,7 @@ from stanchion.stores.cas.entries import Entry, entailed_in, entry_of
 from stanchion.stores.cas.jobs import Change, Jobs, Seen, made
 from stanchion.stores.cas.portions import PORTION
 from stanchion.stores.cas.slots import Slots
-from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.flows import CloseFlow, End, ExtendFlow, FlowChange, Node, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows
@@ -38,6 +38,40 @@ class FlowRows(Protocol):
 
     def waiting_at(self, slot: str, limit: int) -> list[Seen]:
         """Return up to `limit` of the jobs that wait at the slot of a node."""
+
+
+class FlowNodes(Protocol):
+    """The nodes of a store's flows, as the verbs change them."""
+
+    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+        """Store the nodes of a flow and its jobs."""
+
+    def extend_flow(self, node: str, jobs: Sequence[NewJob]) -> bool:
+        """Store jobs as further members of an open node."""
+
+    def close_node(self, node: str) -> bool:
+        """Take no more members in an open node."""
+
+    def stop_flow(self, root: str) -> bool:
+        """End the nodes of a flow that are not final as cancelled."""
+
+
+def change_flows(nodes: FlowNodes, changes: Iterable[FlowChange]) -> list[bool]:
+    """Open, extend, close and stop flows, one after the other; tell for each whether it was done."""
+    return [_change_flow(nodes, change) for change in changes]
+
+
+def _change_flow(nodes: FlowNodes, change: FlowChange) -> bool:
+    match change:
+        case OpenFlow():
+            nodes.open_flow(change.nodes, change.jobs)
+            return True
+        case ExtendFlow():
+            return nodes.extend_flow(change.node, change.jobs)
+        case CloseFlow():
+            return nodes.close_node(change.node)
+        case StopFlow():
+            return nodes.stop_flow(change.root)
 
 
 class Flows:

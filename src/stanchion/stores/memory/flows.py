@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.push import Pushes
 from stanchion.stores.memory.slots import Slots
-from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.flows import CloseFlow, End, ExtendFlow, FlowChange, Node, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows as flow_rules
@@ -52,39 +52,61 @@ class Flows:
 
     # -- verbs
 
-    def open(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
-        """Store the nodes of a flow and its jobs, in one step."""
-        self._pushes.refuse_duplicates(jobs)
+    def change_flows(self, changes: Sequence[FlowChange]) -> list[bool]:
+        """Open, extend, close and stop flows, in this order, or none of it: DuplicateKey."""
+        self._pushes.refuse_duplicates([job for change in changes for job in self._to_store(change)])
+        return [self._change(change) for change in changes]
+
+    def _to_store(self, change: FlowChange) -> Sequence[NewJob]:
+        match change:
+            case OpenFlow(jobs=jobs):
+                return jobs
+            case ExtendFlow(node=node, jobs=jobs) if node in self._nodes and not self._nodes[node].closed:
+                return jobs
+        return ()
+
+    def _change(self, change: FlowChange) -> bool:
+        match change:
+            case OpenFlow():
+                return self.open(change)
+            case ExtendFlow():
+                return self._extend(change)
+            case CloseFlow():
+                return self._close(change)
+            case StopFlow():
+                return self._stop(change)
+
+    def open(self, flow: OpenFlow) -> bool:
+        """Store nodes and jobs; those nodes that have no members are done."""
         now = self._jobs.now()
-        for node in nodes:
+        for node in flow.nodes:
             self._nodes.setdefault(node.id, node._replace(created_at=now))
-        self._pushes.store(jobs)
-        for node in nodes:
+        self._pushes.store(flow.jobs)
+        for node in flow.nodes:
             self._store(flow_rules.completed(self._nodes[node.id], now))
         self._take_ends()
+        return True
 
-    def extend(self, node: str, jobs: Sequence[NewJob]) -> bool:
-        """Add members to an open node; False when it is closed."""
-        found = self._nodes.get(node)
-        new = [job for job in jobs if self._jobs.find(job.id) is None]
-        if found is None or found.closed:
-            return found is not None and bool(jobs) and not new
-        self._pushes.refuse_duplicates(new)
-        self._nodes[node] = found._replace(size=found.size + len(new))
+    def _extend(self, more: ExtendFlow) -> bool:
+        found = self._nodes.get(more.node)
+        if found is None:
+            return False
+        new = [job for job in more.jobs if self._jobs.find(job.id) is None]
+        if found.closed:
+            return bool(more.jobs) and not new
+        self._nodes[found.id] = found._replace(size=found.size + len(new))
         self._pushes.store(flow_rules.placed(new, found.size))
         return True
 
-    def close(self, node: str) -> bool:
-        """Close an open node: it is done when its members are. False when there is none of that id."""
-        found = self._nodes.get(node)
+    def _close(self, close: CloseFlow) -> bool:
+        found = self._nodes.get(close.node)
         if found is not None and not found.closed:
             self._store(flow_rules.completed(found._replace(closed=True), self._jobs.now()))
             self._take_ends()
         return found is not None
 
-    def stop(self, root: str) -> bool:
-        """End the nodes of a flow that are not final as cancelled; False when there is no such flow."""
-        nodes, now = self.nodes(root), self._jobs.now()
+    def _stop(self, stop: StopFlow) -> bool:
+        nodes, now = self.nodes(stop.root), self._jobs.now()
         for node in nodes:
             if node.state == NodeState.RUNNING:
                 self._nodes[node.id] = node._replace(state=NodeState.CANCELLED.value, finished_at=now)

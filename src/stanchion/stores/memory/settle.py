@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.push import Pushes
+from stanchion.stores.records.flows import OpenFlow
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Continue, Extension, Outcome, Progress
 from stanchion.stores.rules import claims as claim_rules
@@ -33,7 +34,7 @@ class Outcomes:
             self._pushes.refuse_duplicates(outcome.jobs)
         self._flows.apply(row, step)
         if isinstance(outcome, Continue) and not step.final:  # it may wait for a part that is done at once
-            self._flows.open(outcome.nodes, outcome.jobs)
+            self._flows.open(OpenFlow(outcome.nodes, outcome.jobs))
         if isinstance(outcome, Commit) and step.row.state == JobState.DONE:
             self._pushes.store(outcome_rules.fanned_out(outcome))
         return step.state(now)

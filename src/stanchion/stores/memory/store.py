@@ -22,7 +22,7 @@ from stanchion.stores.memory.values import Values
 from stanchion.stores.memory.workers import Workers
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import End, FlowChange, Node
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
 from stanchion.stores.records.query import Find, Scan
@@ -281,27 +281,11 @@ class MemoryStore:
 
     # -- flows
 
-    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
-        """Store the nodes of a flow and its jobs, in one step."""
+    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+        """Open, extend, close and stop flows, in this order; tell for each whether it was done."""
         _refuse_to_join(tx)
         with self._lock:
-            self._flows.open(nodes, jobs)
-
-    def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
-        """Add members to an open node; False when it is closed."""
-        _refuse_to_join(tx)
-        with self._lock:
-            return self._flows.extend(node, jobs)
-
-    def close_node(self, node: str) -> bool:
-        """Close an open node: it is done when its members are. False when there is none of that id."""
-        with self._lock:
-            return self._flows.close(node)
-
-    def stop_flow(self, root: str) -> bool:
-        """End the nodes of a flow that are not final as cancelled; False when there is no such flow."""
-        with self._lock:
-            return self._flows.stop(root)
+            return self._flows.change_flows(changes)
 
     def nodes(self, root: str) -> list[Node]:
         """Return the nodes of a flow, in the order of their ids."""

@@ -9,7 +9,7 @@ from typing import Any
 from stanchion.stores.cas.admission import Admission
 from stanchion.stores.cas.claim import Claims, reserve
 from stanchion.stores.cas.entries import Entry
-from stanchion.stores.cas.flows import Flows
+from stanchion.stores.cas.flows import Flows, change_flows
 from stanchion.stores.cas.jobs import JobLoop
 from stanchion.stores.cas.operate import Operator
 from stanchion.stores.cas.outbox import Outbox
@@ -39,7 +39,7 @@ from stanchion.stores.mongo.wakeup import AfterCommit, Announcer, Signals
 from stanchion.stores.mongo.workers import Workers
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import End, FlowChange, Node
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
 from stanchion.stores.records.query import Find, Scan
@@ -298,17 +298,8 @@ class MongoStore:
     def permits(self, name: str) -> tuple[list[str], list[str]]:
         return self._semaphores.holders_and_waiters(name)
 
-    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
-        self._in(tx)._nodes.open_flow(nodes, jobs)
-
-    def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
-        return self._in(tx)._nodes.extend_flow(node, jobs)
-
-    def close_node(self, node: str) -> bool:
-        return self._nodes.close_node(node)
-
-    def stop_flow(self, root: str) -> bool:
-        return self._nodes.stop_flow(root)
+    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+        return change_flows(self._in(tx)._nodes, changes)
 
     def nodes(self, root: str) -> list[Node]:
         return self._nodes.nodes(root)

@@ -1,9 +1,12 @@
-"""Flows: their nodes, and how their members ended."""
+"""Flows: their nodes, how their members ended, and what is to be changed of them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
+
+from stanchion.stores.records.jobs import NewJob
 
 
 class NodeState(StrEnum):
@@ -50,3 +53,38 @@ class End(NamedTuple):
     job: str | None = None
     child: str | None = None
     result: str | None = None
+
+
+class OpenFlow(NamedTuple):
+    """Store the nodes of a flow and its jobs. A node without members is done at once; a repeat does no harm."""
+
+    nodes: Sequence[Node] = ()
+    jobs: Sequence[NewJob] = ()
+
+
+class ExtendFlow(NamedTuple):
+    """Store jobs as further members of an open node, by their indexes behind the last one; none if it is closed.
+
+    Jobs whose ids are known already are members by an earlier call: a repeat does no harm, also after the close.
+    """
+
+    node: str
+    jobs: Sequence[NewJob]
+
+
+class CloseFlow(NamedTuple):
+    """Take no more members in an open node: it is done when its members are."""
+
+    node: str
+
+
+class StopFlow(NamedTuple):
+    """End the nodes of a flow that are not final as cancelled.
+
+    Its jobs are for the caller to cancel, afterwards: what becomes of them changes nothing any more.
+    """
+
+    root: str
+
+
+FlowChange = OpenFlow | ExtendFlow | CloseFlow | StopFlow

@@ -17,8 +17,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stanchion.errors import DuplicateKey
+from stanchion.stores.cas.flows import change_flows
 from stanchion.stores.cas.mixins.flows import STALE
-from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.flows import End, FlowChange, Node, NodeState
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.query import Find
 from stanchion.stores.redis.client.rows import FIELD
@@ -42,10 +43,14 @@ class Flowing(Nodes):
 
     # -- opening
 
-    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
-        """Store the nodes of a flow and its jobs."""
+    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+        """Open, extend, close and stop flows, one after the other; tell for each whether it was done."""
         if tx is not None:
             refuse_to_join()
+        return change_flows(self, changes)
+
+    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+        """Store the nodes of a flow and its jobs."""
         self.refuse_duplicates(jobs)
         roots = sorted({node.root for node in nodes} | {standing(job.flow).root for job in jobs if job.flow})
         if roots:
@@ -110,10 +115,8 @@ class Flowing(Nodes):
 
     # -- adding
 
-    def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
+    def extend_flow(self, node: str, jobs: Sequence[NewJob]) -> bool:
         """Store jobs as further members of an open node, in its next places; False, and none stored, if closed."""
-        if tx is not None:
-            refuse_to_join()
         self.refuse_duplicates(jobs)
         if not jobs:
             found = self.nodes_of([node])

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.flows import End, ExtendFlow, FlowChange, Node, NodeState, OpenFlow
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 
 
@@ -34,6 +34,11 @@ def standing(flow: str) -> Standing:
     """Return where a job stands that has this `flow`."""
     root, node, place, after = flow.split(":")
     return Standing(root, node, int(place), after)
+
+
+def jobs_in(changes: Sequence[FlowChange]) -> list[NewJob]:
+    """Return the jobs that these changes may store."""
+    return [job for change in changes if isinstance(change, OpenFlow | ExtendFlow) for job in change.jobs]
 
 
 def end_of(before: JobRow, after: JobRow | None, counted: str | None = None) -> End | None:

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Executable
 
-from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.flows import CloseFlow, End, ExtendFlow, FlowChange, Node, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.rules import flows
 from stanchion.stores.rules.outcomes import cancel
@@ -44,57 +44,63 @@ class Flowing(Gating, Pushing):
 
     # -- flows
 
-    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any = None) -> None:
-        self.transactions.enter(
-            {job.queue for job in jobs}, tx, lambda run, again: self.open_in(run, nodes, jobs, again=again)
+    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+        """Open, extend, close and stop flows, in this order, in one transaction; tell for each whether it was done."""
+
+        def work(run: Runner, again: bool) -> list[bool]:
+            return [self._change_flow(run, change, again) for change in changes]
+
+        return self.transactions.enter({job.queue for job in flows.jobs_in(changes)}, tx, work)
+
+    def _change_flow(self, run: Runner, change: FlowChange, again: bool) -> bool:
+        match change:
+            case OpenFlow(nodes=nodes, jobs=jobs):
+                self.open_in(run, nodes, jobs, again=again)
+                return True
+            case ExtendFlow(node=node, jobs=jobs):
+                return is_id(node) and self._extend(run, node, jobs, again)
+            case CloseFlow(node=node):
+                return is_id(node) and self._close(run, node)
+            case StopFlow(root=root):
+                return is_id(root) and self._stop(run, root)
+
+    def _extend(self, run: Runner, node: str, jobs: Sequence[NewJob], again: bool) -> bool:
+        found = self._locked(run, [node]).get(node)
+        if found is None:
+            return False
+        known = self.known(run, jobs)  # from a call that was never answered
+        new = [job for job in jobs if job.id not in known]
+        if found.closed:
+            return bool(jobs) and not new
+        run.change(self._flows.grow, {"id": node, "more": len(new)})
+        self.push_all(run, flows.placed(new, found.size), again=again)
+        run.woken.update(job.queue for job in new)
+        return True
+
+    def _close(self, run: Runner, node: str) -> bool:
+        found = self._locked(run, [node]).get(node)
+        if found is not None and not found.closed:
+            run.change(self._flows.close, {"id": node, "closed": True})
+            self._complete(run, [found._replace(closed=True)])
+        return found is not None
+
+    def _stop(self, run: Runner, root: str) -> bool:
+        found = [_node(row) for row in run.rows(self._flows.of_root, {"root": root})]
+        running = [node for node in found if node.state == NodeState.RUNNING]
+        before: dict[str, Node] = {}
+        for nodes in flows.deepest_first(running):  # as the ends of members do
+            before |= self._locked(run, [node.id for node in nodes])
+        now = self.clock(run)
+        self._count(
+            run,
+            before,
+            {
+                node.id: node._replace(state=NodeState.CANCELLED.value, finished_at=now)
+                for node in before.values()
+                if node.state == NodeState.RUNNING
+            },
         )
-
-    def extend_flow(self, node: str, jobs: Sequence[NewJob], tx: Any = None) -> bool:
-        def work(run: Runner, again: bool) -> bool:
-            found = self._locked(run, [node]).get(node)
-            if found is None:
-                return False
-            known = self.known(run, jobs)  # from a call that was never answered
-            new = [job for job in jobs if job.id not in known]
-            if found.closed:
-                return bool(jobs) and not new
-            run.change(self._flows.grow, {"id": node, "more": len(new)})
-            self.push_all(run, flows.placed(new, found.size), again=again)
-            run.woken.update(job.queue for job in new)
-            return True
-
-        return is_id(node) and bool(self.transactions.enter({job.queue for job in jobs}, tx, work))
-
-    def close_node(self, node: str) -> bool:
-        def work(run: Runner, _again: bool) -> bool:
-            found = self._locked(run, [node]).get(node)
-            if found is not None and not found.closed:
-                run.change(self._flows.close, {"id": node, "closed": True})
-                self._complete(run, [found._replace(closed=True)])
-            return found is not None
-
-        return is_id(node) and self.transactions.write(work)
-
-    def stop_flow(self, root: str) -> bool:
-        def work(run: Runner, _again: bool) -> bool:
-            found = [_node(row) for row in run.rows(self._flows.of_root, {"root": root})]
-            running = [node for node in found if node.state == NodeState.RUNNING]
-            before: dict[str, Node] = {}
-            for nodes in flows.deepest_first(running):  # as the ends of members do
-                before |= self._locked(run, [node.id for node in nodes])
-            now = self.clock(run)
-            self._count(
-                run,
-                before,
-                {
-                    node.id: node._replace(state=NodeState.CANCELLED.value, finished_at=now)
-                    for node in before.values()
-                    if node.state == NodeState.RUNNING
-                },
-            )
-            return bool(found)
-
-        return is_id(root) and self.transactions.write(work)
+        return bool(found)
 
     def nodes(self, root: str) -> list[Node]:
         if not is_id(root):
