@@ -15,7 +15,7 @@ from tests.worker.conftest import Faulty, until, working
 
 @pytest.fixture
 def store() -> Faulty:
-    return Faulty(Stanchion("memory://").store, "ends")
+    return Faulty(Stanchion("memory://").store, "flow_ends")
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def test_what_a_job_gets_is_awaited_through_an_outage(app, store, add):
     store.error = StoreUnavailable("no route to the store")
     store.broken = True
     with working(app):
-        until(lambda: store.calls.get("ends", 0) > 2)
+        until(lambda: store.calls.get("flow_ends", 0) > 2)
         follower = list(flow.members())[1]
         assert (follower.failures, follower.errors) == (0, [])
         store.broken = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from stanchion.core.ids import new_id
-from stanchion.stores.records.flows import Node, NodeState, OpenFlow
+from stanchion.stores.records.flows import FlowNode, NodeState, OpenFlow
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import node_gate
@@ -73,9 +73,9 @@ class Flow:
 
     def __init__(self, scene: Scene, members: int = 200, fanned: int = 40) -> None:
         self._scene, self._size = scene, members
-        root = Node(new_id(), "", kind="list", size=members)
+        root = FlowNode(new_id(), "", kind="list", size=members)
         self._root = root = root._replace(root=root.id)
-        bond = Node(new_id(), root.id)
+        bond = FlowNode(new_id(), root.id)
         self._members = [
             job._replace(flow=Standing(root.id, root.id, place).text)
             for place, job in enumerate(new_batch(members, 0.005))
@@ -89,10 +89,10 @@ class Flow:
     def judge(self) -> None:
         """All members have ended once, in their places, and none of those after them has begun before."""
         store = self._scene.store
-        nodes = {node.id: node for node in store.nodes(self._root.id)}
+        nodes = {node.id: node for node in store.flow_nodes(self._root.id)}
         assert {node.state for node in nodes.values()} == {NodeState.DONE}
         assert nodes[self._root.id].ended == self._size
-        assert [end.place for end in store.ends(self._root.id)] == list(range(self._size))
+        assert [end.place for end in store.flow_ends(self._root.id)] == list(range(self._size))
         ids = {job.id for job in (*self._members, *self._after)}
         assert {job for job, row in store.fetch(list(ids)).items() if row.state == "done"} == ids
         started = first_starts(runs(self._scene.events("started", "asked commit"), ids))

@@ -10,7 +10,7 @@ from stanchion.stores.mongo.staging import Stage
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.mongo.values import Values
 from stanchion.stores.mongo.wakeup import AfterCommit
-from stanchion.stores.records.flows import Node
+from stanchion.stores.records.flows import FlowNode
 
 
 def entries(store: MongoStore) -> list[Entry]:
@@ -23,7 +23,7 @@ def holds(store: MongoStore) -> list[Hold]:
     return list(SlotDocuments(store.server).holds())
 
 
-def unfollowed(store: MongoStore) -> list[Node]:
+def unfollowed(store: MongoStore) -> list[FlowNode]:
     """Return the nodes whose end nobody has followed up."""
     return FlowEnds(store.server).unfollowed()
 

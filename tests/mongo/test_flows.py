@@ -10,7 +10,7 @@ from pymongo import MongoClient
 from stanchion.core.ids import new_id
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import CloseFlow, ExtendFlow, Node, NodeState, OpenFlow, StopFlow
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
 from stanchion.stores.records.query import Find
@@ -30,7 +30,7 @@ class Flow:
     def __init__(self, world: World, size: int, **fields: Any) -> None:
         self.world = world
         node = new_id()
-        self.node = Node(**{"id": node, "root": node, "kind": "list", "size": size, **fields})
+        self.node = FlowNode(**{"id": node, "root": node, "kind": "list", "size": size, **fields})
 
     def members(self, count: int | None = None, **fields: Any) -> list[NewJob]:
         """Return the jobs in its places."""
@@ -194,7 +194,7 @@ def check(store: MongoStore, world: World) -> None:
     (root,) = world.ids
     take_back(store, world)
     store.sweep()
-    for node in store.nodes(root):
+    for node in store.flow_nodes(root):
         store.change_flows([CloseFlow(node.id)])
         if node.state == NodeState.CANCELLED:  # as whoever stops a flow does
             store.cancel([row.id for row in store.find(Find(flow=root, limit=1000))])
@@ -212,10 +212,10 @@ def check(store: MongoStore, world: World) -> None:
 
 def added_up(store: MongoStore, root: str) -> None:
     """Check that each node has ended, and has counted each of its members once."""
-    nodes = store.nodes(root)
+    nodes = store.flow_nodes(root)
     for node in nodes:
         assert node.state != NodeState.RUNNING, node
-        ends = store.ends(node.id)
+        ends = store.flow_ends(node.id)
         assert len(ends) == node.ended, (node, ends)
         assert [end.place for end in ends] == sorted({end.place for end in ends})
         if node.state == NodeState.DONE:
@@ -246,14 +246,14 @@ def test_what_follows_a_step_in_a_session_of_the_caller_is_done_by_a_sweep(
         for ends in (session.abort_transaction, session.commit_transaction):
             session.start_transaction()
             assert store.settle([Commit(row.id, row.token or "")], tx=session) == [JobState.DONE]
-            assert [node.state for node in store.nodes(flow.node.id)] == [NodeState.RUNNING]
+            assert [node.state for node in store.flow_nodes(flow.node.id)] == [NodeState.RUNNING]
             clock.advance(5)
             store.sweep()
             assert store.fetch([waiter.id])[waiter.id].state == JobState.WAITING
             ends()
     clock.advance(5)
     store.sweep()
-    assert [node.state for node in store.nodes(flow.node.id)] == [NodeState.DONE]
+    assert [node.state for node in store.flow_nodes(flow.node.id)] == [NodeState.DONE]
     assert store.fetch([waiter.id])[waiter.id].waits_for is None
 
 

@@ -17,7 +17,7 @@ from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.workers import WorkerRow
@@ -165,29 +165,29 @@ class Rows:
 
     # -- nodes
 
-    def end_members(self, node: str, ends: Sequence[End]) -> Node | None:
+    def end_members(self, node: str, ends: Sequence[MemberEnd]) -> FlowNode | None:
         """Record one end after the other."""
         completed = [self.step(f"end {one.place} of {node}", partial(self._end_member, one)) for one in ends]
         return next((one for one in completed if one is not None), None)
 
-    def followed(self, node: Node) -> None:
+    def followed(self, node: FlowNode) -> None:
         """Mark a node."""
         self.step(f"followed {node.id}", lambda: self.world.followed.setdefault(node.id))
 
-    def unfollowed(self) -> Iterable[Node]:
+    def unfollowed(self) -> Iterable[FlowNode]:
         """Read the nodes that have ended without a mark."""
 
-        def read() -> tuple[Node, ...]:
+        def read() -> tuple[FlowNode, ...]:
             ended = (node for node in self.world.nodes.values() if node.state != NodeState.RUNNING)
             return tuple(sorted(node for node in ended if node.id not in self.world.followed))
 
         return self.step("unfollowed", read)
 
-    def open(self, node: Node) -> None:
+    def open(self, node: FlowNode) -> None:
         """Store a node."""
         self.step(f"open {node.id}", partial(self._open, node))
 
-    def complete(self, node: str) -> Node | None:
+    def complete(self, node: str) -> FlowNode | None:
         """End a node without members."""
         return self.step(f"complete {node}", partial(self._complete, node))
 
@@ -271,14 +271,14 @@ class Rows:
         self.world.starts[rate.name] = left - 1
         return None
 
-    def _end_member(self, end: End) -> Node | None:
+    def _end_member(self, end: MemberEnd) -> FlowNode | None:
         node, known = self.world.nodes.get(end.node), self.world.ends.get((end.node, end.place))
         if node is None or not flows.counts_anew(known, end):
             return None
         self.world.ends[end.node, end.place] = end
         return self._settle_node(flows.advanced(node, known, end, self.now()))
 
-    def _settle_node(self, node: Node) -> Node | None:
+    def _settle_node(self, node: FlowNode) -> FlowNode | None:
         before = self.world.nodes[node.id]
         self.world.nodes[node.id] = node
         if before.state != NodeState.RUNNING or node.state == NodeState.RUNNING:
@@ -286,10 +286,10 @@ class Rows:
         self.world.ended[node.id] = self.world.ended.get(node.id, 0) + 1
         return node
 
-    def _open(self, node: Node) -> None:
+    def _open(self, node: FlowNode) -> None:
         self.world.nodes.setdefault(node.id, node._replace(created_at=self.now()))
 
-    def _complete(self, node: str) -> Node | None:
+    def _complete(self, node: str) -> FlowNode | None:
         return self._settle_node(flows.completed(self.world.nodes[node], self.now()))
 
 
@@ -299,7 +299,7 @@ class Opening:
     def __init__(self, rows: Rows, flows: Flows) -> None:
         self._rows, self._flows = rows, flows
 
-    def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+    def open_nodes(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store one after the other, those that wait before those that may run."""
         for node in nodes:
             self._rows.open(node)

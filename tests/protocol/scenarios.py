@@ -8,7 +8,7 @@ from typing import Any
 
 from stanchion.stores.cas.jobs import JobLoop
 from stanchion.stores.cas.settle import Outcomes
-from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.flows import FlowNode, NodeState
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue, Outcome
 from stanchion.stores.rules.flows import Standing
@@ -108,7 +108,7 @@ def the_first_cancelled(store: Fake) -> None:
 
 def tail_call(name: str, token: str) -> Continue:
     """Return the outcome of a job that goes on as what comes after the only member of a node."""
-    node = Node("T", "P")
+    node = FlowNode("T", "P")
     rest = member("inner", "T", 0)
     return Continue(name, token, member("1", "N", 0, waits_for=node_gate("T")), (node,), (rest,))
 
@@ -273,8 +273,8 @@ ORDER = {
     ),
 }
 
-PARENT = Node("P", "P", size=2)
-CHILD = Node("N", "P", parent="P:0", size=2, handler=json.dumps(NewJob("handler", QUEUE, "{}")._asdict()))
+PARENT = FlowNode("P", "P", size=2)
+CHILD = FlowNode("N", "P", parent="P:0", size=2, handler=json.dumps(NewJob("handler", QUEUE, "{}")._asdict()))
 
 
 def member(name: str, node: str, place: int, *semaphores: str, **fields: Any) -> NewJob:

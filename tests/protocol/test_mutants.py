@@ -13,7 +13,7 @@ from stanchion.stores.cas import admission, outbox, slots
 from stanchion.stores.cas import flows as following
 from stanchion.stores.cas.entries import Entry, Hold, hold_of
 from stanchion.stores.cas.jobs import Change, Jobs, Result, Results, Seen
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows
@@ -132,7 +132,7 @@ class MarksBeforeFollowing(Fake):
     """Marks a node as followed before what follows is done."""
 
     class Flows(following.Flows):
-        def follow(self, node: Node, entries: list[Entry]) -> list[tuple[str, Sequence[End]]]:
+        def follow(self, node: FlowNode, entries: list[Entry]) -> list[tuple[str, Sequence[MemberEnd]]]:
             self.rows.followed(node)
             return super().follow(node, entries)
 
@@ -141,7 +141,7 @@ class CountsTwice(Fake):
     """Counts the end of a member whenever it is told of it."""
 
     class Rows(fake.Rows):
-        def _end_member(self, end: End) -> Node | None:
+        def _end_member(self, end: MemberEnd) -> FlowNode | None:
             self.world.ends[end.node, end.place] = end
             return self._settle_node(flows.advanced(self.world.nodes[end.node], None, end, self.now()))
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stanchion.stores.cas.entries import Entry, Hold
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import SECOND, JobRow
 
 START = 1_000_000 * SECOND
@@ -22,8 +22,8 @@ class World:
     slots: dict[Hold, None] = field(default_factory=dict)
     capacity: dict[str, int] = field(default_factory=dict)
     outbox: dict[str, Entry] = field(default_factory=dict)
-    nodes: dict[str, Node] = field(default_factory=dict)
-    ends: dict[tuple[str, int], End] = field(default_factory=dict)
+    nodes: dict[str, FlowNode] = field(default_factory=dict)
+    ends: dict[tuple[str, int], MemberEnd] = field(default_factory=dict)
     followed: dict[str, None] = field(default_factory=dict)
     starts: dict[str, int] = field(default_factory=dict)
     """Starts left of each rate."""

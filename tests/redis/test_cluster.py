@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import Node, OpenFlow
+from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Rollback
 from stanchion.stores.redis.store import RedisStore
@@ -62,7 +62,7 @@ def use_all(store: RedisStore, queue: str, other: str) -> None:
     )
     store.set_semaphore(queue, 1)
     limits = limits_text(Limits((queue,), Rate("mail}", 1e6)))
-    node = Node(f"{queue}-node", f"{queue}-node", size=2)
+    node = FlowNode(f"{queue}-node", f"{queue}-node", size=2)
     flow = Standing(node.id, node.id).text
     keyed = [NewJob(f"{queue}-key{number}", queue, "{}", order_key="}{", limits=limits) for number in range(2)]
     store.change_flows([OpenFlow([node], [*keyed, NewJob(f"{queue}-flow", queue, "{}", flow=flow)])])

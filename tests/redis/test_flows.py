@@ -11,7 +11,7 @@ import pytest
 from stanchion.core.ids import new_id
 from stanchion.stores.cas.mixins.flows import STALE
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import CloseFlow, End, ExtendFlow, Node, NodeState, OpenFlow
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, MemberEnd, NodeState, OpenFlow
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
 from stanchion.stores.records.query import Find
@@ -28,7 +28,7 @@ QUEUES = ("orders", "shipping", "handlers")
 LEASE = 30.0
 
 
-def job(node: Node, place: int, queue: str = QUEUES[0], **fields: Any) -> NewJob:
+def job(node: FlowNode, place: int, queue: str = QUEUES[0], **fields: Any) -> NewJob:
     return NewJob(new_id(), queue, str(place), flow=Standing(node.root, node.id, place).text, **fields)
 
 
@@ -38,8 +38,10 @@ class Flow:
     def __init__(self, *, closed: bool = True) -> None:
         root = new_id()
         self.handler = NewJob(new_id(), "handlers", "{}", flow=Standing(root).text)
-        self.root = Node(root, root, "list", size=2 + closed, closed=closed, handler=json.dumps(self.handler._asdict()))
-        self.part = Node(new_id(), root, "list", parent=f"{root}:0", size=1)
+        self.root = FlowNode(
+            root, root, "list", size=2 + closed, closed=closed, handler=json.dumps(self.handler._asdict())
+        )
+        self.part = FlowNode(new_id(), root, "list", parent=f"{root}:0", size=1)
         after = Standing(root, "", 0, root).text
         self.after = NewJob(new_id(), "shipping", "{}", flow=after, waits_for=node_gate(root))
         self.members = [job(self.part, 0, "shipping"), job(self.root, 1)]
@@ -72,7 +74,7 @@ def run_out(store: RedisStore) -> None:
 
 
 def states(store: RedisStore, flow: Flow) -> set[str]:
-    return {node.state for node in store.nodes(flow.root.id)}
+    return {node.state for node in store.flow_nodes(flow.root.id)}
 
 
 def stored_state(store: RedisStore, job_id: str) -> str | None:
@@ -84,8 +86,8 @@ def finish(flow: Flow, store: RedisStore) -> None:
     """Run the flow to its end, and see that it is whole."""
     run_out(store)
     assert states(store, flow) == {NodeState.DONE}
-    for node in store.nodes(flow.root.id):
-        assert [end.place for end in store.ends(node.id)] == list(range(node.size))
+    for node in store.flow_nodes(flow.root.id):
+        assert [end.place for end in store.flow_ends(node.id)] == list(range(node.size))
         assert node.ended == node.size
     assert stored_state(store, flow.after.id) == JobState.DONE
     assert stored_state(store, flow.handler.id) is None
@@ -139,7 +141,7 @@ class TestDeath:
         for scene in at_every_call(opened, url, way, prepare, act):
             store, (flow, row) = scene.witness, scene.made
             look_after(store)
-            root = next(node for node in store.nodes(flow.root.id) if node.id == flow.root.id)
+            root = next(node for node in store.flow_nodes(flow.root.id) if node.id == flow.root.id)
             if root.state != NodeState.FAILED:
                 assert scene.died
                 assert stored_state(store, flow.after.id) == JobState.WAITING
@@ -152,7 +154,7 @@ class TestDeath:
             run_out(store)
             assert stored_state(store, flow.handler.id) == JobState.DONE
             assert counts_of(store, "handlers").pushed == 1
-            assert [end.place for end in store.ends(flow.root.id)] == [0, 1, 2]
+            assert [end.place for end in store.flow_ends(flow.root.id)] == [0, 1, 2]
         assert failed > 1
 
     @ways
@@ -168,7 +170,7 @@ class TestDeath:
             look_after(store)
             assert store.change_flows([CloseFlow(flow.root.id)]) == [True]
             finish(flow, store)
-            sizes.add(len(store.ends(flow.root.id)))
+            sizes.add(len(store.flow_ends(flow.root.id)))
         assert sizes == ({5} if way == "lost" else {2, 4, 5})
 
     @ways
@@ -201,7 +203,7 @@ class TestDeath:
         for scene in at_every_call(opened, url, way, prepare, act):
             store, (flow, row) = scene.witness, scene.made
             look_after(store)
-            if store.nodes(flow.root.id):
+            if store.flow_nodes(flow.root.id):
                 gone_on += 1
                 assert store.fetch([row.id])[row.id].queue == "shipping"
                 flow.after = flow.after._replace(id=row.id)
@@ -235,15 +237,15 @@ class TestForgetting:
 
 def test_many_members_end_in_few_steps(one: RedisStore) -> None:  # noqa: F811
     size = 20_000
-    node = Node(new_id(), new_id(), "list", size=size)
+    node = FlowNode(new_id(), new_id(), "list", size=size)
     one.open_nodes([node], [])
     asked = count_calls(one)
     for first in range(0, size, 1000):
-        ends = [End(node.id, place, "done", new_id(), None, str(place)) for place in range(first, first + 1000)]
+        ends = [MemberEnd(node.id, place, "done", new_id(), None, str(place)) for place in range(first, first + 1000)]
         ended = one.end_members(node.id, ends)
         assert (ended is not None) == (first + 1000 == size)
     assert asked() < 100
-    assert [end.place for end in one.ends(node.id, size - 3)] == [size - 2, size - 1]
+    assert [end.place for end in one.flow_ends(node.id, size - 3)] == [size - 2, size - 1]
 
 
 def count_calls(store: RedisStore) -> Callable[[], int]:

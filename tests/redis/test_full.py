@@ -10,7 +10,7 @@ from redis.exceptions import OutOfMemoryError
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import Node, OpenFlow
+from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.records.query import Find
@@ -97,7 +97,9 @@ def test_limited_jobs_and_those_of_flows_end(any_server: RedisServer, opened: Op
     (root,) = new_ids(1)
     limited = limits_text(Limits(("smtp",)))
     bare.push([NewJob(new_id(), QUEUE, "{}", limits=limited, order_key="k") for _ in range(3)])
-    bare.change_flows([OpenFlow([Node(root, root, "list")], [NewJob(new_id(), QUEUE, "{}", flow=f"{root}:{root}:0:")])])
+    bare.change_flows(
+        [OpenFlow([FlowNode(root, root, "list")], [NewJob(new_id(), QUEUE, "{}", flow=f"{root}:{root}:0:")])]
+    )
     fill(any_server)
     other = opened(any_server.url())
     done = 0
@@ -105,7 +107,7 @@ def test_limited_jobs_and_those_of_flows_end(any_server: RedisServer, opened: Op
         assert set(other.settle([Commit(row.id, "t") for row in rows])) == {JobState.DONE}
         done += len(rows)
     assert done == 4
-    assert [node.state for node in bare.nodes(root)] == ["done"]
+    assert [node.state for node in bare.flow_nodes(root)] == ["done"]
     assert broken_rules(bare, QUEUE) == []
 
 

@@ -17,7 +17,7 @@ from stanchion.core.backoff import patiently
 from stanchion.core.ids import new_id, new_ids
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import CloseFlow, ExtendFlow, Node, NodeState, OpenFlow
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, NodeState, OpenFlow
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.records.query import Find
@@ -176,7 +176,7 @@ def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work:
     root, after = new_ids(2)
     members = [job._replace(flow=Standing(root, root, place).text) for place, job in enumerate(jobs(PARKED))]
     then = jobs(1, flow=Standing(root, after, 0, root).text, waits_for=node_gate(root))
-    store.change_flows([OpenFlow([Node(root, root, "list", size=0, closed=False), Node(after, root)], then)])
+    store.change_flows([OpenFlow([FlowNode(root, root, "list", size=0, closed=False), FlowNode(after, root)], then)])
     for start in range(0, PARKED, 2000):
         assert store.change_flows([ExtendFlow(root, members[start : start + 2000])]) == [True]
     store.change_flows([CloseFlow(root)])
@@ -185,10 +185,10 @@ def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work:
         rows = store.claim(Claim("q", 100, "t1", "w")).rows
         assert work.of(lambda rows=rows: finish(store, rows)) < limit  # type: ignore[misc]
     assert work.of(lambda: store.find(Find(flow=root, limit=100))) < limit * (PARKED // 100)
-    assert work.of(lambda: store.ends(root, limit=100)) < limit
+    assert work.of(lambda: store.flow_ends(root, limit=100)) < limit
     while rows := store.claim(Claim("q", 1000, "t1", "w")).rows:
         finish(store, rows)
-    assert [node.state for node in store.nodes(root)] == [NodeState.DONE, NodeState.DONE]
+    assert [node.state for node in store.flow_nodes(root)] == [NodeState.DONE, NodeState.DONE]
 
 
 @pytest.mark.slow
@@ -196,7 +196,7 @@ def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -
     push_all(store, jobs(PARKED))
     root = new_id()
     member = jobs(1, flow=Standing(root, root).text)
-    store.change_flows([OpenFlow([Node(root, root)], member)])
+    store.change_flows([OpenFlow([FlowNode(root, root)], member)])
     push_all(store, jobs(PARKED))
     found: list[JobRow] = []
     assert work.of(lambda: found.extend(store.find(Find(flow=root)))) < LITTLE[store.capabilities.name] // 10
@@ -322,13 +322,13 @@ def test_a_flow_comes_and_goes_with_the_transaction(store: SqlStore) -> None:
     members = jobs(2, flow=Standing(root, root).text)
 
     with undone(store) as tx:
-        store.change_flows([OpenFlow([Node(root, root)], members)], tx=tx)
-    assert store.nodes(root) == []
+        store.change_flows([OpenFlow([FlowNode(root, root)], members)], tx=tx)
+    assert store.flow_nodes(root) == []
     assert store.fetch([job.id for job in members]) == {}
     with store.transaction() as tx:
-        store.change_flows([OpenFlow([Node(root, root, size=0, closed=False)])], tx=tx)
+        store.change_flows([OpenFlow([FlowNode(root, root, size=0, closed=False)])], tx=tx)
         assert store.change_flows([ExtendFlow(root, members)], tx=tx) == [True]
-    assert store.nodes(root)[0].size == 2
+    assert store.flow_nodes(root)[0].size == 2
     assert len(store.fetch([job.id for job in members])) == 2
 
 

@@ -13,7 +13,7 @@ from sqlalchemy.engine import Connection
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import SchemaMismatch
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import Node, OpenFlow
+from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Publication
@@ -103,9 +103,9 @@ def test_all_that_is_new_works_there(store: SqlStore) -> None:
         rows = store.claim(Claim("q", 10, "t", "w")).rows
         assert [row.id for row in rows] == [one]
         commit(store, rows)
-    store.change_flows([OpenFlow([Node(root, root)], [NewJob(after, "q", "1", flow=f"{root}:{root}:0:")])])
+    store.change_flows([OpenFlow([FlowNode(root, root)], [NewJob(after, "q", "1", flow=f"{root}:{root}:0:")])])
     commit(store, store.claim(Claim("q", 10, "t", "w")).rows)
-    assert [node.state for node in store.nodes(root)] == ["done"]
+    assert [node.state for node in store.flow_nodes(root)] == ["done"]
     store.configure("q", {"lanes": 4, "laned": True})
     assert store.compare_and_set("kind", "name", "text", 0)
     store.stage("write", "attempt", [NewJob(new_id(), "out", "1")])

@@ -7,7 +7,7 @@ import json
 from stanchion.context.context import Context
 from stanchion.errors import InvalidInput
 from stanchion.flows.plan import MOST_IN_ONE_STEP, After, Part, Plan, fresh_ids
-from stanchion.stores.records.flows import Node
+from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Continue
 from stanchion.stores.rules.flows import Standing, standing
@@ -20,13 +20,13 @@ def continued(context: Context, row: JobRow, part: Part) -> Continue:
     """
     assert row.token is not None  # noqa: S101 - a claimed row has one
     ids = fresh_ids()
-    nodes: list[Node] = []
+    nodes: list[FlowNode] = []
     position = None if row.flow is None else standing(row.flow)._replace(after="")
     if (call := part.lone_call) is not None:
         return Continue(row.id, row.token, call.new_job(row.id, None if position is None else position.text))
     if position is None:
         root = next(ids)
-        nodes = [Node(root, root, definition=json.dumps({"as": "call"}))]
+        nodes = [FlowNode(root, root, definition=json.dumps({"as": "call"}))]
         position = Standing(root, root)
     plan = Plan(context, position.root, ids, added_by=row)
     last, after = part.lay_out_but_last(plan, After())

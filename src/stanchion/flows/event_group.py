@@ -15,7 +15,7 @@ from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import extend, store_flow
 from stanchion.flows.parts import Group, Part, Signature, chain, checked_part
 from stanchion.flows.plan import LARGE, Plan, fresh_ids
-from stanchion.stores.records.flows import CloseFlow, Node
+from stanchion.stores.records.flows import CloseFlow, FlowNode
 
 _NAMES = UUID("6f6d9c0e-5a39-4c52-9a1b-7f3d0c8a2e41")
 
@@ -30,7 +30,7 @@ class EventGroup(FlowHandle):
 
     def open(self, then: Part | None, on_failure: Signature | None) -> None:
         """Open the group, unless it is already; of its name there is one, with what the first one said."""
-        known = self._context.store.nodes(self.id)
+        known = self._context.store.flow_nodes(self.id)
         if known:
             alone = any(node.id == self._members_id and node.parent is not None for node in known)
             if then is not None and alone:
@@ -48,7 +48,7 @@ class EventGroup(FlowHandle):
     def add(self, *members: Part, tx: Any = None) -> None:
         """Add calls, or flows; with `tx`, in that transaction. FlowClosed once the group is closed."""
         parts = [checked_part(member) for member in members]  # all of them, before the first is stored
-        extend(self._context, Node(self._members_id, self.id), parts, fresh_ids(), tx)
+        extend(self._context, FlowNode(self._members_id, self.id), parts, fresh_ids(), tx)
 
     def close(self) -> None:
         """Take no more members: the group is done when those that it has are."""
@@ -59,7 +59,7 @@ class EventGroup(FlowHandle):
     aadd = off_loop(add)
     aclose = off_loop(close)
 
-    def _unclosed(self, node: Node) -> Node:
+    def _unclosed(self, node: FlowNode) -> FlowNode:
         return node._replace(closed=False) if node.id == self._members_id else node
 
 

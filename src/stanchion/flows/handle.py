@@ -19,7 +19,7 @@ from stanchion.flows.tree import FlowPart, drawn
 from stanchion.jobs.batches import batches
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.search import MAX_PAGE
-from stanchion.stores.records.flows import CloseFlow, End, Node, NodeState, StopFlow
+from stanchion.stores.records.flows import CloseFlow, FlowNode, MemberEnd, NodeState, StopFlow
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Find
 from stanchion.stores.rules.jobs import state_of
@@ -59,7 +59,7 @@ class FlowHandle:
         nodes = await self._context.waits.for_flow(self.id, deadline, asyncio.get_running_loop()).answer()
         return await off_loop(self._value_in_time)(nodes, timeout, deadline)
 
-    def _value_in_time(self, nodes: list[Node], timeout: float | None, deadline: float) -> Any:
+    def _value_in_time(self, nodes: list[FlowNode], timeout: float | None, deadline: float) -> Any:
         if self._root(nodes).state == FlowState.RUNNING:
             raise ResultTimeout(
                 f"flow {self.id} is still running after {timeout} s; wait longer, or see what it waits for with "
@@ -104,13 +104,13 @@ class FlowHandle:
 
     acancel = off_loop(cancel)
 
-    def _nodes(self) -> list[Node]:
-        nodes = self._context.store.nodes(self.id)
+    def _nodes(self) -> list[FlowNode]:
+        nodes = self._context.store.flow_nodes(self.id)
         if not nodes:
             raise FlowNotFound(self.id)
         return nodes
 
-    def _root(self, nodes: list[Node]) -> Node:
+    def _root(self, nodes: list[FlowNode]) -> FlowNode:
         return next(node for node in nodes if node.id == self.id)
 
     def _rows(self, states: tuple[JobState, ...] = ()) -> Iterator[JobRow]:
@@ -123,7 +123,7 @@ class FlowHandle:
             if size < _LARGEST_PAGE and sum(len(row.payload) for row in page) < _SMALL * size:
                 size *= 2
 
-    def _value(self, nodes: list[Node]) -> Any:
+    def _value(self, nodes: list[FlowNode]) -> Any:
         state = self._root(nodes).state
         if state == FlowState.DONE:
             return Values(self._context, self.id, nodes).of(self.id)
@@ -139,7 +139,7 @@ class FlowHandle:
         said = errors[-1]["error"] if errors else culprit.state
         raise FlowFailed(self.id, culprit.job, said, row.task)
 
-    def _culprit(self, nodes: list[Node]) -> End | None:
+    def _culprit(self, nodes: list[FlowNode]) -> MemberEnd | None:
         """Return the end of the member that failed first, as far as that can be told."""
         failed = sorted(
             (node for node in nodes if node.state == FlowState.FAILED), key=lambda node: node.finished_at or 0

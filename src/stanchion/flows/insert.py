@@ -14,7 +14,7 @@ from stanchion.errors import FlowClosed
 from stanchion.flows.plan import LARGE, After, Part, Plan, Stream
 from stanchion.jobs.batches import batches, portions
 from stanchion.jobs.insert import announce, make_ready
-from stanchion.stores.records.flows import CloseFlow, ExtendFlow, Node, OpenFlow
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, OpenFlow
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules import flows
 
@@ -37,7 +37,7 @@ def store_flow(context: Context, plan: Plan, tx: Any = None) -> None:
     _open_in_parts(context, [], starting, tx)
 
 
-def extend(context: Context, node: Node, parts: Iterable[Part], ids: Iterator[str], tx: Any = None) -> None:
+def extend(context: Context, node: FlowNode, parts: Iterable[Part], ids: Iterator[str], tx: Any = None) -> None:
     """Store further members of an open node; FlowClosed when it takes none any more."""
     plan = Plan(context, node.root, ids)
     _Filled(context, node, tx, stored=True).add(plan, Stream(node.id, iter(parts), After()))
@@ -46,7 +46,7 @@ def extend(context: Context, node: Node, parts: Iterable[Part], ids: Iterator[st
 class _Filled:
     """A node that gets its members in batches. `stored`: it is in the store already."""
 
-    def __init__(self, context: Context, node: Node, tx: Any, *, stored: bool = False) -> None:
+    def __init__(self, context: Context, node: FlowNode, tx: Any, *, stored: bool = False) -> None:
         self._context, self._node, self._tx = context, node, tx
         self._stored = stored or tx is None
         self._size = 0
@@ -81,7 +81,7 @@ class _Filled:
         announce(self._context, jobs)
 
 
-def _open_in_parts(context: Context, nodes: Sequence[Node], jobs: Sequence[NewJob], tx: Any) -> None:
+def _open_in_parts(context: Context, nodes: Sequence[FlowNode], jobs: Sequence[NewJob], tx: Any) -> None:
     for batch in batches(jobs, LARGE):
         for portion in portions(batch):
             _open(context, nodes, portion, tx)
@@ -90,6 +90,6 @@ def _open_in_parts(context: Context, nodes: Sequence[Node], jobs: Sequence[NewJo
         _open(context, nodes, [], tx)
 
 
-def _open(context: Context, nodes: Sequence[Node], jobs: list[NewJob], tx: Any) -> None:
+def _open(context: Context, nodes: Sequence[FlowNode], jobs: list[NewJob], tx: Any) -> None:
     make_ready(context, jobs, tx).change_flows([OpenFlow(nodes, jobs)], tx)
     announce(context, jobs)

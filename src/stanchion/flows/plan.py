@@ -20,7 +20,7 @@ from stanchion.context.context import Context
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import COLLECT, arguments
-from stanchion.stores.records.flows import Node
+from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.rules.flows import Standing, standing
 from stanchion.stores.rules.jobs import own_priority
@@ -121,7 +121,7 @@ class Plan:
 
     def __init__(self, context: Context, root: str, ids: Iterator[str], added_by: JobRow | None = None) -> None:
         self.root, self.ids = root, ids
-        self.nodes: list[Node] = []
+        self.nodes: list[FlowNode] = []
         self.jobs: list[NewJob] = []
         self.streams: list[Stream] = []
         self._context = context
@@ -209,7 +209,7 @@ class Plan:
     def _node(self, part: Part, node: str, parent: str | None, after: After) -> After:
         """Plan a part with a node of its own."""
         number = len(self.nodes)
-        self.nodes.append(Node(node, self.root, parent=parent))
+        self.nodes.append(FlowNode(node, self.root, parent=parent))
         inside = part.lay_out(self, node, after)
         added = {} if parent is not None or self._added_by is None else {"by": self._added_by.id}
         self.nodes[number] = self.nodes[number]._replace(

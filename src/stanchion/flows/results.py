@@ -9,7 +9,7 @@ from typing import Any
 from stanchion.context.context import Context
 from stanchion.errors import StanchionError
 from stanchion.flows.plan import After
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobState
 
 PAGE = 1000
@@ -23,15 +23,15 @@ class NoValue(StanchionError):
 class Values:
     """Reads the values of nodes of one flow. `nodes`: all of its nodes, where they have been read already."""
 
-    def __init__(self, context: Context, root: str, nodes: Iterable[Node] | None = None) -> None:
+    def __init__(self, context: Context, root: str, nodes: Iterable[FlowNode] | None = None) -> None:
         self._context, self._root = context, root
         if nodes is not None:
             self.nodes = {node.id: node for node in nodes}
 
     @cached_property
-    def nodes(self) -> dict[str, Node]:
+    def nodes(self) -> dict[str, FlowNode]:
         """The nodes of the flow. Asked for only when it takes more than the single member of one node."""
-        return {node.id: node for node in self._context.store.nodes(self._root)}
+        return {node.id: node for node in self._context.store.flow_nodes(self._root)}
 
     def behind(self, after: After) -> Any:
         """Return what a job gets that comes behind a node; NoValue when that has not succeeded."""
@@ -44,20 +44,20 @@ class Values:
             return None
         return self._of_one(node_id) if kind == "one" else self._of_all(node_id)
 
-    def ends(self, node_id: str) -> Iterator[End]:
+    def ends(self, node_id: str) -> Iterator[MemberEnd]:
         """Yield how the members of a node have ended, by their places."""
         after = -1
-        while page := self._context.store.ends(node_id, after, PAGE):
+        while page := self._context.store.flow_ends(node_id, after, PAGE):
             yield from page
             after = page[-1].place
 
-    def _node(self, node_id: str) -> Node:
+    def _node(self, node_id: str) -> FlowNode:
         if node_id not in self.nodes:
             raise NoValue(f"the flow {self._root} has no part {node_id} any more: it ended over a week ago")
         return self.nodes[node_id]
 
     def _of_one(self, node_id: str) -> Any:
-        ends = self._context.store.ends(node_id, limit=1)
+        ends = self._context.store.flow_ends(node_id, limit=1)
         if not ends:
             raise self._not_yet(node_id)
         return self._of_end(ends[0])
@@ -69,7 +69,7 @@ class Values:
             raise self._not_yet(node_id)
         return values
 
-    def _of_end(self, end: End) -> Any:
+    def _of_end(self, end: MemberEnd) -> Any:
         if end.state != JobState.DONE:
             who = f"job {end.job}" if end.job else f"the part {end.child}"
             raise NoValue(f"{who} of the flow {self._root} is {end.state}; `retry` that first")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from stanchion.context.context import Context
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Find
 from stanchion.stores.rules.flows import standing
@@ -37,7 +37,7 @@ class FlowPart:
     on_failure: FlowPart | None = None
 
 
-def drawn(context: Context, nodes: list[Node], limit: int) -> FlowPart:
+def drawn(context: Context, nodes: list[FlowNode], limit: int) -> FlowPart:
     """Return the tree of a flow with these nodes, with at most about `limit` jobs."""
     root = nodes[0].root
     rows = context.store.find(Find(flow=root, limit=limit))
@@ -45,12 +45,12 @@ def drawn(context: Context, nodes: list[Node], limit: int) -> FlowPart:
 
 
 class _Drawing:
-    def __init__(self, context: Context, root: str, nodes: list[Node], rows: list[JobRow], limit: int) -> None:
+    def __init__(self, context: Context, root: str, nodes: list[FlowNode], rows: list[JobRow], limit: int) -> None:
         self._context, self._limit, self._now = context, limit, context.store.now()
         self._nodes = {node.id: node for node in nodes}
         self._shows: dict[str, dict[str, Any]] = {node.id: json.loads(node.definition or "{}") for node in nodes}
         self._rows = {row.id: row for row in rows}
-        self._seats: dict[str, dict[int, JobRow | Node]] = defaultdict(dict)
+        self._seats: dict[str, dict[int, JobRow | FlowNode]] = defaultdict(dict)
         self._added: dict[str, list[str]] = defaultdict(list)
         for row in rows:
             place = standing(row.flow or "")
@@ -76,20 +76,22 @@ class _Drawing:
             return replace(members[0], on_failure=handler)
         return self._part(node, "barrier" if how == "barrier" else "group", members, handler)
 
-    def _part(self, node: Node, kind: PartKind, members: tuple[FlowPart, ...], handler: FlowPart | None) -> FlowPart:
+    def _part(
+        self, node: FlowNode, kind: PartKind, members: tuple[FlowPart, ...], handler: FlowPart | None
+    ) -> FlowPart:
         ended, size = node.ended, node.size
         if kind == "chain":
             ended, size = sum(member.state in _ENDED for member in members), len(members)
         return FlowPart(node.id, kind, node.state, kind, members, ended, size, not node.closed, handler)
 
-    def _members(self, node: Node) -> tuple[FlowPart, ...]:
+    def _members(self, node: FlowNode) -> tuple[FlowPart, ...]:
         seats = self._seats[node.id]
         parts = {
-            place: self.of_node(member.id) if isinstance(member, Node) else self._of_job(member)
+            place: self.of_node(member.id) if isinstance(member, FlowNode) else self._of_job(member)
             for place, member in seats.items()
         }
         if len(parts) < node.size:  # some are not in history any more, or there are too many
-            for end in self._context.store.ends(node.id, limit=self._limit):
+            for end in self._context.store.flow_ends(node.id, limit=self._limit):
                 if end.place not in parts and len(parts) < self._limit:
                     parts[end.place] = _of_end(end)
         return tuple(parts[place] for place in sorted(parts))
@@ -104,7 +106,7 @@ class _Drawing:
             row.id, "chain", job.state, "chain", members, sum(one.state in _ENDED for one in members), len(members)
         )
 
-    def _handler(self, node: Node) -> FlowPart | None:
+    def _handler(self, node: FlowNode) -> FlowPart | None:
         if node.handler is None:
             return None
         fields = json.loads(node.handler)
@@ -113,7 +115,7 @@ class _Drawing:
         return FlowPart(fields["id"], "job", state, fields.get("task") or "")
 
 
-def _of_end(end: End) -> FlowPart:
+def _of_end(end: MemberEnd) -> FlowPart:
     return FlowPart(end.job or end.child or "", "job", end.state, "")
 
 

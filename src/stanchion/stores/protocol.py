@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import End, FlowChange, Node
+from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
 from stanchion.stores.records.query import Find, Scan
@@ -276,11 +276,11 @@ class Store(Protocol):
         does.
         """
 
-    def nodes(self, root: str) -> list[Node]:
+    def flow_nodes(self, root: str) -> list[FlowNode]:
         """Return the nodes of a flow, in the order of their ids; none when it is unknown, or ended long ago."""
 
-    def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
-        """Return how members of a node have ended, by their places, from behind the place `after` on."""
+    def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
+        """Return how up to `limit` members of a node have ended, by their places, those behind the place `after`."""
 
     # -- versioned values
 

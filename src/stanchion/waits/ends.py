@@ -11,7 +11,7 @@ from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
 from stanchion.errors import FlowNotFound, JobNotFound
-from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.flows import FlowNode, NodeState
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.rules.jobs import state_of
 from stanchion.stores.wakeup.signs import Signs
@@ -248,13 +248,13 @@ class JobLook(EndLook):
 class FlowLook(EndLook):
     """Waits for the ends of flows."""
 
-    def fetch(self, keys: Sequence[str]) -> Mapping[str, list[Node]]:
-        return {key: nodes for key in keys if (nodes := self.keeper.host.store.nodes(key))}
+    def fetch(self, keys: Sequence[str]) -> Mapping[str, list[FlowNode]]:
+        return {key: nodes for key in keys if (nodes := self.keeper.host.store.flow_nodes(key))}
 
-    def is_over(self, found: list[Node]) -> bool:
+    def is_over(self, found: list[FlowNode]) -> bool:
         return next(node for node in found if node.id == node.root).state != NodeState.RUNNING
 
-    def answers(self, found: list[Node], clock: Callable[[], int]) -> list[Node]:  # noqa: ARG002
+    def answers(self, found: list[FlowNode], clock: Callable[[], int]) -> list[FlowNode]:  # noqa: ARG002
         return found
 
     def unknown(self, key: str) -> Exception:

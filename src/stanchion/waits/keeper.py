@@ -16,7 +16,7 @@ from stanchion.core.forks import begins_anew
 from stanchion.core.threads import DaemonPool
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import Node
+from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
 from stanchion.waits.claims import ClaimLook, Wish, put_back
@@ -66,7 +66,9 @@ class Waits:
         """Wait until a job is final, or the time is over: it is given as it is then. JobNotFound for none."""
         return self._of_key("jobs", JobLook, job_id, deadline, loop)
 
-    def for_flow(self, root: str, deadline: float, loop: asyncio.AbstractEventLoop | None = None) -> Waiter[list[Node]]:
+    def for_flow(
+        self, root: str, deadline: float, loop: asyncio.AbstractEventLoop | None = None
+    ) -> Waiter[list[FlowNode]]:
         """Wait until a flow has ended, or the time is over: its nodes are given as they are then."""
         return self._of_key("flows", FlowLook, root, deadline, loop)
 

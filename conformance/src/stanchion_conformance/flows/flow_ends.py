@@ -8,7 +8,7 @@ import pytest
 
 from stanchion.core.ids import new_ids
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.flows import Node, NodeState, OpenFlow, StopFlow
+from stanchion.stores.records.flows import FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobState, Redriven
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Rollback
 from stanchion.stores.records.query import Find
@@ -54,7 +54,7 @@ class TestAFailedMember:
         assert node_of(store, node).state == NodeState.FAILED
         assert state(store, after.id) is JobState.CANCELLED
         assert state(store, handler) is JobState.READY
-        first = store.ends(node.id)[0]
+        first = store.flow_ends(node.id)[0]
         dead = how in ("bury", "used up", "lost", "dead letter")
         assert (first.job, first.state) == (row.id, JobState.DEAD if dead else JobState.CANCELLED)
 
@@ -63,7 +63,7 @@ class TestAFailedMember:
         store.change_flows([OpenFlow([node], members(node))])
         bury(store)
         commit(store, 2)
-        assert [(end.state, end.result) for end in store.ends(node.id)] == [
+        assert [(end.state, end.result) for end in store.flow_ends(node.id)] == [
             ("dead", None),
             ("done", "1"),
             ("done", "2"),
@@ -75,12 +75,12 @@ class TestAFailedMember:
         length = 200
         ids = new_ids(length)
         root = ids[0]
-        nodes = [Node(node_id, root) for node_id in ids]
+        nodes = [FlowNode(node_id, root) for node_id in ids]
         nodes[-1], handler = handler_in(nodes[-1])
         steps = [waiter(before, seat) for before, seat in pairwise(nodes)]
         store.change_flows([OpenFlow(nodes, [*members(nodes[0]), *steps])])
         bury(store)
-        assert {node.state for node in store.nodes(root)} == {NodeState.FAILED}
+        assert {node.state for node in store.flow_nodes(root)} == {NodeState.FAILED}
         assert len(store.find(Find(flow=root, states=(JobState.CANCELLED,), limit=1000))) == length - 1
         assert sizes_of(store, QUEUE).waiting == 0
         assert [row.id for row in claim(store, 5)] == [handler]
@@ -92,8 +92,8 @@ class TestAFailedMember:
         store.change_flows([OpenFlow([outer, middle, inner], [*members(outer, 1), *members(inner)])])
         commit(store)
         bury(store)
-        assert {node.state for node in store.nodes(outer.id)} == {NodeState.FAILED}
-        assert [(end.place, end.state, end.child) for end in store.ends(outer.id)] == [
+        assert {node.state for node in store.flow_nodes(outer.id)} == {NodeState.FAILED}
+        assert [(end.place, end.state, end.child) for end in store.flow_ends(outer.id)] == [
             (0, JobState.DONE, None),
             (1, JobState.DEAD, middle.id),
         ]
@@ -120,7 +120,7 @@ class TestAFailedMember:
         job_id = bury(store)
         assert store.retry([job_id]) == [Redriven.READY]
         commit(store, result="1")
-        assert [(end.state, end.result) for end in store.ends(node.id)] == [(JobState.DONE, "1")]
+        assert [(end.state, end.result) for end in store.flow_ends(node.id)] == [(JobState.DONE, "1")]
         failed = node_of(store, node)
         assert (failed.state, failed.ended) == (NodeState.FAILED, 1)
         assert state(store, after.id) is JobState.CANCELLED
@@ -155,13 +155,13 @@ class TestContinuing:
         call = new_job("again", flow=row.flow, task="other", max_attempts=1)
         assert store.settle([Continue(row.id, row.token or "", call)]) == [JobState.READY]
         assert store.settle([Commit(row.id, row.token or "")]) == [None]
-        assert store.ends(node.id) == []
+        assert store.flow_ends(node.id) == []
         assert (sizes_of(store, QUEUE).total, counts_of(store, QUEUE).pushed) == (2, 2)
         (again,) = claim(store)
         assert (again.id, again.payload, again.task, again.attempts) == (row.id, "again", "other", 1)
         assert again.enqueued_at == row.enqueued_at
         store.settle([Commit(again.id, again.token or "", '"value"')])
-        assert [(end.job, end.result) for end in store.ends(node.id)] == [(row.id, '"value"')]
+        assert [(end.job, end.result) for end in store.flow_ends(node.id)] == [(row.id, '"value"')]
         assert state(store, after.id) is JobState.READY
 
     def test_behind_other_jobs(self, store: Store) -> None:
@@ -185,7 +185,7 @@ class TestContinuing:
         node = new_node(1)
         late = Continue(row.id, row.token or "", waiter(node), (node,), tuple(members(node)))
         assert store.settle([late]) == [None]
-        assert (store.nodes(node.id), sizes_of(store, QUEUE).total) == ([], 1)
+        assert (store.flow_nodes(node.id), sizes_of(store, QUEUE).total) == ([], 1)
         assert store.settle([Commit(held.id, held.token or "")]) == [JobState.DONE]
 
     def test_behind_nothing_it_goes_on_at_once(self, store: Store) -> None:
@@ -203,5 +203,5 @@ class TestContinuing:
         further = new_node(1, root=node.id)
         outcome = Continue(row.id, row.token or "", waiter(further), (further,), tuple(members(further)))
         assert store.settle([outcome]) == [JobState.CANCELLED]
-        assert [one.state for one in store.nodes(node.id)] == [NodeState.FAILED]
+        assert [one.state for one in store.flow_nodes(node.id)] == [NodeState.FAILED]
         assert sizes_of(store, QUEUE).total == 0

@@ -11,7 +11,7 @@ from stanchion.core.ids import new_id
 from stanchion.errors import CannotJoin, DuplicateKey
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.flows import CloseFlow, ExtendFlow, Node, NodeState, OpenFlow, StopFlow
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.records.query import Find
@@ -30,25 +30,25 @@ from stanchion_conformance.harness import (
 )
 
 
-def new_node(size: int = 1, kind: str = "list", **fields: Any) -> Node:
+def new_node(size: int = 1, kind: str = "list", **fields: Any) -> FlowNode:
     """Return a node, by itself the root of its flow."""
     node_id = new_id()
-    return Node(**{"id": node_id, "root": node_id, "kind": kind, "size": size, **fields})
+    return FlowNode(**{"id": node_id, "root": node_id, "kind": kind, "size": size, **fields})
 
 
-def members(node: Node, count: int | None = None, **fields: Any) -> list[NewJob]:
+def members(node: FlowNode, count: int | None = None, **fields: Any) -> list[NewJob]:
     """Return the jobs in the places of a node."""
     places = range(node.size if count is None else count)
     return [new_job(str(place), flow=Standing(node.root, node.id, place).text, **fields) for place in places]
 
 
-def waiter(node: Node, seat: Node | None = None, **fields: Any) -> NewJob:
+def waiter(node: FlowNode, seat: FlowNode | None = None, **fields: Any) -> NewJob:
     """Return a job that waits for a node, and is itself the only member of `seat`."""
     standing = Standing(node.root, "" if seat is None else seat.id, 0, node.id)
     return new_job("waiter", flow=standing.text, waits_for=node_gate(node.id), **fields)
 
 
-def handler_in(node: Node, **fields: Any) -> tuple[Node, str]:
+def handler_in(node: FlowNode, **fields: Any) -> tuple[FlowNode, str]:
     """Return the node with a handler, and that one's id."""
     job = new_job("handler", flow=Standing(node.root).text, **fields)
     return node._replace(handler=json.dumps(job._asdict())), job.id
@@ -69,9 +69,9 @@ def bury(store: Store) -> str:
     return row.id
 
 
-def node_of(store: Store, node: Node) -> Node:
+def node_of(store: Store, node: FlowNode) -> FlowNode:
     """Return a node as it is now."""
-    return next(one for one in store.nodes(node.root) if one.id == node.id)
+    return next(one for one in store.flow_nodes(node.root) if one.id == node.id)
 
 
 class TestMembersOfANode:
@@ -98,13 +98,13 @@ class TestMembersOfANode:
         rows = claim(store, 5)
         for row in reversed(rows):
             store.settle([Commit(row.id, row.token or "", f'"{row.payload}"')])
-        ends = store.ends(node.id)
+        ends = store.flow_ends(node.id)
         assert [(end.place, end.result, end.job, end.state) for end in ends] == [
             (place, f'"{place}"', job.id, JobState.DONE) for place, job in enumerate(jobs)
         ]
-        assert store.ends(node.id, after=1, limit=2) == ends[2:4]
-        assert store.ends(node.id, after=4) == []
-        assert store.ends(new_id()) == []
+        assert store.flow_ends(node.id, after=1, limit=2) == ends[2:4]
+        assert store.flow_ends(node.id, after=4) == []
+        assert store.flow_ends(new_id()) == []
 
     def test_may_be_popped(self, store: Store) -> None:
         node = new_node(2)
@@ -118,7 +118,7 @@ class TestMembersOfANode:
         store.change_flows([OpenFlow([node], [*members(node), after])])
         (row,) = claim(store)
         store.settle([Rollback(row.id, row.token or "", 0.0, "not yet")])
-        assert store.ends(node.id) == []
+        assert store.flow_ends(node.id) == []
         commit(store)
         assert state(store, after.id) is JobState.READY
 
@@ -138,7 +138,7 @@ class TestMembersOfANode:
         after = waiter(node)
         store.change_flows([OpenFlow([node], [*members(node), after])])
         commit(store, 2)
-        assert [end.result for end in store.ends(node.id)] == ["0", "1"]
+        assert [end.result for end in store.flow_ends(node.id)] == ["0", "1"]
         assert [row.id for row in claim(store, 5)] == [after.id]
 
     def test_that_wait_for_later_are_due_then(self, store: Store) -> None:
@@ -159,7 +159,7 @@ class TestMembersOfANode:
                 mine.settle([Commit(row.id, row.token or "", row.payload) for row in rows])
 
         all_at_once([lambda one=one: work(one) for one in [store, other_store] * 3])  # type: ignore[misc]
-        assert [(one.state, one.ended) for one in store.nodes(outer.id)] == [
+        assert [(one.state, one.ended) for one in store.flow_nodes(outer.id)] == [
             (NodeState.DONE, 2),
             (NodeState.DONE, 40),
             (NodeState.DONE, 40),
@@ -186,8 +186,8 @@ class TestOpeningAFlow:
         inner = new_node(0, root=outer.id, parent=f"{outer.id}:0")
         after = waiter(outer)
         store.change_flows([OpenFlow([outer, inner], [after])])
-        assert [node.state for node in store.nodes(outer.id)] == [NodeState.DONE] * 2
-        assert [end.child for end in store.ends(outer.id)] == [inner.id]
+        assert [node.state for node in store.flow_nodes(outer.id)] == [NodeState.DONE] * 2
+        assert [end.child for end in store.flow_ends(outer.id)] == [inner.id]
         assert [row.id for row in claim(store, 5)] == [after.id]
 
     def test_in_parts(self, store: Store) -> None:
@@ -206,7 +206,7 @@ class TestOpeningAFlow:
         jobs[1] = jobs[1]._replace(key="k", on_duplicate="raise")
         with pytest.raises(DuplicateKey):
             store.change_flows([OpenFlow([node], jobs)])
-        assert store.nodes(node.root) == []
+        assert store.flow_nodes(node.root) == []
         assert sizes_of(store, QUEUE).total == 1
 
     def test_its_jobs_are_found_by_it(self, store: Store) -> None:
@@ -229,12 +229,12 @@ class TestOpeningAFlow:
         commit(store, 2)
         clock.advance(6 * 86_400)
         store.maintain()
-        assert len(store.nodes(ended.id)) == 1
+        assert len(store.flow_nodes(ended.id)) == 1
         clock.advance(86_401)
         store.maintain()
-        assert (store.nodes(ended.id), store.ends(ended.id)) == ([], [])
-        assert len(store.nodes(going_on.id)) == 1
-        assert len(store.ends(going_on.id)) == 1
+        assert (store.flow_nodes(ended.id), store.flow_ends(ended.id)) == ([], [])
+        assert len(store.flow_nodes(going_on.id)) == 1
+        assert len(store.flow_ends(going_on.id)) == 1
 
 
 class TestAnOpenNode:
@@ -249,7 +249,7 @@ class TestAnOpenNode:
         assert store.change_flows([CloseFlow(node.id)]) == [True]
         assert other_store.change_flows([CloseFlow(node.id)]) == [True]
         assert store.change_flows([ExtendFlow(node.id, members(node, 1))]) == [False]
-        assert [end.place for end in store.ends(node.id)] == [0, 1, 2, 3]
+        assert [end.place for end in store.flow_ends(node.id)] == [0, 1, 2, 3]
         assert node_of(store, node).state == NodeState.DONE
         assert [row.id for row in claim(store, 5)] == [after.id]
 
@@ -288,7 +288,7 @@ class TestAnOpenNode:
         assert store.change_flows([ExtendFlow(new_id(), [new_job()])]) == [False]
         assert store.change_flows([CloseFlow(new_id())]) == [False]
         assert store.change_flows([StopFlow(new_id())]) == [False]
-        assert store.nodes(new_id()) == []
+        assert store.flow_nodes(new_id()) == []
         assert sizes_of(store, QUEUE).total == 0
 
     def test_gives_each_member_a_place_of_its_own(self, store: Store, other_store: Store) -> None:
@@ -302,7 +302,7 @@ class TestAnOpenNode:
         )
         store.change_flows([CloseFlow(node.id)])
         commit(store, 60)
-        assert [end.place for end in store.ends(node.id)] == list(range(60))
+        assert [end.place for end in store.flow_ends(node.id)] == list(range(60))
         assert node_of(store, node).state == NodeState.DONE
 
 
@@ -326,7 +326,7 @@ class TestSeveralChanges:
         assert done == [True, True, True, False, True, False, True, True]
         assert node_of(store, other).state == NodeState.CANCELLED
         commit(store, 3)
-        assert [end.job for end in store.ends(node.id)] == [job.id for job in coming]
+        assert [end.job for end in store.flow_ends(node.id)] == [job.id for job in coming]
         assert (node_of(store, node).state, state(store, after.id)) == (NodeState.DONE, JobState.READY)
 
     def test_that_are_none(self, store: Store) -> None:
@@ -341,7 +341,7 @@ class TestSeveralChanges:
             store.change_flows([OpenFlow([other], members(other)), ExtendFlow(node.id, refused)])
         assert node_of(store, node).size == 0
         if store.capabilities.atomic_batches:
-            assert store.nodes(other.id) == []
+            assert store.flow_nodes(other.id) == []
             assert sizes_of(store, QUEUE).total == 1
 
 
@@ -362,14 +362,14 @@ class TestFlowsInTransactions:
             store.change_flows([OpenFlow([node], jobs)], tx)
             assert store.change_flows([ExtendFlow(node.id, members(node, 1))], tx) == [True]
             raise ZeroDivisionError
-        assert store.nodes(node.id) == []
+        assert store.flow_nodes(node.id) == []
         assert sizes_of(store, QUEUE).total == 0
         with store.transaction() as tx:
             store.change_flows([OpenFlow([node], jobs)], tx)
             assert store.change_flows([ExtendFlow(node.id, members(node, 1))], tx) == [True]
         assert node_of(store, node).size == 3
         commit(store, 3)
-        assert [end.place for end in store.ends(node.id)] == [0, 1, 2]
+        assert [end.place for end in store.flow_ends(node.id)] == [0, 1, 2]
 
     def test_a_member_that_is_committed_in_a_transaction(self, store: Store) -> None:
         node = new_node(1)

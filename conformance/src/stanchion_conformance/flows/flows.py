@@ -233,7 +233,7 @@ class TestGroup:
         handle = flow.enqueue()
         work.app.drain()
         assert work.seen[-1] == (secret, "handled")
-        stored = [*store.find(Find(flow=handle.id)), *store.nodes(handle.id)]
-        ends = [end for node in store.nodes(handle.id) for end in store.ends(node.id)]
+        stored = [*store.find(Find(flow=handle.id)), *store.flow_nodes(handle.id)]
+        ends = [end for node in store.flow_nodes(handle.id) for end in store.flow_ends(node.id)]
         assert len(ends) == 4
         assert secret not in repr([stored, ends])

@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.rules import flows
@@ -73,8 +73,8 @@ class Entailed(NamedTuple):
     """The parts of an entry; `jobs` are those of the `nodes`, or without nodes, the jobs that a job was split into."""
 
     free: list[Hold]
-    ends: list[End]
-    nodes: list[Node]
+    ends: list[MemberEnd]
+    nodes: list[FlowNode]
     jobs: list[NewJob]
 
 
@@ -101,7 +101,7 @@ def entailed_in(entry: Entry) -> Entailed:
     free, ends, nodes, jobs = json.loads(entry.text)
     return Entailed(
         [Hold(*one) for one in free],
-        [End(*one) for one in ends],
-        [Node(*one) for one in nodes],
+        [MemberEnd(*one) for one in ends],
+        [FlowNode(*one) for one in nodes],
         [NewJob(*one) for one in jobs],
     )

@@ -13,7 +13,16 @@ from stanchion.stores.cas.entries import Entry, entailed_in, entry_of
 from stanchion.stores.cas.jobs import Change, Jobs, Seen, made
 from stanchion.stores.cas.portions import PORTION
 from stanchion.stores.cas.slots import Slots
-from stanchion.stores.records.flows import CloseFlow, End, ExtendFlow, FlowChange, Node, NodeState, OpenFlow, StopFlow
+from stanchion.stores.records.flows import (
+    CloseFlow,
+    ExtendFlow,
+    FlowChange,
+    FlowNode,
+    MemberEnd,
+    NodeState,
+    OpenFlow,
+    StopFlow,
+)
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows
@@ -24,16 +33,16 @@ from stanchion.stores.rules.slots import node_gate
 class FlowRows(Protocol):
     """The nodes of a store, and who waits for them: primitives, each one atomic operation that may be repeated."""
 
-    def end_members(self, node: str, ends: Sequence[End]) -> Node | None:
+    def end_members(self, node: str, ends: Sequence[MemberEnd]) -> FlowNode | None:
         """Record how members of a node have ended, each once: `flows.advanced`.
 
         Returns the node to the one caller whose call has ended it, None to all others.
         """
 
-    def followed(self, node: Node) -> None:
+    def followed(self, node: FlowNode) -> None:
         """Mark that all that follows from the end of a node is done."""
 
-    def unfollowed(self) -> Iterable[Node]:
+    def unfollowed(self) -> Iterable[FlowNode]:
         """Return the nodes that ended some seconds ago, `STALE`, and are not marked as followed."""
 
     def waiting_at(self, slot: str, limit: int) -> list[Seen]:
@@ -43,7 +52,7 @@ class FlowRows(Protocol):
 class FlowNodes(Protocol):
     """The nodes of a store's flows, as the verbs change them."""
 
-    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+    def open_flow(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store the nodes of a flow and its jobs."""
 
     def extend_flow(self, node: str, jobs: Sequence[NewJob]) -> bool:
@@ -80,12 +89,12 @@ class Flows:
     def __init__(self, jobs: Jobs, rows: FlowRows, slots: Slots, push: Callable[[Sequence[NewJob]], object]) -> None:
         self.jobs, self.rows, self._slots, self._push = jobs, rows, slots, push
 
-    def end_all(self, ended: Mapping[str, Sequence[End]], nodes: Sequence[Node] = ()) -> None:
+    def end_all(self, ended: Mapping[str, Sequence[MemberEnd]], nodes: Sequence[FlowNode] = ()) -> None:
         """Record how members of nodes have ended, and do what follows: one after the other, as flows may be deep.
 
         `nodes` are such that have ended before.
         """
-        left, open_ends, followed = list(nodes), list(ended.items()), list[Node]()
+        left, open_ends, followed = list(nodes), list(ended.items()), list[FlowNode]()
         entries: list[Entry] = []
         while left or open_ends:
             if left:
@@ -101,14 +110,14 @@ class Flows:
         if entries:
             self.jobs.delete_entries(entries)
 
-    def follow(self, node: Node, entries: list[Entry]) -> list[tuple[str, Sequence[End]]]:
+    def follow(self, node: FlowNode, entries: list[Entry]) -> list[tuple[str, Sequence[MemberEnd]]]:
         """Let in, or cancel, who waits for a node that has ended; return the ends to be recorded, its own too.
 
         The `entries` of those cancelled are added to.
         """
         if node.state == NodeState.FAILED and (handler := flows.handler_of(node)) is not None:
             self._push([handler])
-        ends: list[tuple[str, Sequence[End]]] = []
+        ends: list[tuple[str, Sequence[MemberEnd]]] = []
         while waiting := self.rows.waiting_at(node_gate(node.id), PORTION):
             now = self.jobs.now()
             if node.state == NodeState.DONE:

@@ -14,7 +14,7 @@ from stanchion.stores.cas.flows import Flows
 from stanchion.stores.cas.jobs import Jobs
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.cas.slots import Slots
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import NewJob
 
 
@@ -32,7 +32,7 @@ class PushOnce(Protocol):
 class OpenNodes(Protocol):
     """Stores the rest of a flow."""
 
-    def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+    def open_nodes(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store nodes that are not there yet, and their jobs, those that wait first; complete those without members."""
 
 
@@ -54,7 +54,7 @@ class Outbox:
 
     def _apply(self, entries: Sequence[Entry], free: Callable[[Sequence[Hold]], object]) -> None:
         freed: list[Hold] = []
-        ended: dict[str, list[End]] = {}
+        ended: dict[str, list[MemberEnd]] = {}
         fanned_out: list[tuple[str, Sequence[NewJob]]] = []
         for entry in entries:
             entailed = entailed_in(entry)

@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.push import Pushes
 from stanchion.stores.memory.slots import Slots
-from stanchion.stores.records.flows import CloseFlow, End, ExtendFlow, FlowChange, Node, NodeState, OpenFlow, StopFlow
+from stanchion.stores.records.flows import (
+    CloseFlow,
+    ExtendFlow,
+    FlowChange,
+    FlowNode,
+    MemberEnd,
+    NodeState,
+    OpenFlow,
+    StopFlow,
+)
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows as flow_rules
@@ -25,9 +34,9 @@ class Flows:
 
     def __init__(self, jobs: Jobs, slots: Slots, pushes: Pushes) -> None:
         self._jobs, self._slots, self._pushes = jobs, slots, pushes
-        self._nodes: dict[str, Node] = {}
-        self._ends: dict[str, dict[int, End]] = defaultdict(dict)
-        self._coming: deque[End] = deque()
+        self._nodes: dict[str, FlowNode] = {}
+        self._ends: dict[str, dict[int, MemberEnd]] = defaultdict(dict)
+        self._coming: deque[MemberEnd] = deque()
 
     # -- steps of jobs
 
@@ -106,17 +115,17 @@ class Flows:
         return found is not None
 
     def _stop(self, stop: StopFlow) -> bool:
-        nodes, now = self.nodes(stop.root), self._jobs.now()
+        nodes, now = self.flow_nodes(stop.root), self._jobs.now()
         for node in nodes:
             if node.state == NodeState.RUNNING:
                 self._nodes[node.id] = node._replace(state=NodeState.CANCELLED.value, finished_at=now)
         return bool(nodes)
 
-    def nodes(self, root: str) -> list[Node]:
+    def flow_nodes(self, root: str) -> list[FlowNode]:
         """Return the nodes of a flow, in the order of their ids."""
         return sorted(node for node in self._nodes.values() if node.root == root)
 
-    def ends(self, node: str, after: int, limit: int) -> list[End]:
+    def flow_ends(self, node: str, after: int, limit: int) -> list[MemberEnd]:
         """Return how members of a node have ended, by their places, from behind the place `after` on."""
         found = self._ends.get(node, {})
         return [found[place] for place in sorted(found) if place > after][:limit]
@@ -126,7 +135,7 @@ class Flows:
         oldest = self._jobs.now() - FLOW_TTL_MICROS
         for root in [node for node in self._nodes.values() if node.id == node.root]:
             if root.finished_at is not None and root.finished_at <= oldest:
-                for node in self.nodes(root.id):
+                for node in self.flow_nodes(root.id):
                     del self._nodes[node.id]
                     self._ends.pop(node.id, None)
 
@@ -137,7 +146,7 @@ class Flows:
             self._take_end(self._coming[0])
             self._coming.popleft()
 
-    def _take_end(self, end: End) -> None:
+    def _take_end(self, end: MemberEnd) -> None:
         node = self._nodes.get(end.node)
         if node is None:
             return
@@ -147,7 +156,7 @@ class Flows:
             ends[end.place] = end
             self._store(flow_rules.advanced(node, known, end, self._jobs.now()))
 
-    def _store(self, node: Node) -> None:
+    def _store(self, node: FlowNode) -> None:
         """Store a node as it is now, with what follows when that is its end."""
         before = self._nodes[node.id]
         self._nodes[node.id] = node

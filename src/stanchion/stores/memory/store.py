@@ -22,7 +22,7 @@ from stanchion.stores.memory.values import Values
 from stanchion.stores.memory.workers import Workers
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import End, FlowChange, Node
+from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
 from stanchion.stores.records.query import Find, Scan
@@ -287,15 +287,15 @@ class MemoryStore:
         with self._lock:
             return self._flows.change_flows(changes)
 
-    def nodes(self, root: str) -> list[Node]:
+    def flow_nodes(self, root: str) -> list[FlowNode]:
         """Return the nodes of a flow, in the order of their ids."""
         with self._lock:
-            return self._flows.nodes(root)
+            return self._flows.flow_nodes(root)
 
-    def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
+    def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
         """Return how members of a node have ended, by their places, from behind the place `after` on."""
         with self._lock:
-            return self._flows.ends(node, after, limit)
+            return self._flows.flow_ends(node, after, limit)
 
     # -- staged jobs
 

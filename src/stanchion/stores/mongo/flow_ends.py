@@ -26,7 +26,7 @@ from stanchion.stores.mongo.client.documents import Document, seen_in, up_to
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
-from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.rules import flows
 
@@ -35,7 +35,7 @@ _LIST_READS_MAX = 3
 """A list that was found so often, unchanged, is of a process that has died."""
 _PAUSE_SECONDS = 0.02
 
-Change = Callable[[Node], Node]
+Change = Callable[[FlowNode], FlowNode]
 
 
 class FlowEnds:
@@ -44,11 +44,11 @@ class FlowEnds:
     def __init__(self, server: Access) -> None:
         self._server = server
 
-    def end_members(self, node: str, ends: Sequence[End]) -> Node | None:
+    def end_members(self, node: str, ends: Sequence[MemberEnd]) -> FlowNode | None:
         """Record how members of a node have ended, each once; return the node if this call has ended it."""
         mark, now = ObjectId(), self._server.now()
 
-        def work(on: Place, _again: bool) -> Node | None:
+        def work(on: Place, _again: bool) -> FlowNode | None:
             if on.nodes.find_one({"_id": node}, {"_id": 1}, session=on.session) is None:
                 return None
             self._record(on, ends)
@@ -56,7 +56,7 @@ class FlowEnds:
 
         return self._server.call(work)
 
-    def _record(self, on: Place, ends: Sequence[End]) -> None:
+    def _record(self, on: Place, ends: Sequence[MemberEnd]) -> None:
         fresh = [end_document(end) for end in ends]
         if self._server.in_transaction:  # where a duplicate would end it
             known = {
@@ -72,7 +72,7 @@ class FlowEnds:
             if again:
                 on.ends.bulk_write([_success(end) for end in again], ordered=False, session=on.session)
 
-    def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
+    def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
         """Return how members of a node have ended, by their places, from behind the place `after` on."""
         wanted = {"node": node, "place": {"$gt": after}}
 
@@ -81,11 +81,11 @@ class FlowEnds:
 
         return [_end_in(one) for one in self._server.call(work)] if limit else []
 
-    def change_node(self, node: str, change: Change) -> tuple[Node | None, bool]:
+    def change_node(self, node: str, change: Change) -> tuple[FlowNode | None, bool]:
         """Change a node; return it, None if there is none, and whether it was ended by that."""
         mark = ObjectId()
 
-        def work(on: Place, _again: bool) -> tuple[Node | None, bool]:
+        def work(on: Place, _again: bool) -> tuple[FlowNode | None, bool]:
             while True:
                 found = on.nodes.find_one({"_id": node}, session=on.session)
                 if found is None:
@@ -107,48 +107,48 @@ class FlowEnds:
 
         return [seen_in(one) for one in self._server.call(work)]
 
-    def followed(self, node: Node) -> None:
+    def followed(self, node: FlowNode) -> None:
         """Mark that all that follows from the end of a node is done."""
         one = {"_id": node.id}
         self._server.call(
             lambda on, _again: on.nodes.update_one(one, {"$unset": {"unfollowed": ""}}, session=on.session)
         )
 
-    def unfollowed(self) -> list[Node]:
+    def unfollowed(self) -> list[FlowNode]:
         """Return the nodes that ended some seconds ago, `STALE`, and are not marked as followed."""
         wanted = {"unfollowed": True, "finished_at": up_to(self._server.now() - STALE)}
         return [node_in(one) for one in self._server.call(lambda on, _again: list(on.nodes.find(wanted)))]
 
 
-def node_document(node: Node) -> Document:
+def node_document(node: FlowNode) -> Document:
     """Return the document of a node, but for what belongs to its last step."""
     fields = {"_id" if name == "id" else name: value for name, value in node._asdict().items()}
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def node_in(document: Document) -> Node:
+def node_in(document: Document) -> FlowNode:
     """Return the node of a document."""
-    fields = {name: document[name] for name in Node._fields[1:] if name in document}
-    return Node(id=document["_id"], **fields)
+    fields = {name: document[name] for name in FlowNode._fields[1:] if name in document}
+    return FlowNode(id=document["_id"], **fields)
 
 
-def end_document(end: End) -> Document:
+def end_document(end: MemberEnd) -> Document:
     """Return the document of an end that is not counted yet."""
     fields = {name: value for name, value in end._asdict().items() if value is not None}
     return {"_id": f"{end.node}:{end.place}", **fields, "uncounted": end.node}
 
 
-def _end_in(document: Document) -> End:
-    return End(**{name: document[name] for name in End._fields if name in document})
+def _end_in(document: Document) -> MemberEnd:
+    return MemberEnd(**{name: document[name] for name in MemberEnd._fields if name in document})
 
 
-def _success(end: End) -> UpdateOne:
+def _success(end: MemberEnd) -> UpdateOne:
     """Return the update that records the success of a member that had ended in another way before."""
     fields = {name: value for name, value in end._asdict().items() if value is not None}
     return UpdateOne({"_id": f"{end.node}:{end.place}", "state": {"$ne": JobState.DONE.value}}, {"$set": fields})
 
 
-def _count(on: Place, node: str, mark: ObjectId, now: int) -> Node | None:
+def _count(on: Place, node: str, mark: ObjectId, now: int) -> FlowNode | None:
     """Count the ends of a node that are not counted yet; return it if that, under this mark, has ended it."""
     seen: tuple[int, int] = (0, 0)
     while True:
@@ -175,7 +175,7 @@ def _count(on: Place, node: str, mark: ObjectId, now: int) -> Node | None:
 def _begin_count(on: Place, found: Document, part: Sequence[Document], mark: ObjectId, now: int) -> bool:
     node = node_in(found)
     for one in part:
-        node = flows.advanced(node, None, End(node.id, one["place"], one["state"]), now)
+        node = flows.advanced(node, None, MemberEnd(node.id, one["place"], one["state"]), now)
     places = [one["place"] for one in part]
     if not _compare_and_set(on, found, node, mark, {"counting": places}):
         return False
@@ -192,7 +192,7 @@ def _end_count(on: Place, found: Document) -> None:
     on.nodes.update_one({"_id": node, "version": found["version"]}, ended, session=on.session)
 
 
-def _compare_and_set(on: Place, found: Document, after: Node, mark: ObjectId, also: Document | None = None) -> bool:
+def _compare_and_set(on: Place, found: Document, after: FlowNode, mark: ObjectId, also: Document | None = None) -> bool:
     """Change a node if it is as it was found."""
     before, new = node_in(found), node_document(after)
     changed = {name: value for name, value in new.items() if found.get(name) != value} | (also or {})
@@ -203,5 +203,5 @@ def _compare_and_set(on: Place, found: Document, after: Node, mark: ObjectId, al
     return bool(on.nodes.update_one(seen, update, session=on.session).matched_count)
 
 
-def _ends(before: Node, after: Node) -> bool:
+def _ends(before: FlowNode, after: FlowNode) -> bool:
     return before.state == NodeState.RUNNING and after.state != NodeState.RUNNING

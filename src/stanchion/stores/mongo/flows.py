@@ -25,7 +25,7 @@ from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.mongo.flow_ends import FlowEnds, node_document, node_in
-from stanchion.stores.records.flows import Node, NodeState
+from stanchion.stores.records.flows import FlowNode, NodeState
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.rules import flows
 
@@ -51,7 +51,7 @@ class FlowNodes:
         self._server, self._ends, self._following = server, ends, following
         self._push, self._cancel = push, cancel
 
-    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+    def open_flow(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store the nodes of a flow and its jobs; a node without members is done at once."""
         stamp = self._insert_nodes(nodes)
         try:
@@ -60,14 +60,14 @@ class FlowNodes:
             self._take_back_nodes(stamp)
             raise
 
-    def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+    def open_nodes(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store the rest of a flow, as an outbox entry says; what is there already stays as it is."""
         self._insert_nodes(nodes)
         open_ones = {"_id": {"$in": [node.id for node in nodes]}, "assembling": {"$exists": True}}
         if self._server.call(lambda on, _again: on.nodes.find_one(open_ones, {"_id": 1})) is not None:
             self._assemble(nodes, jobs)
 
-    def _insert_nodes(self, nodes: Sequence[Node]) -> ObjectId:
+    def _insert_nodes(self, nodes: Sequence[FlowNode]) -> ObjectId:
         """Store those nodes that are not there yet, as being assembled under the stamp that is returned."""
         now, stamp = self._server.now(), ObjectId()
         marks = {"version": 0, "stamp": stamp, **({} if self._server.in_transaction else {"assembling": now})}
@@ -92,9 +92,9 @@ class FlowNodes:
     def _take_back_nodes(self, stamp: ObjectId) -> None:
         self._server.call(lambda on, _again: on.nodes.delete_many({"stamp": stamp}, session=on.session))
 
-    def _assemble(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+    def _assemble(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         self._store(jobs)
-        ended: list[Node] = []
+        ended: list[FlowNode] = []
         for one in nodes:
             # One that has ended already did so before all who wait for it were there.
             node, _ = self._ends.change_node(one.id, lambda node: flows.completed(node, self._server.now()))
@@ -180,7 +180,7 @@ class FlowNodes:
 
         return self._server.call(work)
 
-    def nodes(self, root: str) -> list[Node]:
+    def flow_nodes(self, root: str) -> list[FlowNode]:
         """Return the nodes of a flow, in the order of their ids."""
 
         def work(on: Place, _again: bool) -> list[Document]:
@@ -193,7 +193,7 @@ class FlowNodes:
         ended = {"finished_at": up_to(self._server.now() - _KEPT_MICROS), "$expr": {"$eq": ["$_id", "$root"]}}
         found = self._server.call(lambda on, _again: list(on.nodes.find(ended, {"_id": 1})))
         for root in (one["_id"] for one in found):
-            for node in self.nodes(root):
+            for node in self.flow_nodes(root):
                 self._server.call(lambda on, _again: on.ends.delete_many({"node": node.id}))  # noqa: B023
             self._server.call(lambda on, _again: on.nodes.delete_many({"root": root, "_id": {"$ne": root}}))  # noqa: B023
             self._server.call(lambda on, _again: on.nodes.delete_one({"_id": root}))  # noqa: B023

@@ -39,7 +39,7 @@ from stanchion.stores.mongo.wakeup import AfterCommit, Announcer, Signals
 from stanchion.stores.mongo.workers import Workers
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import End, FlowChange, Node
+from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
 from stanchion.stores.records.query import Find, Scan
@@ -301,11 +301,11 @@ class MongoStore:
     def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
         return change_flows(self._in(tx)._nodes, changes)
 
-    def nodes(self, root: str) -> list[Node]:
-        return self._nodes.nodes(root)
+    def flow_nodes(self, root: str) -> list[FlowNode]:
+        return self._nodes.flow_nodes(root)
 
-    def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
-        return self._ends.ends(node, after, limit)
+    def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
+        return self._ends.flow_ends(node, after, limit)
 
     def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
         return self._values.values(kind, names)

@@ -17,7 +17,7 @@ from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, ONCE, PICKED, RESE
 from stanchion.stores.postgres.purge import PostgresStatements
 from stanchion.stores.postgres.slots import claim_at_gates, commit_at_gates, pick_asking
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import End
+from stanchion.stores.records.flows import MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Commit, Outcome
 from stanchion.stores.records.queues import QueueSettings
@@ -371,7 +371,7 @@ class PostgresStore(PostgresAdmitting):
         self.note_ended(run, ((row[0], row[1], row[-1]) for row in done))
         return {row[0]: row for row in done}
 
-    def add_ends(self, run: Runner, ends: Sequence[End]) -> None:
+    def add_ends(self, run: Runner, ends: Sequence[MemberEnd]) -> None:
         if ends:
             run.change(_ADD_ENDS, {"ends": json.dumps([end._asdict() for end in ends])})
 

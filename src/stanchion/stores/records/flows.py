@@ -18,11 +18,11 @@ class NodeState(StrEnum):
     CANCELLED = "cancelled"
 
 
-class Node(NamedTuple):
+class FlowNode(NamedTuple):
     """What the members of a part of a flow add up to.
 
-        running ──all members done, and closed──► done      its gate opens
-           ├──a member failed──► failed                      its handler is enqueued, who waits for it is cancelled
+        running ──all members done, and closed──► done      jobs that wait for it are due
+           ├──a member failed──► failed                      its handler is enqueued, jobs that wait are cancelled
            └──flow cancelled──► cancelled
 
     `root`: the flow. `kind`: "one" (the value of its only member), "list" (of all, in their places) or "none".
@@ -44,7 +44,7 @@ class Node(NamedTuple):
     definition: str | None = None
 
 
-class End(NamedTuple):
+class MemberEnd(NamedTuple):
     """How the member in a place of a node has ended: a job, with its result, or a `child` node."""
 
     node: str
@@ -58,7 +58,7 @@ class End(NamedTuple):
 class OpenFlow(NamedTuple):
     """Store the nodes of a flow and its jobs. A node without members is done at once; a repeat does no harm."""
 
-    nodes: Sequence[Node] = ()
+    nodes: Sequence[FlowNode] = ()
     jobs: Sequence[NewJob] = ()
 
 
@@ -88,3 +88,6 @@ class StopFlow(NamedTuple):
 
 
 FlowChange = OpenFlow | ExtendFlow | CloseFlow | StopFlow
+
+
+Node, End = FlowNode, MemberEnd

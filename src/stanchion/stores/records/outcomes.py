@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stanchion.stores.records.flows import Node
+from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import UNLANED, NewJob
 
 
@@ -81,7 +81,7 @@ class Continue(NamedTuple):
     id: str
     token: str
     job: NewJob
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[FlowNode, ...] = ()
     jobs: tuple[NewJob, ...] = ()
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from stanchion.errors import DuplicateKey
 from stanchion.stores.cas.flows import change_flows
 from stanchion.stores.cas.mixins.flows import STALE
-from stanchion.stores.records.flows import End, FlowChange, Node, NodeState
+from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd, NodeState
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.query import Find
 from stanchion.stores.redis.client.rows import FIELD
@@ -49,7 +49,7 @@ class Flowing(Nodes):
             refuse_to_join()
         return change_flows(self, changes)
 
-    def open_flow(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+    def open_flow(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store the nodes of a flow and its jobs."""
         self.refuse_duplicates(jobs)
         roots = sorted({node.root for node in nodes} | {standing(job.flow).root for job in jobs if job.flow})
@@ -76,10 +76,10 @@ class Flowing(Nodes):
             if holder != job.id and job.on_duplicate == "raise":
                 raise DuplicateKey(job.queue, job.key or "", holder)
 
-    def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+    def open_nodes(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         self._open(nodes, jobs)
 
-    def _open(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> DuplicateKey | None:
+    def _open(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> DuplicateKey | None:
         """Store nodes and jobs; return what is to be raised for a key that another job has."""
         opened = self._store_nodes(nodes)
         if nodes and all(opened):
@@ -96,7 +96,7 @@ class Flowing(Nodes):
         )
         return next(refused, None)
 
-    def _store_nodes(self, nodes: Sequence[Node]) -> list[bool]:
+    def _store_nodes(self, nodes: Sequence[FlowNode]) -> list[bool]:
         """Store nodes that are not there yet; tell for each whether its jobs are stored."""
         of_roots: dict[str, list[str]] = {}
         for node in nodes:
@@ -145,13 +145,13 @@ class Flowing(Nodes):
 
     # -- ending
 
-    def end_members(self, node: str, ends: Sequence[End]) -> Node | None:
+    def end_members(self, node: str, ends: Sequence[MemberEnd]) -> FlowNode | None:
         finished = None
         for part in portions(ends, _AT_ONCE):
             finished = self._end(node, part) or finished
         return finished
 
-    def _end(self, node: str, ends: Sequence[End] = (), *, close: bool = False) -> Node | None:
+    def _end(self, node: str, ends: Sequence[MemberEnd] = (), *, close: bool = False) -> FlowNode | None:
         """Record ends, and return the node if that has ended it."""
         key = self.flow_key(node)
         texts = [
@@ -172,14 +172,14 @@ class Flowing(Nodes):
             answer = run("1")
         return node_in(node, answer[1]) if answer[0] == b"ended" else None
 
-    def followed(self, node: Node) -> None:
+    def followed(self, node: FlowNode) -> None:
         self.server.all([self.server.script("followed", self.flow_key(node.id))])
         if node.id == node.root:
             self._forget_after(node)
         self.server.command("UNLINK", self.gate_key(node_gate(node.id)) + "queues")
         self.server.command("ZREM", self.own_key("ending"), node.id)
 
-    def unfollowed(self) -> Iterator[Node]:
+    def unfollowed(self) -> Iterator[FlowNode]:
         now, ending = self.now(), self.own_key("ending")
         noted = self.server.command("ZRANGEBYSCORE", ending, "-inf", now - STALE)
         long_ago = set(self.server.command("ZRANGEBYSCORE", ending, "-inf", now - _NOTED))
@@ -193,7 +193,7 @@ class Flowing(Nodes):
 
     def stop_flow(self, root: str) -> bool:
         """End those nodes of a flow that are not final as cancelled; False when there is no such flow."""
-        nodes = self.nodes(root)
+        nodes = self.flow_nodes(root)
         self.server.all([self.server.script("stop", self.flow_key(node.id)) for node in nodes])
         for node in self.nodes_of([root]):
             self._forget_after(node)
@@ -231,7 +231,7 @@ class Flowing(Nodes):
         for part in portions([row.id for row in self.find_in_flow(Find(flow=root, states=_LIVE))], _AT_ONCE):
             self.cancel(part)
 
-    def _forget_after(self, root: Node) -> None:
+    def _forget_after(self, root: FlowNode) -> None:
         self.server.all([self.enlist("flows", root.id, at=root.finished_at, known=True)])
 
     def forget_flows(self) -> None:
@@ -269,5 +269,5 @@ def _kept(job: NewJob) -> NewJob:
     return job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job
 
 
-def _running(node: Node) -> bool:
+def _running(node: FlowNode) -> bool:
     return node.state == NodeState.RUNNING

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from stanchion.stores.cas.mixins.jobs import Seen
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Find
 from stanchion.stores.redis.client.rows import FIELD
@@ -19,12 +19,12 @@ _AT_ONCE = 500
 class Nodes(RedisBase):
     """Looking at nodes, at how their members have ended, and at the jobs of a flow."""
 
-    def nodes(self, root: str) -> list[Node]:
+    def flow_nodes(self, root: str) -> list[FlowNode]:
         """Return the nodes of a flow, in the order of their ids; none when it is unknown, or ended long ago."""
         found = self.server.command("SMEMBERS", self.flow_key(root) + "nodes")
         return self.nodes_of(sorted(node.decode() for node in found))
 
-    def nodes_of(self, ids: Sequence[str]) -> list[Node]:
+    def nodes_of(self, ids: Sequence[str]) -> list[FlowNode]:
         return [node_in(node, fields) for node, fields in zip(ids, self.stored(ids), strict=True) if fields]
 
     def stored(self, ids: Sequence[str]) -> list[list[bytes] | dict[bytes, bytes]]:
@@ -34,7 +34,7 @@ class Nodes(RedisBase):
             for fields in self.server.all([Call(("HGETALL", self.flow_key(node) + "node")) for node in part])
         ]
 
-    def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
+    def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
         """Return how members of a node have ended, by their places, from behind the place `after` on."""
         key = self.flow_key(node) + "ends"
         found = self.server.command("ZRANGEBYSCORE", key, f"({after}", "+inf", "LIMIT", 0, limit)
@@ -59,17 +59,17 @@ class Nodes(RedisBase):
             below = f"({members[-1].decode()}"
 
 
-def fields_of(node: Node) -> Iterable[str | int]:
+def fields_of(node: FlowNode) -> Iterable[str | int]:
     for name, value in node._asdict().items():
         if name not in ("id", "created_at") and value is not None:
             yield name
             yield "1" if value is True else "" if value is False else value
 
 
-def node_in(node_id: str, stored: Sequence[bytes] | Mapping[bytes, bytes]) -> Node:
+def node_in(node_id: str, stored: Sequence[bytes] | Mapping[bytes, bytes]) -> FlowNode:
     pairs = stored.items() if isinstance(stored, Mapping) else zip(stored[::2], stored[1::2], strict=True)
     fields = {name.decode(): text.decode() for name, text in pairs}
-    return Node(
+    return FlowNode(
         id=node_id,
         root=fields["root"],
         kind=fields["kind"],
@@ -85,6 +85,6 @@ def node_in(node_id: str, stored: Sequence[bytes] | Mapping[bytes, bytes]) -> No
     )
 
 
-def _end(node: str, text: str) -> End:
+def _end(node: str, text: str) -> MemberEnd:
     place, state, job, child, result = text.split(FIELD)
-    return End(node, int(place), state, job or None, child or None, result or None)
+    return MemberEnd(node, int(place), state, job or None, child or None, result or None)

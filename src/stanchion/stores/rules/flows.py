@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from stanchion.stores.records.flows import End, ExtendFlow, FlowChange, Node, NodeState, OpenFlow
+from stanchion.stores.records.flows import ExtendFlow, FlowChange, FlowNode, MemberEnd, NodeState, OpenFlow
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 
 
@@ -41,7 +41,7 @@ def jobs_in(changes: Sequence[FlowChange]) -> list[NewJob]:
     return [job for change in changes if isinstance(change, OpenFlow | ExtendFlow) for job in change.jobs]
 
 
-def end_of(before: JobRow, after: JobRow | None, counted: str | None = None) -> End | None:
+def end_of(before: JobRow, after: JobRow | None, counted: str | None = None) -> MemberEnd | None:
     """Return how a member of a flow has ended by a step; None when it has not, or stands in no node.
 
     One that was deleted counts as cancelled, one that was `buried` as dead, also where it lives on as a dead letter.
@@ -52,20 +52,20 @@ def end_of(before: JobRow, after: JobRow | None, counted: str | None = None) -> 
     if not place.node:
         return None
     if after is None:
-        return End(place.node, place.place, JobState.CANCELLED.value, before.id)
+        return MemberEnd(place.node, place.place, JobState.CANCELLED.value, before.id)
     if after.finished_at is not None:
-        return End(place.node, place.place, after.state, before.id, result=after.result)
+        return MemberEnd(place.node, place.place, after.state, before.id, result=after.result)
     if counted == "buried":
-        return End(place.node, place.place, JobState.DEAD.value, before.id)
+        return MemberEnd(place.node, place.place, JobState.DEAD.value, before.id)
     return None
 
 
-def counts_anew(known: End | None, end: End) -> bool:
+def counts_anew(known: MemberEnd | None, end: MemberEnd) -> bool:
     """Tell whether an end is to be recorded: the first of its member, or the success of one that was re-driven."""
     return known is None or (known.state != JobState.DONE and end.state == JobState.DONE)
 
 
-def advanced(node: Node, known: End | None, end: End, now: int) -> Node:
+def advanced(node: FlowNode, known: MemberEnd | None, end: MemberEnd, now: int) -> FlowNode:
     """Return the node after a member has ended; `known`: how it had ended before."""
     if known is None:
         node = node._replace(ended=node.ended + 1)
@@ -74,14 +74,14 @@ def advanced(node: Node, known: End | None, end: End, now: int) -> Node:
     return completed(node, now)
 
 
-def completed(node: Node, now: int) -> Node:
+def completed(node: FlowNode, now: int) -> FlowNode:
     """Return the node, done if all of its members are."""
     if node.state == NodeState.RUNNING and node.closed and node.ended >= node.size:
         return node._replace(state=NodeState.DONE.value, finished_at=now)
     return node
 
 
-def deepest_first(nodes: Sequence[Node]) -> list[list[Node]]:
+def deepest_first(nodes: Sequence[FlowNode]) -> list[list[FlowNode]]:
     """Return the nodes of a flow by how deep they are in its tree, the deepest first, as the ends of members go up."""
     parents = {node.id: _parent(node) for node in nodes}
     depths: dict[str, int] = {}
@@ -93,22 +93,22 @@ def deepest_first(nodes: Sequence[Node]) -> list[list[Node]]:
                 found += depths[above]
                 break
         depths[one] = found
-    levels: defaultdict[int, list[Node]] = defaultdict(list)
+    levels: defaultdict[int, list[FlowNode]] = defaultdict(list)
     for node in nodes:
         levels[depths[node.id]].append(node)
     return [levels[depth] for depth in sorted(levels, reverse=True)]
 
 
-def _parent(node: Node) -> str | None:
+def _parent(node: FlowNode) -> str | None:
     return None if node.parent is None else node.parent.partition(":")[0]
 
 
-def end_of_node(node: Node) -> End | None:
+def end_of_node(node: FlowNode) -> MemberEnd | None:
     """Return how a finished node has ended as a member of its parent; None when it is nobody's."""
     if node.parent is None or node.state == NodeState.RUNNING:
         return None
     parent, _, place = node.parent.partition(":")
-    return End(parent, int(place), _ENDED_AS[NodeState(node.state)].value, child=node.id)
+    return MemberEnd(parent, int(place), _ENDED_AS[NodeState(node.state)].value, child=node.id)
 
 
 _ENDED_AS = {
@@ -118,7 +118,7 @@ _ENDED_AS = {
 }
 
 
-def handler_of(node: Node) -> NewJob | None:
+def handler_of(node: FlowNode) -> NewJob | None:
     """Return the job that a failure of the node brings."""
     return None if node.handler is None else NewJob(**json.loads(node.handler))
 

@@ -14,7 +14,16 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Executable
 
-from stanchion.stores.records.flows import CloseFlow, End, ExtendFlow, FlowChange, Node, NodeState, OpenFlow, StopFlow
+from stanchion.stores.records.flows import (
+    CloseFlow,
+    ExtendFlow,
+    FlowChange,
+    FlowNode,
+    MemberEnd,
+    NodeState,
+    OpenFlow,
+    StopFlow,
+)
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.rules import flows
 from stanchion.stores.rules.outcomes import cancel
@@ -87,7 +96,7 @@ class Flowing(Gating, Pushing):
     def _stop(self, run: Runner, root: str) -> bool:
         found = [_node(row) for row in run.rows(self._flows.of_root, {"root": root})]
         running = [node for node in found if node.state == NodeState.RUNNING]
-        before: dict[str, Node] = {}
+        before: dict[str, FlowNode] = {}
         for nodes in flows.deepest_first(running):  # as the ends of members do
             before |= self._locked(run, [node.id for node in nodes])
         now = self.clock(run)
@@ -102,19 +111,19 @@ class Flowing(Gating, Pushing):
         )
         return bool(found)
 
-    def nodes(self, root: str) -> list[Node]:
+    def flow_nodes(self, root: str) -> list[FlowNode]:
         if not is_id(root):
             return []
         rows = self.database.read(lambda run: run.rows(self._flows.of_root, {"root": root}))
         return [_node(row) for row in rows]
 
-    def ends(self, node: str, after: int = -1, limit: int = 1000) -> list[End]:
+    def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
         if not is_id(node):
             return []
         wanted = {"node": node, "after": after, "most": limit}
-        return [End(*row) for row in self.database.read(lambda run: run.rows(self._flows.ends, wanted))]
+        return [MemberEnd(*row) for row in self.database.read(lambda run: run.rows(self._flows.ends, wanted))]
 
-    def open_in(self, run: Runner, nodes: Sequence[Node], jobs: Sequence[NewJob], *, again: bool = False) -> None:
+    def open_in(self, run: Runner, nodes: Sequence[FlowNode], jobs: Sequence[NewJob], *, again: bool = False) -> None:
         """Store nodes and jobs, in queues that are made if need be; those nodes that have no members are done."""
         now = self.clock(run)
         new = [node._replace(created_at=now)._asdict() for node in nodes]
@@ -139,13 +148,13 @@ class Flowing(Gating, Pushing):
         ends = [end for step in concerned if (end := flows.end_of(*step)) is not None]
         self._follow(run, concerned, ends)
 
-    def _follow(self, run: Runner, steps: list[Step], ends: list[End]) -> None:
+    def _follow(self, run: Runner, steps: list[Step], ends: list[MemberEnd]) -> None:
         now = self.clock(run) if ends else 0
         while ends:
             ends = self._end(run, ends, steps, now)
         note_freed(run, steps)
 
-    def _end(self, run: Runner, ends: Sequence[End], steps: list[Step], now: int) -> list[End]:
+    def _end(self, run: Runner, ends: Sequence[MemberEnd], steps: list[Step], now: int) -> list[MemberEnd]:
         """Take note of how members have ended; return the ends that follow, and add to the steps."""
         before = self._locked(run, {end.node for end in ends})
         known = self._ends_before(run, ends)
@@ -162,11 +171,11 @@ class Flowing(Gating, Pushing):
         self.add_ends(run, list(fresh.values()))
         return self._settle_nodes(run, before, after, steps, now)
 
-    def add_ends(self, run: Runner, ends: Sequence[End]) -> None:
+    def add_ends(self, run: Runner, ends: Sequence[MemberEnd]) -> None:
         """Write ends that are new."""
         run.change_each(self._flows.add_end, [end._asdict() for end in ends])
 
-    def _complete(self, run: Runner, nodes: Sequence[Node]) -> None:
+    def _complete(self, run: Runner, nodes: Sequence[FlowNode]) -> None:
         """End those of these nodes that are complete, with what follows."""
         if not nodes:
             return
@@ -176,8 +185,8 @@ class Flowing(Gating, Pushing):
         self._follow(run, steps, self._settle_nodes(run, before, after, steps, now))
 
     def _settle_nodes(
-        self, run: Runner, before: Mapping[str, Node], after: Mapping[str, Node], steps: list[Step], now: int
-    ) -> list[End]:
+        self, run: Runner, before: Mapping[str, FlowNode], after: Mapping[str, FlowNode], steps: list[Step], now: int
+    ) -> list[MemberEnd]:
         """Write nodes as they are now, with what follows where that is an end; return the ends of members by it."""
         self._count(run, before, after)
         ended = [
@@ -200,17 +209,17 @@ class Flowing(Gating, Pushing):
             ends += self._cancel_waiting(run, failed, steps, now)
         return ends
 
-    def _let_in(self, run: Runner, nodes: Sequence[Node], now: int) -> None:
+    def _let_in(self, run: Runner, nodes: Sequence[FlowNode], now: int) -> None:
         gates = {"gates": self.dialect.listed(node_gate(node.id) for node in nodes)}
         woken = {row[0] for row in run.rows(self._flows.wakes, gates)}
         if woken:
             run.change(self._flows.let_in, {**gates, "now": now})
             run.woken |= woken
 
-    def _cancel_waiting(self, run: Runner, nodes: Sequence[Node], steps: list[Step], now: int) -> list[End]:
+    def _cancel_waiting(self, run: Runner, nodes: Sequence[FlowNode], steps: list[Step], now: int) -> list[MemberEnd]:
         """Cancel the jobs that wait at the gates of these nodes; return what ends by that, and add to the steps."""
         wanted = {"gates": self.dialect.listed(node_gate(node.id) for node in nodes), "most": _CANCELLED_AT_ONCE}
-        ends: list[End] = []
+        ends: list[MemberEnd] = []
         while found := run.rows(self._flows.waiting, wanted):
             before = list(self.jobs.lock(run, [str(row[0]) for row in found]).values())
             after = [step for row in before if (step := cancel(row, now)) is not None]
@@ -224,18 +233,18 @@ class Flowing(Gating, Pushing):
 
     # -- rows
 
-    def _locked(self, run: Runner, ids: Iterable[str]) -> dict[str, Node]:
+    def _locked(self, run: Runner, ids: Iterable[str]) -> dict[str, FlowNode]:
         """Return those of these nodes that there are, locked."""
         wanted = self.dialect.listed(ids)
         return {row[0]: _node(row) for row in run.rows(self._flows.lock, {"ids": wanted})} if ids else {}
 
-    def _ends_before(self, run: Runner, ends: Sequence[End]) -> dict[tuple[str, int], End]:
+    def _ends_before(self, run: Runner, ends: Sequence[MemberEnd]) -> dict[tuple[str, int], MemberEnd]:
         """Return how these members had ended before, as far as it matters here."""
         places = json.dumps([(end.node, end.place) for end in ends])
         rows = run.rows(self._flows.known, {"places": places})
-        return {(node, place): End(node, place, state) for node, place, state in rows if state is not None}
+        return {(node, place): MemberEnd(node, place, state) for node, place, state in rows if state is not None}
 
-    def _count(self, run: Runner, before: Mapping[str, Node], after: Mapping[str, Node]) -> None:
+    def _count(self, run: Runner, before: Mapping[str, FlowNode], after: Mapping[str, FlowNode]) -> None:
         """Write what has changed of nodes."""
         alike: defaultdict[tuple[int, str, int | None], list[str]] = defaultdict(list)
         for name, node in after.items():
@@ -257,15 +266,15 @@ class Flowing(Gating, Pushing):
 
         while roots := self.database.read(old):
             for root in roots:
-                for node in self.nodes(root):
+                for node in self.flow_nodes(root):
                     for first in range(0, node.size, _PUSHED_AT_ONCE):
                         some = {"node": node.id, "first": first, "last": first + _PUSHED_AT_ONCE}
                         change(self._flows.forget_ends, some)
                 change(self._flows.forget_nodes, {"root": root})
 
 
-def _node(row: Sequence[Any]) -> Node:
-    found = Node(*row)
+def _node(row: Sequence[Any]) -> FlowNode:
+    found = FlowNode(*row)
     return found._replace(closed=bool(found.closed))
 
 

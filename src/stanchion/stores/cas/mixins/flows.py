@@ -16,7 +16,7 @@ from typing import TypeVar
 from stanchion.stores.cas.mixins.claim import HandingOut
 from stanchion.stores.cas.mixins.jobs import Change, Duty, Seen, Swap
 from stanchion.stores.cas.mixins.outbox import Hold, duty_text, entailed_in, holds_of
-from stanchion.stores.records.flows import End, Node, NodeState
+from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
 from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.rules import claims as claim_rules
@@ -46,22 +46,22 @@ class Following(HandingOut):
         """Forget duties that are done."""
 
     @abstractmethod
-    def end_members(self, node: str, ends: Sequence[End]) -> Node | None:
+    def end_members(self, node: str, ends: Sequence[MemberEnd]) -> FlowNode | None:
         """Record how members of a node have ended, each once: `flows.advanced`.
 
         Returns the node to the one caller whose call has ended it, None to all others.
         """
 
     @abstractmethod
-    def followed(self, node: Node) -> None:
+    def followed(self, node: FlowNode) -> None:
         """Note that all that follows from the end of a node was done."""
 
     @abstractmethod
-    def unfollowed(self) -> Iterable[Node]:
+    def unfollowed(self) -> Iterable[FlowNode]:
         """Return the nodes that ended some seconds ago, `STALE`, and are not marked as followed."""
 
     @abstractmethod
-    def open_nodes(self, nodes: Sequence[Node], jobs: Sequence[NewJob]) -> None:
+    def open_nodes(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store nodes that are not there yet, and their jobs, those that wait first; complete those without members."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class Following(HandingOut):
 
     def _do(self, duties: Sequence[Duty], free: Callable[[Sequence[Hold]], object]) -> None:
         freed: list[Hold] = []
-        ended: dict[str, list[End]] = {}
+        ended: dict[str, list[MemberEnd]] = {}
         fanned_out: list[tuple[str, Sequence[NewJob]]] = []
         for duty in duties:
             entailed = entailed_in(duty)
@@ -113,12 +113,12 @@ class Following(HandingOut):
 
     # -- nodes
 
-    def end_all(self, ended: Mapping[str, Sequence[End]], nodes: Sequence[Node] = ()) -> None:
+    def end_all(self, ended: Mapping[str, Sequence[MemberEnd]], nodes: Sequence[FlowNode] = ()) -> None:
         """Record how members have ended, and see to what follows: one after the other, as flows may be deep.
 
         `nodes` are such that have ended before.
         """
-        left, open_ends, followed = list(nodes), list(ended.items()), list[Node]()
+        left, open_ends, followed = list(nodes), list(ended.items()), list[FlowNode]()
         duties: list[Duty] = []
         while left or open_ends:
             if left:
@@ -134,11 +134,11 @@ class Following(HandingOut):
         if duties:
             self.strike_off(duties)
 
-    def _follow(self, node: Node, duties: list[Duty]) -> list[tuple[str, Sequence[End]]]:
+    def _follow(self, node: FlowNode, duties: list[Duty]) -> list[tuple[str, Sequence[MemberEnd]]]:
         """Let in, or cancel, who waits for a node that has ended; return the ends to be recorded, its own too."""
         if node.state == NodeState.FAILED and (handler := flows.handler_of(node)) is not None:
             self.push([handler])
-        ends: list[tuple[str, Sequence[End]]] = []
+        ends: list[tuple[str, Sequence[MemberEnd]]] = []
         while waiting := self.waiting_at(node_gate(node.id), _AT_ONCE):
             now = self.now()
             if node.state == NodeState.DONE:

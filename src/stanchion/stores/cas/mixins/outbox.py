@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stanchion.stores.cas.mixins.jobs import Duty
-from stanchion.stores.records.flows import End, Node
+from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.rules import outcomes as outcome_rules
@@ -48,12 +48,12 @@ class Entailed(NamedTuple):
     """The parts of a duty; `jobs` are those of the `nodes`, or without any, what the job was split into."""
 
     free: list[Hold]
-    ends: list[End]
-    nodes: list[Node]
+    ends: list[MemberEnd]
+    nodes: list[FlowNode]
     jobs: list[NewJob]
 
 
-def duty_text(free: Sequence[Hold], ends: Sequence[End], opens: Continue | Commit | None) -> str:
+def duty_text(free: Sequence[Hold], ends: Sequence[MemberEnd], opens: Continue | Commit | None) -> str:
     """Return a duty as it is noted."""
     if isinstance(opens, Commit):
         return json.dumps([free, ends, (), outcome_rules.fanned_out(opens)])
@@ -65,7 +65,7 @@ def entailed_in(duty: Duty) -> Entailed:
     free, ends, nodes, jobs = json.loads(duty.text)
     return Entailed(
         [Hold(*one) for one in free],
-        [End(*one) for one in ends],
-        [Node(*one) for one in nodes],
+        [MemberEnd(*one) for one in ends],
+        [FlowNode(*one) for one in nodes],
         [NewJob(*one) for one in jobs],
     )
