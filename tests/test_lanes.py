@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -90,11 +91,16 @@ def generator(seed: int) -> Iterator[int]:
 class Counting(MemoryStore):
     """Tells how often it was asked for settings and depths."""
 
-    settings_read = depths_read = 0
+    def __init__(self) -> None:
+        super().__init__()
+        self.settings_read = self.depths_read = 0
+        self.names_read: set[str] = set()
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
         self.settings_read += 1
-        return super().queues(names)
+        found = super().queues(names)
+        self.names_read.update(names or (settings.name for settings in found))
+        return found
 
     def lane_depths(self, *args: Any, **options: Any) -> dict[int, int]:
         self.depths_read += 1
@@ -117,6 +123,23 @@ def test_settings_are_read_once_in_a_while(app: Stanchion, store: Counting) -> N
         app.queue("plain").push(1, tenant="acme")
     assert store.settings_read <= 3
     assert store.depths_read == 0
+
+
+def test_those_of_the_queues_in_hand_are_read(app: Stanchion, store: Counting) -> None:
+    store.push([new_job(queue=f"other {n}") for n in range(50)])
+    app.queue("laned").configure(lanes=4)
+    app.queue("laned").push(1, tenant="acme")
+    app.queue("plain").push_many([1, 2])
+    assert store.names_read == {"laned", "plain"}
+
+
+def test_many_queues_are_read_together(app: Stanchion, store: Counting, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter(range(10_000))
+    watch = SimpleNamespace(monotonic=lambda: next(clock) // 250 * 2.0)
+    monkeypatch.setattr("stanchion.context.lanes.time", watch)
+    for n in range(1000):
+        app.queue(f"queue {n % 250}").push(n)
+    assert store.settings_read <= 250 + 3 * 10
 
 
 def test_depths_are_read_once_a_batch_and_only_where_there_is_a_choice(app: Stanchion, store: Counting) -> None:

@@ -71,13 +71,13 @@ class DeclaredQueues:
         if store is not self._stored_in:  # another one, as in a test
             self._begin(store)
         missing = self._missing.intersection(queues)
-        stored = {current.name: current for current in store.queues()} if missing else {}
+        stored = {current.name: current for current in store.queues(missing)} if missing else {}
         changed = False
         for queue in sorted(missing):
             settings, current = self.settings[queue], stored.get(queue, QueueSettings(queue))
             new = difference(settings, current, store.now)
             if new:
-                check_letters(queue, new, stored.values())
+                check_letters(store, queue, new, stored)
                 current = store.configure(queue, new, tx)
                 # Another process may have declared other lanes since they were read.
                 if more := agreement(settings, current, store.now):
@@ -96,7 +96,7 @@ class DeclaredQueues:
         if not self.settings or time.monotonic() - self._looked_at < LOOK_SECONDS:
             return False
         self._looked_at = time.monotonic()
-        stored = {current.name: current for current in store.queues()}
+        stored = {current.name: current for current in store.queues(self.settings)}
         self._missing |= self.settings.keys() - stored.keys()
         changed = False
         for queue in self.settings.keys() - self._missing:

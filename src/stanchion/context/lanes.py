@@ -22,11 +22,10 @@ The remainder is taken as it comes, without rejection: with at most 1024 lanes i
 
 from __future__ import annotations
 
-import math
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import count
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from itertools import count, islice
 
 from stanchion.context.shard import MAX_LANES, shuffle_shard, stored_lane
 from stanchion.stores.protocol import Store
@@ -36,6 +35,9 @@ from stanchion.stores.records.queues import QueueSettings
 
 SETTINGS_SECONDS = 1.0
 """For so long a process goes by the settings that it has read."""
+
+QUEUES_REMEMBERED = 10_000
+QUEUES_AT_ONCE = 100
 
 COUNTED = 1000
 """So many jobs are counted in a lane; one with more is not told from one with so many."""
@@ -47,20 +49,19 @@ class LaneChooser:
     def __init__(self) -> None:
         # Any process may begin anywhere; all together serve the lanes alike.
         self._turns = count(random.randrange(MAX_LANES))  # noqa: S311 - spreading load
-        self._read: tuple[Store | None, float, dict[str, QueueSettings]] = (None, -math.inf, {})
+        self._store: Store | None = None
+        self._read: dict[str, tuple[float, QueueSettings | None]] = {}
+        """When a queue was read, and its settings if it has lanes."""
 
     def forget(self) -> None:
         """Read the settings anew, as this process has just changed some."""
-        self._read = (None, -math.inf, {})
+        self._read = {}
 
     def assign(self, store: Store, jobs: list[NewJob]) -> None:
         """Give those of the jobs their lane whose queue has lanes; the list is changed in place."""
-        laned = self._laned_queues(store)
-        if not laned:
-            return
-        for queue in laned.keys() & {job.queue for job in jobs}:
+        for queue, settings in self._laned(store, {job.queue for job in jobs}).items():
             places = [n for n, job in enumerate(jobs) if job.queue == queue]
-            lanes = self._lanes(store, laned[queue], [jobs[n].tenant for n in places])
+            lanes = self._lanes(store, settings, [jobs[n].tenant for n in places])
             for n, lane in zip(places, lanes, strict=True):
                 jobs[n] = jobs[n]._replace(lane=lane)
 
@@ -69,9 +70,11 @@ class LaneChooser:
     ) -> Sequence[Outcome]:
         """Return the outcomes with lanes for what goes on to another queue and has none yet.
 
-        `tenants`: those of the jobs that they are about, by id; asked for only where some queue has lanes.
+        `tenants`: those of the jobs that they are about, by id; asked for only where such a queue has lanes.
         """
-        if not self._laned_queues(store):
+        going_on = [outcome for outcome in outcomes if not isinstance(outcome, Commit) or outcome.jobs]
+        queues = {job.queue for outcome in going_on for job in _going_on(outcome, None)}
+        if not queues or not self._laned(store, queues):
             return outcomes
         of = tenants()
         moved = [job for outcome in outcomes for job in _going_on(outcome, of.get(outcome.id))]
@@ -81,16 +84,22 @@ class LaneChooser:
 
     def lane_of(self, store: Store, queue: str, tenant: str | None) -> int:
         """Return the stored lane for one job that comes to the queue."""
-        settings = self._laned_queues(store).get(queue)
+        settings = self._laned(store, {queue}).get(queue)
         return UNLANED if settings is None else self._lanes(store, settings, [tenant])[0]
 
-    def _laned_queues(self, store: Store) -> dict[str, QueueSettings]:
-        now = time.monotonic()
-        of, read_at, laned = self._read
-        if of is not store or now - read_at > SETTINGS_SECONDS:
-            laned = {settings.name: settings for settings in store.queues() if settings.lanes > 1}
-            self._read = (store, now, laned)
-        return laned
+    def _laned(self, store: Store, queues: Set[str]) -> dict[str, QueueSettings]:
+        """Return the settings of those of these queues that have lanes, as they were read lately."""
+        if store is not self._store or len(self._read) > QUEUES_REMEMBERED:
+            self._store, self._read = store, {}
+        now, read = time.monotonic(), self._read
+        old = {queue for queue in queues if queue not in read or now - read[queue][0] > SETTINGS_SECONDS}
+        if old:
+            # Others that this process uses go along, so that many of them cost few calls.
+            others = (queue for queue, (read_at, _) in list(read.items()) if now - read_at > SETTINGS_SECONDS)
+            old.update(islice(others, QUEUES_AT_ONCE))
+            found = {settings.name: settings for settings in store.queues(old) if settings.lanes > 1}
+            read.update((queue, (now, found.get(queue))) for queue in old)
+        return {queue: settings for queue in queues if (settings := read[queue][1]) is not None}
 
     def _lanes(self, store: Store, settings: QueueSettings, tenants: list[str | None]) -> list[int]:
         size = min(settings.lanes_per_tenant, settings.lanes)

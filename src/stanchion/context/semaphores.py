@@ -40,7 +40,7 @@ class DeclaredSemaphores:
             self._stored_in, self._missing, self._known = store, set(self._declared), set()
             self._seen_at = time.monotonic()
         elif self._known and time.monotonic() - self._seen_at >= SEEN_FOR:
-            self._see(store)
+            self._see(store, self._declared)
             self._missing |= self._declared.keys() - self._known
         for name in sorted(self._missing):
             changed = store.set_semaphore(name, self._declared[name], declared=True, tx=tx)
@@ -57,13 +57,13 @@ class DeclaredSemaphores:
             return
         self.store(store, tx)
         if not needed <= self._known:
-            self._see(store)
+            self._see(store, needed)
             if strangers := needed - self._known:
                 raise unknown(sorted(strangers))
 
-    def _see(self, store: Store) -> None:
+    def _see(self, store: Store, names: Iterable[str]) -> None:
         seen_at = time.monotonic()
-        self._known = {row.name for row in store.semaphores()}
+        self._known = {row.name for row in store.semaphores(self._known.union(names))}
         self._seen_at = seen_at
 
 

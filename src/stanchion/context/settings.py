@@ -33,19 +33,27 @@ def store_settings(store: Store, queue: str, changes: Mapping[str, Any]) -> Queu
     """
     check_lanes(queue, changes)
     if changes.get("dead_letter") is not None:
-        check_letters(queue, changes, store.queues())
+        check_letters(store, queue, changes, {})
     if "lanes" in changes:
-        changes = {**changes, **lanes_changes(changes, store.configure(queue, {}), changes["lanes"])}
+        changes = {**changes, **lanes_changes(changes, settings_of(store, queue), changes["lanes"])}
     elif "lanes_per_tenant" in changes:
-        changes = {**changes, **tenant_lanes(changes, store.configure(queue, {}))}
+        changes = {**changes, **tenant_lanes(changes, settings_of(store, queue))}
     return store.configure(queue, changes)
 
 
-def check_letters(queue: str, changes: Mapping[str, Any], stored: Iterable[QueueSettings]) -> None:
-    """Raise InvalidInput where changes would have dead letters go round in a circle."""
-    if changes.get("dead_letter") not in (None, queue):
-        letters = {settings.name: settings.dead_letter for settings in stored}
-        refuse_circle(queue, {**letters, queue: changes["dead_letter"]})
+def settings_of(store: Store, queue: str) -> QueueSettings:
+    """Return the stored settings of a queue; the defaults where it is not there."""
+    return next(iter(store.queues([queue])), QueueSettings(queue))
+
+
+def check_letters(store: Store, queue: str, changes: Mapping[str, Any], known: Mapping[str, QueueSettings]) -> None:
+    """Raise InvalidInput where changes would have dead letters go round in a circle; `known`: what need not be read."""
+    letters = {queue: changes.get("dead_letter")}
+    following = letters[queue]
+    while following is not None and following not in letters:
+        letters[following] = (known.get(following) or settings_of(store, following)).dead_letter
+        following = letters[following]
+    refuse_circle(queue, letters)
 
 
 def refuse_circle(queue: str, letters: Mapping[str, str | None]) -> None:

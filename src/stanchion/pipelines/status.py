@@ -68,7 +68,8 @@ def status_of(
 ) -> PipelineStatus:
     """Read how the stations of a pipeline are; `before`: an earlier status, for the rates since then."""
     now = store.now()
-    paused = {settings.name for settings in store.queues() if settings.paused}
+    queues = [station.queue for station in stations]
+    paused = {settings.name for settings in store.queues(queues) if settings.paused}
     earlier = {one.station: one for one in before.stations} if before else {}
     seconds = (now - before.at) / SECOND if before else 0.0
 
@@ -76,7 +77,7 @@ def status_of(
         one = earlier.get(station)
         return None if one is None or seconds <= 0 else max(0, ended - one.out - one.dropped) / seconds
 
-    stats = store.stats([dead_letters, *(station.queue for station in stations)], ["states", "totals", "next_due"])
+    stats = store.stats([dead_letters, *queues], ["states", "totals", "next_due"])
 
     def look(station: Station) -> StationStatus:
         size, counts, due = stats[station.queue]

@@ -8,7 +8,7 @@ from typing import Any, Unpack, overload
 
 from stanchion.context.context import Context
 from stanchion.context.declared import as_declared, resettable
-from stanchion.context.settings import checked_settings, store_settings
+from stanchion.context.settings import checked_settings, settings_of, store_settings
 from stanchion.context.shard import shown_lane, stored_range
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_ids, checked_name, refuse_unknown, seconds_of, several, whole
@@ -223,8 +223,8 @@ class Queue:
 
     @property
     def settings(self) -> QueueSettings:
-        """The stored settings."""
-        return self.context.store.configure(self.name, {})
+        """The stored settings; the defaults of a queue that is not there."""
+        return settings_of(self.context.store, self.name)
 
     def delete(self) -> int:
         """Delete the queue with its jobs, history and counts; return how many live jobs that were."""

@@ -29,9 +29,8 @@ class Semaphore:
 
     def usage(self) -> SemaphoreRow:
         """Return its capacity, and how many jobs hold it and wait for it."""
-        for row in self.context.store_semaphores().semaphores():
-            if row.name == self.name:
-                return row
+        for row in self.context.store_semaphores().semaphores([self.name]):
+            return row
         raise unknown([self.name])
 
     def holders(self, limit: int = 100) -> list[Job]:

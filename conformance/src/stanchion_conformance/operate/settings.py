@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,9 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.queues import QueueSettings
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, sizes_of
+
+QUIET = 0.3
+"""Seconds within which a sign would have come."""
 
 
 class TestSettings:
@@ -54,6 +58,16 @@ class TestSettings:
         app.queue("d").configure()
         assert [settings.name for settings in store.queues()] == ["a", "b", "c", "d"]
         assert [queue.name for queue in app.queues()] == ["a", "b", "c", "d"]
+
+    def test_reading_them_changes_nothing(self, app: Stanchion, q: Queue, store: Store, other_store: Store) -> None:
+        q.configure(lease=5)
+        with closing(other_store.listen([QUEUE, "unknown"])) as listener:
+            while listener.wait(QUIET):  # what came before
+                listener.signs()
+            assert q.settings == QueueSettings(QUEUE, lease=5)
+            assert app.queue("unknown").settings == QueueSettings("unknown")
+            assert not listener.wait(QUIET), "nobody is woken"
+        assert store.queues() == [QueueSettings(QUEUE, lease=5)]
 
     def test_are_read_by_name(self, app: Stanchion, store: Store, other_store: Store) -> None:
         for name in ("b", "a", "é", "B"):

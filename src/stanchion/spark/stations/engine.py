@@ -147,9 +147,10 @@ class _Engine:
     def _due(self) -> list[Station]:
         """Return the stations with items that a query could take, or has left in hand."""
         store = self.pipeline.context.store
-        paused = {settings.name for settings in store.queues() if settings.paused}
+        queues = [station.queue for station in self.stations]
+        paused = {settings.name for settings in store.queues(queues) if settings.paused}
         in_hand = {stream.queue for stream in streams(store) if stream.in_hand}
-        stats = store.stats([station.queue for station in self.stations], ["states"])
+        stats = store.stats(queues, ["states"])
         return [
             station
             for station in self.stations
