@@ -15,14 +15,16 @@ from stanchion.spark.session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from stanchion.spark.archiving.archive import Archive, archive
+    from stanchion.spark.archiving.archive import archive
+    from stanchion.spark.archiving.done import Archive
     from stanchion.spark.archiving.replay import Replay, replay
     from stanchion.spark.reporting.report import Report, report
 
 __all__ = ["Archive", "Replay", "Report", "archive", "register", "replay", "report", "session"]
 
 _HOME = {
-    **dict.fromkeys(("Archive", "archive"), "archiving.archive"),
+    "Archive": "archiving.done",
+    "archive": "archiving.archive",
     **dict.fromkeys(("Replay", "replay"), "archiving.replay"),
     **dict.fromkeys(("Report", "report"), "reporting.report"),
 }

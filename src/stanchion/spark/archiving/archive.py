@@ -16,14 +16,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from stanchion.core.checks import checked_name, seconds_of
 from stanchion.errors import InvalidInput, MissingExtra
+from stanchion.spark.archiving.done import Archive, Engine
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.query import Condition, Scan
 
@@ -32,24 +32,8 @@ if TYPE_CHECKING:
 
     from stanchion.app import Stanchion
 
-Engine = Literal["local", "spark"]
-
 MANY = 1_000_000
 """After so many, the rest is for Spark, unless the engine is named."""
-
-
-@dataclass(slots=True)
-class Archive:
-    """What a run has done. `purged`: also what an earlier one had archived and left in the store."""
-
-    folder: str
-    archived: int = 0
-    purged: int = 0
-    files: int = 0
-    engine: Engine = "local"
-    compacted: int = 0
-    """By how many files the archive has become fewer."""
-    seconds: float = 0.0
 
 
 def archive(

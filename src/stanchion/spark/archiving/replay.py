@@ -84,7 +84,7 @@ def matching(spark: SparkSession, folder: Path, where: str, queue: str | None = 
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 
-    from stanchion.spark.reporting.source import archived_jobs
+    from stanchion.spark.archiving.table import archived_jobs
 
     jobs = archived_jobs(spark, folder)
     try:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from stanchion.app import Stanchion
 from stanchion.copying.transfer import weight
 from stanchion.errors import ArchiveBusy, InvalidInput
+from stanchion.spark.archiving.done import Archive
 from stanchion.spark.archiving.files import Written, drop, ends_in
 from stanchion.spark.archiving.parts import Archived, Purger, end_of, fresh, write_part
 from stanchion.spark.archiving.table import ArchiveTable, new_archive, open_archive
@@ -17,8 +18,6 @@ from stanchion.stores.records.query import Scan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from stanchion.spark.archiving.archive import Archive
 
 BATCH = 100_000
 """Finished jobs of one commit, where they are read by this process."""

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction
@@ -20,6 +21,10 @@ from deltalake.transaction import AddAction
 from stanchion.core.times import micros
 from stanchion.errors import ArchiveBusy, InvalidInput
 from stanchion.spark.archiving.files import DAY, IN_FILES, Part, Written, as_json, sync
+from stanchion.spark.datasource.schema import ddl
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 NAME = "stanchion archive"
 _APPLICATION = "stanchion.archive"
@@ -128,3 +133,11 @@ def _could_become(folder: Path) -> bool:
 
 def _bound(moment: datetime | None, otherwise: int) -> int:
     return otherwise if moment is None else micros(moment)
+
+
+def archived_jobs(spark: SparkSession, folder: Path) -> DataFrame:
+    """Return the archive in a folder as a DataFrame, with all columns of history."""
+    files = [part.place for part in existing_archive(folder).parts()]
+    if not files:
+        return spark.createDataFrame([], ddl("history"))
+    return spark.read.schema(ddl("history")).parquet(*files).select(*IN_FILES.names)

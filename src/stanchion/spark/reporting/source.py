@@ -17,8 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
 from stanchion.app import Stanchion
 from stanchion.core.codec import Codec
 from stanchion.core.service_levels import BANDS
-from stanchion.spark.archiving.files import IN_FILES
-from stanchion.spark.archiving.table import existing_archive
+from stanchion.spark.archiving.table import archived_jobs
 from stanchion.spark.datasource.options import checked_options
 from stanchion.spark.datasource.schema import Of, arrow_schema, batch_of_rows, ddl
 from stanchion.stores.records.query import Scan
@@ -30,14 +29,6 @@ _USED = (
     *("id", "queue", "state", "task", "tenant", "priority", "run_at", "started_at", "finished_at"),
     *("attempts", "failures", "errors", "headers"),
 )
-
-
-def archived_jobs(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return the archive in a folder as a DataFrame, with all columns of history."""
-    files = [part.place for part in existing_archive(folder).parts()]
-    if not files:
-        return spark.createDataFrame([], ddl("history"))
-    return spark.read.schema(ddl("history")).parquet(*files).select(*IN_FILES.names)
 
 
 def live_history(spark: SparkSession, app: Stanchion) -> DataFrame:
