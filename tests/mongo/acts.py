@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from stanchion.core.ids import new_id
+from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, NewJob
@@ -190,7 +191,7 @@ def replay(world: World) -> Act:
     ids = world.push(2)
     world.store.cancel(ids)
     copies = [new_id() for _ in ids]
-    return lambda store: [copy is not None for copy in store.replay(ids, copies)]
+    return lambda store: [copy is not None for copy in push_copies(store, ids, copies)]
 
 
 def configure(world: World) -> Act:

@@ -11,8 +11,9 @@ from stanchion.core.ids import new_ids
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.jobs.job import FreshJob, Job
 from stanchion.jobs.search import Search, query_of
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.jobs import copy_of, state_of
 
 
 def job_of(context: Context, row: JobRow, *, duplicate: bool = False) -> Job:
@@ -67,6 +68,18 @@ def retry(context: Context, job_id: str) -> Job:
 def replay(context: Context, job_ids: Iterable[str]) -> list[Job]:
     """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
     origins = checked_ids(job_ids)
-    copies = context.store.replay(origins, new_ids(len(origins)))
+    copies = push_copies(context.store, origins, new_ids(len(origins)))
     rows = context.store.fetch([copy.id for copy in copies if copy is not None])
     return [job_of(context, rows[copy.id]) for copy in copies if copy is not None and copy.id in rows]
+
+
+def push_copies(store: Store, ids: Sequence[str], copy_ids: Sequence[str]) -> list[Pushed | None]:
+    """Store copies of finished jobs, as they were enqueued, that name their origin; None for each not in history."""
+    rows = store.fetch(ids)
+    copies = {
+        copy_id: copy_of(rows[job_id], copy_id)
+        for job_id, copy_id in zip(ids, copy_ids, strict=True)
+        if job_id in rows and rows[job_id].finished_at is not None
+    }
+    pushed = dict(zip(copies, store.push(list(copies.values())), strict=True))
+    return [pushed.get(copy_id) for copy_id in copy_ids]

@@ -226,9 +226,6 @@ class Store(Protocol):
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
         """Make dead, cancelled and scheduled jobs ready now, with all attempts before them, same id."""
 
-    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
-        """Enqueue copies of finished jobs that name their origin; None for each that is not in history."""
-
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         """Delete up to `limit` finished jobs that ended over `older_than` seconds ago (None: the queue's ttl)."""
 

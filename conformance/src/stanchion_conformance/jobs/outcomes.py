@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion import JobState, Queue, Stanchion
+from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
 from stanchion_conformance.harness import (
@@ -308,4 +309,4 @@ class TestBatches:
         assert store.fetch([]) == {}
         assert store.cancel([]) == []
         assert store.retry([]) == []
-        assert store.replay([], []) == []
+        assert push_copies(store, [], []) == []

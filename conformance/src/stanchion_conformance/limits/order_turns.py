@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stanchion.core.ids import new_id
+from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
@@ -152,7 +153,7 @@ class TestInASecondLife:
         (row,) = claim(store)
         commit(store, row)
         copy = new_id()
-        store.replay([ids[0]], [copy])
+        push_copies(store, [ids[0]], [copy])
         (row,) = claim(store, 2)
         assert row.id == ids[1]
         commit(store, row)

@@ -9,6 +9,7 @@ import pytest
 from stanchion import Push, Queue, Stanchion
 from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput
+from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
@@ -205,7 +206,7 @@ class TestKeyedRates:
         (row,) = claim(store)
         commit(store, row)
         copy = new_id()
-        store.replay([job], [copy])
+        push_copies(store, [job], [copy])
         assert limits_in(row_of(store, copy).limits) == Limits((), SLOW)
         assert took(store) == []
 

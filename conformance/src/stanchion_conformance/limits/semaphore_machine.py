@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 )
 
 from stanchion.core.ids import new_id
+from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
@@ -132,7 +133,7 @@ class Permits(RuleBasedStateMachine):
         jobs = data.draw(st.lists(st.sampled_from(self.ids), min_size=1, max_size=3, unique=True))
         if verb == "replay":
             copies = [new_id() for _ in jobs]
-            self.store.replay(jobs, copies)
+            push_copies(self.store, jobs, copies)
             self.ids += copies
             return
         if verb == "retry":

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion.core.ids import new_id
+from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState, Redriven
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
@@ -252,7 +253,7 @@ class TestSlotsTakenAgain:
         commit(store, row)
         copies = [new_id(), new_id()]
         for copy in copies:
-            store.replay([job], [copy])
+            push_copies(store, [job], [copy])
         assert row_of(store, copies[0]).limits == row_of(store, job).limits
         assert took(store, 2) == copies[:1]
         assert usage(store) == (1, 1)

@@ -7,6 +7,7 @@ from typing import Any
 
 from stanchion import Queue
 from stanchion.core.ids import new_id
+from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Redriven
 from stanchion.stores.records.outcomes import Commit, Rollback
@@ -118,7 +119,7 @@ class TestAdoptedJobs:
         store.adopt([dead, done])
         assert store.retry([dead.id, done.id]) == [Redriven.READY, Redriven.DONE]
         copy = new_id()
-        assert store.replay([done.id], [copy]) != [None]
+        assert push_copies(store, [done.id], [copy]) != [None]
         assert {row.id: row.payload for row in claim(store, 10)} == {dead.id: '"dead"', copy: '"done"'}
 
     def test_are_found(self, store: Store) -> None:

@@ -7,6 +7,7 @@ import pytest
 from stanchion import JobState, Queue, Stanchion
 from stanchion.core.ids import new_id
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
+from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import Redriven
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of, sizes_of, state
@@ -219,13 +220,13 @@ class TestReplay:
         store.push([job])
         store.cancel([job.id])
         copy = [new_id()]
-        assert store.replay([job.id], copy) == store.replay([job.id], copy)
+        assert push_copies(store, [job.id], copy) == push_copies(store, [job.id], copy)
         assert sizes_of(store, QUEUE).total == 1
 
     def test_leaves_out_live_and_unknown_jobs(self, q: Queue, store: Store) -> None:
         live, done = q.push_many([1, 2])
         store.cancel([done.id])
-        replayed = store.replay([live.id, new_id(), done.id], [new_id() for _ in range(3)])
+        replayed = push_copies(store, [live.id, new_id(), done.id], [new_id() for _ in range(3)])
         assert [copy is not None for copy in replayed] == [False, False, True]
         assert q.size().total == 2
 

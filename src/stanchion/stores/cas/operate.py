@@ -1,20 +1,19 @@
-"""What an operator does to jobs: cancel, drive again, replay."""
+"""What an operator does to jobs: cancel, drive again."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.rules import jobs as job_rules
+from stanchion.stores.records.jobs import JobRow, JobState, Redriven
 from stanchion.stores.rules import outcomes as outcome_rules
 
 
 class Operator:
     """Changes jobs from outside of any reservation."""
 
-    def __init__(self, loop: JobLoop, push: Callable[[Sequence[NewJob]], list[Pushed]]) -> None:
-        self._loop, self._push = loop, push
+    def __init__(self, loop: JobLoop) -> None:
+        self._loop = loop
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
         """Cancel jobs: live ones at once, a running one is asked to stop; return the states after it."""
@@ -45,14 +44,3 @@ class Operator:
             return Decision(Redriven.READY, None if again is row else again, otherwise=Redriven.KEY_TAKEN)
 
         return self._loop.decide_each(ids, decide)
-
-    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
-        """Enqueue copies of finished jobs that name their origin; None for each that is not in history."""
-        _, seen = self._loop.jobs.read(ids)
-        copies = {
-            new_id: job_rules.replay(seen[job_id].row, new_id)
-            for job_id, new_id in zip(ids, new_ids, strict=True)
-            if job_id in seen and seen[job_id].row.finished_at is not None
-        }
-        pushed = dict(zip(copies, self._push(list(copies.values())), strict=True))
-        return [pushed.get(new_id) for new_id in new_ids]

@@ -6,18 +6,16 @@ from collections.abc import Sequence
 
 from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Jobs, Queue
-from stanchion.stores.memory.push import Pushes
 from stanchion.stores.memory.slots import Slots
-from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Pushed, Redriven
-from stanchion.stores.rules import jobs as job_rules
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Redriven
 from stanchion.stores.rules import outcomes as outcome_rules
 
 
 class Operations:
     """What operators, upkeep and copies do to jobs, reserved or not."""
 
-    def __init__(self, jobs: Jobs, slots: Slots, pushes: Pushes, flows: Flows) -> None:
-        self._jobs, self._slots, self._pushes, self._flows = jobs, slots, pushes, flows
+    def __init__(self, jobs: Jobs, slots: Slots, flows: Flows) -> None:
+        self._jobs, self._slots, self._flows = jobs, slots, flows
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
         """Cancel jobs: live ones at once, a running one is asked to stop; return the states after it."""
@@ -51,14 +49,6 @@ class Operations:
             return Redriven.KEY_TAKEN
         self._flows.change(row, again)
         return Redriven.READY
-
-    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
-        """Enqueue copies of finished jobs that name their origin; None for each that is not in history."""
-        rows = list(map(self._jobs.find, ids))
-        return [
-            self._pushes.store([job_rules.replay(row, new_id)])[0] if row and row.finished_at else None
-            for row, new_id in zip(rows, new_ids, strict=True)
-        ]
 
     def discard(self, ends: Sequence[tuple[str, int]]) -> int:
         """Delete finished jobs, by id and `finished_at`, unless they were re-driven since; return how many."""

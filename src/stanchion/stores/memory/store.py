@@ -66,7 +66,7 @@ class MemoryStore:
         self._outcomes = Outcomes(jobs, pushes, flows)
         self._claims = Claims(jobs, slots, flows, self._workers, self._outcomes)
         self._staging = Staging(jobs, pushes, self._outcomes, self._values)
-        self._operations = Operations(jobs, slots, pushes, flows)
+        self._operations = Operations(jobs, slots, flows)
         self._queues = Queues(jobs, flows)
         self._queries = Queries(jobs)
 
@@ -220,11 +220,6 @@ class MemoryStore:
         """Make dead, cancelled and scheduled jobs ready now, with all attempts before them, same id."""
         with self._lock:
             return self._operations.retry(ids)
-
-    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
-        """Enqueue copies of finished jobs that name their origin; None for each that is not in history."""
-        with self._lock:
-            return self._operations.replay(ids, new_ids)
 
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         """Delete up to `limit` finished jobs that ended `older_than` seconds ago (None: the queue's ttl)."""

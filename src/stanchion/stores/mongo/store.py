@@ -69,7 +69,7 @@ class MongoStore:
         self._push = Push(server, self._jobs, documents, signals, follow_up)
         loop = JobLoop(self._jobs, follow_up)
         self._outcomes = Outcomes(loop)
-        self._operator = Operator(loop, self._push.push)
+        self._operator = Operator(loop)
         self._lost = LostJobs(loop, self._workers)
 
         slot_documents = SlotDocuments(server)
@@ -261,9 +261,6 @@ class MongoStore:
 
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
         return self._operator.retry(ids)
-
-    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
-        return self._operator.replay(ids, new_ids)
 
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         return self._purges.purge(queue, older_than, limit)

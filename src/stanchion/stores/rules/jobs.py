@@ -81,7 +81,7 @@ def own_priority(priority: int) -> int:
     return priority - HOLDER_BOOST if priority > HOLDER_BOOST // 2 else priority
 
 
-def replay(row: JobRow, new_id: str) -> NewJob:
+def copy_of(row: JobRow, new_id: str) -> NewJob:
     """Return a copy of a finished job, due now, that names its origin."""
     return NewJob(
         id=new_id,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Pushed, Redriven
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, Redriven
 from stanchion.stores.rules.expiry import remove_expired
-from stanchion.stores.rules.jobs import replay
 from stanchion.stores.rules.outcomes import cancel, retried
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each
 from stanchion.stores.sql.engine.database import Database
@@ -78,12 +77,6 @@ class Operating(ExpiringQueues):
             return [verdicts.get(one, Redriven.MISSING) for one in ids]
 
         return self.transactions.write(work)
-
-    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
-        found = self.database.read(lambda run: self.jobs.finished(run, _distinct(ids)))
-        copies = {new: replay(found[old], new) for old, new in zip(ids, new_ids, strict=True) if old in found}
-        pushed = dict(zip(copies, self.push(list(copies.values())), strict=True))
-        return [pushed.get(new) for new in new_ids]
 
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
         def work(run: Runner, _again: bool) -> int:

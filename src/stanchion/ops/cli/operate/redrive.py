@@ -13,6 +13,7 @@ from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowState
 from stanchion.jobs.batches import batches
 from stanchion.jobs.job import JobState
+from stanchion.jobs.lookup import push_copies
 from stanchion.ops.cli.console.given import job_ids
 from stanchion.ops.cli.console.root import OPERATE, cli
 from stanchion.ops.cli.console.selection import (
@@ -141,7 +142,7 @@ def replay(
         raise InvalidInput("--where, --to, --dry-run and --write-id are for archived jobs: give --archive DIR too")
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
-        for job_id, copy in zip(batch, session.app.store.replay(batch, new_ids(len(batch))), strict=True):
+        for job_id, copy in zip(batch, push_copies(session.app.store, batch, new_ids(len(batch))), strict=True):
             if copy is None:
                 yield Verdict(job_id, False, None, "is not in history")
             else:

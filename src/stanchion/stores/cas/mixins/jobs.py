@@ -16,7 +16,6 @@ from stanchion.stores.records.outcomes import Commit, Continue, Extension, Outco
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules import jobs as job_rules
 from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules.liveness import is_lost
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
@@ -239,17 +238,6 @@ class Optimistic(ABC):
             return Decision(Redriven.READY, None if again is row else again, otherwise=Redriven.KEY_TAKEN)
 
         return self.decide_each(ids, decide)
-
-    def replay(self, ids: Sequence[str], new_ids: Sequence[str]) -> list[Pushed | None]:
-        """Enqueue copies of finished jobs that name their origin; None for each that is not in history."""
-        _, seen = self.look(ids)
-        copies = {
-            new_id: job_rules.replay(seen[job_id].row, new_id)
-            for job_id, new_id in zip(ids, new_ids, strict=True)
-            if job_id in seen and seen[job_id].row.finished_at is not None
-        }
-        pushed = dict(zip(copies, self.push(list(copies.values())), strict=True))
-        return [pushed.get(new_id) for new_id in new_ids]
 
     # -- the round
 
