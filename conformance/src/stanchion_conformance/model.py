@@ -210,7 +210,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(WORKERS))
     def beat(self, name: str) -> None:
-        self.same("beat", WorkerRow(self.workers[name], "host", 1, (self.queue,), 1, HEARTBEAT))
+        self.same("beat", [WorkerRow(self.workers[name], "host", 1, (self.queue,), 1, HEARTBEAT)])
 
     @rule(data=st.data())
     def look_after(self, data: st.DataObject) -> None:
