@@ -199,7 +199,7 @@ def test_a_slot_that_comes_free_meanwhile_is_taken(
         answer = update_many(jobs, wanted, update, *args, **options)
         if update.get("$set", {}).get("state") == JobState.WAITING.value:
             monkeypatch.undo()
-            gates = store.server.outside.place.gates
+            gates = store.server.outside.place.slots
             gates.update_one({"_id": "s:smtp"}, {"$set": {"capacity": 2}, "$inc": {"free": 2}})  # and looks late
         return answer
 

@@ -44,7 +44,7 @@ from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import make_queue
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.mongo.lanes import ClaimLocks, Lanes, QueueState, rotated
-from stanchion.stores.mongo.slots import PARKED_AT_ONCE, PARKED_FEW, Parking, passing
+from stanchion.stores.mongo.parking import PARKED_AT_ONCE, PARKED_FEW, Parking, passing
 from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState

@@ -18,12 +18,10 @@ from collections.abc import Callable, Sequence
 
 from bson import ObjectId
 from pymongo import UpdateOne
-from pymongo.errors import BulkWriteError
 
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.mongo.client.documents import Document, seen_in, up_to
-from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
@@ -51,26 +49,12 @@ class FlowEnds:
         def work(on: Place, _again: bool) -> FlowNode | None:
             if on.nodes.find_one({"_id": node}, {"_id": 1}, session=on.session) is None:
                 return None
-            self._record(on, ends)
+            refused = on.insert_missing(on.ends, [end_document(end) for end in ends])
+            if again := [ends[index] for index in refused if ends[index].state == JobState.DONE]:
+                on.ends.bulk_write([_success(end) for end in again], ordered=False, session=on.session)
             return _count(on, node, mark, now)
 
         return self._server.call(work)
-
-    def _record(self, on: Place, ends: Sequence[MemberEnd]) -> None:
-        fresh = [end_document(end) for end in ends]
-        if self._server.in_transaction:  # where a duplicate would end it
-            known = {
-                one["_id"]
-                for one in on.ends.find({"_id": {"$in": [one["_id"] for one in fresh]}}, {"_id": 1}, session=on.session)
-            }
-            fresh = [one for one in fresh if one["_id"] not in known]
-        try:
-            if fresh:
-                on.ends.insert_many(fresh, ordered=False, session=on.session)
-        except BulkWriteError as error:
-            again = [ends[index] for index in duplicates(error) if ends[index].state == JobState.DONE]
-            if again:
-                on.ends.bulk_write([_success(end) for end in again], ordered=False, session=on.session)
 
     def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
         """Return how members of a node have ended, by their places, from behind the place `after` on."""

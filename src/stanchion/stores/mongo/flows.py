@@ -15,13 +15,11 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 
 from bson import ObjectId
-from pymongo.errors import BulkWriteError
 
 from stanchion.errors import DuplicateKey
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.flows import Flows
 from stanchion.stores.mongo.client.documents import Document, up_to
-from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.mongo.flow_ends import FlowEnds, node_document, node_in
@@ -73,20 +71,8 @@ class FlowNodes:
         marks = {"version": 0, "stamp": stamp, **({} if self._server.in_transaction else {"assembling": now})}
         fresh = [{**node_document(node._replace(created_at=now)), **marks} for node in nodes]
 
-        def work(on: Place, _again: bool) -> None:
-            if self._server.in_transaction:  # where a duplicate would end it
-                there = on.nodes.find({"_id": {"$in": [node.id for node in nodes]}}, {"_id": 1}, session=on.session)
-                known = {one["_id"] for one in there}
-                if left := [one for one in fresh if one["_id"] not in known]:
-                    on.nodes.insert_many(left, session=on.session)
-                return
-            try:
-                on.nodes.insert_many(fresh, ordered=False)
-            except BulkWriteError as error:
-                duplicates(error)
-
         if nodes:
-            self._server.call(work)
+            self._server.call(lambda on, _again: on.insert_missing(on.nodes, fresh))
         return stamp
 
     def _take_back_nodes(self, stamp: ObjectId) -> None:
@@ -124,13 +110,13 @@ class FlowNodes:
                     return None
                 # An earlier try, of this call or of a caller whose reply was lost, has given them their places. The
                 # jobs are read after the node: what is written to it since fails the update.
-                notes = [(note["mark"], _jobs_in(note)) for note in found.get("adding", ())]
-                noted = {job.id: job for _, listed in notes for job in listed}
+                adding = [(one["mark"], _jobs_in(one)) for one in found.get("adding", ())]
+                placed_before = {job.id: job for _, listed in adding for job in listed}
                 wanted = {"_id": {"$in": [job.id for job in jobs]}}
                 there = {one["_id"] for one in on.jobs.find(wanted, {"_id": 1}, session=on.session)}
-                known = [noted[job.id] for job in jobs if job.id in noted]
-                fresh = [job for job in jobs if job.id not in noted and job.id not in there]
-                marks = [mark for mark, listed in notes if any(job in known for job in listed)]
+                known = [placed_before[job.id] for job in jobs if job.id in placed_before]
+                fresh = [job for job in jobs if job.id not in placed_before and job.id not in there]
+                marks = [mark for mark, listed in adding if any(job in known for job in listed)]
                 if not fresh and (known or there):
                     return known, marks
                 if found["closed"]:
@@ -138,8 +124,7 @@ class FlowNodes:
                 placed = flows.placed(fresh, found["size"])
                 update: Document = {"$inc": {"size": len(fresh), "version": 1}}
                 if not self._server.in_transaction:
-                    note = {"mark": mark, "noted_at": noted_at, "jobs": json.dumps(placed)}
-                    update["$push"] = {"adding": note}
+                    update["$push"] = {"adding": {"mark": mark, "noted_at": noted_at, "jobs": json.dumps(placed)}}
                 seen = {"_id": node, "version": found["version"]}
                 if on.nodes.update_one(seen, update, session=on.session).matched_count:
                     return known + placed, [*marks, mark]
@@ -175,8 +160,8 @@ class FlowNodes:
         stopped = {"$set": {"state": NodeState.CANCELLED.value, "finished_at": now}, "$inc": {"version": 1}}
 
         def work(on: Place, _again: bool) -> bool:
-            on.nodes.update_many(going_on, stopped)
-            return on.nodes.find_one({"root": root}, {"_id": 1}) is not None
+            on.nodes.update_many(going_on, stopped, session=on.session)
+            return on.nodes.find_one({"root": root}, {"_id": 1}, session=on.session) is not None
 
         return self._server.call(work)
 
@@ -205,9 +190,9 @@ class FlowNodes:
         now = self._server.now()
         adding = {"adding.noted_at": {"$lt": now - STALE}}
         for one in self._server.call(lambda on, _again: list(on.nodes.find(adding, {"adding": 1}))):
-            for note in one["adding"]:
-                self._store(_jobs_in(note))
-                self._added(one["_id"], [note["mark"]])
+            for added in one["adding"]:
+                self._store(_jobs_in(added))
+                self._added(one["_id"], [added["mark"]])
         abandoned = {"assembling": up_to(now - _ABANDONED_MICROS)}
         roots = self._server.call(lambda on, _again: on.nodes.distinct("root", abandoned))
         for root in roots:
@@ -246,5 +231,5 @@ def _in_pieces(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
     yield piece
 
 
-def _jobs_in(note: Document) -> list[NewJob]:
-    return [NewJob(*one) for one in json.loads(note["jobs"])]
+def _jobs_in(adding: Document) -> list[NewJob]:
+    return [NewJob(*one) for one in json.loads(adding["jobs"])]

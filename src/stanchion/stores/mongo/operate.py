@@ -20,7 +20,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
 from bson import ObjectId
-from pymongo.errors import BulkWriteError
 
 from stanchion.stores.cas.entries import FollowUp, entry_of
 from stanchion.stores.cas.jobs import Change
@@ -38,7 +37,6 @@ from stanchion.stores.mongo.client.documents import (
     up_to,
     wanted_once,
 )
-from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import QueueDocuments
 from stanchion.stores.mongo.client.server import Access
@@ -74,13 +72,9 @@ class Adoption:
         ]
 
         def work(on: Place, _again: bool) -> set[str]:
-            try:
-                on.jobs.insert_many(documents, ordered=False)
-            except BulkWriteError as error:
-                refused = [documents[index]["_id"] for index in duplicates(error)]
-                there = {one["_id"] for one in on.jobs.find({"_id": {"$in": refused}}, {"_id": 1})}
-                return set(refused) - there
-            return set()
+            refused = [documents[index]["_id"] for index in on.insert(on.jobs, documents)]
+            there = on.jobs.find({"_id": {"$in": refused}}, {"_id": 1}) if refused else ()
+            return set(refused) - {one["_id"] for one in there}
 
         refused = self._server.call(work)
         self._signals.announce(queues)

@@ -14,13 +14,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from bson import ObjectId
-from pymongo.errors import BulkWriteError
 
 from stanchion.errors import DuplicateKey
 from stanchion.stores.cas.entries import FollowUp, entry_of
 from stanchion.stores.cas.jobs import Change, Result, Seen
 from stanchion.stores.mongo.client.documents import Document, document_of, event, refuse_large, row_of, seen_in
-from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import QueueDocuments
 from stanchion.stores.mongo.client.server import Access
@@ -120,13 +118,7 @@ class Push:
         ]
 
         def work(on: Place, _again: bool) -> set[str]:
-            there: set[int] = set()
-            try:
-                on.jobs.insert_many(documents, ordered=False, session=on.session)
-            except BulkWriteError as error:
-                if self._server.in_transaction:  # it has ended the transaction
-                    raise
-                there = duplicates(error)
+            there = on.insert(on.jobs, documents)
             return {row.id for index, row in enumerate(rows) if index not in there}
 
         return self._server.call(work) if rows else set()

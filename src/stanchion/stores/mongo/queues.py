@@ -137,7 +137,7 @@ class Counters:
     def fold_by(self, some: Callable[[Place, bool, bool], Folded], end: float = math.inf) -> None:
         """Fold some events after the other until all are, or the time is over.
 
-        `some` is told whether it is a repeat after a lost answer, and whether who is at it has died.
+        `some` is told whether it is a repeat after a lost reply, and whether who is at it has died.
         """
         waits_until = time.monotonic() + _FOLD_WAIT_SECONDS
         while (now := time.monotonic()) < end:

@@ -1,4 +1,4 @@
-"""Slots as documents: semaphores, order keys and keyed rates; and jobs parked at full ones.
+"""Slots as documents: semaphores, order keys and keyed rates.
 
     semaphore    {_id: s:name, capacity, free, holders: [...]}   without `capacity`: unknown, so it has one slot
     order key    {_id: o5:queue:key, holders: [...]}             there while somebody holds it
@@ -7,16 +7,10 @@
 A holder is a text, the job and its hold token. A slot is taken by one update, which requires that one is `free` and
 that the token holds none yet; that of an order key by the insertion of its document. So all may be repeated. Several
 slots of a semaphore are taken, or freed, in one update, all or none, and then fewer. Waiters are found among the jobs.
-
-A claim that has found slots full looks for jobs that don't wait first for one of them, and parks those that do:
-(1) it reads which are next in the queue, (2) one update for all with the same limits parks each if it is still as it
-was read, (3) the slots are checked once more. After a death past (2) outbox recovery does (3).
 """
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -26,20 +20,16 @@ from bson import ObjectId
 from pymongo import DeleteOne, InsertOne, UpdateOne
 from pymongo.errors import BulkWriteError, DuplicateKeyError
 
-from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.entries import Hold
 from stanchion.stores.cas.jobs import Seen
-from stanchion.stores.mongo.client.documents import Document, claim_order, queued, seen_in
+from stanchion.stores.mongo.client.documents import Document, seen_in
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access, across
-from stanchion.stores.mongo.lanes import ClaimLocks, QueueState
-from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import SECOND, UNLANED, JobState
+from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import SemaphoreRow
-from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.rules.slots import HOLDER_BOOST, Asking, order_gate, semaphore_gate, semaphore_of
+from stanchion.stores.rules.slots import Asking, semaphore_gate, semaphore_of
 
 _PAGE = 200
 _HELD: Document = {"$gte": "o", "$lt": "t"}
@@ -47,16 +37,6 @@ _HELD: Document = {"$gte": "o", "$lt": "t"}
 _RATES: Document = {"$gte": "t:", "$lt": "t;"}
 _UNKNOWN_CAPACITY = 1
 _BUCKET = ("tokens", "filled_at", "promised", "promised_again")
-
-PARKED_AT_ONCE = 500
-"""So many jobs are parked by one command."""
-PARKED_FEW = 50
-"""So many are parked before others are passed over: to read past a job costs much less than to park it."""
-
-_UNHELD: Document = {"held": {"$in": [None, 0]}, "permit": None, "priority": {"$lte": HOLDER_BOOST // 2}}
-"""The filter for jobs that hold nothing yet, so that they wait first for the first of their slots."""
-Waits = tuple[str, str | None, str | None]
-"""The slot that a job takes first, its order key, and its limits."""
 
 
 class SlotDocuments:
@@ -73,7 +53,7 @@ class SlotDocuments:
             while trying:
                 writes = [write for slot, mine in trying.items() for write in _take(slot, mine)]
                 try:
-                    done = on.gates.bulk_write(writes, ordered=False)
+                    done = on.slots.bulk_write(writes, ordered=False)
                     if done.inserted_count + done.matched_count == len(writes) and trying is asked:
                         return [True] * len(wanted)
                 except BulkWriteError as error:
@@ -93,7 +73,7 @@ class SlotDocuments:
             left = _by_slot(held)
             while left:
                 writes = [write for slot, mine in left.items() for write in _free(slot, mine)]
-                done = on.gates.bulk_write(writes, ordered=False)
+                done = on.slots.bulk_write(writes, ordered=False)
                 if done.deleted_count + done.matched_count == len(writes):
                     return
                 found = _found(on, left)  # some were not held: each by itself is not to be in the way of the others
@@ -113,7 +93,7 @@ class SlotDocuments:
     def _held_after(self, after: str) -> list[Document]:
         wanted = {"_id": {**_HELD, "$gt": after}, "holders.0": {"$exists": True}}
         return self._server.call(
-            lambda on, _again: list(on.gates.find(wanted, {"holders": 1}).sort("_id", 1).limit(_PAGE))
+            lambda on, _again: list(on.slots.find(wanted, {"holders": 1}).sort("_id", 1).limit(_PAGE))
         )
 
     def first_live_each(self, keys: Sequence[tuple[str, str]]) -> list[Seen | None]:
@@ -127,6 +107,14 @@ class SlotDocuments:
         waiting = [{"waits_for": slot} for slot in dict.fromkeys(slots)]
         found = {one.row.waits_for: one for one in self._earliest(waiting, "waits_since")}
         return [found.get(slot) for slot in slots]
+
+    def waiting_at(self, slot: str, limit: int) -> list[Seen]:
+        """Return up to `limit` of the jobs that wait at a slot."""
+
+        def work(on: Place, _again: bool) -> list[Document]:
+            return list(on.jobs.find({"waits_for": slot}, session=on.session).limit(limit))
+
+        return [seen_in(one) for one in self._server.call(work)]
 
     def _earliest(self, wanted: Sequence[Document], by: str) -> list[Seen]:
         """Return the first of each kind of jobs, as far as there is one."""
@@ -152,7 +140,7 @@ class SlotDocuments:
         def work(on: Place, again: bool) -> list[int | None]:
             nonlocal answers
             while True:
-                found = on.documents(on.gates, {"$match": {"_id": f"t:{name}"}}, {"$addFields": {"now": "$$NOW"}})
+                found = on.documents(on.slots, {"$match": {"_id": f"t:{name}"}}, {"$addFields": {"now": "$$NOW"}})
                 known = found[0] if found else None
                 if again and known is not None and known["mark"] == mark:
                     return answers
@@ -161,9 +149,9 @@ class SlotDocuments:
                 fields = {**_stored(bucket), "mark": mark}
                 if known is None:
                     with suppress(DuplicateKeyError):  # another came first
-                        on.gates.insert_one({"_id": f"t:{name}", **fields})
+                        on.slots.insert_one({"_id": f"t:{name}", **fields})
                         return answers
-                elif on.gates.update_one({"_id": known["_id"], "mark": known["mark"]}, {"$set": fields}).matched_count:
+                elif on.slots.update_one({"_id": known["_id"], "mark": known["mark"]}, {"$set": fields}).matched_count:
                     return answers
 
         return self._server.call(work)
@@ -172,7 +160,7 @@ class SlotDocuments:
         """Forget the rates that are as if they had never been spent from."""
         now = self._server.now()
         full = {"_id": _RATES, "full_at": {"$lt": now}, "promised": {"$lt": now}}
-        self._server.call(lambda on, _again: on.gates.delete_many(full))
+        self._server.call(lambda on, _again: on.slots.delete_many(full))
 
 
 class Semaphores:
@@ -187,7 +175,7 @@ class Semaphores:
 
         def work(on: Place, _again: bool) -> bool:
             while True:
-                found = on.gates.find_one({"_id": slot}, {"capacity": 1, "declared": 1}) or {}
+                found = on.slots.find_one({"_id": slot}, {"capacity": 1, "declared": 1}) or {}
                 last, known = found.get("declared"), found.get("capacity")
                 wanted = last if capacity is None else capacity
                 if wanted is None or (declared and wanted == last):
@@ -196,7 +184,7 @@ class Semaphores:
                 told = {"declared": wanted} if declared else {}
                 more = wanted - (_UNKNOWN_CAPACITY if known is None else known)
                 change = {"$set": {"capacity": wanted, **told}, "$inc": {"free": more}}
-                if on.gates.update_one({"_id": slot, "capacity": known}, change).matched_count:
+                if on.slots.update_one({"_id": slot, "capacity": known}, change).matched_count:
                     return True
 
         changed = self._server.call(work)
@@ -212,7 +200,7 @@ class Semaphores:
         waiting = {"$match": {"waits_for": which}}, {"$group": {"_id": "$waits_for", "count": {"$sum": 1}}}
 
         def work(on: Place, _again: bool) -> tuple[list[Document], list[Document]]:
-            return on.documents(on.gates, *known), on.documents(on.jobs, *waiting)
+            return on.documents(on.slots, *known), on.documents(on.jobs, *waiting)
 
         found, waits = self._server.call(work)
         waits_at = {one["_id"]: one["count"] for one in waits}
@@ -226,95 +214,11 @@ class Semaphores:
         slot = semaphore_gate(name)
 
         def work(on: Place, _again: bool) -> tuple[list[str], list[str]]:
-            holders = (on.gates.find_one({"_id": slot}) or {}).get("holders", ())
+            holders = (on.slots.find_one({"_id": slot}) or {}).get("holders", ())
             waits = on.jobs.find({"waits_for": slot}, {"_id": 1}).sort([("waits_since", 1), ("_id", 1)])
             return sorted(_hold_in(slot, holder).job for holder in holders), [one["_id"] for one in waits]
 
         return self._server.call(work)
-
-
-class Parking:
-    """Parks jobs that would have to wait, many by one command."""
-
-    def __init__(self, server: Access, locks: ClaimLocks, wake: Callable[..., None]) -> None:
-        self._server, self._locks, self._wake = server, locks, wake
-
-    def park(self, most: int, claim: Claim, began: int, *, alone: bool) -> Parked:
-        """Park the next due jobs that wait first for one of `claim.full`, up to one that does not, and up to `most`."""
-        state = self._locks.state_of(claim.queue)
-        if not alone and (state.settings.laned or claim.lanes is not None):
-            return Parked(0, more=True)  # it may be the turn of others
-        found = self._waiting_next(most, claim, state, alone=alone)
-        full = set(claim.full)
-        alike: defaultdict[Waits, list[str]] = defaultdict(list)
-        for job in found:
-            slot = _first_slot(claim.queue, job)
-            if slot is None or slot not in full:
-                break
-            alike[slot, job.get("order_key"), job.get("limits")].append(job["_id"])
-        for as_read, ids in alike.items():
-            self._park(claim, state, ids, as_read, began)
-        self._wake(*dict.fromkeys(slot for slot, _, _ in alike))
-        parked = sum(map(len, alike.values()))
-        return Parked(parked, more=parked == most)
-
-    def _waiting_next(self, most: int, claim: Claim, state: QueueState, *, alone: bool) -> list[Document]:
-        """Return the next due jobs; where none but those at full slots are due, in any order."""
-        wanted = {**queued(claim.queue), "run_at": {"$lte": state.now}}
-        if alone:
-            wanted |= {**_UNHELD, "$or": [one for slot in claim.full for one in _at(claim.queue, slot)]}
-        if claim.lanes is not None:
-            wanted["lane"] = {"$gte": claim.lanes[0], "$lte": claim.lanes[1]}
-        elif not state.settings.laned:
-            wanted["lane"] = UNLANED  # the index of queued jobs gives those of one lane in order
-        fields = dict.fromkeys(("limits", "order_key", "held", "permit", "priority", "run_at"), 1)
-
-        def work(on: Place, _again: bool) -> list[Document]:
-            found = on.jobs.find(wanted, fields, batch_size=most + 1)
-            if not alone:
-                found = found.sort([("priority", -1), ("run_at", 1), ("_id", 1)])
-            return list(found.limit(most))
-
-        return sorted(self._server.call(work), key=claim_order)
-
-    def _park(self, claim: Claim, state: QueueState, ids: list[str], as_read: Waits, began: int) -> None:
-        """Park jobs as `rules.claims.kept_back` does, all at once."""
-        slot, order_key, limits = as_read
-        unchanged = {"order_key": order_key, "limits": limits, **_UNHELD}
-        due = {"_id": {"$in": ids}, **queued(claim.queue), "run_at": {"$lte": state.now}, **unchanged}
-        parked = {"state": JobState.WAITING.value, "waits_for": slot, "waits_since": began, "permit": claim.token}
-        update = {"$set": parked, "$inc": {"version": 1}}
-        self._server.call(lambda on, _again: on.jobs.update_many(due, update))
-
-
-def passing(queue: str, full: Sequence[str]) -> Document:
-    """Return the filter for jobs of a queue that wait first for none of these slots."""
-    return {"$nor": [one for slot in full for one in _at(queue, slot)]} if full else {}
-
-
-def _at(queue: str, slot: str) -> list[Document]:
-    """Return filters for jobs that wait first for this slot; their semaphores are read off how their limits begin.
-
-    Each condition costs with every job that is passed over, so there are few: who has no hold token yet holds nothing.
-    """
-    name = semaphore_of(slot)
-    if name is None:
-        return [{"order_key": slot.removeprefix(order_gate(queue, "")), "permit": None, "held": {"$in": [None, 0]}}]
-    begin = '{"hold":[' + json.dumps(name, ensure_ascii=False)
-    return [
-        {"limits": {"$gte": begin + end, "$lt": begin + chr(ord(end) + 1)}, "permit": None, "order_key": None}
-        for end in "],"
-    ]
-
-
-def _first_slot(queue: str, job: Document) -> str | None:
-    """Return the slot that a queued job takes first; None where it needs none, or holds some."""
-    if job.get("held") or job.get("permit") is not None or job["priority"] > HOLDER_BOOST // 2:
-        return None
-    if "order_key" in job:
-        return order_gate(queue, job["order_key"])
-    semaphores = limits_in(job.get("limits")).semaphores
-    return semaphore_gate(semaphores[0]) if semaphores else None
 
 
 def _holder(hold: Hold) -> str:
@@ -361,7 +265,7 @@ def _found(on: Place, asked: Mapping[str, list[str]]) -> dict[str, Found]:
     """Return those of the slot documents that are there, each with those of these holders that it has."""
     holders = sorted({holder for mine in asked.values() for holder in mine})
     fields = {"held": {"$setIntersection": ["$holders", {"$literal": holders}]}, "free": 1}
-    found = on.documents(on.gates, {"$match": {"_id": {"$in": list(asked)}}}, {"$project": fields})
+    found = on.documents(on.slots, {"$match": {"_id": {"$in": list(asked)}}}, {"$project": fields})
     return {one["_id"]: Found(set(one["held"]), one.get("free", 0)) for one in found}
 
 
@@ -376,7 +280,7 @@ def _make(on: Place, semaphores: set[str]) -> None:
     """Make sure that these semaphores are there."""
     for slot in semaphores:
         with suppress(DuplicateKeyError):  # another upsert came first
-            on.gates.update_one(
+            on.slots.update_one(
                 {"_id": slot}, {"$setOnInsert": {"free": _UNKNOWN_CAPACITY, "holders": []}}, upsert=True
             )
 

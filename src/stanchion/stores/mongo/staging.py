@@ -10,12 +10,11 @@ from contextlib import suppress
 from typing import Any
 
 from bson import ObjectId
-from pymongo.errors import BulkWriteError, DuplicateKeyError
+from pymongo.errors import DuplicateKeyError
 
 from stanchion.stores.cas.entries import as_reserved
 from stanchion.stores.cas.staging import Begun, Piece, Staged, Staging, in_pieces, is_strict, job_in, job_text
 from stanchion.stores.mongo.client.documents import Document, row_of, up_to
-from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
 from stanchion.stores.mongo.values import Values, id_of
@@ -74,14 +73,7 @@ class Stage:
         self._use(write)
         for piece in in_pieces(jobs):
             documents = [_staged(write, attempt, job) for job in piece]
-
-            def work(on: Place, _again: bool, documents: list[Document] = documents) -> None:
-                try:
-                    on.stage.insert_many(documents, ordered=False)
-                except BulkWriteError as error:
-                    duplicates(error)  # they are there already
-
-            self._server.call(work)
+            self._server.call(lambda on, _again: on.insert(on.stage, documents))  # noqa: B023
         self._use(write)  # again, as somebody may have forgotten it meanwhile
 
     def _use(self, write: str) -> None:
@@ -119,7 +111,7 @@ class Stage:
         return self._server.call(lambda on, _again: list(on.stage.find(wanted).sort("job", 1).limit(_PAGE)))
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
-        """Forget a piece that was pushed, and note that the publication goes on."""
+        """Forget a piece that was pushed, and write that the publication goes on."""
         done = {"_id": {"$in": [_id_of(begun.write, attempt, job) for job in piece.jobs]}}
         going_on = {"_id": id_of(begun.kind, begun.name), "begun.write": begun.write}
         touched = {"$set": {"begun.$.touched_at": self._server.now()}}
@@ -169,7 +161,7 @@ class Stage:
                 with suppress(DuplicateKeyError):  # it is there
                     on.values.insert_one(fresh)
                     return True
-            # A repeat after a lost answer: what stands there as it was to be was written by the first try.
+            # A repeat after a lost reply: what stands there as it was to be was written by the first try.
             return again and on.values.find_one({**one, "$or": [{"begun.stamp": stamp}, written]}) is not None
 
         return self._server.call(work)

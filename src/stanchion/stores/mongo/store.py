@@ -28,10 +28,11 @@ from stanchion.stores.mongo.flows import FlowNodes
 from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.lanes import ClaimLocks, Lanes
 from stanchion.stores.mongo.operate import Adoption, Deletion, Purges, Upkeep
+from stanchion.stores.mongo.parking import Parking
 from stanchion.stores.mongo.push import Push
 from stanchion.stores.mongo.query import Query
 from stanchion.stores.mongo.queues import Counters, QueueRemoval, Queues
-from stanchion.stores.mongo.slots import Parking, Semaphores, SlotDocuments
+from stanchion.stores.mongo.slots import Semaphores, SlotDocuments
 from stanchion.stores.mongo.staging import Batches, Publications, Stage
 from stanchion.stores.mongo.stats import Stats
 from stanchion.stores.mongo.values import Values

@@ -51,7 +51,7 @@ class Values:
                 with suppress(DuplicateKeyError):  # it is there
                     on.values.insert_one({**one, "kind": kind, "name": name, "text": text, "version": 1})
                     return True
-            # A repeat after a lost answer: what stands there as it was to be written was written by the first try.
+            # A repeat after a lost reply: what stands there as it was to be written was written by the first try.
             return again and on.values.find_one({**one, "text": text, "version": version + 1}) is not None
 
         return self._server.call(work)

@@ -3,11 +3,11 @@
 The fields are those of JobRow, the id as `_id`; one that is None or False is left out. Beside them:
 
     version     counts the changes: a step names the version that it has seen
-    stamp       of the last step by compare-and-set: a step whose answer was lost knows its own work by it
+    stamp       of the last step by compare-and-set: a step whose reply was lost knows its own work by it
     live        true until the job has finished: the index of queued jobs holds live ones alone
     unique      the key, as long as the job is live: what the unique index holds
     held_by     the worker, while it holds the job
-    events      what happened to it and is not folded into the counts of its queues yet
+    events      counter events that are not folded into the counts of its queues yet
     duties      outbox entries of its steps: work on slots and flows that is not applied yet
     once        when it was stored, if that may be done again after its end, by whoever finishes what another has left
     gone        true when the job has finished in a queue that keeps no history, or was deleted: only its events and

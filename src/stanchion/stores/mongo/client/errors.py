@@ -121,7 +121,7 @@ def _fault_of_bulk(error: BulkWriteError) -> Fault:
     if error.details["writeConcernErrors"]:
         return Fault.LOST
     faults = {_fault_of_code(one["code"]) for one in error.details["writeErrors"] if one["code"] != DUPLICATE}
-    # Some of the batch is done: what follows must look, as after a lost answer.
+    # Some of the batch is done: what follows must look, as after a lost reply.
     return Fault.LOST if faults and faults <= {Fault.BUSY, Fault.LOST} else Fault.OTHER
 
 

@@ -1,16 +1,16 @@
 """The collections, and their versions.
 
     stanchion_jobs      live jobs and finished ones: a job stays one document, so that it ends, and is retried, in one
-                        atomic update; the indexes of the queue's line hold live jobs alone
-    stanchion_queues    settings, the state of the rate limit, folded counts
+                        atomic update; the index of queued jobs holds live jobs alone
+    stanchion_queues    settings, claim lock, bucket of the rate, folded counts
     stanchion_workers   one document per live worker: its heartbeat
-    stanchion_notes     small texts under a name, changed by compare-and-set: schedules, and which writes are published
+    stanchion_notes     versioned values: small texts, changed by compare-and-set; and the publications that have begun
     stanchion_gates     who holds semaphores and order keys, and the state of keyed rates
-    stanchion_nodes     the parts of flows, and how far each is
-    stanchion_ends      how the members of these parts have ended
+    stanchion_nodes     the nodes of flows, and how far each is
+    stanchion_ends      the member ends of these nodes
     stanchion_stage     jobs laid aside until they are published, and for each write one document: when it was used
     stanchion_signals   capped: who tails it hears of new work
-    stanchion_meta      the version of the schema, and the mark by which a store knows its database
+    stanchion_meta      the version of the schema, and the identity by which a store knows its database
 
 Times are microseconds since 1970 UTC, by the server's clock.
 """
@@ -29,7 +29,7 @@ from stanchion.stores.mongo.client import place as places
 from stanchion.stores.mongo.client.place import Place
 
 VERSION = 3
-_PLAIN = (places.QUEUES, places.WORKERS, places.GATES)
+_PLAIN = (places.QUEUES, places.WORKERS, places.SLOTS)
 MARK = "schema"
 SIGNAL_BYTES, SIGNALS = 1 << 20, 1000
 _EXISTS = 48
@@ -50,7 +50,7 @@ def _where(field: str) -> dict[str, Any]:
 
 INDEXES: dict[str, tuple[Index, ...]] = {
     places.JOBS: (
-        # The line of a queue. A claim reads it in order: within each priority up to what is due, then on to the next.
+        # The queued jobs. A claim reads them in order: within each priority up to what is due, then on to the next.
         Index(
             "line",
             {
@@ -67,14 +67,14 @@ INDEXES: dict[str, tuple[Index, ...]] = {
         Index("unique", {"queue": ASCENDING, "unique": ASCENDING}, {"unique": True, **_where("unique")}),
         Index("leases", {"lease_until": ASCENDING}, _where("lease_until")),
         Index("holders", {"held_by": ASCENDING}, _where("held_by")),
-        # What a token has in hand.
+        # The jobs that are reserved under a token.
         Index("hand", {"token": ASCENDING, "_id": ASCENDING}, {"partialFilterExpression": {"state": "running"}}),
         Index("newest", {"queue": ASCENDING, "_id": DESCENDING}, {}),
         Index("finished", {"queue": ASCENDING, "finished_at": ASCENDING}, _where("finished_at")),
         Index("gone", {"gone": ASCENDING}, _where("gone")),
         Index("events", {"events.queue": ASCENDING}, {"sparse": True}),
         Index("expired", {"expires_at": ASCENDING}, {"expireAfterSeconds": 0}),
-        # Who waits at a gate, in line, and whose turn it is at an order key.
+        # Who waits at a slot, in order, and the head of the line of an order key.
         Index("waiting", {"waits_for": ASCENDING, "waits_since": ASCENDING, "_id": ASCENDING}, _where("waits_for")),
         Index(
             "order",

@@ -71,7 +71,7 @@ class Access(Protocol):
         """Return the time that a date of the server's clock stands for."""
 
     def call(self, work: Callable[[Place, bool], T], seconds: float = ...) -> T:
-        """Do the work within so many seconds; it is told when it is a repeat after a lost answer."""
+        """Do the work within so many seconds; it is told when it is a repeat after a lost reply."""
 
 
 class Server:
@@ -126,7 +126,7 @@ class Server:
         return micros(date) + int(self.skew * SECOND)
 
     def call(self, work: Callable[[Place, bool], T], seconds: float = CALL_SECONDS) -> T:
-        """Do the work, again while that is safe and may help; it is told when it is a repeat after a lost answer."""
+        """Do the work, again while that is safe and may help; it is told when it is a repeat after a lost reply."""
         started, pause, again = time.monotonic(), 0.01, False
         while True:
             try:
