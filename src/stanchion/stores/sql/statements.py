@@ -28,7 +28,7 @@ from sqlalchemy import (
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.liveness import MISSED_BEATS
-from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, held_row, live_row, param
+from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, RUNS, held_row, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import (
     HISTORY_COLUMNS,
@@ -64,7 +64,7 @@ class Statements:
         queue, token = param("queue", String), param("token", String)
         in_line = and_(jobs.c.queue == queue, jobs.c.lane == 0, jobs.c.state == QUEUED)
         in_time = or_(jobs.c.lease_until.is_(None), jobs.c.lease_until > now)
-        mine = and_(jobs.c.id == param("job", jobs.c.id.type), jobs.c.token == token, jobs.c.state == RUNNING, in_time)
+        mine = and_(jobs.c.id == param("job", jobs.c.id.type), jobs.c.token == token, RUNS, in_time)
 
         self.now = select(now)
 
@@ -155,7 +155,7 @@ class Statements:
         )
         self.held: Executable = (
             select(*held_row(), jobs.c.token)
-            .where(jobs.c.id.in_(ids), jobs.c.state == RUNNING, in_time)
+            .where(jobs.c.id.in_(ids), RUNS, in_time)
             .order_by(jobs.c.id)  # one order for all who lock several jobs
             .with_for_update()
         )
@@ -205,9 +205,7 @@ class Statements:
 
         # -- operating
         self.ask_to_stop = (
-            update(jobs)
-            .where(jobs.c.id == param("job", jobs.c.id.type), jobs.c.state == RUNNING)
-            .values(cancel_requested=True)
+            update(jobs).where(jobs.c.id == param("job", jobs.c.id.type), RUNS).values(cancel_requested=True)
         )
         self.forget: Executable = delete(history).where(history.c.id.in_(ids))
         own_age = select(cast(queues.c.history_ttl * SECOND, BigInteger)).where(queues.c.name == queue)
