@@ -63,8 +63,10 @@ def test_another_version_is_told(store: Store, collections: Database[dict[str, A
 
 
 def test_the_script_names_all_that_setup_makes(store: Store, collections: Database[dict[str, Any]]) -> None:
-    store.setup()
-    script = store.setup_script()
+    steps = store.setup(dry_run=True)
+    assert store.setup() == steps
+    assert store.setup() == store.setup(dry_run=True) == []
+    script = "\n".join(steps)
     for name in collections.list_collection_names():
         assert f"db.{name}." in script or f'createCollection("{name}"' in script
         for index, made in collections[name].index_information().items():

@@ -92,8 +92,7 @@ class TestAnySql:
         engine.dispose()
 
     def test_the_script_makes_one_for_each_database(self, app: Stanchion, url: str) -> None:
-        script = app.store.setup_script()
-        assert script == ""
+        assert app.store.setup(dry_run=True) == []
         with app.store.transaction() as connection:
             (made,) = connection.execute(text("SELECT identity FROM stanchion_meta")).scalars()
         assert len(made) >= 32
@@ -208,8 +207,8 @@ class TestPostgres:
         app, store = Stanchion(pg_url), open_store(pg_url)
         job = NewJob(new_id(), "orders", "1")
         with psycopg.connect(pg_url) as connection:
-            for statement in filter(None, store.setup_script().split(";\n")):
-                connection.execute(statement)
+            for step in store.setup(dry_run=True):
+                connection.execute(step)
             with pytest.raises(SchemaMismatch, match="no Stanchion tables"):
                 app.queue("orders").push(1, tx=connection)
             with pytest.raises(CannotJoin, match="outside of tx there are no tables"):

@@ -190,7 +190,7 @@ from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, Test
 from stanchion_conformance.operate.signalled_ends import TestSignalledEnds
 from stanchion_conformance.operate.sweeping import TestSweep
 from stanchion_conformance.operate.transferring import TestAdopting, TestTaking, TestThereAndBack
-from stanchion_conformance.operate.upkeep import TestMaintain, TestShares
+from stanchion_conformance.operate.upkeep import TestMaintain, TestSetup, TestShares
 from stanchion_conformance.operate.values import TestValues
 from stanchion_conformance.operate.waits import TestAwaiting, TestCancelledAwaits, TestLostSignals, TestTogether
 from stanchion_conformance.operate.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
@@ -353,6 +353,7 @@ __all__ = [
     "TestScheduledJobsStandAside",
     "TestSemaphores",
     "TestSettings",
+    "TestSetup",
     "TestSeveralSemaphores",
     "TestSharedPolling",
     "TestShares",

@@ -63,11 +63,10 @@ class Store(Protocol):
 
     # -- life of the store itself
 
-    def setup(self) -> None:
-        """Make or migrate the schema; safe to repeat, and while workers run."""
-
-    def setup_script(self) -> str:
-        """Return what `setup` would run, for a reader or another tool."""
+    def setup(self, *, dry_run: bool = False) -> list[str]:
+        """Make or migrate the schema; safe to repeat, and while workers run. Return the steps taken, none if it was
+        up to date; with `dry_run`, take none, and return those to take: in the language of the database's own shell.
+        """
 
     def check(self) -> None:
         """Raise StoreUnavailable or SchemaMismatch unless the store can be used."""

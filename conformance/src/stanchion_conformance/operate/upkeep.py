@@ -1,4 +1,4 @@
-"""Upkeep where no worker runs: by `app.maintain()`, and by consumers, a share each."""
+"""Upkeep: of the schema, and where no worker runs: by `app.maintain()`, and by consumers, a share each."""
 
 from __future__ import annotations
 
@@ -31,6 +31,15 @@ def lost_and_ended(q: Queue, clock: StoreClock) -> tuple[str, str]:
     q.reserve(lease=10)
     clock.advance(200)
     return lost.id, ended.id
+
+
+class TestSetup:
+    def test_of_what_is_set_up_takes_no_step(self, store: Store, other_store: Store) -> None:
+        store.setup()
+        store.push([job := new_job()])
+        assert other_store.setup(dry_run=True) == other_store.setup() == []
+        other_store.check()
+        assert row_of(other_store, job.id).payload == job.payload
 
 
 class TestMaintain:

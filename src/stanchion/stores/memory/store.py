@@ -90,12 +90,9 @@ class MemoryStore:
     def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
         self._workers.lost_lease_delay = delay
 
-    def setup(self) -> None:
+    def setup(self, *, dry_run: bool = False) -> list[str]:
         """Do nothing: there is no schema."""
-
-    def setup_script(self) -> str:
-        """Return an empty script."""
-        return ""
+        return []
 
     def check(self) -> None:
         """Do nothing: the store can always be used."""

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from stanchion.errors import StoreUnavailable
 from stanchion.stores.cas.admission import Admission
 from stanchion.stores.cas.claim import Claims, reserve
 from stanchion.stores.cas.entries import Entry
@@ -21,7 +22,7 @@ from stanchion.stores.mongo import CAPABILITIES
 from stanchion.stores.mongo.claim import DueJobs, Pops
 from stanchion.stores.mongo.client.joining import join, transaction
 from stanchion.stores.mongo.client.queues import QueueDocuments
-from stanchion.stores.mongo.client.schema import checked, script, set_up
+from stanchion.stores.mongo.client.schema import checked, set_up, steps
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
 from stanchion.stores.mongo.flow_ends import FlowEnds
 from stanchion.stores.mongo.flows import FlowNodes
@@ -143,11 +144,13 @@ class MongoStore:
     def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
         self._lost.delay = delay
 
-    def setup(self) -> None:
-        self.server.call(lambda on, _again: set_up(on), BULK_SECONDS)
-
-    def setup_script(self) -> str:
-        return script()
+    def setup(self, *, dry_run: bool = False) -> list[str]:
+        if not dry_run:
+            return self.server.call(lambda on, _again: set_up(on), BULK_SECONDS)
+        try:
+            return self.server.call(lambda on, _again: steps(on))
+        except StoreUnavailable:  # it is told what a new database needs
+            return steps(None)
 
     def check(self) -> None:
         self.server.call(lambda on, _again: checked(on))

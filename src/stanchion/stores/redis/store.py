@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from heapq import nlargest
 from itertools import islice
 from typing import Any
@@ -65,14 +65,21 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, 
 
     # -- life of the store itself
 
-    def setup(self) -> None:
-        """Note the version of the keys; there is nothing else to make."""
-        self.server.command("SET", self._version_key, VERSION, "NX")
+    def setup(self, *, dry_run: bool = False) -> list[str]:
+        """Write the version of the keys; there is nothing else to make."""
+        step = f"SET {self._version_key} {VERSION} NX"
+        if dry_run:
+            return [step] if self._version() is None else []
+        done = self.server.command("SET", self._version_key, VERSION, "NX")
         self.check()
+        return [step] if done else []
 
-    def setup_script(self) -> str:
-        """Return the command that `setup` runs."""
-        return f"SET {self._version_key} {VERSION} NX\n"
+    def _version(self) -> int | None:
+        """Return the version of the keys; None when there is none, or no server to ask."""
+        with suppress(StoreUnavailable):
+            found = self.server.command("GET", self._version_key)
+            return None if found is None else int(found)
+        return None
 
     @property
     def _version_key(self) -> str:

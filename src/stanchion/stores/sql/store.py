@@ -1,16 +1,11 @@
-"""The SQL store: its parts put together, and the life of its schema."""
+"""The SQL store: its parts put together."""
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
-from sqlalchemy import String, create_mock_engine, insert, inspect, literal_column, select, update
-from sqlalchemy.engine import Connection
-
-from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.values import VersionedValue
@@ -19,8 +14,7 @@ from stanchion.stores.sql.adopt import Transferring
 from stanchion.stores.sql.arrow import Arrow
 from stanchion.stores.sql.discarding import Discarding
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.schema import MIGRATIONS, VERSION, meta, metadata
-from stanchion.stores.sql.engine.script import steps_as_text
+from stanchion.stores.sql.engine.setup import Setup
 from stanchion.stores.sql.query import Looking
 from stanchion.stores.sql.semaphores import Semaphores
 from stanchion.stores.sql.staging import Staging
@@ -38,7 +32,7 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
         self._semaphores = Semaphores(database, self.transactions, self.slots)
         self.capabilities = database.dialect.capabilities
         self._stats = self.stats_of(database)
-        self._setting_up = threading.Lock()
+        self._schema = Setup(database)
 
     @property
     def skew(self) -> float:
@@ -49,75 +43,11 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
     def skew(self, seconds: float) -> None:
         self.database.skew = seconds
 
-    def setup(self) -> None:
-        with (
-            self._setting_up,
-            self.database.transaction() as connection,
-            self.dialect.lock_schema(connection),
-        ):
-            found = _version(connection)
-            if found is not None and found > VERSION:
-                raise SchemaMismatch(_newer(found))
-            for migrate in MIGRATIONS[found or 0 :]:
-                migrate(connection)
-            if found is None:
-                connection.execute(insert(meta).values(version=VERSION))
-            elif found < VERSION:
-                connection.execute(update(meta).values(version=VERSION))
-            made = literal_column(self.dialect.new_identity, String)
-            connection.execute(update(meta).where(meta.c.identity.is_(None)).values(identity=made))
-
-    def setup_script(self) -> str:
-        found = self._found()
-        if found is None:
-            return self._whole_script()
-        if found > VERSION:
-            raise SchemaMismatch(_newer(found))
-        with self.database.connection() as connection:
-            lines = steps_as_text(connection, MIGRATIONS[found:])
-        if found < VERSION:
-            lines.append(f"UPDATE {meta.name} SET version = {VERSION}, identity = {self.dialect.new_identity}")
-        return _script(lines)
-
-    def _found(self) -> int | None:
-        """Return the version of the schema; None when there is none, or no database to ask."""
-        if not self.dialect.is_there():
-            return None
-        try:
-            with self.database.connection() as connection:
-                return _version(connection)
-        except StoreUnavailable:
-            return None
-
-    def _whole_script(self) -> str:
-        lines: list[str] = []
-        dialect = self.database.engine.dialect
-        engine = create_mock_engine(
-            self.database.url,
-            lambda statement, *_args, **_options: lines.append(str(statement.compile(dialect=dialect))),
-        )
-        metadata.create_all(engine, checkfirst=False)
-        lines.append(f"INSERT INTO {meta.name} (version, identity) VALUES ({VERSION}, {self.dialect.new_identity})")
-        return _script(lines)
+    def setup(self, *, dry_run: bool = False) -> list[str]:
+        return self._schema.setup(dry_run=dry_run)
 
     def check(self) -> None:
-        with self.database.connection() as connection:
-            found = _version(connection)
-        if found == VERSION:
-            return
-        if found is None and self.dialect.makes_schema:
-            self.setup()
-        elif found is None:
-            raise SchemaMismatch("the database has no Stanchion tables; make them with: stanchion setup --url ...")
-        elif found > VERSION:
-            raise SchemaMismatch(_newer(found))
-        elif self.dialect.makes_schema:
-            self.setup()
-        else:
-            raise SchemaMismatch(
-                f"the tables are of version {found}, older than this release's {VERSION}; "
-                f"bring them up to date with: stanchion setup --url ..."
-            )
+        self._schema.check()
 
     def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
         return self._values.values(kind, names)
@@ -166,22 +96,3 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
     def close(self) -> None:
         self.dialect.close()
         self.database.close()
-
-
-def _version(connection: Connection) -> int | None:
-    """Return the version of the schema; None when there is none."""
-    if not inspect(connection).has_table(meta.name):
-        return None
-    found: int | None = connection.execute(select(meta.c.version)).scalar()
-    return found
-
-
-def _script(statements: Iterable[str]) -> str:
-    return "".join(f"{statement.strip()};\n" for statement in statements)
-
-
-def _newer(found: int) -> str:
-    return (
-        f"the tables are of version {found}, newer than this release's {VERSION}; "
-        f"upgrade this process: pip install -U stanchion"
-    )

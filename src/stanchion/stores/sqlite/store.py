@@ -16,6 +16,7 @@ from stanchion.stores.rules.slots import semaphore_gate, semaphore_of
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
+from stanchion.stores.sql.engine.setup import Setup
 from stanchion.stores.sql.granting import Grants
 from stanchion.stores.sql.lanes import Head, Turn
 from stanchion.stores.sql.store import SqlStore
@@ -60,14 +61,10 @@ class SqliteStore(SqlStore):
 
     def __init__(self, database: Database, file: StoreFile) -> None:
         super().__init__(database)
-        self._file = file
+        self._schema = Setup(database, before=file.accept)
         file.when_replaced(self._forget)
         self._long_way: Counter[str] = Counter()
         """How many of the next claims of a queue are not to try the short way, as it has just led nowhere."""
-
-    def setup(self) -> None:
-        self._file.accept()
-        super().setup()
 
     def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
         # They are known, but where the connection has just opened another file, which may have none of them.

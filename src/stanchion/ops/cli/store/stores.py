@@ -37,7 +37,7 @@ def setup(
     store = open_store(url)
     try:
         if sql:
-            script = store.setup_script()
+            script = "".join(f"{step}\n" for step in store.setup(dry_run=True))
             if session.out.as_json:
                 session.out.json({"url": shown_url(url), "sql": script})
             else:

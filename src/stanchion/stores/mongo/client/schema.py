@@ -106,11 +106,12 @@ INDEXES: dict[str, tuple[Index, ...]] = {
 }
 
 
-def set_up(on: Place) -> None:
-    """Make collections and indexes; safe to repeat, and while workers run."""
+def set_up(on: Place) -> list[str]:
+    """Make collections and indexes; safe to repeat, and while workers run. Return what was to be done."""
     found = version(on)
     if found is not None and found > VERSION:
         raise SchemaMismatch(_newer(found))
+    taken = steps(on)
     for name, indexes in INDEXES.items():
         on.database[name].create_indexes(
             [IndexModel(list(index.keys.items()), name=index.name, **index.options) for index in indexes]
@@ -121,6 +122,7 @@ def set_up(on: Place) -> None:
     on.meta.update_one(
         {"_id": MARK}, {"$set": {"version": VERSION}, "$setOnInsert": {"store": ObjectId()}}, upsert=True
     )
+    return taken
 
 
 def make_signals(on: Place) -> bool:
@@ -170,21 +172,27 @@ def version(on: Place) -> int | None:
     return None if found is None else int(found["version"])
 
 
-def script() -> str:
-    """Return what `set_up` does, for mongosh."""
-    lines = [
-        f"db.{collection}.createIndex({json.dumps(index.keys)}, {json.dumps({'name': index.name, **index.options})});"
-        for collection, indexes in INDEXES.items()
-        for index in indexes
-    ]
-    lines += [f'db.createCollection("{name}");' for name in _PLAIN]
-    capped = json.dumps({"capped": True, "size": SIGNAL_BYTES, "max": SIGNALS})
-    lines.append(f'db.createCollection("{places.SIGNALS}", {capped});')
-    lines.append(
-        f'db.{places.META}.updateOne({{"_id": "{MARK}"}}, {{$set: {{"version": NumberInt({VERSION})}}, '
-        f"$setOnInsert: {{store: new ObjectId()}}}}, {{upsert: true}});"
-    )
-    return "".join(f"{line}\n" for line in lines)
+def steps(on: Place | None) -> list[str]:
+    """Return what `set_up` has to do, for mongosh; None: in a new database."""
+    there = {} if on is None else {one["name"]: one for one in on.database.list_collections()}
+    lines: list[str] = []
+    for name, indexes in INDEXES.items():
+        made = {} if on is None or name not in there else on.database[name].index_information()
+        lines += [
+            f"db.{name}.createIndex({json.dumps(index.keys)}, {json.dumps({'name': index.name, **index.options})});"
+            for index in indexes
+            if index.name not in made
+        ]
+    lines += [f'db.createCollection("{name}");' for name in _PLAIN if name not in there]
+    if places.SIGNALS not in there:
+        capped = json.dumps({"capped": True, "size": SIGNAL_BYTES, "max": SIGNALS})
+        lines.append(f'db.createCollection("{places.SIGNALS}", {capped});')
+    if on is None or version(on) != VERSION:
+        lines.append(
+            f'db.{places.META}.updateOne({{"_id": "{MARK}"}}, {{$set: {{"version": NumberInt({VERSION})}}, '
+            f"$setOnInsert: {{store: new ObjectId()}}}}, {{upsert: true}});"
+        )
+    return lines
 
 
 def _newer(found: int) -> str:
