@@ -31,7 +31,8 @@ ABOVE_ALL = 10_000
 _NOW = f"({CLOCK} + :skew)"
 
 
-def _names(columns: Sequence[str], prefix: str = "", **instead: str) -> str:
+def names_of(columns: Sequence[str], prefix: str = "", **instead: str) -> str:
+    """Return column names for a list of columns or values, some replaced."""
     return ", ".join(instead.get(name, f"{prefix}`{name}`") for name in columns)
 
 
@@ -63,21 +64,6 @@ def _by_ids(table: str) -> str:
 def elements(name: str) -> SelectBase:
     """Return the elements of the JSON array of ids in parameter `name`."""
     return text(f"SELECT value FROM {_given('''value {} '$' ''', name)}").columns(column("value", String))
-
-
-# -- in
-
-TAKEN = text("SELECT `key`, queue FROM stanchion_jobs FORCE INDEX (stanchion_jobs_key) WHERE (`key`, queue) IN :keys")
-
-
-ID_OF_KEY = text(
-    "SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_key) WHERE `key` = :job_key AND queue = :queue"
-)
-
-HOLDER = text(f"""
-    SELECT {_names(LIVE_COLUMNS)} FROM stanchion_jobs FORCE INDEX (PRIMARY)
-    WHERE id = :job AND queue = :queue AND `key` = :job_key LOCK IN SHARE MODE
-""")
 
 
 # -- out
@@ -116,7 +102,7 @@ PROSPECT = text(f"""
     LEFT JOIN ({_HEAD}) AS head ON TRUE
 """)
 
-_RESERVED = _names(
+_RESERVED = names_of(
     LIVE_COLUMNS,
     state="'running'",
     payload="NULL",
@@ -215,8 +201,8 @@ HELD = text(f"""
 
 
 def _keep(payload: str, result: str, source: str) -> TextClause:
-    done = _names(HISTORY_COLUMNS, "job.", state="'done'", payload=payload, finished_at=_NOW, result=result)
-    return text(f"INSERT INTO stanchion_history ({_names(HISTORY_COLUMNS)}) SELECT {done} FROM {source}")
+    done = names_of(HISTORY_COLUMNS, "job.", state="'done'", payload=payload, finished_at=_NOW, result=result)
+    return text(f"INSERT INTO stanchion_history ({names_of(HISTORY_COLUMNS)}) SELECT {done} FROM {source}")
 
 
 _WITH_RESULTS = f"""
@@ -260,10 +246,10 @@ _LANE_HEADS = text(f"""
 
 
 OF_QUEUE = text("SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line) WHERE queue = :queue ORDER BY id")
-HELD_OF_THESE = text(f"SELECT {_names(HELD_COLUMNS, 'job.')} FROM {_LISTED} WHERE job.id IN :ids FOR UPDATE")
+HELD_OF_THESE = text(f"SELECT {names_of(HELD_COLUMNS, 'job.')} FROM {_LISTED} WHERE job.id IN :ids FOR UPDATE")
 
 SETTINGS_OF_THESE = text(f"""
-    SELECT {_names(tuple(queues.columns.keys()))} FROM stanchion_queues
+    SELECT {names_of(tuple(queues.columns.keys()))} FROM stanchion_queues
     WHERE name IN (SELECT queue FROM {_by_ids("stanchion_jobs")})
 """)
 
@@ -283,7 +269,7 @@ class MariaDBJobStatements(JobStatements):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
-        self.lock = text(f"SELECT {_names(LIVE_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} FOR UPDATE")
+        self.lock = text(f"SELECT {names_of(LIVE_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} FOR UPDATE")
         stored = insert(jobs).values(
             {name: param("job" if name == "id" else f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS}
         )
@@ -301,11 +287,11 @@ class MariaDBStatements(Statements):
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
         self.queued_locked = text(
-            f"SELECT {_names(HELD_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} "
+            f"SELECT {names_of(HELD_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} "
             "WHERE job.state <> 'running' FOR UPDATE"
         )
         self.held = text(f"""
-            SELECT {_names(HELD_COLUMNS, "job.")}, job.token
+            SELECT {names_of(HELD_COLUMNS, "job.")}, job.token
             FROM {_by_ids("stanchion_jobs")} WHERE {_IN_TIME} FOR UPDATE
         """)
         self.purge = text(f"""
@@ -326,5 +312,3 @@ class MariaDBStatements(Statements):
         """)
         self.pick_limits = _due(f"{_ASKING} AND order_key IS NULL AND limits = :alike")
         self.pick_key = _due(f"{_ASKING} AND order_key = :alike")
-        # Shared, as the insert that met the key has shared it: two that met it must not wait for each other.
-        self.by_key = self.by_key.with_for_update(read=True)

@@ -9,20 +9,22 @@ from typing import NamedTuple
 
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.mariadb.claim import MariaDBAdmitting
+from stanchion.stores.mariadb.push import MariaDBInserts, MariaDBInsertStatements
 from stanchion.stores.mariadb.stats import MariaDBStats
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
+from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.slots import gated
 from stanchion.stores.sql.admission import Admission
 from stanchion.stores.sql.claim import beside_the_lane, reservation
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.runner import BACK, MARK, Row, Runner
+from stanchion.stores.sql.engine.runner import Row, Runner
 from stanchion.stores.sql.engine.schema import FIELDS
 from stanchion.stores.sql.lanes import Head as LaneHead
 from stanchion.stores.sql.lanes import Turn
 from stanchion.stores.sql.parking import Search
+from stanchion.stores.sql.push import Inserts
 from stanchion.stores.sql.queue_rows import QueueRow
 
 _PAYLOAD = FIELDS.index("payload")
@@ -57,40 +59,8 @@ class MariaDBStore(MariaDBAdmitting):
         super().__init__(database)
         self._tied_until = 0.0
 
-    # -- in
-
-    def _insert(self, run: Runner, rows: Sequence[JobRow], *, singly: bool) -> list[JobRow]:
-        # An insert that meets a key locks it and the gap before it, in a caller's transaction until its end: so none
-        # is tried where the key is known to be taken.
-        keys = {(row.key, row.queue): row for row in reversed(rows) if row.key is not None}
-        if keys:
-            taken = set(run.rows(sql.TAKEN, {"keys": sorted(keys)}))
-            free = {row.id for key, row in keys.items() if key not in taken}
-            rows = [row for row in rows if row.key is None or row.id in free]
-        return self._insert_free(run, rows, singly)
-
-    def _insert_free(self, run: Runner, rows: Sequence[JobRow], singly: bool) -> list[JobRow]:
-        if singly or len(rows) < 2:
-            return [row for row in rows if self.jobs.insert_one(run, row)]
-        # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
-        ordered = sorted(rows, key=lambda row: (row.queue, row.key or "", row.id))
-        run.send(MARK)
-        if self.jobs.insert(run, ordered) == len(rows):
-            return list(rows)
-        run.change(BACK)  # some were left out; one by one tells which
-        return self._insert_free(run, ordered, singly=True)
-
-    def met(self, run: Runner, job: NewJob, row: JobRow) -> Pushed:
-        if job.key is None:  # a caller's transaction may read as of its beginning, and not see what it met
-            for known in self.jobs.lock(run, [job.id]).values():
-                return Pushed(known.id, known.run_at, known.enqueued_at)
-        return super().met(run, job, row)
-
-    def holder(self, run: Runner, queue: str, key: str | None) -> Sequence[Row]:
-        # By its id: who goes by the key locks that first, and the end of the job locks it last.
-        known = run.rows(sql.ID_OF_KEY, {"queue": queue, "job_key": key})
-        found = run.rows(sql.HOLDER, {"job": known[0][0], "queue": queue, "job_key": key}) if known else []
-        return found or super().holder(run, queue, key)
+    def make_inserts(self) -> MariaDBInserts:
+        return MariaDBInserts(self.jobs, Inserts(self.database, self.jobs, MariaDBInsertStatements))
 
     # -- out
 

@@ -11,94 +11,35 @@ from typing import Any
 from sqlalchemy import TextClause, text
 
 from stanchion.stores.postgres.admit import PostgresAdmitting
+from stanchion.stores.postgres.flows import PostgresFlowEndStatements
 from stanchion.stores.postgres.identity import HERE
 from stanchion.stores.postgres.lanes import Taken, claim_in_turn, taken
 from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, ONCE, PICKED, RESERVED, WHOLE, listed
 from stanchion.stores.postgres.purge import PostgresStatements
+from stanchion.stores.postgres.push import PostgresPush
 from stanchion.stores.postgres.slots import claim_at_gates, commit_at_gates, pick_asking
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.flows import MemberEnd
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
+from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Outcome
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.jobs import created, due_at
 from stanchion.stores.rules.slots import gated
 from stanchion.stores.sql.claim import beside_the_lane, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.joining import must_be_here
-from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
+from stanchion.stores.sql.engine.runner import Params, Row, Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS
 from stanchion.stores.sql.jobs import in_order
 from stanchion.stores.sql.parking import Search
+from stanchion.stores.sql.push import Push
 from stanchion.stores.sql.settle import is_plain
 from stanchion.stores.sql.statements import past_shut
-
-_REQUIRED = object()
 
 _CAREFUL_SECONDS = 0.5
 """So long the careful way is taken at once, after jobs that needed it."""
 
 _IN_VAIN = 3
 """So often a claim looks once more for jobs that others have just taken."""
-
-
-_NEW = listed(
-    LIVE_COLUMNS,
-    lane="coalesce(lane, 0)",
-    state="CASE WHEN waits_for IS NULL THEN 'queued' ELSE 'waiting' END",
-    priority="coalesce(priority, 0)",
-    run_at=f"coalesce(run_at, {NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
-    enqueued_at=NOW,
-    attempts="0",
-    failures="0",
-    max_attempts=f"coalesce(max_attempts, {NewJob._field_defaults['max_attempts']})",
-    errors="NULL",
-    progress="NULL",
-    token="NULL",
-    worker="NULL",
-    lease_until="NULL",
-    started_at="NULL",
-    cancel_requested="false",
-    held="0",
-    permit="NULL",
-    waits_since=f"CASE WHEN waits_for IS NOT NULL THEN {NOW} END",
-)
-
-_PUSHED = f"""
-    WITH given AS (
-        SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
-            id uuid, queue text, payload text, task text, priority int2, run_at bigint, delay float8,
-            headers text, tenant text, key text, order_key text, limits text, flow text, origin uuid,
-            max_attempts int, timeout float8, lane int, waits_for text
-        ) {{where}}
-    ), stored AS (
-        INSERT INTO stanchion_jobs ({listed(LIVE_COLUMNS)})
-        SELECT {_NEW}
-        FROM given
-        WHERE NOT {{finished}}
-        ON CONFLICT DO NOTHING
-        RETURNING queue
-    ), counted AS (
-        INSERT INTO stanchion_tallies (queue, what, n)
-        SELECT queue, 'pushed', count(*) FROM stored GROUP BY queue
-    )
-    SELECT (SELECT count(*) FROM stored), {NOW}
-"""
-_FINISHED = "EXISTS (SELECT 1 FROM stanchion_history AS finished WHERE finished.id = given.id)"
-# Planned while history is small, the condition above may read all of it, for each job or to hash it, until the server
-# has analyzed what it has grown to. Ids that were made together leave so narrow a range that the index wins.
-_FINISHED_IN_RANGE = """(given.id = ANY (ARRAY(
-    SELECT finished.id FROM stanchion_history AS finished
-    WHERE finished.id BETWEEN CAST(:first AS uuid) AND CAST(:last AS uuid) AND finished.id IN (SELECT id FROM given)
-)))"""
-_PUSH, _PUSH_JOINED, _PUSH_APART, _PUSH_APART_JOINED = (
-    text(_PUSHED.format(where=where, finished=finished))
-    for finished in (_FINISHED_IN_RANGE, _FINISHED)
-    for where in ("", f"WHERE {HERE}")
-)
-_MADE_TOGETHER = len("01a1fe3f-73a2-767e-a69c-")
-"""Ids that `new_ids` has made in one call share so much of their beginning."""
 
 
 _CLAIM = text(f"""
@@ -175,18 +116,12 @@ _COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=_HELD)}") 
 _COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{_HELD} AND {PLAIN}')}")
 _COMMIT_AT_GATES = commit_at_gates(_GIVEN, _IN_TIME, _FINISH)
 
-_ADD_ENDS = text("""
-    INSERT INTO stanchion_ends (node, place, job, child, state, result)
-    SELECT * FROM jsonb_to_recordset(CAST(:ends AS jsonb)) AS given (
-        node uuid, place int, job uuid, child uuid, state text, result text
-    )
-""")
-
 
 class PostgresStore(PostgresAdmitting):
     """The SQL store with push, claim and commit in one statement each, committed by itself."""
 
     statements_of = PostgresStatements
+    flow_end_statements_of = PostgresFlowEndStatements
 
     guards = True
 
@@ -199,45 +134,9 @@ class PostgresStore(PostgresAdmitting):
         """The last commits were of jobs that held semaphores."""
         self._careful_until = 0.0
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
-        if tx is not None or any(job.key is not None for job in jobs):
-            return super().push(jobs, tx)  # a duplicate may undo the batch: that takes a transaction
-        if not jobs:
-            return []
-        queues = {job.queue for job in jobs}
-        self.queue_rows.make(queues)
-        pushed = self.database.statement(lambda run, again: self._push_in(run, jobs, again=again))
-        self.dialect.announce(queues)
-        return pushed
-
-    def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
-        self.queue_rows.make_laned(run, {job.queue for job in jobs if job.lane})
-        ordered: Sequence[NewJob] = jobs
-        if again or any(job.key is not None for job in jobs):
-            # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
-            ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
-        ((stored, now),) = run.rows(*_pushing(ordered, guarded=run.guarded))
-        if again:
-            self._undo_finished(run, jobs)
-        if run.guarded and not stored:
-            must_be_here(self.database, run)
-            return self._push_in(run, jobs)
-        if stored == len(jobs) and not again:
-            return [Pushed(job.id, due_at(job, now), now) for job in jobs]
-        results = self.known(run, jobs)
-        for job in ordered:
-            if job.id not in results:
-                results[job.id] = self.met(run, job, created(job, now))
-        return [results[job.id] for job in jobs]
-
-    def _undo_finished(self, run: Runner, jobs: Sequence[NewJob]) -> None:
-        """Take back what an earlier try had stored and a worker has finished, since its answer was lost.
-
-        The insert itself can't see this: it waited for the worker's delete, with a snapshot from before.
-        """
-        finished = self.jobs.finished(run, [job.id for job in jobs]).values()
-        twice = [row for row in finished if self.jobs.take_back(run, row.id)]
-        self.jobs.tally(run, [(row.queue, "pushed") for row in twice], sign=-1)
+    def make_push(self) -> PostgresPush:
+        general = Push(self.database, self.transactions, self.jobs, self.queue_rows, self.inserts)
+        return PostgresPush(self.database, self.transactions, self.jobs, self.queue_rows, general)
 
     def claim_together(self, claim: Claim) -> Claimed:
         if claim.queue in self._laned_queues and claim.lanes is None:
@@ -384,20 +283,6 @@ class PostgresStore(PostgresAdmitting):
         self.note_ended(run, ((row[0], row[1], row[-1]) for row in done))
         return {row[0]: row for row in done}
 
-    def add_ends(self, run: Runner, ends: Sequence[MemberEnd]) -> None:
-        if ends:
-            run.change(_ADD_ENDS, {"ends": json.dumps([end._asdict() for end in ends])})
-
-
-def _pushing(jobs: Sequence[NewJob], *, guarded: bool) -> Asked:
-    """Return the statement that stores these jobs, and its parameters."""
-    given: Params = {"jobs": json.dumps([_given(job) for job in jobs])}
-    ids = [job.id.lower() for job in jobs]
-    first, last = min(ids), max(ids)
-    if first[:_MADE_TOGETHER] != last[:_MADE_TOGETHER]:
-        return (_PUSH_APART_JOINED if guarded else _PUSH_APART), given
-    return (_PUSH_JOINED if guarded else _PUSH), {**given, "first": first, "last": last}
-
 
 def _pick_past(dialect: Dialect) -> TextClause:
     return pick_asking(NOW, past_shut(dialect))
@@ -412,14 +297,3 @@ def _states(commits: Sequence[Commit], done: Mapping[str, Row]) -> list[JobState
         if states[-1] is not None:
             del tokens[commit.id]
     return states
-
-
-def _given(job: NewJob) -> dict[str, Any]:
-    """Return what the statement needs to know of a job: what differs from the defaults."""
-    if job[4:] == DEFAULTS[4:]:
-        plain = {"id": job.id, "queue": job.queue, "payload": job.payload}
-        return plain if job.task is None else {**plain, "task": job.task}
-    return {name: value for name, value, default in zip(NewJob._fields, job, DEFAULTS, strict=True) if value != default}
-
-
-DEFAULTS = tuple(NewJob._field_defaults.get(name, _REQUIRED) for name in NewJob._fields)

@@ -27,7 +27,6 @@ from stanchion.stores.sql.parking import Parking, Search
 from stanchion.stores.sql.slots import SlotRow, note_freed, rate_slot
 
 _PARKED = ("waits_for", "waits_since", "held", "permit", "priority")
-_RATES_KEPT = 30 * 86_400 * SECOND
 
 
 class Admission(NamedTuple):
@@ -198,10 +197,6 @@ class Gating(Parking):
         if alike:
             gates = {place[0] for place in alike}
             self.slots.mark(run, gates, waited=True)
-
-    def forget_rates(self, run: Runner) -> None:
-        """Forget the rates that nobody has asked for a month."""
-        run.change(self._gates.idle_rates, {"oldest": self.clock(run) - _RATES_KEPT})
 
 
 def asking(row: Row) -> JobRow:

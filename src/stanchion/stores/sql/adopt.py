@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Executable, Select, String, cast, select
 
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.sql.admission import Gating
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -19,7 +19,7 @@ from stanchion.stores.sql.jobs import Step, is_id, kept, outline
 from stanchion.stores.sql.slots import note_freed
 
 
-class Transferring(Gating):
+class Transferring(SqlBase):
     """Stores and deletes whole jobs, as they are."""
 
     def __init__(self, database: Database) -> None:

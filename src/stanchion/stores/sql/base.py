@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TypeVar
-
-from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.jobs import Transition
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.flow_ends import FlowEnds, FlowEndStatements
+from stanchion.stores.sql.flows import Flows
 from stanchion.stores.sql.gate_statements import GateStatements
 from stanchion.stores.sql.granting import Grants, PassesOn
-from stanchion.stores.sql.jobs import Jobs, JobStatements, Step
+from stanchion.stores.sql.jobs import Jobs, JobStatements
+from stanchion.stores.sql.push import Inserts, InsertsRows, Push, Pushes
 from stanchion.stores.sql.queue_rows import QueueRows
 from stanchion.stores.sql.slots import SlotRows
 from stanchion.stores.sql.statements import Statements
 from stanchion.stores.sql.transactions import Transactions
 
-T = TypeVar("T")
 
-
-class SqlBase(ABC):
+class SqlBase:
     """The database, its statements, and the transactions that several parts share."""
 
     statements_of: type[Statements] = Statements
+    flow_end_statements_of: type[FlowEndStatements] = FlowEndStatements
     job_statements_of: type[JobStatements] = JobStatements
 
     def __init__(self, database: Database) -> None:
@@ -36,15 +32,23 @@ class SqlBase(ABC):
         self.jobs = Jobs(database, self.queue_rows, self.job_statements_of)
         self.slots = SlotRows(database)
         self.transactions = Transactions(database, self.queue_rows, self.make_grants())
+        self.inserts = self.make_inserts()
+        self.pushes = self.make_push()
+        ends = FlowEnds(database, self.flow_end_statements_of)
+        self.flows = Flows(database, self.transactions, self.jobs, self.queue_rows, self.pushes, ends)
         self._gates = self.dialect.once(GateStatements)
 
     def make_grants(self) -> PassesOn:
         """Return what passes on slots."""
         return Grants(self.database, self.slots)
 
-    @abstractmethod
-    def follow(self, run: Runner, steps: Sequence[Step]) -> None:
-        """Do what follows from steps, in the same transaction."""
+    def make_inserts(self) -> InsertsRows:
+        """Return what inserts rows of new jobs."""
+        return Inserts(self.database, self.jobs)
+
+    def make_push(self) -> Pushes:
+        """Return what stores new jobs."""
+        return Push(self.database, self.transactions, self.jobs, self.queue_rows, self.inserts)
 
     def clock(self, run: Runner) -> int:
         """Return the database's clock."""
@@ -53,8 +57,3 @@ class SqlBase(ABC):
     def now(self) -> int:
         """Return the store's clock."""
         return self.database.now()
-
-    def store(self, run: Runner, before: Sequence[JobRow], after: Sequence[Transition]) -> None:
-        """Write the rows that locked live jobs have become, count the steps, and do what follows from them."""
-        self.jobs.put(run, before, after)
-        self.follow(run, [Step(row, *step) for row, step in zip(before, after, strict=True)])

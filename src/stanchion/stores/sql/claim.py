@@ -275,7 +275,7 @@ class Claiming(Laning, Recovery, Gating):
 
     def _end_popped(self, run: Runner, rows: Sequence[JobRow]) -> list[JobRow]:
         done = [_as_popped(row) for row in rows]
-        self.store(run, rows, [Transition(row, "popped") for row in done])
+        self.flows.put(run, rows, [Transition(row, "popped") for row in done])
         return done
 
     def due(self, run: Runner, queue: str, limit: int, past: Params | None = None) -> list[str]:

@@ -8,10 +8,10 @@ from sqlalchemy import BigInteger, String, delete, func, select, union_all
 
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.expiry import Expiring, Use
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.columns import RUNNING, param
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import counts, jobs, queues, tallies
-from stanchion.stores.sql.flows import Flowing
 from stanchion.stores.sql.jobs import Step, outline
 from stanchion.stores.sql.queue_rows import QueueRow
 
@@ -35,7 +35,7 @@ _REMOVE_COUNTS = delete(counts).where(counts.c.queue == _QUEUE)
 _REMOVE = delete(queues).where(queues.c.name == _QUEUE)
 
 
-class ExpiringQueues(Flowing):
+class ExpiringQueues(SqlBase):
     """Notes when queues were used, and removes those that were not."""
 
     def expiring(self) -> list[Expiring]:
@@ -83,7 +83,7 @@ class ExpiringQueues(Flowing):
         given = {"queue": queue, "before": before}
         tied = [outline(*row) for row in run.rows(self.statements.tied.where(*_OLD), given)]
         run.change(_REMOVE_OLD, given)
-        self.follow(run, [Step(row, None) for row in tied])
+        self.flows.follow(run, [Step(row, None) for row in tied])
 
 
 def _noted(row: QueueRow) -> Use | None:

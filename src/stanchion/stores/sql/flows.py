@@ -1,18 +1,16 @@
 """Flows as rows: what follows when a member ends, in the transaction of the step that ended it.
 
 Rows of nodes are locked after those of jobs, from below upwards, those of each round in the order of their ids, and
-before those of gates.
-However long a chain and however large a group, the work is done round by round and by whole sets.
+before those of slots. However long a chain and however large a group, the work is done by rounds and whole sets.
 """
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from sqlalchemy import Executable
+from sqlalchemy import text
 
 from stanchion.stores.records.flows import (
     CloseFlow,
@@ -24,32 +22,80 @@ from stanchion.stores.records.flows import (
     OpenFlow,
     StopFlow,
 )
-from stanchion.stores.records.jobs import SECOND, NewJob
+from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.rules import flows
+from stanchion.stores.rules.jobs import Transition
 from stanchion.stores.rules.outcomes import cancel
 from stanchion.stores.rules.slots import gated, node_gate
-from stanchion.stores.sql.admission import Gating
+from stanchion.stores.sql.engine import schema
+from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.runner import Params, Runner
-from stanchion.stores.sql.flow_statements import FlowStatements
-from stanchion.stores.sql.jobs import Step, is_id
-from stanchion.stores.sql.push import Pushing
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.flow_ends import FlowEnds
+from stanchion.stores.sql.jobs import Jobs, Step, is_id
+from stanchion.stores.sql.push import Pushes, push_all
+from stanchion.stores.sql.queue_rows import QueueRows
 from stanchion.stores.sql.slots import note_freed
+from stanchion.stores.sql.transactions import Transactions
 
-T = TypeVar("T")
-
+_COLUMNS = ", ".join(f"CAST({name} AS CHAR(36))" if name in {"id", "root"} else name for name in FlowNode._fields)
 _KEPT = 7 * 86_400 * SECOND
-_PUSHED_AT_ONCE = 5000
 _CANCELLED_AT_ONCE = 500
 _FORGOTTEN_AT_ONCE = 100
 
 
-class Flowing(Gating, Pushing):
+class FlowStatements:
+    """The statements about nodes, and about the jobs that wait for them, for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        ids, gates = dialect.among("id", "ids", "uuid"), dialect.among("waits_for", "gates")
+        waiting = f"{gates} AND waits_for IS NOT NULL"
+        gate, key = dialect.by("stanchion_jobs_gate"), dialect.by("PRIMARY")
+
+        # -- nodes
+        self.insert = dialect.insert_ignoring(
+            schema.nodes,
+            {column.name: param(f"new_{column.name}", column.type) for column in schema.nodes.columns},
+        )
+        self.lock = text(f"""
+            SELECT {_COLUMNS} FROM stanchion_nodes {key} WHERE {ids} ORDER BY stanchion_nodes.id {dialect.locking}
+        """)
+        self.of_root = text(f"SELECT {_COLUMNS} FROM stanchion_nodes WHERE root = :root ORDER BY stanchion_nodes.id")
+        self.count = text(f"""
+            UPDATE stanchion_nodes {key} SET ended = ended + :more, state = :state, finished_at = :finished_at
+            WHERE {ids}
+        """)
+        self.grow = text("UPDATE stanchion_nodes SET size = size + :more WHERE id = :id")
+        self.close = text("UPDATE stanchion_nodes SET closed = :closed WHERE id = :id")
+        self.old = text("""
+            SELECT CAST(id AS CHAR(36)) FROM stanchion_nodes WHERE finished_at <= :oldest AND id = root
+            ORDER BY finished_at LIMIT :most
+        """)
+        self.forget = text("DELETE FROM stanchion_nodes WHERE root = :root")
+
+        # -- who waits for nodes
+        self.wakes = text(f"SELECT DISTINCT queue FROM stanchion_jobs {gate} WHERE {waiting}")
+        self.let_in = text(f"""
+            UPDATE stanchion_jobs {gate}
+            SET state = 'queued', run_at = CASE WHEN run_at < :now THEN :now ELSE run_at END,
+                waits_for = NULL, waits_since = NULL
+            WHERE {waiting}
+        """)
+        self.waiting = text(f"""
+            SELECT CAST(id AS CHAR(36)) FROM stanchion_jobs {gate} WHERE {waiting} LIMIT :most {dialect.locking}
+        """)
+
+
+class Flows:
     """Opens flows, and follows what happens to their members."""
 
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._flows = self.dialect.once(FlowStatements)
+    def __init__(
+        self, db: Database, transactions: Transactions, jobs: Jobs, queues: QueueRows, push: Pushes, ends: FlowEnds
+    ) -> None:
+        self._db, self._transactions = db, transactions
+        self._jobs, self._queues, self._push, self._ends = jobs, queues, push, ends
+        self._statements = db.dialect.once(FlowStatements)
 
     # -- flows
 
@@ -59,7 +105,7 @@ class Flowing(Gating, Pushing):
         def work(run: Runner, again: bool) -> list[bool]:
             return [self._change_flow(run, change, again) for change in changes]
 
-        return self.transactions.enter({job.queue for job in flows.jobs_in(changes)}, tx, work)
+        return self._transactions.enter({job.queue for job in flows.jobs_in(changes)}, tx, work)
 
     def _change_flow(self, run: Runner, change: FlowChange, again: bool) -> bool:
         match change:
@@ -77,29 +123,29 @@ class Flowing(Gating, Pushing):
         found = self._locked(run, [node]).get(node)
         if found is None:
             return False
-        known = self.known(run, jobs)  # from a call that was never answered
+        known = self._jobs.stored(run, [job.id for job in jobs])  # from a call that was never answered
         new = [job for job in jobs if job.id not in known]
         if found.closed:
             return bool(jobs) and not new
-        run.change(self._flows.grow, {"id": node, "more": len(new)})
-        self.push_all(run, flows.placed(new, found.size), again=again)
+        run.change(self._statements.grow, {"id": node, "more": len(new)})
+        push_all(self._push, run, flows.placed(new, found.size), again=again)
         run.woken.update(job.queue for job in new)
         return True
 
     def _close(self, run: Runner, node: str) -> bool:
         found = self._locked(run, [node]).get(node)
         if found is not None and not found.closed:
-            run.change(self._flows.close, {"id": node, "closed": True})
+            run.change(self._statements.close, {"id": node, "closed": True})
             self._complete(run, [found._replace(closed=True)])
         return found is not None
 
     def _stop(self, run: Runner, root: str) -> bool:
-        found = [_node(row) for row in run.rows(self._flows.of_root, {"root": root})]
+        found = [_node(row) for row in run.rows(self._statements.of_root, {"root": root})]
         running = [node for node in found if node.state == NodeState.RUNNING]
         before: dict[str, FlowNode] = {}
-        for nodes in flows.deepest_first(running):  # as the ends of members do
-            before |= self._locked(run, [node.id for node in nodes])
-        now = self.clock(run)
+        for level in flows.deepest_first(running):  # as the ends of members do
+            before |= self._locked(run, [node.id for node in level])
+        now = self._db.clock(run)
         self._count(
             run,
             before,
@@ -114,31 +160,30 @@ class Flowing(Gating, Pushing):
     def flow_nodes(self, root: str) -> list[FlowNode]:
         if not is_id(root):
             return []
-        rows = self.database.read(lambda run: run.rows(self._flows.of_root, {"root": root}))
+        rows = self._db.read(lambda run: run.rows(self._statements.of_root, {"root": root}))
         return [_node(row) for row in rows]
 
     def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
-        if not is_id(node):
-            return []
-        wanted = {"node": node, "after": after, "most": limit}
-        return [MemberEnd(*row) for row in self.database.read(lambda run: run.rows(self._flows.ends, wanted))]
+        return self._ends.of_node(node, after, limit) if is_id(node) else []
 
     def open_in(self, run: Runner, nodes: Sequence[FlowNode], jobs: Sequence[NewJob], *, again: bool = False) -> None:
         """Store nodes and jobs, in queues that are made if need be; those nodes that have no members are done."""
-        now = self.clock(run)
-        new = [node._replace(created_at=now)._asdict() for node in nodes]
-        run.change_each(self._flows.insert, [{f"new_{name}": value for name, value in node.items()} for node in new])
-        self.queue_rows.make_in(run, {job.queue for job in jobs})
-        self.push_all(run, jobs, again=again)
+        now = self._db.clock(run)
+        new = [node._replace(created_at=now) for node in nodes]
+        run.change_each(
+            self._statements.insert, [{f"new_{name}": value for name, value in node._asdict().items()} for node in new]
+        )
+        self._queues.make_in(run, {job.queue for job in jobs})
+        push_all(self._push, run, jobs, again=again)
         run.woken.update(job.queue for job in jobs if job.waits_for is None)
         self._complete(run, [node for node in nodes if node.closed and node.ended >= node.size])
 
-    def push_all(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> None:
-        """Store jobs, however many, in queues that are there."""
-        for some in _portions(jobs, _PUSHED_AT_ONCE):
-            self._push_in(run, some, again=again)
-
     # -- what follows a step
+
+    def put(self, run: Runner, before: Sequence[JobRow], after: Sequence[Transition]) -> None:
+        """Write the rows that locked live jobs have become, count the steps, and do what follows from them."""
+        self._jobs.put(run, before, after)
+        self.follow(run, [Step(row, *step) for row, step in zip(before, after, strict=True)])
 
     def follow(self, run: Runner, steps: Sequence[Step]) -> None:
         """Do what follows from these steps: slots that are granted, parts of flows that are done or have failed."""
@@ -149,7 +194,7 @@ class Flowing(Gating, Pushing):
         self._follow(run, concerned, ends)
 
     def _follow(self, run: Runner, steps: list[Step], ends: list[MemberEnd]) -> None:
-        now = self.clock(run) if ends else 0
+        now = self._db.clock(run) if ends else 0
         while ends:
             ends = self._end(run, ends, steps, now)
         note_freed(run, steps)
@@ -157,7 +202,7 @@ class Flowing(Gating, Pushing):
     def _end(self, run: Runner, ends: Sequence[MemberEnd], steps: list[Step], now: int) -> list[MemberEnd]:
         """Take note of how members have ended; return the ends that follow, and add to the steps."""
         before = self._locked(run, {end.node for end in ends})
-        known = self._ends_before(run, ends)
+        known = self._ends.known(run, ends)
         after, fresh, stale = dict(before), {}, set()
         for end in ends:
             place = (end.node, end.place)
@@ -167,19 +212,15 @@ class Flowing(Gating, Pushing):
                 stale.add(place)
             after[end.node] = flows.advanced(after[end.node], known.get(place), end, now)
             known[place] = fresh[place] = end
-        run.change_each(self._flows.drop_end, [{"node": node, "place": place} for node, place in stale])
-        self.add_ends(run, list(fresh.values()))
+        self._ends.drop(run, stale)
+        self._ends.add(run, list(fresh.values()))
         return self._settle_nodes(run, before, after, steps, now)
 
-    def add_ends(self, run: Runner, ends: Sequence[MemberEnd]) -> None:
-        """Write ends that are new."""
-        run.change_each(self._flows.add_end, [end._asdict() for end in ends])
-
     def _complete(self, run: Runner, nodes: Sequence[FlowNode]) -> None:
-        """End those of these nodes that are complete, with what follows."""
+        """MemberEnd those of these nodes that are complete, with what follows."""
         if not nodes:
             return
-        before, now = self._locked(run, [node.id for node in nodes]), self.clock(run)
+        before, now = self._locked(run, [node.id for node in nodes]), self._db.clock(run)
         steps: list[Step] = []
         after = {name: flows.completed(node, now) for name, node in before.items()}
         self._follow(run, steps, self._settle_nodes(run, before, after, steps, now))
@@ -203,27 +244,27 @@ class Flowing(Gating, Pushing):
             handlers = [job for node in failed if (job := flows.handler_of(node)) is not None]
             if handlers:
                 queues = {job.queue for job in handlers}
-                self.queue_rows.make_in(run, queues)
-                self.push_all(run, handlers)
+                self._queues.make_in(run, queues)
+                push_all(self._push, run, handlers)
                 run.woken.update(queues)
             ends += self._cancel_waiting(run, failed, steps, now)
         return ends
 
     def _let_in(self, run: Runner, nodes: Sequence[FlowNode], now: int) -> None:
-        gates = {"gates": self.dialect.listed(node_gate(node.id) for node in nodes)}
-        woken = {row[0] for row in run.rows(self._flows.wakes, gates)}
+        gates = {"gates": self._db.dialect.listed(node_gate(node.id) for node in nodes)}
+        woken = {row[0] for row in run.rows(self._statements.wakes, gates)}
         if woken:
-            run.change(self._flows.let_in, {**gates, "now": now})
+            run.change(self._statements.let_in, {**gates, "now": now})
             run.woken |= woken
 
     def _cancel_waiting(self, run: Runner, nodes: Sequence[FlowNode], steps: list[Step], now: int) -> list[MemberEnd]:
         """Cancel the jobs that wait at the gates of these nodes; return what ends by that, and add to the steps."""
-        wanted = {"gates": self.dialect.listed(node_gate(node.id) for node in nodes), "most": _CANCELLED_AT_ONCE}
+        wanted = {"gates": self._db.dialect.listed(node_gate(node.id) for node in nodes), "most": _CANCELLED_AT_ONCE}
         ends: list[MemberEnd] = []
-        while found := run.rows(self._flows.waiting, wanted):
-            before = list(self.jobs.lock(run, [str(row[0]) for row in found]).values())
+        while found := run.rows(self._statements.waiting, wanted):
+            before = list(self._jobs.lock(run, [str(row[0]) for row in found]).values())
             after = [step for row in before if (step := cancel(row, now)) is not None]
-            self.jobs.put(run, before, after)
+            self._jobs.put(run, before, after)
             for row, step in zip(before, after, strict=True):
                 if (end := flows.end_of(row, step.row)) is not None:
                     ends.append(end)
@@ -235,14 +276,8 @@ class Flowing(Gating, Pushing):
 
     def _locked(self, run: Runner, ids: Iterable[str]) -> dict[str, FlowNode]:
         """Return those of these nodes that there are, locked."""
-        wanted = self.dialect.listed(ids)
-        return {row[0]: _node(row) for row in run.rows(self._flows.lock, {"ids": wanted})} if ids else {}
-
-    def _ends_before(self, run: Runner, ends: Sequence[MemberEnd]) -> dict[tuple[str, int], MemberEnd]:
-        """Return how these members had ended before, as far as it matters here."""
-        places = json.dumps([(end.node, end.place) for end in ends])
-        rows = run.rows(self._flows.known, {"places": places})
-        return {(node, place): MemberEnd(node, place, state) for node, place, state in rows if state is not None}
+        wanted = self._db.dialect.listed(ids)
+        return {row[0]: _node(row) for row in run.rows(self._statements.lock, {"ids": wanted})} if ids else {}
 
     def _count(self, run: Runner, before: Mapping[str, FlowNode], after: Mapping[str, FlowNode]) -> None:
         """Write what has changed of nodes."""
@@ -252,32 +287,22 @@ class Flowing(Gating, Pushing):
                 alike[node.ended - before[name].ended, node.state, node.finished_at].append(name)
         for (more, state, finished_at), ids in alike.items():
             change = {"more": more, "state": state, "finished_at": finished_at}
-            run.change(self._flows.count, {**change, "ids": self.dialect.listed(ids)})
+            run.change(self._statements.count, {**change, "ids": self._db.dialect.listed(ids)})
 
-    def forget_flows(self) -> None:
+    def forget_old(self) -> None:
         """Forget flows that ended a week ago, in rounds."""
 
         def old(run: Runner) -> list[str]:
-            wanted = {"oldest": self.clock(run) - _KEPT, "most": _FORGOTTEN_AT_ONCE}
-            return [str(row[0]) for row in run.rows(self._flows.old, wanted)]
+            wanted = {"oldest": self._db.clock(run) - _KEPT, "most": _FORGOTTEN_AT_ONCE}
+            return [str(row[0]) for row in run.rows(self._statements.old, wanted)]
 
-        def change(statement: Executable, params: Params) -> None:
-            self.database.write(lambda run, _again: run.change(statement, params))
-
-        while roots := self.database.read(old):
+        while roots := self._db.read(old):
             for root in roots:
                 for node in self.flow_nodes(root):
-                    for first in range(0, node.size, _PUSHED_AT_ONCE):
-                        some = {"node": node.id, "first": first, "last": first + _PUSHED_AT_ONCE}
-                        change(self._flows.forget_ends, some)
-                change(self._flows.forget_nodes, {"root": root})
+                    self._ends.forget(node.id, node.size)
+                self._db.write(lambda run, _again, one=root: run.change(self._statements.forget, {"root": one}))  # type: ignore[misc]
 
 
 def _node(row: Sequence[Any]) -> FlowNode:
     found = FlowNode(*row)
     return found._replace(closed=bool(found.closed))
-
-
-def _portions(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), size):
-        yield items[start : start + size]

@@ -24,9 +24,6 @@ class GateStatements:
         self.next_gates = text(f"""
             SELECT {SLOT_COLUMNS} FROM stanchion_gates {key} WHERE name > :after ORDER BY name LIMIT :most
         """)
-        self.idle_rates = text(
-            f"DELETE FROM stanchion_gates WHERE {dialect.begins('name', 'r:')} AND filled_at < :oldest"
-        )
         self.next_waited = text(f"""
             SELECT waits_for FROM stanchion_jobs {gate} WHERE waits_for > :after ORDER BY waits_for LIMIT 1
         """)

@@ -36,7 +36,7 @@ class Operating(ExpiringQueues):
             live, tied = self.drop_live(run, queue)
             for drop in self.statements.drop:
                 run.change(drop, given)
-            self.follow(run, [Step(outline(*row), None) for row in tied])
+            self.flows.follow(run, [Step(outline(*row), None) for row in tied])
             return live
 
         return self.transactions.write(work)
@@ -54,7 +54,7 @@ class Operating(ExpiringQueues):
         def work(run: Runner, _again: bool) -> list[JobState | None]:
             rows, now = self.jobs.lock(run, _distinct(ids)), self.clock(run)
             steps = {row.id: step for row in rows.values() if (step := cancel(row, now)) is not None}
-            self.store(run, [rows[one] for one in steps], list(steps.values()))
+            self.flows.put(run, [rows[one] for one in steps], list(steps.values()))
             asked = [row.id for row in rows.values() if row.id not in steps]
             run.change_each(self.statements.ask_to_stop, [{"job": one} for one in asked])
             states = {one: JobState(step.row.state) for one, step in steps.items()}
@@ -108,8 +108,8 @@ class Operating(ExpiringQueues):
         while self.database.write(work) == _TALLIES and budget.left:
             pass
         self._workers.forget_dead()
-        self.database.write(lambda run, _again: self.forget_rates(run))
-        self.forget_flows()
+        self.database.write(lambda run, _again: self.slots.forget_rates(run, self.clock(run)))
+        self.flows.forget_old()
         names = [settings.name for settings in self._queues.queues()]
         behind = purge_each(lambda queue: self.purge(queue, limit=_PURGED), names, _PURGED, budget)
         remove_expired(self)
@@ -121,14 +121,14 @@ class Operating(ExpiringQueues):
         again = retried(row, now)
         if again is not row:
             self.jobs.rewrite(run, [again])
-            self.follow(run, [Step(row, again)])
+            self.flows.follow(run, [Step(row, again)])
             run.woken.add(again.queue)
         return Redriven.READY
 
     def _redrive_finished(self, run: Runner, row: JobRow, now: int) -> Redriven:
         if row.state == JobState.DONE:
             return Redriven.DONE
-        if row.key and self.holder(run, row.queue, row.key):
+        if row.key and self.inserts.holder(run, row.queue, row.key):
             return Redriven.KEY_TAKEN
         self.jobs.forget(run, [row.id])
         self.jobs.insert_one(run, retried(row, now))

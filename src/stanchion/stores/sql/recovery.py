@@ -71,5 +71,5 @@ class Recovery(SqlBase):
             )
             for row in before
         ]
-        self.store(run, before, after)
+        self.flows.put(run, before, after)
         return [step.row for step in after]

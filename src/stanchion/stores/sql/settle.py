@@ -18,13 +18,17 @@ from stanchion.stores.rules.jobs import Transition
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.outcomes import settled
 from stanchion.stores.rules.slots import semaphore_gate
+from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
-from stanchion.stores.sql.flows import Flowing
 from stanchion.stores.sql.jobs import Step, outline
+from stanchion.stores.sql.push import push_all
 
 
-class Settling(Flowing):
+class Settling(SqlBase):
     """Commits, gives back, moves, buries and cancels running jobs, in batches."""
+
+    guards = False
+    """The statements that commit refuse by themselves to work in another database than the store's."""
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         if not outcomes:
@@ -117,7 +121,7 @@ class Settling(Flowing):
             if any(row[2:5]):
                 after = _DONE if commit.result is None else _DONE._replace(result=commit.result)
                 steps.append(Step(outline(*row[:6]), after, "committed"))
-        self.follow(run, steps)
+        self.flows.follow(run, steps)
 
     def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
         """Copy live jobs into history, as done."""
@@ -150,10 +154,10 @@ class Settling(Flowing):
                 fanned_out += outcome_rules.fanned_out(outcome)
             if not step.final and step.row.run_at <= now:
                 run.woken.add(step.row.queue)
-        self.store(run, before, after)
+        self.flows.put(run, before, after)
         for one in continued:  # after it is stored: it may wait for a part of the flow that is done at once
-            self.open_in(run, one.nodes, one.jobs)
-        self.push_all(run, fanned_out)
+            self.flows.open_in(run, one.nodes, one.jobs)
+        push_all(self.pushes, run, fanned_out)
         run.woken.update(job.queue for job in fanned_out)
         return states
 

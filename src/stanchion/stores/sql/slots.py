@@ -24,12 +24,15 @@ from typing import NamedTuple
 
 from sqlalchemy import text
 
+from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.rules.rate_limit import Bucket
 from stanchion.stores.rules.slots import freed, order_gate, order_of
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
 from stanchion.stores.sql.jobs import Step
+
+_RATE_TTL_MICROS = 30 * 86_400 * SECOND
 
 
 class SlotRow(NamedTuple):
@@ -97,6 +100,9 @@ class SlotStatements:
             WHERE name = :name
         """)
         self.drop = text(f"DELETE FROM stanchion_gates WHERE {names}")
+        self.drop_rates = text(
+            f"DELETE FROM stanchion_gates WHERE {dialect.begins('name', 'r:')} AND filled_at < :oldest"
+        )
         # The first live job of each key; in a caller's transaction, whose snapshot is older than its locks, read anew.
         self.firsts, self.firsts_now = (
             text(f"""
@@ -174,6 +180,10 @@ class SlotRows:
     def drop(self, run: Runner, names: Iterable[str]) -> None:
         """Delete the rows of order keys that nobody holds and nobody waits for."""
         run.send(self._statements.drop, {"names": self._dialect.listed(names)})
+
+    def forget_rates(self, run: Runner, now: int) -> None:
+        """Delete the rows of rates that nobody has asked for a month."""
+        run.change(self._statements.drop_rates, {"oldest": now - _RATE_TTL_MICROS})
 
     # -- the jobs of order keys
 

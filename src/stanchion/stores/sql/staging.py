@@ -25,6 +25,7 @@ from stanchion.stores.sql.claim import Claiming, beside_the_lane, reservation
 from stanchion.stores.sql.engine.database import CALL_SECONDS, Database
 from stanchion.stores.sql.engine.runner import BACK, MARK, Params, Runner
 from stanchion.stores.sql.operate import Operating
+from stanchion.stores.sql.push import push_all
 from stanchion.stores.sql.settle import Settling
 from stanchion.stores.sql.stage_statements import StageStatements
 from stanchion.stores.sql.values import Values
@@ -202,7 +203,7 @@ class Staging(Claiming, Settling, Operating):
                     pushed[share.queue] += self.store_staged(run, given)
             if any(share.keyed for share in shares):
                 rows = run.rows(self._stage.with_keys, {**span, "moment": moment})
-                self.push_all(run, [NewJob(*row) for row in rows])
+                push_all(self.pushes, run, [NewJob(*row) for row in rows])
             found += run.change(self._stage.clear, span)
         self.jobs.count(run, Counter({(queue, "pushed"): n for queue, n in pushed.items() if n}))
         return found

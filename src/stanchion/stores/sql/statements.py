@@ -94,10 +94,6 @@ class Statements:
         )
 
         # -- in
-        self.by_key = (
-            select(*live_row()).where(jobs.c.queue == queue, jobs.c.key == param("job_key", String)).with_for_update()
-        )
-
         # -- out
         self.top_priority = select(jobs.c.priority).where(in_line).order_by(jobs.c.priority.desc()).limit(1)
         self.next_priority = self.top_priority.where(jobs.c.priority < param("below", Integer))

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from stanchion.stores.protocol import Listener
+from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
+from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
@@ -84,6 +86,18 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
 
     def permits(self, name: str) -> tuple[list[str], list[str]]:
         return self._semaphores.permits(name)
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        return self.pushes.push(jobs, tx)
+
+    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+        return self.flows.change_flows(changes, tx)
+
+    def flow_nodes(self, root: str) -> list[FlowNode]:
+        return self.flows.flow_nodes(root)
+
+    def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
+        return self.flows.flow_ends(node, after, limit)
 
     def transaction(self) -> AbstractContextManager[Any]:
         return self.database.transaction()

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import text
 
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import SECOND, JobRow, NewJob, Pushed
+from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.slots import semaphore_gate, semaphore_of
@@ -65,11 +65,6 @@ class SqliteStore(SqlStore):
         file.when_replaced(self._forget)
         self._long_way: Counter[str] = Counter()
         """How many of the next claims of a queue are not to try the short way, as it has just led nowhere."""
-
-    def _push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
-        # They are known, but where the connection has just opened another file, which may have none of them.
-        self.queue_rows.make_in(run, {job.queue for job in jobs})
-        return super()._push_in(run, jobs, again=again)
 
     def _forget(self) -> None:
         """Know nothing of the file that was there before."""

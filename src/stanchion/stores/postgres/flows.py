@@ -1,0 +1,31 @@
+"""How PostgreSQL writes the ends of members: by one statement, however many there are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from sqlalchemy import text
+
+from stanchion.stores.records.flows import MemberEnd
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Params
+from stanchion.stores.sql.flow_ends import FlowEndStatements
+
+_ADD_ENDS = text("""
+    INSERT INTO stanchion_ends (node, place, job, child, state, result)
+    SELECT * FROM jsonb_to_recordset(CAST(:ends AS jsonb)) AS given (
+        node uuid, place int, job uuid, child uuid, state text, result text
+    )
+""")
+
+
+class PostgresFlowEndStatements(FlowEndStatements):
+    """The shared statements, one in another form."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self.add = _ADD_ENDS
+
+    def added(self, ends: Sequence[MemberEnd]) -> list[Params]:
+        return [{"ends": json.dumps([end._asdict() for end in ends])}]

@@ -1,0 +1,149 @@
+"""PostgreSQL's push: one statement, its own transaction."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import text
+
+from stanchion.stores.postgres.identity import HERE
+from stanchion.stores.postgres.pick import NOW, listed
+from stanchion.stores.records.jobs import NewJob, Pushed
+from stanchion.stores.rules.jobs import created, due_at
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.joining import must_be_here
+from stanchion.stores.sql.engine.runner import Asked, Params, Runner
+from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
+from stanchion.stores.sql.jobs import Jobs
+from stanchion.stores.sql.push import Push, push_within
+from stanchion.stores.sql.queue_rows import QueueRows
+from stanchion.stores.sql.transactions import Transactions
+
+_REQUIRED = object()
+DEFAULTS = tuple(NewJob._field_defaults.get(name, _REQUIRED) for name in NewJob._fields)
+
+_NEW = listed(
+    LIVE_COLUMNS,
+    lane="coalesce(lane, 0)",
+    state="CASE WHEN waits_for IS NULL THEN 'queued' ELSE 'waiting' END",
+    priority="coalesce(priority, 0)",
+    run_at=f"coalesce(run_at, {NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
+    enqueued_at=NOW,
+    attempts="0",
+    failures="0",
+    max_attempts=f"coalesce(max_attempts, {NewJob._field_defaults['max_attempts']})",
+    errors="NULL",
+    progress="NULL",
+    token="NULL",
+    worker="NULL",
+    lease_until="NULL",
+    started_at="NULL",
+    cancel_requested="false",
+    held="0",
+    permit="NULL",
+    waits_since=f"CASE WHEN waits_for IS NOT NULL THEN {NOW} END",
+)
+
+_PUSHED = f"""
+    WITH given AS (
+        SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
+            id uuid, queue text, payload text, task text, priority int2, run_at bigint, delay float8,
+            headers text, tenant text, key text, order_key text, limits text, flow text, origin uuid,
+            max_attempts int, timeout float8, lane int, waits_for text
+        ) {{where}}
+    ), stored AS (
+        INSERT INTO stanchion_jobs ({listed(LIVE_COLUMNS)})
+        SELECT {_NEW}
+        FROM given
+        WHERE NOT {{finished}}
+        ON CONFLICT DO NOTHING
+        RETURNING queue
+    ), counted AS (
+        INSERT INTO stanchion_tallies (queue, what, n)
+        SELECT queue, 'pushed', count(*) FROM stored GROUP BY queue
+    )
+    SELECT (SELECT count(*) FROM stored), {NOW}
+"""
+_FINISHED = "EXISTS (SELECT 1 FROM stanchion_history AS finished WHERE finished.id = given.id)"
+# Planned while history is small, the condition above may read all of it, for each job or to hash it, until the server
+# has analyzed what it has grown to. Ids that were made together leave so narrow a range that the index wins.
+_FINISHED_IN_RANGE = """(given.id = ANY (ARRAY(
+    SELECT finished.id FROM stanchion_history AS finished
+    WHERE finished.id BETWEEN CAST(:first AS uuid) AND CAST(:last AS uuid) AND finished.id IN (SELECT id FROM given)
+)))"""
+_PUSH, _PUSH_JOINED, _PUSH_APART, _PUSH_APART_JOINED = (
+    text(_PUSHED.format(where=where, finished=finished))
+    for finished in (_FINISHED_IN_RANGE, _FINISHED)
+    for where in ("", f"WHERE {HERE}")
+)
+_MADE_TOGETHER = len("01a1fe3f-73a2-767e-a69c-")
+"""Ids that `new_ids` has made in one call share so much of their beginning."""
+
+
+class PostgresPush:
+    """Stores new jobs by one statement, which refuses by itself to work in another database than the store's."""
+
+    def __init__(self, db: Database, transactions: Transactions, jobs: Jobs, queues: QueueRows, general: Push) -> None:
+        self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
+        self._general = general
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        if tx is not None or any(job.key is not None for job in jobs):  # a duplicate may undo the batch
+            guarded = not any(job.lane for job in jobs)
+            return push_within(self._transactions, jobs, tx, self.push_in, guarded=guarded)
+        if not jobs:
+            return []
+        queues = {job.queue for job in jobs}
+        self._queues.make(queues)
+        pushed = self._db.statement(lambda run, again: self.push_in(run, jobs, again=again))
+        self._db.dialect.announce(queues)
+        return pushed
+
+    def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
+        self._queues.make_laned(run, {job.queue for job in jobs if job.lane})
+        ordered: Sequence[NewJob] = jobs
+        if again or any(job.key is not None for job in jobs):
+            # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
+            ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
+        ((stored, now),) = run.rows(*_pushing(ordered, guarded=run.guarded))
+        if again:
+            self._undo_finished(run, jobs)
+        if run.guarded and not stored:
+            must_be_here(self._db, run)
+            return self.push_in(run, jobs)
+        if stored == len(jobs) and not again:
+            return [Pushed(job.id, due_at(job, now), now) for job in jobs]
+        results = self._jobs.stored(run, [job.id for job in jobs])
+        for job in ordered:
+            if job.id not in results:
+                results[job.id] = self._general.met(run, job, created(job, now))
+        return [results[job.id] for job in jobs]
+
+    def _undo_finished(self, run: Runner, jobs: Sequence[NewJob]) -> None:
+        """Take back what an earlier try had stored and a worker has finished, since its answer was lost.
+
+        The insert itself can't see this: it waited for the worker's delete, with a snapshot from before.
+        """
+        finished = self._jobs.finished(run, [job.id for job in jobs]).values()
+        twice = [row for row in finished if self._jobs.take_back(run, row.id)]
+        self._jobs.tally(run, [(row.queue, "pushed") for row in twice], sign=-1)
+
+
+def _pushing(jobs: Sequence[NewJob], *, guarded: bool) -> Asked:
+    """Return the statement that stores these jobs, and its parameters."""
+    given: Params = {"jobs": json.dumps([_given(job) for job in jobs])}
+    ids = [job.id.lower() for job in jobs]
+    first, last = min(ids), max(ids)
+    if first[:_MADE_TOGETHER] != last[:_MADE_TOGETHER]:
+        return (_PUSH_APART_JOINED if guarded else _PUSH_APART), given
+    return (_PUSH_JOINED if guarded else _PUSH), {**given, "first": first, "last": last}
+
+
+def _given(job: NewJob) -> dict[str, Any]:
+    """Return what the statement needs to know of a job: what differs from the defaults."""
+    if job[4:] == DEFAULTS[4:]:
+        plain = {"id": job.id, "queue": job.queue, "payload": job.payload}
+        return plain if job.task is None else {**plain, "task": job.task}
+    return {name: value for name, value, default in zip(NewJob._fields, job, DEFAULTS, strict=True) if value != default}
