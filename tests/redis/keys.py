@@ -18,7 +18,7 @@ class _Keys:
     """All that a queue has, as it is stored."""
 
     def __init__(self, store: RedisStore, queue: str) -> None:
-        self._client, self._prefix = store.server.client, store.key(queue)
+        self._client, self._prefix = store.server.client, store.server.keys.queue(queue)
         self.live = {job: text.split(FIELD) for job, text in self._hash("live").items()}
         self.past = {job: text.split(FIELD) for job, text in self._hash("past").items()}
         self.body, self.keys = set(self._hash("body")), self._hash("keys")

@@ -75,14 +75,18 @@ def use_all(store: RedisStore, queue: str, other: str) -> None:
 def test_every_key_of_a_queue_is_in_one_slot(redis_cluster: RedisCluster, store: RedisStore) -> None:
     for queue, other in zip(QUEUES, QUEUES[1:] + QUEUES[:1], strict=True):
         use_all(store, queue, other)
-    prefix = store.own_key("")
+    prefix = store.server.keys.own("")
     keys = [key for node in redis_cluster.nodes for key in all_keys(node) if key.startswith(prefix)]
     for queue in (*QUEUES, "letters"):
-        its = [key for key in keys if key.startswith(store.key(queue))]
+        its = [key for key in keys if key.startswith(store.server.keys.queue(queue))]
         assert len(its) > 5, queue
-        assert {slot_of(redis_cluster, key) for key in its} == {slot_of(redis_cluster, store.key(queue))}
+        assert {slot_of(redis_cluster, key) for key in its} == {slot_of(redis_cluster, store.server.keys.queue(queue))}
         keys = [key for key in keys if key not in its]
-    for begins in (store.gate_key("s:a}b"), store.gate_key("o6:orders:}{"), store.flow_key("{x}y-node")):
+    for begins in (
+        store.server.keys.slot("s:a}b"),
+        store.server.keys.slot("o6:orders:}{"),
+        store.server.keys.flow("{x}y-node"),
+    ):
         its = [key for key in keys if key.startswith(begins)]
         assert its != []
         assert {slot_of(redis_cluster, key) for key in its} == {slot_of(redis_cluster, begins)}
@@ -102,7 +106,7 @@ def test_names_that_could_be_taken_for_each_other_are_apart(store: RedisStore) -
 @pytest.mark.slow
 def test_a_slot_moves_while_its_queue_is_in_use(own_cluster: RedisCluster, opened: Open) -> None:
     store = opened(own_cluster.url())
-    slot = slot_of(own_cluster, store.key("orders"))
+    slot = slot_of(own_cluster, store.server.keys.queue("orders"))
     with Load(lambda: opened(own_cluster.url()), "orders") as load:
         for _ in range(4):
             load.await_more(200)

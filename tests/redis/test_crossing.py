@@ -49,7 +49,7 @@ def store(new_store: Callable[[], RedisStore]) -> RedisStore:
     store = new_store()
     for queue in (HERE, THERE):
         store.configure(queue, {})
-    slots = {store.server.client.keyslot(store.key(queue)) for queue in (HERE, THERE)}
+    slots = {store.server.client.keyslot(store.server.keys.queue(queue)) for queue in (HERE, THERE)}
     assert len({store.server.client.nodes_manager.get_node_from_slot(slot).name for slot in slots}) == 2
     return store
 
@@ -138,7 +138,7 @@ def test_a_dead_letter_comes_through_too(store: RedisStore, new_store: Callable[
 
 def dies_before(store: RedisStore, step: str) -> Callable[[], object]:
     """Have the process die before a script; return a function that runs it after all, as a slow process would."""
-    script = store.script
+    script = store._jobs.script
     held: list[Callable[[], object]] = []
 
     def run(name: str, queue: str, *arguments: Any) -> Any:
@@ -147,7 +147,7 @@ def dies_before(store: RedisStore, step: str) -> Callable[[], object]:
             raise Died
         return script(name, queue, *arguments)
 
-    store.script = run  # type: ignore[method-assign]
+    store._jobs.script = run  # type: ignore[method-assign]
     return lambda: held[0]()
 
 

@@ -28,7 +28,7 @@ def store(request: pytest.FixtureRequest, opened: Open) -> Iterator[RedisStore]:
 
 
 def keys(store: RedisStore) -> set[str]:
-    found = {key.decode() for key in store.server.client.scan_iter(match=store.own_key("*"))}
+    found = {key.decode() for key in store.server.client.scan_iter(match=store.server.keys.own("*"))}
     return {key for key in found if QUEUE in key}
 
 
@@ -57,7 +57,7 @@ def test_a_push_at_the_last_moment_keeps_it(
 ) -> None:
     store.configure(QUEUE, {"expires": DAY, "expires_with_jobs": with_jobs})
     store.maintain()
-    script = store.script
+    script = store._jobs.script
 
     def interrupted(name: str, *given: Any) -> Any:
         if name == "remove":
@@ -65,7 +65,7 @@ def test_a_push_at_the_last_moment_keeps_it(
             store.push([NewJob("late", QUEUE, "{}")])
         return script(name, *given)
 
-    monkeypatch.setattr(store, "script", interrupted)
+    monkeypatch.setattr(store._jobs, "script", interrupted)
     store.skew = DAY
     store.maintain()
     assert store.fetch(["late"]).keys() == {"late"}
@@ -85,9 +85,9 @@ def test_an_idle_worker_does_not_bring_it_back(store: RedisStore) -> None:
 
 def test_one_who_notes_its_use_late_does_not_bring_it_back(store: RedisStore) -> None:
     store.configure(QUEUE, {"expires": DAY})
-    (seen,) = store.expiring()
+    (seen,) = store._queues.expiring()
     store.drop_queue(QUEUE)
     used = seen.to_note(store.now())
     assert used is not None
-    store.note_use(QUEUE, used)
+    store._queues.note_use(QUEUE, used)
     assert keys(store) == set()

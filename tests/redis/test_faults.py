@@ -254,7 +254,7 @@ class TestPasswords:
 def test_what_breaks_the_rules_of_the_keys_shows(own_redis_server: RedisServer, opened: Open) -> None:
     store = opened(own_redis_server.url())
     (first, second) = store.push(new_jobs(2))
-    prefix = store.key(QUEUE)
+    prefix = store.server.keys.queue(QUEUE)
     with own_redis_server.client() as admin:
         admin.hdel(f"{prefix}body", first.id)
         admin.zrem(f"{prefix}line:00000:05000", second.id)

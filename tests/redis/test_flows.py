@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.stores.cas.mixins.flows import STALE
+from stanchion.stores.cas.entries import STALE
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, MemberEnd, NodeState, OpenFlow
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
@@ -62,7 +62,7 @@ def look_after(store: RedisStore, seconds: float = LEASE + STALE / SECOND + 1) -
     store.sweep()
     store.recover()
     store.sweep()
-    assert list(store.duties(store.now() + SECOND)) == []
+    assert list(store._jobs.entries(store.now() + SECOND)) == []
     assert [rule for queue in QUEUES for rule in broken_rules(store, queue)] == []
 
 
@@ -93,7 +93,7 @@ def finish(flow: Flow, store: RedisStore) -> None:
     assert stored_state(store, flow.handler.id) is None
     assert [sizes_of(store, queue).total for queue in QUEUES] == [0, 0, 0]
     for register in ("assembling", "adding", "ending"):
-        assert store.server.command("ZCARD", store.own_key(register)) == 0
+        assert store.server.command("ZCARD", store.server.keys.own(register)) == 0
 
 
 class TestDeath:
@@ -221,7 +221,10 @@ class TestForgetting:
         assert one.find(Find(flow=flow.root.id)) != []
         one.skew += 8 * 86_400
         one.maintain()
-        left = {key.decode().removeprefix(one.own_key("")) for key in one.server.client.scan_iter(one.own_key("*"))}
+        left = {
+            key.decode().removeprefix(one.server.keys.own(""))
+            for key in one.server.client.scan_iter(one.server.keys.own("*"))
+        }
         assert [key for key in left if key.startswith(("flow", "gate"))] == []
 
     def test_a_root_that_nobody_knows(self, one: RedisStore) -> None:  # noqa: F811
@@ -232,17 +235,17 @@ class TestForgetting:
         one.drop_queue("orders")
         one.skew += 8 * 86_400
         one.maintain()
-        assert one.server.command("ZCARD", one.own_key("flows")) == 0
+        assert one.server.command("ZCARD", one.server.keys.own("flows")) == 0
 
 
 def test_many_members_end_in_few_steps(one: RedisStore) -> None:  # noqa: F811
     size = 20_000
     node = FlowNode(new_id(), new_id(), "list", size=size)
-    one.open_nodes([node], [])
+    one._assembly.open_nodes([node], [])
     asked = count_calls(one)
     for first in range(0, size, 1000):
         ends = [MemberEnd(node.id, place, "done", new_id(), None, str(place)) for place in range(first, first + 1000)]
-        ended = one.end_members(node.id, ends)
+        ended = one._nodes.end_members(node.id, ends)
         assert (ended is not None) == (first + 1000 == size)
     assert asked() < 100
     assert [end.place for end in one.flow_ends(node.id, size - 3)] == [size - 2, size - 1]

@@ -54,7 +54,7 @@ def test_workers_run_it_empty(any_server: RedisServer, opened: Open, bare: Redis
     fill(any_server)
     other = opened(any_server.url())
     assert other.beat([replace(WORKER, began=("job:token",))]).live == 1
-    assert other.known_workers()[WORKER.id].began == ("job:token",)
+    assert other._workers.known_workers()[WORKER.id].began == ("job:token",)
     rows = other.claim(Claim(QUEUE, 9, "t", worker="w1")).rows
     assert other.settle([Rollback(rows[0].id, "t", 0.0), *(Commit(row.id, "t") for row in rows[1:])]) == [
         JobState.READY,

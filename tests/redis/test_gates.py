@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from stanchion.core.ids import new_id
-from stanchion.stores.cas.mixins.flows import STALE
-from stanchion.stores.cas.mixins.outbox import Hold
+from stanchion.stores.cas.entries import STALE, Hold
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Move, Outcome, Rollback
@@ -71,13 +70,13 @@ def crowd(store: RedisStore) -> list[JobRow]:
 def unsound(store: RedisStore) -> list[str]:
     """Return what is wrong at the gates."""
     wrong = [rule for queue in QUEUES for rule in broken_rules(store, queue)]
-    holds = list(store.holds())
+    holds = list(store._slot_rows.holds())
     rows = store.fetch([hold.job for hold in holds])
     for hold in holds:
         row = rows.get(hold.job)
-        if row is None or row.finished_at is not None or hold.gate not in gates_of(row):
+        if row is None or row.finished_at is not None or hold.slot not in gates_of(row):
             wrong.append(f"{hold} is of a job that has no right to it")
-        elif row.waits_for == hold.gate:
+        elif row.waits_for == hold.slot:
             wrong.append(f"{hold} is of a job that waits for it")
     for semaphore in store.semaphores():
         if semaphore.held > semaphore.capacity:
@@ -85,11 +84,11 @@ def unsound(store: RedisStore) -> list[str]:
         if semaphore.waiting and semaphore.held < semaphore.capacity:
             wrong.append(f"{semaphore} is waited for, and free")
     for queue in QUEUES:
-        first = store.first_live(queue, "k")
-        held = {hold.job for hold in holds if hold.gate == order_gate(queue, "k")}
+        first = store._slot_rows.first_live_each([(queue, "k")])[0]
+        held = {hold.job for hold in holds if hold.slot == order_gate(queue, "k")}
         if first is not None and first.row.waits_for == order_gate(queue, "k"):
             wrong.append(f"the first of its key waits: {first.row}, behind {held}")
-    wrong += [f"left to do: {duty}" for duty in store.duties(store.now() + SECOND)]
+    wrong += [f"left to do: {duty}" for duty in store._jobs.entries(store.now() + SECOND)]
     return wrong
 
 
@@ -112,7 +111,7 @@ def run_out(store: RedisStore) -> set[str]:
         assert set(states) == {JobState.DONE}
         done |= {row.id for row in rows}
     assert [sizes_of(store, queue).total for queue in QUEUES] == [0, 0]
-    assert list(store.holds()) == []
+    assert list(store._slot_rows.holds()) == []
     return done
 
 
@@ -135,7 +134,7 @@ STEPS: dict[str, Callable[[RedisStore, list[JobRow]], object]] = {
 
 def waiting(store: RedisStore) -> list[JobRow]:
     gates = (semaphore_gate(SMTP), semaphore_gate(DISK), *(order_gate(queue, "k") for queue in QUEUES))
-    return [seen.row for gate in gates for seen in store.waiting_at(gate, 9)]
+    return [seen.row for gate in gates for seen in store._slot_rows.waiting_at(gate, 9)]
 
 
 class TestDeath:
@@ -154,16 +153,16 @@ class TestDeath:
         assert scenes > 2
 
     def test_between_noting_a_gate_and_taking_it(self, one: RedisStore) -> None:
-        one.server.command("ZADD", one.own_key("gates"), one.now(), "s:nobody")
-        assert list(one.holds()) == []
+        one.server.command("ZADD", one.server.keys.own("gates"), one.now(), "s:nobody")
+        assert list(one._slot_rows.holds()) == []
         one.skew += 61
         one.sweep()
-        assert one.server.command("ZCARD", one.own_key("gates")) == 0
+        assert one.server.command("ZCARD", one.server.keys.own("gates")) == 0
 
     def test_of_one_that_came_too_late_with_its_hold(self, one: RedisStore) -> None:
         one.set_semaphore(SMTP, 1)
         one.push([limited(SMTP)])
-        assert one.take_each([Hold(semaphore_gate(SMTP), new_id(), "late")]) == [True]
+        assert one._slot_rows.take_each([Hold(semaphore_gate(SMTP), new_id(), "late")]) == [True]
         assert claimed(one) == []
         one.sweep()
         assert len(claimed(one)) == 1
@@ -173,21 +172,21 @@ class TestKeys:
     def test_of_an_order_gate_go_when_it_is_free(self, one: RedisStore) -> None:
         one.push([NewJob(new_id(), QUEUES[0], "{}", order_key=f"k{number}") for number in range(20)])
         rows = claimed(one, limit=20)
-        assert len(list(one.server.client.scan_iter(f"{one.own_key('gate')}:*"))) == 20
+        assert len(list(one.server.client.scan_iter(f"{one.server.keys.own('gate')}:*"))) == 20
         one.settle([Commit(row.id, row.token or "") for row in rows])
-        assert list(one.server.client.scan_iter(f"{one.own_key('gate')}:*")) == []
+        assert list(one.server.client.scan_iter(f"{one.server.keys.own('gate')}:*")) == []
 
     def test_of_a_rate_go_when_its_bucket_is_full(self, one: RedisStore) -> None:
-        one.spend([Asking(Rate(f"r{number}", 0.02)) for number in range(50)] + [Asking(Rate("slow", 0.001))])
-        ttls = [one.server.client.pttl(key) for key in one.server.client.scan_iter(f"{one.own_key('rate')}:r*")]
+        one._slot_rows.spend([Asking(Rate(f"r{number}", 0.02)) for number in range(50)] + [Asking(Rate("slow", 0.001))])
+        ttls = [one.server.client.pttl(key) for key in one.server.client.scan_iter(f"{one.server.keys.own('rate')}:r*")]
         assert len(ttls) == 50
         assert all(40_000 < ttl <= 51_000 for ttl in ttls)
-        assert one.server.client.pttl(one.own_key("rate:slow")) > 999_000
+        assert one.server.client.pttl(one.server.keys.own("rate:slow")) > 999_000
 
     def test_of_a_queue_go_with_it(self, one: RedisStore) -> None:
         crowd(one)
         one.drop_queue(QUEUES[0])
-        assert list(one.server.client.scan_iter(one.key(QUEUES[0]) + "*")) == []
+        assert list(one.server.client.scan_iter(one.server.keys.queue(QUEUES[0]) + "*")) == []
 
 
 @pytest.mark.parametrize("per_second", [5.0, 30.0])
@@ -199,7 +198,7 @@ def test_a_rate_is_the_bucket_of_all_stores(one: RedisStore, per_second: float) 
     for starts in (1, 4, 1, 2, 5, 1, 1, 3, 9, 2, 1, 1, 6):
         one.skew = (clock - one.now()) / SECOND + one.skew + step
         promises = [(None, Promise(clock, again=True), Promise(clock, again=False))[n * n % 3] for n in range(starts)]
-        answers = one.spend([Asking(rate, promise) for promise in promises])
+        answers = one._slot_rows.spend([Asking(rate, promise) for promise in promises])
         at = stored_moment(one, rate)
         for answer, promise in zip(answers, promises, strict=True):
             bucket, due = bucket.asked(at, promise)
@@ -211,15 +210,19 @@ def test_a_rate_is_the_bucket_of_all_stores(one: RedisStore, per_second: float) 
 
 def stored_moment(store: RedisStore, rate: Rate) -> int:
     """Return the moment of the last visit to a bucket."""
-    found = store.server.client.hget(store.own_key(f"rate:{rate.name}"), "filled_at")
+    found = store.server.client.hget(store.server.keys.own(f"rate:{rate.name}"), "filled_at")
     assert found is not None
     return int(found)
 
 
 def test_a_semaphore_of_which_a_key_was_lost_is_declared_again(one: RedisStore) -> None:
     assert one.set_semaphore(SMTP, 2, declared=True)
-    key = one.gate_key(semaphore_gate(SMTP))
-    for lose in (("UNLINK", f"{key}capacity"), ("UNLINK", f"{key}declared"), ("SREM", one.own_key("semaphores"), SMTP)):
+    key = one.server.keys.slot(semaphore_gate(SMTP))
+    for lose in (
+        ("UNLINK", f"{key}capacity"),
+        ("UNLINK", f"{key}declared"),
+        ("SREM", one.server.keys.own("semaphores"), SMTP),
+    ):
         assert not one.set_semaphore(SMTP, 2, declared=True)
         one.server.command(*lose)
         assert one.set_semaphore(SMTP, 2, declared=True)

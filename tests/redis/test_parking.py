@@ -10,7 +10,7 @@ import pytest
 from redis.exceptions import ConnectionError
 
 from stanchion.core.ids import new_ids
-from stanchion.stores.cas.mixins.claim import Parked
+from stanchion.stores.cas.claim import Parked
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
@@ -67,7 +67,7 @@ def test_the_first_free_job_is_found_in_few_steps(store: RedisStore, scripts: Co
     claimed = claim(store, 5)
     assert ([row.id for row in claimed.rows], claimed.retry_in) == (free, 0.0)
     assert scripts["claim"] == 4  # one, and one for each ten thousand
-    assert scripts["look"] == scripts["swap"] == 1  # of the five that it met first
+    assert scripts["read"] == scripts["change"] == 1  # of the five that it met first
     assert (scripts["park"] - 1) * 2000 < sizes_of(store, QUEUE).waiting < 25_000
     assert broken_rules(store, QUEUE) == []
 
@@ -123,14 +123,14 @@ def test_a_claim_breaks_off_when_its_time_is_over(store: RedisStore, monkeypatch
 def test_it_lasts_half_a_lease_at_most(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
     passed = 0.0
     monkeypatch.setattr("time.monotonic", lambda: passed)
-    park_run = store.park_run
+    park_run = store._due.park_run
 
     def slow(*given: Any, **options: Any) -> Parked:
         nonlocal passed
         passed += 0.2
         return park_run(*given, **options)
 
-    monkeypatch.setattr(store, "park_run", slow)
+    monkeypatch.setattr(store._due, "park_run", slow)
     push(store, 20_000, limits=SMTP)
     assert store.claim(Claim(QUEUE, 1, "t", lease=1.0)) == Claimed([], 0.0)
     assert passed == pytest.approx(0.6)  # the step in which the half was over was the last one
@@ -181,7 +181,7 @@ def test_a_long_line_of_an_order_key(store: RedisStore, scripts: Counter[str], l
     done = [row.id for row in rows]
     scripts.clear()
     assert [row.id for row in claim(store).rows] == [free]
-    assert scripts["swap"] < 5
+    assert scripts["change"] < 5
     for _ in range(4):
         store.settle([Commit(row.id, row.token or "") for row in rows])
         rows = claim(store, 9).rows
@@ -203,7 +203,7 @@ def test_jobs_of_an_earlier_release_are_met_one_by_one(store: RedisStore) -> Non
     """Their state does not tell which gate they wait for first."""
     ids = push(store, 20, limits=SMTP)
     (free,) = push(store, 1)
-    live = store.key(QUEUE) + "live"
+    live = store.server.keys.queue(QUEUE) + "live"
     for job, state in store.server.client.hgetall(live).items():
         if job.decode() != free:
             store.server.client.hset(live, job, state.decode().rpartition(FIELD)[0] + FIELD + "1")
@@ -215,14 +215,15 @@ def test_jobs_of_an_earlier_release_are_met_one_by_one(store: RedisStore) -> Non
 
 def test_a_slot_that_comes_free_meanwhile_is_taken(store: RedisStore, monkeypatch: pytest.MonkeyPatch) -> None:
     ids = push(store, 3000, limits=SMTP)
-    script = store.script
+    script = store._jobs.script
 
     def interrupted(name: str, *given: Any) -> Any:
         answer = script(name, *given)
         if name == "park":
             monkeypatch.undo()
-            store.server.client.set(store.gate_key("s:smtp") + "capacity", 2)  # and its looking at the gate is late
+            capacity = store.server.keys.slot("s:smtp") + "capacity"
+            store.server.client.set(capacity, 2)  # and its looking at the slot is late
         return answer
 
-    monkeypatch.setattr(store, "script", interrupted)
+    monkeypatch.setattr(store._jobs, "script", interrupted)
     assert [row.id for row in claim(store, 9).rows] == ids[:2]

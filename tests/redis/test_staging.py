@@ -12,8 +12,8 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.errors import LeasesLost
-from stanchion.stores.cas.mixins import staging as publishing
-from stanchion.stores.cas.mixins.flows import STALE
+from stanchion.stores.cas import staging as publishing
+from stanchion.stores.cas.entries import STALE
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
@@ -87,9 +87,9 @@ def look_after(store: RedisStore, seconds: float = LEASE + STALE / SECOND + 1) -
 def at_rest(store: RedisStore) -> None:
     """Check that nothing is left half done."""
     assert [rule for queue in QUEUES for rule in broken_rules(store, queue)] == []
-    assert list(store.duties(store.now() + SECOND)) == []
-    assert list(store.holds()) == []
-    assert list(store.begun(store.now() + SECOND)) == []
+    assert list(store._jobs.entries(store.now() + SECOND)) == []
+    assert list(store._slot_rows.holds()) == []
+    assert list(store._stage.begun(store.now() + SECOND)) == []
 
 
 class TestFanOut:
@@ -167,9 +167,11 @@ class TestPublishing:
     def cleared(store: RedisStore) -> None:
         """Check that nothing is left of a stage."""
         at_rest(store)
-        assert store.staged(WRITE) == {}
-        assert store.server.command("ZCARD", store.own_key("stages")) == 0
-        kept = [store.stage_key(WRITE) + name for name in ("attempts", "used_at", "ids:a", "pieces:a", "ids:lost")]
+        assert store._stage.staged(WRITE) == {}
+        assert store.server.command("ZCARD", store.server.keys.own("stages")) == 0
+        kept = [
+            store.server.keys.stage(WRITE) + name for name in ("attempts", "used_at", "ids:a", "pieces:a", "ids:lost")
+        ]
         assert [key for key in kept if store.server.command("EXISTS", key)] == []
 
     @ways
@@ -216,7 +218,7 @@ class TestPublishing:
     @ways
     def test_who_sweeps_may_die_too(self, opened: Open, url: str, way: Way) -> None:
         def begun(store: RedisStore) -> None:
-            with patch.object(store, "go_on"):
+            with patch.object(store._staging, "go_on"):
                 assert store.publish(self.staged(store))
 
         def sweep(store: RedisStore, _made: object) -> None:
@@ -232,7 +234,7 @@ class TestPublishing:
             self.cleared(scene.witness)
 
     def test_one_that_goes_on_is_left_alone(self, one: RedisStore) -> None:
-        with patch.object(one, "go_on"):
+        with patch.object(one._staging, "go_on"):
             assert one.publish(self.staged(one))
 
         def sweep_early() -> None:
@@ -243,8 +245,8 @@ class TestPublishing:
         sweep_early()
         assert run_out(one) == Counter()
         one.skew += STALE / SECOND + 1
-        (begun,) = one.begun(one.now())
-        one.drop_piece(begun, "a", publishing.Piece("none", []))
+        (begun,) = one._stage.begun(one.now())
+        one._stage.drop_piece(begun, "a", publishing.Piece("none", []))
         sweep_early()
         assert run_out(one) == Counter()
         one.skew += STALE / SECOND + 1
@@ -260,14 +262,14 @@ class TestPublishing:
             pending = SinkBatch.pending(one, "s")
             assert pending is not None
             one.stage(pending[0].write, attempt, new_jobs(5))
-            with patch.object(one, "go_on") if attempt == "a" else nullcontext():
+            with patch.object(one._staging, "go_on") if attempt == "a" else nullcontext():
                 batch = pending[0].publish_ahead([(attempt, 5)])
         assert len(run_out(one, INTO)) == 5
         batch.drop_rest()
         assert sizes_of(one, FROM).total == 0
 
     def test_what_has_begun_is_kept_longer_than_a_day(self, one: RedisStore) -> None:
-        with patch.object(one, "go_on"):
+        with patch.object(one._staging, "go_on"):
             assert one.publish(self.staged(one))
         one.skew += 3 * 86_400
         one.maintain()
@@ -276,7 +278,7 @@ class TestPublishing:
     def test_is_due_from_its_beginning_in_the_order_of_ids(self, one: RedisStore) -> None:
         late, *jobs = new_jobs(6)
         one.stage(WRITE, "a", [*jobs, late._replace(delay=1000.0)])
-        with patch.object(one, "go_on"):
+        with patch.object(one._staging, "go_on"):
             assert one.publish(Publication(WRITE, (("a", 6),)))
         one.skew += 900
         one.sweep()
@@ -355,7 +357,7 @@ class TestKeys:
 
     @staticmethod
     def hands(store: RedisStore) -> list[bytes]:
-        return sorted(store.server.client.scan_iter(f"{store.own_key('')}*hand*"))
+        return sorted(store.server.client.scan_iter(f"{store.server.keys.own('')}*hand*"))
 
     def test_are_made_for_reserve_alone(self, one: RedisStore) -> None:
         one.push(new_jobs(3, FROM))

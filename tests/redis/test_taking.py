@@ -20,14 +20,14 @@ def test_a_job_that_is_claimed_meanwhile_is_not_taken(
 ) -> None:
     ((job,),) = (new_jobs(1),)
     store.push([job])
-    other, script = opened(any_server.url()), store.script
+    other, script = opened(any_server.url()), store._jobs.script
 
     def after_a_claim(name: str, *arguments: Any) -> Any:
         if name == "take":
             other.claim(Claim(QUEUE, 1, "token", lease=1000.0))
         return script(name, *arguments)
 
-    monkeypatch.setattr(store, "script", after_a_claim)
+    monkeypatch.setattr(store._jobs, "script", after_a_claim)
     assert store.take([job.id]) == []
     assert store.fetch([job.id])[job.id].state == JobState.RUNNING
 
@@ -36,6 +36,6 @@ def test_a_finished_job_leaves_its_key(store: RedisStore) -> None:
     for number in range(3):
         store.push([NewJob(new_id(), QUEUE, "{}", key=f"k{number}")])
     rows = store.claim(Claim(QUEUE, 3, "token", lease=1000.0)).rows
-    assert store.server.command("HLEN", store.key(QUEUE) + "keys") == 3
+    assert store.server.command("HLEN", store.server.keys.queue(QUEUE) + "keys") == 3
     store.settle([Commit(row.id, row.token or "") for row in rows])
-    assert store.server.command("HLEN", store.key(QUEUE) + "keys") == 0
+    assert store.server.command("HLEN", store.server.keys.queue(QUEUE) + "keys") == 0

@@ -26,7 +26,7 @@ class TestForgetting:
             for forget in (
                 admin.flushall,
                 lambda: store.drop_queue(QUEUE),
-                lambda: admin.eval(DELETE_ALL, 0, store.key(QUEUE)),
+                lambda: admin.eval(DELETE_ALL, 0, store.server.keys.queue(QUEUE)),
             ):
                 load.await_more(50)
                 forget()
@@ -59,5 +59,5 @@ class TestWaking:
                 for store in stores:
                     store.push(new_jobs(1))
             assert woken == [True, True]
-            taken = [store.claim(Claim(QUEUE, 1, store.key(str(number)))).rows for number, store in enumerate(stores)]
+            taken = [store.claim(Claim(QUEUE, 1, f"t{number}")).rows for number, store in enumerate(stores)]
             assert [len(rows) for rows in taken] == [1, 1]

@@ -1,65 +1,137 @@
-"""The nodes of flows in Redis, as they are stored: hashes, and how they are looked at."""
+"""The nodes of flows in Redis: hashes, each with keys of its own; those of the root name all nodes and jobs of it.
+
+The end of a node: (1) it is noted that it may end, (2) it ends, (3) what follows is done, (4) it is marked as followed,
+(5) the note is deleted. After a death past (2), outbox recovery goes on with (3).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from stanchion.stores.cas.mixins.jobs import Seen
-from stanchion.stores.records.flows import FlowNode, MemberEnd
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.cas.entries import STALE
+from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.cas.portions import portions
+from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
+from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.query import Find
 from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call
-from stanchion.stores.redis.jobs import RedisBase, portions
+from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.query import matches
+from stanchion.stores.rules.slots import node_gate
 
 _AT_ONCE = 500
+_NOTED = 3600 * SECOND
+"""For so long nobody holds back between noting that a node may end and ending it."""
 
 
-class Nodes(RedisBase):
-    """Looking at nodes, at how their members have ended, and at the jobs of a flow."""
+class Nodes:
+    """Nodes, how their members end, and the jobs of a flow."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs, self._server, self._keys = jobs, jobs.server, jobs.server.keys
+
+    # -- reading
 
     def flow_nodes(self, root: str) -> list[FlowNode]:
         """Return the nodes of a flow, in the order of their ids; none when it is unknown, or ended long ago."""
-        found = self.server.command("SMEMBERS", self.flow_key(root) + "nodes")
+        found = self._server.command("SMEMBERS", self._keys.flow(root) + "nodes")
         return self.nodes_of(sorted(node.decode() for node in found))
 
     def nodes_of(self, ids: Sequence[str]) -> list[FlowNode]:
-        return [node_in(node, fields) for node, fields in zip(ids, self.stored(ids), strict=True) if fields]
+        """Return those of these nodes that are known."""
+        return [node_in(node, fields) for node, fields in zip(ids, self._stored(ids), strict=True) if fields]
 
-    def stored(self, ids: Sequence[str]) -> list[list[bytes] | dict[bytes, bytes]]:
+    def _stored(self, ids: Sequence[str]) -> list[list[bytes] | dict[bytes, bytes]]:
         return [
             fields
             for part in portions(ids, _AT_ONCE)
-            for fields in self.server.all([Call(("HGETALL", self.flow_key(node) + "node")) for node in part])
+            for fields in self._server.all([Call(("HGETALL", self._keys.flow(node) + "node")) for node in part])
         ]
 
     def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
         """Return how members of a node have ended, by their places, from behind the place `after` on."""
-        key = self.flow_key(node) + "ends"
-        found = self.server.command("ZRANGEBYSCORE", key, f"({after}", "+inf", "LIMIT", 0, limit)
+        key = self._keys.flow(node) + "ends"
+        found = self._server.command("ZRANGEBYSCORE", key, f"({after}", "+inf", "LIMIT", 0, limit)
         return [_end(node, text.decode()) for text in found]
 
     def find_in_flow(self, query: Find) -> Iterator[JobRow]:
         """Yield the jobs of a flow that are searched for, newest id first."""
-        key = self.flow_key(query.flow or "") + "jobs"
+        key = self._keys.flow(query.flow or "") + "jobs"
         below, last = "+" if query.after is None else f"({query.after}", ""
-        while members := self.server.command("ZREVRANGEBYLEX", key, below, "-", "LIMIT", 0, _AT_ONCE):
+        while members := self._server.command("ZREVRANGEBYLEX", key, below, "-", "LIMIT", 0, _AT_ONCE):
             places = [member.decode().split(FIELD) for member in members]
             by_queue: dict[str, list[str]] = {}
             for job_id, queue in places:
                 by_queue.setdefault(queue, []).append(job_id)
             now, seen = 0, dict[str, Seen]()
             for queue, ids in by_queue.items():
-                now = self.look_in(queue, ids, seen)
+                now = self._jobs.read_in(queue, ids, seen)
             for job_id in dict.fromkeys(job_id for job_id, _ in places if job_id in seen and job_id != last):
                 row, last = seen[job_id].row, job_id
                 if query.queue in (None, row.queue) and matches(row, query, now):
                     yield row
             below = f"({members[-1].decode()}"
 
+    # -- ending
+
+    def end_members(self, node: str, ends: Sequence[MemberEnd]) -> FlowNode | None:
+        """Record how members of a node have ended, each once; return the node if that has ended it."""
+        finished = None
+        for part in portions(ends, _AT_ONCE):
+            finished = self.end(node, part) or finished
+        return finished
+
+    def end(self, node: str, ends: Sequence[MemberEnd] = (), *, close: bool = False) -> FlowNode | None:
+        """Record ends, and return the node if that has ended it."""
+        key = self._keys.flow(node)
+        texts = [
+            text
+            for end in ends
+            for text in (end.place, end.state, FIELD.join((end.job or "", end.child or "", end.result or "")))
+        ]
+        flags = ("1" if close else "",)
+
+        def run(noted: str) -> Any:
+            return self._server.call(
+                lambda again: self._server.run("end", key, noted, *flags, "1" if again else "", *texts)
+            )
+
+        answer = run("")
+        if answer[0] == b"note":
+            self._server.all([self._server.enlist("ending", node)])
+            answer = run("1")
+        return node_in(node, answer[1]) if answer[0] == b"ended" else None
+
+    def followed(self, node: FlowNode) -> None:
+        """Mark that all that follows from the end of a node is done."""
+        self._server.all([self._server.script("followed", self._keys.flow(node.id))])
+        if node.id == node.root:
+            self.forget_after(node)
+        self._server.command("UNLINK", self._keys.slot(node_gate(node.id)) + "queues")
+        self._server.command("ZREM", self._keys.own("ending"), node.id)
+
+    def unfollowed(self) -> Iterator[FlowNode]:
+        """Return the nodes that ended some seconds ago, and are not marked as followed."""
+        now, ending = self._server.now(), self._keys.own("ending")
+        noted = self._server.command("ZRANGEBYSCORE", ending, "-inf", now - STALE)
+        long_ago = set(self._server.command("ZRANGEBYSCORE", ending, "-inf", now - _NOTED))
+        for part in portions(noted, _AT_ONCE):
+            for found, fields in zip(part, self._stored([node.decode() for node in part]), strict=True):
+                node = node_in(found.decode(), fields) if fields else None
+                if node is None or b"followed" in fields or (_running(node) and found in long_ago):
+                    self._server.command("ZREM", ending, found)
+                elif not _running(node) and (node.finished_at or 0) <= now - STALE:
+                    yield node
+
+    def forget_after(self, root: FlowNode) -> None:
+        """Note when the flow of a root has ended, from which on it is kept for a while."""
+        self._server.all([self._server.enlist("flows", root.id, at=root.finished_at, known=True)])
+
 
 def fields_of(node: FlowNode) -> Iterable[str | int]:
+    """Return the fields of a node, name and value in turn, as node.lua takes them."""
     for name, value in node._asdict().items():
         if name not in ("id", "created_at") and value is not None:
             yield name
@@ -67,6 +139,7 @@ def fields_of(node: FlowNode) -> Iterable[str | int]:
 
 
 def node_in(node_id: str, stored: Sequence[bytes] | Mapping[bytes, bytes]) -> FlowNode:
+    """Return a node as it is stored."""
     pairs = stored.items() if isinstance(stored, Mapping) else zip(stored[::2], stored[1::2], strict=True)
     fields = {name.decode(): text.decode() for name, text in pairs}
     return FlowNode(
@@ -88,3 +161,7 @@ def node_in(node_id: str, stored: Sequence[bytes] | Mapping[bytes, bytes]) -> Fl
 def _end(node: str, text: str) -> MemberEnd:
     place, state, job, child, result = text.split(FIELD)
     return MemberEnd(node, int(place), state, job or None, child or None, result or None)
+
+
+def _running(node: FlowNode) -> bool:
+    return node.state == NodeState.RUNNING

@@ -1,185 +1,165 @@
-"""Gates in Redis: the slots of each in keys of its own, those who wait for one with the jobs of their queue."""
+"""Slots in Redis: those of each in keys of its own, those who wait for one with the jobs of their queue."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
-from stanchion.stores.cas.mixins.jobs import Duty, Seen
-from stanchion.stores.cas.mixins.outbox import Hold
+from stanchion.stores.cas.entries import Hold
+from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.cas.portions import portions
+from stanchion.stores.cas.slots import Slots
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.redis.client.rows import FIELD, seen_in
 from stanchion.stores.redis.client.server import Call
-from stanchion.stores.redis.jobs import RedisBase, duties_in, portions
+from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.limits import Rate
 from stanchion.stores.rules.rate_limit import Promise
 from stanchion.stores.rules.slots import Asking, is_node_gate, semaphore_gate, semaphore_of
 
 _AT_ONCE = 500
 _LISTED = 60 * SECOND
-"""For so long, at least, a gate that nobody holds is among those that are looked at."""
+"""For so long, at least, a slot that nobody holds is among those that are looked at."""
 
 
-class Gating(RedisBase):
-    """Slots, the lines in front of them, rates, and what is left to be done."""
+class SlotRows:
+    """The primitives of `stores.cas` on slots, those who wait for them, and rates."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs, self._server, self._keys = jobs, jobs.server, jobs.server.keys
 
     # -- slots
 
     def take_each(self, wanted: Sequence[Hold]) -> list[bool]:
-        # Noted first: a slot that is held, whoever died meanwhile, is of a gate that `holds` looks at.
+        """Take slots; True also where the hold token holds it already."""
+        # Noted first: a slot that is held, whoever died meanwhile, is one that `holds` looks at.
         if not wanted:
             return []
-        note = self.enlist("gates", *{hold.gate for hold in wanted})
-        takes = [self.server.script("hold", self.gate_key(hold.gate), _holder(hold)) for hold in wanted]
-        if self.server.address.cluster:
-            self.server.all([note])
-            return [taken == 1 for taken in self.server.all(takes)]
-        return [taken == 1 for taken in self.server.all([note, *takes])[1:]]
+        note = self._server.enlist("gates", *{hold.slot for hold in wanted})
+        takes = [self._server.script("take_slot", self._keys.slot(hold.slot), _holder(hold)) for hold in wanted]
+        if self._server.address.cluster:
+            self._server.all([note])
+            return [taken == 1 for taken in self._server.all(takes)]
+        return [taken == 1 for taken in self._server.all([note, *takes])[1:]]
 
     def free_each(self, held: Sequence[Hold]) -> None:
-        self.server.all([Call(("SREM", self.gate_key(hold.gate) + "holders", _holder(hold))) for hold in held])
+        """Free slots; a hold token that holds none frees nothing."""
+        self._server.all([Call(("SREM", self._keys.slot(hold.slot) + "holders", _holder(hold))) for hold in held])
 
     def holds(self) -> Iterator[Hold]:
-        listed = self.own_key("gates")
-        for part in portions([gate.decode() for gate in self.server.command("ZRANGE", listed, 0, -1)], _AT_ONCE):
+        """Return all slots that are held."""
+        listed = self._keys.own("gates")
+        for part in portions([slot.decode() for slot in self._server.command("ZRANGE", listed, 0, -1)], _AT_ONCE):
             idle = []
-            for gate, holders in zip(part, self._holders(part), strict=True):
+            for slot, holders in zip(part, self.holders(part), strict=True):
                 yield from holders
                 if not holders:
-                    idle.append(gate)
+                    idle.append(slot)
             if idle:
                 # One that is taken right now, by somebody slow, is listed again by the next who wants it.
-                self.server.all([self.server.script("unlist", listed, self.now() - _LISTED, *idle)])
+                self._server.all([self._server.script("unlist", listed, self._server.now() - _LISTED, *idle)])
 
-    def _holders(self, gates: Sequence[str]) -> list[list[Hold]]:
-        answers = self.server.all([Call(("SMEMBERS", self.gate_key(gate) + "holders")) for gate in gates])
+    def holders(self, slots: Sequence[str]) -> list[list[Hold]]:
+        """Return who holds each of these slots."""
+        answers = self._server.all([Call(("SMEMBERS", self._keys.slot(slot) + "holders")) for slot in slots])
         return [
-            [Hold(gate, *holder.decode().split(FIELD)) for holder in sorted(holders)]
-            for gate, holders in zip(gates, answers, strict=True)
+            [Hold(slot, *holder.decode().split(FIELD)) for holder in sorted(holders)]
+            for slot, holders in zip(slots, answers, strict=True)
         ]
 
-    # -- lines
-
-    def first_live(self, queue: str, order_key: str) -> Seen | None:
-        return self.first_live_each([(queue, order_key)])[0]
-
-    def first_waiting(self, gate: str) -> Seen | None:
-        return self.first_waiting_each([gate])[0]
+    # -- those who wait
 
     def first_live_each(self, keys: Sequence[tuple[str, str]]) -> list[Seen | None]:
-        return self._firsts([(queue, "orders", key) for queue, key in keys])
+        """Return the first live job of each of these queues and order keys."""
+        return self._jobs.first_each([(queue, "orders", key) for queue, key in keys])
 
-    def first_waiting_each(self, gates: Sequence[str]) -> list[Seen | None]:
+    def first_waiting_each(self, slots: Sequence[str]) -> list[Seen | None]:
+        """Return the job that has waited longest at each of these slots."""
         places = [
-            (queue, gate) for gate, queues in zip(gates, self._queues_at_each(gates), strict=True) for queue in queues
+            (queue, slot) for slot, queues in zip(slots, self._queues_at_each(slots), strict=True) for queue in queues
         ]
         firsts: dict[str, Seen] = {}
-        found = self._firsts([(queue, "waits", gate) for queue, gate in places])
-        for (_, gate), seen in zip(places, found, strict=True):
-            if seen is not None and (gate not in firsts or _place(seen) < _place(firsts[gate])):
-                firsts[gate] = seen
-        return [firsts.get(gate) for gate in gates]
+        found = self._jobs.first_each([(queue, "waits", slot) for queue, slot in places])
+        for (_, slot), seen in zip(places, found, strict=True):
+            if seen is not None and (slot not in firsts or _since(seen) < _since(firsts[slot])):
+                firsts[slot] = seen
+        return [firsts.get(slot) for slot in slots]
 
-    def _firsts(self, wanted: Sequence[tuple[str, str, str]]) -> list[Seen | None]:
-        """Return the first job of each of these: queue, index and the name in it."""
-        calls = [self.server.script("first", self.key(queue), index, name, 1) for queue, index, name in wanted]
-        found: list[Seen | None] = []
-        for (queue, _, _), text in zip(wanted, self.server.all(calls), strict=True):
-            found.append(next(iter(seen_in(text.decode(), queue)), None))
-            self.remember(queue, [seen.row.id for seen in found[-1:] if seen])
-        return found
-
-    def waiting_at(self, gate: str, limit: int) -> list[Seen]:
+    def waiting_at(self, slot: str, limit: int) -> list[Seen]:
+        """Return up to `limit` of the jobs that wait at a slot, the longest first."""
         found: list[Seen] = []
-        for queue in self._queues_at(gate):
-            here = seen_in(self.script("first", queue, "waits", gate, limit).decode(), queue)
-            self.remember(queue, (seen.row.id for seen in here))
+        for queue in self.queues_at(slot):
+            here = seen_in(self._jobs.script("first", queue, "waits", slot, limit).decode(), queue)
+            self._jobs.places.remember(queue, (seen.row.id for seen in here))
             found += here
-        return sorted(found, key=_place)[:limit]
+        return sorted(found, key=_since)[:limit]
 
-    def _queues_at(self, gate: str) -> list[str]:
-        return self._queues_at_each([gate])[0]
+    def queues_at(self, slot: str) -> list[str]:
+        """Return the queues in which jobs may wait at a slot."""
+        return self._queues_at_each([slot])[0]
 
-    def _queues_at_each(self, gates: Sequence[str]) -> list[list[str]]:
-        """Return for each gate the queues in which jobs may wait there."""
-        noted = [gate for gate in gates if _of_one_queue(gate) is None]
-        asked = self.server.all([Call(("SMEMBERS", self.gate_key(gate) + "queues")) for gate in noted])
-        found = {gate: sorted(queue.decode() for queue in queues) for gate, queues in zip(noted, asked, strict=True)}
-        return [found[gate] if (queue := _of_one_queue(gate)) is None else [queue] for gate in gates]
+    def _queues_at_each(self, slots: Sequence[str]) -> list[list[str]]:
+        noted = [slot for slot in slots if _of_one_queue(slot) is None]
+        asked = self._server.all([Call(("SMEMBERS", self._keys.slot(slot) + "queues")) for slot in noted])
+        found = {slot: sorted(queue.decode() for queue in queues) for slot, queues in zip(noted, asked, strict=True)}
+        return [found[slot] if (queue := _of_one_queue(slot)) is None else [queue] for slot in slots]
 
-    def gates_waited_at(self) -> Iterator[str]:
-        """Return those that may have a free slot."""
-        for queue in self.queue_names():
+    def slots_waited_at(self) -> Iterator[str]:
+        """Return those slots at which jobs wait that may be free."""
+        for queue in self._jobs.places.queues():
             after = ""
             while True:
-                gates = [gate.decode() for gate in self.script("gates", queue, after, _AT_ONCE)]
-                shut = [gate for gate in gates if not is_node_gate(gate)]
-                used = self._usage(shut)
+                slots = [slot.decode() for slot in self._jobs.script("waited_at", queue, after, _AT_ONCE)]
+                shut = [slot for slot in slots if not is_node_gate(slot)]
+                used = self.usage(shut)
                 yield from (
-                    gate
-                    for gate, (capacity, held) in zip(shut, used, strict=True)
+                    slot
+                    for slot, (capacity, held) in zip(shut, used, strict=True)
                     if held < (1 if capacity is None else capacity)
                 )
-                if len(gates) < _AT_ONCE:
+                if len(slots) < _AT_ONCE:
                     break
-                after = gates[-1]
+                after = slots[-1]
 
-    def _usage(self, gates: Sequence[str]) -> list[tuple[int | None, int]]:
-        """Return the capacity of each gate, if it was set, and how many slots are held."""
+    def usage(self, slots: Sequence[str]) -> list[tuple[int | None, int]]:
+        """Return the capacity of each slot, if it was set, and how many hold it."""
         asked = [
             Call(parts)
-            for gate in gates
-            for parts in (("GET", self.gate_key(gate) + "capacity"), ("SCARD", self.gate_key(gate) + "holders"))
+            for slot in slots
+            for parts in (("GET", self._keys.slot(slot) + "capacity"), ("SCARD", self._keys.slot(slot) + "holders"))
         ]
-        answers = portions(self.server.all(asked), 2)
+        answers = portions(self._server.all(asked), 2)
         return [(None if capacity is None else int(capacity), held) for capacity, held in answers]
 
     # -- rates
 
     def spend(self, asking: Sequence[Asking]) -> list[int | None]:
+        """Take a start from the bucket of each rate: None, or when to ask again."""
         promises: dict[Rate, list[Promise | None]] = {}
         for one in asking:
             promises.setdefault(one.rate, []).append(one.promise)
-        answers = self.server.all([self._spend(rate, its) for rate, its in promises.items()])
+        answers = self._server.all([self._spend(rate, its) for rate, its in promises.items()])
         dues = {rate: iter(answer) for rate, answer in zip(promises, answers, strict=True)}
         return [int(due) if (due := next(dues[rate])) else None for rate, _ in asking]
 
     def _spend(self, rate: Rate, promises: Sequence[Promise | None]) -> Call:
         each = ["" if one is None else "again" if one.again else one.at for one in promises]
-        return self.server.script("spend", self.own_key(f"rate:{rate.name}"), rate.per_second, *each)
+        return self._server.script("spend", self._keys.own(f"rate:{rate.name}"), rate.per_second, *each)
 
-    # -- duties
 
-    def duties(self, before: int) -> Iterator[Duty]:
-        for queue in self.queue_names():
-            yield from (duty for duty in self.duties_of(queue) if duty.noted_at < before)
+class Semaphores:
+    """Semaphores, as they are set and looked at."""
 
-    def duties_of(self, queue: str) -> list[Duty]:
-        """Return what is left to be done for jobs of this queue."""
-        return duties_in(queue, self.server.command("HGETALL", self.key(queue) + "duties"))
+    def __init__(self, jobs: Jobs, rows: SlotRows, slots: Slots) -> None:
+        self._server, self._keys = jobs.server, jobs.server.keys
+        self._rows, self._slots = rows, slots
 
-    def strike_off(self, duties: Sequence[Duty]) -> None:
-        marks: dict[str, list[str]] = {}
-        for duty in duties:
-            marks.setdefault(duty.queue, []).append(duty.mark)
-        self.server.all([Call(("HDEL", self.key(queue) + "duties", *its)) for queue, its in marks.items()])
-
-    # -- semaphores
-
-    def set_semaphore(
-        self,
-        name: str,
-        capacity: int | None,
-        *,
-        declared: bool = False,
-        tx: Any = None,
-    ) -> bool:
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False) -> bool:
         """Make a semaphore, or change its capacity: waiters get what is free now; holders beyond it finish."""
-        key = self.gate_key(semaphore_gate(name))
+        key = self._keys.slot(semaphore_gate(name))
         if declared or capacity is None:
-            listed = Call(("SISMEMBER", self.own_key("semaphores"), name))
-            last, known, is_listed = self.server.all(
+            listed = Call(("SISMEMBER", self._keys.own("semaphores"), name))
+            last, known, is_listed = self._server.all(
                 [Call(("GET", key + "declared")), Call(("GET", key + "capacity")), listed]
             )
             wanted = last if capacity is None else str(capacity).encode()
@@ -187,52 +167,52 @@ class Gating(RedisBase):
             if wanted is None or (declared and wanted == last and known is not None and is_listed):
                 return False
             capacity = int(wanted)
-        self.server.command("SADD", self.own_key("semaphores"), name)
-        self.server.command("SET", key + "capacity", capacity)
+        self._server.command("SADD", self._keys.own("semaphores"), name)
+        self._server.command("SET", key + "capacity", capacity)
         if declared:  # last: what dies before that is done again
-            self.server.command("SET", key + "declared", capacity)
-        self.wake(semaphore_gate(name))
+            self._server.command("SET", key + "declared", capacity)
+        self._slots.wake(semaphore_gate(name))
         return True
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
         """Return semaphores, by name: all, or those of these names that there are."""
         if names is None:
-            names = [name.decode() for name in self.server.command("SMEMBERS", self.own_key("semaphores"))]
+            names = [name.decode() for name in self._server.command("SMEMBERS", self._keys.own("semaphores"))]
         wanted = sorted(set(names))
-        used = self._usage([semaphore_gate(name) for name in wanted])
+        used = self._rows.usage([semaphore_gate(name) for name in wanted])
         return [
             SemaphoreRow(name, capacity, held, self._waiting(semaphore_gate(name)))
             for name, (capacity, held) in zip(wanted, used, strict=True)
             if capacity is not None  # otherwise whoever was about to make it died, or is about to
         ]
 
-    def _waiting(self, gate: str) -> int:
-        ends = f"[{gate}{FIELD}", f"({gate} "
-        calls = [Call(("ZLEXCOUNT", self.key(queue) + "waits", *ends)) for queue in self._queues_at(gate)]
-        return sum(self.server.all(calls))
+    def _waiting(self, slot: str) -> int:
+        ends = f"[{slot}{FIELD}", f"({slot} "
+        calls = [Call(("ZLEXCOUNT", self._keys.queue(queue) + "waits", *ends)) for queue in self._rows.queues_at(slot)]
+        return sum(self._server.all(calls))
 
     def permits(self, name: str) -> tuple[list[str], list[str]]:
         """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in line."""
-        gate = semaphore_gate(name)
-        ends = f"[{gate}{FIELD}", f"({gate} "
-        queues = self._queues_at(gate)
-        lines = self.server.all([Call(("ZRANGEBYLEX", self.key(queue) + "waits", *ends)) for queue in queues])
+        slot = semaphore_gate(name)
+        ends = f"[{slot}{FIELD}", f"({slot} "
+        queues = self._rows.queues_at(slot)
+        lines = self._server.all([Call(("ZRANGEBYLEX", self._keys.queue(queue) + "waits", *ends)) for queue in queues])
         waiting = sorted(entry.decode().split(FIELD)[1:] for line in lines for entry in line)
-        (holders,) = self._holders([gate])
+        (holders,) = self._rows.holders([slot])
         return sorted(hold.job for hold in holders), [job_id for _, job_id in waiting]
 
 
-def _of_one_queue(gate: str) -> str | None:
-    """Return the queue of an order gate, which is in its name."""
-    if is_node_gate(gate) or semaphore_of(gate) is not None:
+def _of_one_queue(slot: str) -> str | None:
+    """Return the queue of an order key, which is in its name."""
+    if is_node_gate(slot) or semaphore_of(slot) is not None:
         return None
-    length, _, rest = gate[1:].partition(":")
+    length, _, rest = slot[1:].partition(":")
     return rest[: int(length)]
 
 
-def _place(seen: Seen) -> tuple[int, str]:
+def _since(seen: Seen) -> tuple[int, str]:
     return seen.row.waits_since or 0, seen.row.id
 
 
 def _holder(hold: Hold) -> str:
-    return f"{hold.job}{FIELD}{hold.permit}"
+    return f"{hold.job}{FIELD}{hold.token}"

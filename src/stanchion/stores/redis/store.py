@@ -1,58 +1,85 @@
-"""The Redis store: looking and operating, and the life of the store itself."""
+"""The Redis store: its collaborators, and the verbs of the port."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
-from heapq import nlargest
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
-from redis.exceptions import ResponseError
-
-from stanchion.errors import SchemaMismatch, StoreUnavailable
-from stanchion.stores.cas.mixins.jobs import Duty, Seen
-from stanchion.stores.cas.mixins.outbox import in_hand
+from stanchion.errors import CannotJoin
+from stanchion.stores.cas import claim, flows, settle
+from stanchion.stores.cas.admission import Admission
+from stanchion.stores.cas.jobs import JobLoop
+from stanchion.stores.cas.operate import Operator
+from stanchion.stores.cas.outbox import Outbox
+from stanchion.stores.cas.slots import Slots
+from stanchion.stores.cas.staging import Staging
+from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.protocol import Listener
-from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
-from stanchion.stores.records.query import Find
-from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
+from stanchion.stores.records.outcomes import Extension, Outcome, Progress
+from stanchion.stores.records.query import Find, Scan
+from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
+from stanchion.stores.records.staging import Publication
+from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.redis import CAPABILITIES
-from stanchion.stores.redis.client.rows import body_text, rows_in, state_text
-from stanchion.stores.redis.client.server import Call, Server
-from stanchion.stores.redis.discarding import Discarding
-from stanchion.stores.redis.expiring import FORGOTTEN_USE, ExpiringQueues
-from stanchion.stores.redis.flows import Flowing
-from stanchion.stores.redis.jobs import duty_texts, portions, settings_in, stored_setting
-from stanchion.stores.redis.push import RedisJobs, refuse_to_join
-from stanchion.stores.redis.query import Scanning
-from stanchion.stores.redis.slots import Gating
-from stanchion.stores.redis.staging import Staging
+from stanchion.stores.redis.claim import Claims, DueJobs
+from stanchion.stores.redis.client.places import Places
+from stanchion.stores.redis.client.schema import Schema
+from stanchion.stores.redis.client.server import Server
+from stanchion.stores.redis.flows import Assembly, Flows
+from stanchion.stores.redis.jobs import Jobs
+from stanchion.stores.redis.nodes import Nodes
+from stanchion.stores.redis.operate import Removal, Upkeep, adopt
+from stanchion.stores.redis.push import Pushes
+from stanchion.stores.redis.query import Queries
+from stanchion.stores.redis.queues import Queues
+from stanchion.stores.redis.settle import Outcomes
+from stanchion.stores.redis.slots import Semaphores, SlotRows
+from stanchion.stores.redis.staging import StageRows
 from stanchion.stores.redis.stats import Stats
+from stanchion.stores.redis.values import Values
+from stanchion.stores.redis.wakeup import StreamSignals
 from stanchion.stores.redis.workers import Workers
-from stanchion.stores.rules.expiry import remove_expired
-from stanchion.stores.rules.query import matches
-from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS, Budget, purge_each
-
-VERSION = 1
-"""Of the keys and of what they hold."""
-
-_LOOKED_AT = 1000
-_PURGED = 2000
-_MARKS_KEPT = 3600
-"""Seconds for which a queue knows the jobs that left it: far longer than a call is repeated."""
+from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
 
 
-class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, Discarding):
+class RedisStore:
     """Jobs in Redis."""
 
     capabilities = CAPABILITIES
 
     def __init__(self, server: Server) -> None:
-        super().__init__(server)
-        self._stats = Stats(server, self.key)
-        self._workers = Workers(self)
+        self.server, self._schema, self._signals = server, Schema(server), StreamSignals(server, server.keys.queue)
+        self._jobs = jobs = Jobs(server, Places(server))
+        self._slot_rows, self._nodes, self._values = SlotRows(jobs), Nodes(jobs), Values(server)
+        # To apply an entry may store jobs, and to store a job may write an entry.
+        self._pushes = pushes = Pushes(jobs, lambda entries: self._outbox.follow_up(entries))
+        slots = Slots(jobs, self._slot_rows)
+        ends = flows.Flows(jobs, self._nodes, slots, pushes.push)
+        self._assembly = assembly = Assembly(server, self._nodes, pushes, ends)
+        self._outbox = outbox = Outbox(jobs, slots, ends, assembly, pushes)
+        loop = JobLoop(jobs, outbox.follow_up)
+
+        self._operator, self._settled = Operator(loop), settle.Outcomes(loop)
+        self._workers = Workers(jobs)
+        self._lost = LostJobs(loop, self._workers)
+        self._outcomes = Outcomes(jobs, self._settled)
+        self._due = due = DueJobs(jobs, slots, self._lost)
+        admission = Admission(loop, slots, self._operator.cancel)
+        self._claims = Claims(jobs, due, claim.Claims(due, admission, self._settled), self._outcomes)
+        self._semaphores = Semaphores(jobs, self._slot_rows, slots)
+        self._flows = Flows(server, self._nodes, pushes, ends, assembly, self._operator)
+        self._stage = StageRows(server, self._values, pushes, self._claims.batches)
+        self._staging = Staging(self._stage, pushes, self._values.compare_and_set, self._outcomes.settle)
+        self._queries, self._stats = Queries(jobs, self._nodes, self._claims.batches), Stats(server, server.keys.queue)
+        self._queues, self._removal = Queues(jobs, loop, outbox.follow_up), Removal(jobs, outbox.follow_up)
+        recoveries = (self._flows.recover, outbox.recover, ends.recover, slots.recover, self._staging.recover)
+        self._upkeep = Upkeep(jobs, recoveries, self._queues, self._workers, self._flows, self._stage)
 
     @property
     def skew(self) -> float:
@@ -63,120 +90,109 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, 
     def skew(self, seconds: float) -> None:
         self.server.skew = seconds
 
-    # -- life of the store itself
+    @property
+    def lost_lease_delay(self) -> LostLeaseDelay:
+        """For how long a job waits from its second lost lease on."""
+        return self._lost.delay
+
+    @lost_lease_delay.setter
+    def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
+        self._lost.delay = delay
+
+    # -- the store itself
 
     def setup(self, *, dry_run: bool = False) -> list[str]:
         """Write the version of the keys; there is nothing else to make."""
-        step = f"SET {self._version_key} {VERSION} NX"
-        if dry_run:
-            return [step] if self._version() is None else []
-        done = self.server.command("SET", self._version_key, VERSION, "NX")
-        self.check()
-        return [step] if done else []
-
-    def _version(self) -> int | None:
-        """Return the version of the keys; None when there is none, or no server to ask."""
-        with suppress(StoreUnavailable):
-            found = self.server.command("GET", self._version_key)
-            return None if found is None else int(found)
-        return None
-
-    @property
-    def _version_key(self) -> str:
-        return self.own_key("version")
+        return self._schema.set_up(dry_run=dry_run)
 
     def check(self) -> None:
-        """Raise StoreUnavailable or SchemaMismatch unless the store can be used.
-
-        Writes nothing: a full server refuses that, and has to open to be emptied.
-        """
-        found = int(self.server.command("GET", self._version_key) or VERSION)
-        if found > VERSION:
-            raise SchemaMismatch(
-                f"the keys are of version {found}, newer than this release's {VERSION}; "
-                f"upgrade this process: pip install -U stanchion"
-            )
-        self._refuse_eviction()
-
-    def _refuse_eviction(self) -> None:
-        """Refuse a server that would delete jobs when its memory is full."""
-        try:
-            infos = self.server.infos("memory")
-        except ResponseError:  # some hosted servers don't tell
-            return
-        for info in infos:
-            policy = str(info.get("maxmemory_policy", "noeviction"))
-            if policy.startswith("allkeys"):
-                raise StoreUnavailable(
-                    f"the server {self.server.address.shown} deletes keys when its memory is full "
-                    f"(maxmemory-policy {policy}), jobs too; set it: CONFIG SET maxmemory-policy noeviction"
-                )
+        """Raise StoreUnavailable or SchemaMismatch unless the store can be used; writes nothing."""
+        self._schema.check()
 
     def close(self) -> None:
         """Release connections; a later call opens them anew."""
-        self.signals.close()
+        self._signals.close()
         self.server.close()
+
+    def now(self) -> int:
+        """Return the server's clock."""
+        return self.server.now()
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Raise CannotJoin."""
-        refuse_to_join()
+        raise _cannot_join()
 
     # -- queues
 
     def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
         """Make the queue if need be, apply the changes, return its settings."""
-        self.list_queue(queue, anew=True)
-        given = [text for name, value in changes.items() for text in stored_setting(name, value)]
-        given += FORGOTTEN_USE if "expires" in changes else ()
-        flat = self.script("configure", queue, *given)
-        return settings_in(queue, dict(zip(flat[::2], flat[1::2], strict=True)))
+        return self._queues.configure(queue, changes)
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
         """Return the settings of queues, by name: of all, or of those of these names that there are."""
-        listed = self.own_key("queues")
-        wanted = self.queue_names() if names is None else sorted(set(names))
-        asked = [Call(("SISMEMBER", listed, name)) for name in wanted] if names is not None else []
-        found = self.server.all([*asked, *(Call(("HGETALL", self.key(name) + "settings")) for name in wanted)])
-        there = found[: len(asked)] or [1] * len(wanted)
-        each = zip(wanted, there, found[len(asked) :], strict=True)
-        return [settings_in(name, stored) for name, known, stored in each if known]
+        return self._queues.queues(names)
 
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
-        ended = self.end_bound(queue)
-        jobs = self.script("delete", queue)
-        self.unlist_queue(queue)
-        return ended + int(jobs)
+        return self._queues.drop_queue(queue)
+
+    # -- jobs in and out
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        """Store jobs, in order; all of one queue in one step, up to two thousand."""
+        _refuse(tx)
+        return self._pushes.push(jobs)
+
+    def claim(self, claim: Claim) -> Claimed:
+        """Reserve due jobs that have their slots; park or defer those that have not."""
+        return self._claims.claim(claim)
+
+    def reserve(self, claim: Claim) -> int:
+        """Reserve due jobs as one batch; return how many are reserved."""
+        return self._claims.reserve(claim)
+
+    def pop(self, claim: Claim) -> list[JobRow]:
+        """Hand out due jobs for good."""
+        return self._claims.pop(claim)
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        """Apply outcomes of reservations: plain commits in one step per queue, others each in its own."""
+        _refuse(tx)
+        return self._outcomes.settle(outcomes, repeat=repeat)
+
+    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
+        """Renew leases; False for each that was lost."""
+        return self._settled.extend(extensions)
+
+    def progress(self, reports: Sequence[Progress]) -> list[bool]:
+        """Record progress; False for each reservation that was lost."""
+        return self._settled.progress(reports)
 
     # -- looking
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         """Return those of the jobs that are live or in history."""
-        return {job_id: in_hand(seen.row) for job_id, seen in self.look(ids)[1].items()}
+        return self._queries.fetch(ids)
 
     def find(self, query: Find) -> list[JobRow]:
         """Search live jobs and history, newest id first."""
-        queues = self.queue_names() if query.queue is None else [query.queue]
-        found = (row for queue in queues for row in self._find_in(queue, query))
-        rows = (
-            islice(self.find_in_flow(query), query.limit)
-            if query.flow is not None
-            else nlargest(query.limit, found, key=_id)
-        )
-        return [in_hand(row) for row in rows]
+        return self._queries.find(query)
 
-    def _find_in(self, queue: str, query: Find) -> list[JobRow]:
-        states = {QUEUED if state in _QUEUED else state.value for state in query.states}
-        if JobState.DEAD in query.states and not query.stored:
-            states.add(_LETTERS)
-        after, found = query.after or "", list[JobRow]()
-        while len(found) < query.limit:
-            clock, text, reached = self.script("find", queue, after, _LOOKED_AT, *states)
-            now, after = int(clock), reached.decode()
-            found += [row for row in rows_in(text.decode(), queue) if matches(row, query, now)]
-            if not after:
-                break
-        return found[: query.limit]
+    def scan(self, scan: Scan) -> Iterator[list[JobRow]]:
+        """Give all jobs that meet the conditions, page by page."""
+        return self._queries.scan(scan)
+
+    def split(self, scan: Scan, parts: int) -> list[Scan]:
+        """Cut a scan into parts of about the same size."""
+        return self._queries.split(scan, parts)
+
+    def ids_in_hand(self, queue: str, token: str) -> list[str]:
+        """Return the ids of the running jobs of a queue that are held under a token, in their order."""
+        return self._claims.batches.ids(queue, token)
+
+    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
+        """Return the running jobs under a token, with ids from `first` to `last` (None: no bound), by their ids."""
+        return self._queries.in_hand(queue, token, first, last)
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of these queues, only the fields named."""
@@ -185,6 +201,77 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
         return self._stats.lane_depths(queue, lanes, at_most)
+
+    # -- operating
+
+    def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
+        """Cancel jobs: live ones at once, a running one is asked to stop; return the states after it."""
+        return self._operator.cancel(ids)
+
+    def retry(self, ids: Sequence[str]) -> list[Redriven]:
+        """Make dead, cancelled and scheduled jobs ready now, with all attempts before them, same id."""
+        return self._operator.retry(ids)
+
+    def discard(self, ends: Sequence[tuple[str, int]]) -> int:
+        """Delete finished jobs, by id and `finished_at`, unless they were re-driven since; return how many."""
+        return self._removal.discard(ends)
+
+    def take(self, ids: Sequence[str]) -> list[str]:
+        """Delete jobs that another store has adopted, queued or finished; return the ids of those deleted."""
+        return self._removal.take(ids)
+
+    def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
+        """Store jobs of another store as they are there; False for each whose key a live job has."""
+        return adopt(self._jobs, rows)
+
+    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
+        """Delete up to `limit` finished jobs that ended `older_than` seconds ago (None: the queue's ttl)."""
+        return self._queues.purge(queue, older_than, limit)
+
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
+        """Purge what history no longer keeps, bring jobs to where they are going, remove queues that have expired."""
+        return self._upkeep.maintain(seconds)
+
+    # -- semaphores and flows
+
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+        """Make a semaphore, or change its capacity: waiters get what is free now; holders beyond it finish."""
+        return self._semaphores.set_semaphore(name, capacity, declared=declared)
+
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
+        """Return semaphores, by name: all, or those of these names that there are."""
+        return self._semaphores.semaphores(names)
+
+    def permits(self, name: str) -> tuple[list[str], list[str]]:
+        """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in line."""
+        return self._semaphores.permits(name)
+
+    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+        """Open, extend, close and stop flows, one after the other; tell for each whether it was done."""
+        _refuse(tx)
+        return flows.change_flows(self._flows, changes)
+
+    def flow_nodes(self, root: str) -> list[FlowNode]:
+        """Return the nodes of a flow, in the order of their ids."""
+        return self._nodes.flow_nodes(root)
+
+    def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
+        """Return how members of a node have ended, by index, from behind `after` on."""
+        return self._nodes.flow_ends(node, after, limit)
+
+    # -- staging
+
+    def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
+        """Lay jobs aside under a write and an attempt."""
+        self._stage.stage(write, attempt, jobs)
+
+    def publish(self, publication: Publication) -> bool:
+        """Store staged jobs, or finish reserved jobs, once; then clear the stage."""
+        return self._staging.publish(publication)
+
+    def unstage(self, write: str) -> None:
+        """Forget what is staged under a write."""
+        self._stage.unstage(write)
 
     # -- workers
 
@@ -200,90 +287,38 @@ class RedisStore(ExpiringQueues, Staging, Flowing, Gating, RedisJobs, Scanning, 
         """Return all known workers, also those that are late, with their number of running jobs."""
         return self._workers.workers()
 
-    def known_workers(self) -> dict[str, WorkerRow]:
-        return self._workers.known_workers()
+    def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
+        """Give back jobs whose lease ran out or whose worker is dead; return them as they are now."""
+        return self._lost.recover(limit, as_of)
 
-    def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> list[str]:
-        return self._workers.suspects(workers, now, limit)
+    def sweep(self) -> None:
+        """Do again what a process that died may have left half done."""
+        self._upkeep.sweep()
 
-    # -- operating
+    # -- versioned values and wake-up
 
-    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
-        """Delete up to `limit` finished jobs that ended `older_than` seconds ago (None: the queue's ttl)."""
-        return int(self.script("purge", queue, "" if older_than is None else older_than, limit))
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        return self._values.values(kind, names)
 
-    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
-        """Purge what history no longer keeps, bring jobs to where they are going, remove queues that have expired."""
-        names = self.queue_names()
-        # First: the rest may need memory, and the server have none.
-        behind = purge_each(lambda queue: self.purge(queue, limit=_PURGED), names, _PURGED, Budget(seconds))
-        self.sweep()  # what is done late is known by marks: they must not be forgotten before
-        for queue in names:
-            self.deliver(queue)
-        self.forget_flows()
-        self.forget_stages()
-        remove_expired(self)
-        now = self.now()
-        for queue in names:
-            for marks in ("arrived", "gone"):
-                self.server.command("ZREMRANGEBYSCORE", self.key(queue) + marks, "-inf", now - _MARKS_KEPT * SECOND)
-            self.script("let_go", queue, now - _MARKS_KEPT * SECOND)
-        self._workers.forget_dead(now)
-        return behind
-
-    # -- from store to store
-
-    def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
-        """Store jobs of another store as they are there; False for each whose key a live job has."""
-        here: dict[str, bool] = {}
-        by_queue: dict[str, list[JobRow]] = {}
-        for row in rows:
-            by_queue.setdefault(row.queue, []).append(row)
-        for queue, group in by_queue.items():
-            self.list_queue(queue)
-            self.announce(group)
-            for part in portions(group, _LOOKED_AT):
-                arguments = [text for row in part for text in (row.id, state_text(row, 0), body_text(row))]
-                *answers, made = self.script("adopt", queue, *arguments)
-                if made:
-                    self.list_queue(queue, anew=True)
-                here.update(zip((row.id for row in part), map(bool, answers), strict=True))
-        return [here[row.id] for row in rows]
-
-    def take(self, ids: Sequence[str]) -> list[str]:
-        """Delete jobs that another store has adopted, queued or finished; return the ids of those deleted."""
-        taken: dict[str, None] = {}
-        left = list(dict.fromkeys(ids))
-        while left:
-            now, found = self.look(left)
-            by_queue: dict[str, list[tuple[Seen, Duty | None]]] = {}
-            for seen in found.values():
-                if seen.row.state != JobState.RUNNING:
-                    freed = self.duty_of(seen.row._replace(flow=None), None, None, None, now)
-                    by_queue.setdefault(seen.row.queue, []).append((seen, freed))
-            left = []
-            for queue, group in by_queue.items():
-                for part in portions(group, _LOOKED_AT):
-                    texts = [text for seen, duty in part for text in (seen.row.id, seen.version, *duty_texts(duty))]
-                    answers = list(zip(part, self.script("take", queue, *texts), strict=True))
-                    self.follow_up([duty for (_, duty), done in answers if done and duty])
-                    taken.update((seen.row.id, None) for (seen, _), done in answers if done)
-                    left += [seen.row.id for (seen, _), done in answers if not done]
-        return list(taken)
-
-    # -- wake-up
+    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
+        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        return self._values.compare_and_set(kind, name, text, version)
 
     def listen(
         self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
     ) -> Listener:
         """Start listening for work in these queues, and for ends of jobs in those of `finished`."""
-        return self.signals.listen(queues, finished, interchangeable=interchangeable)
+        return self._signals.listen(queues, finished, interchangeable=interchangeable)
 
 
-def _id(row: JobRow) -> str:
-    return row.id
+def _refuse(tx: Any) -> None:
+    if tx is not None:
+        raise _cannot_join()
 
 
-_LETTERS = "letter"
-"""Asks find.lua for dead letters too."""
-_QUEUED = (JobState.SCHEDULED, JobState.READY)
+def _cannot_join() -> CannotJoin:
+    return CannotJoin(
+        "Redis has no transactions that a job could be part of; leave tx out, or use a store on the database that "
+        "holds your transaction"
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.redis.client.rows import FIELD, ROW
-from stanchion.stores.redis.jobs import RedisBase
+from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.liveness import alive, beat_of
 
 _DESCRIBED = ("id", "host", "pid", "queues", "threads", "heartbeat", "state")
@@ -19,7 +19,7 @@ _DESCRIBED = ("id", "host", "pid", "queues", "threads", "heartbeat", "state")
 class Workers:
     """Who lives, and which running jobs those hold who do not."""
 
-    def __init__(self, jobs: RedisBase) -> None:
+    def __init__(self, jobs: Jobs) -> None:
         self._jobs, self._server = jobs, jobs.server
 
     def beat(self, workers: Sequence[WorkerRow]) -> Beat:
@@ -32,24 +32,24 @@ class Workers:
 
     def _run(self, script: str, name: str, texts: Mapping[str, str]) -> Any:
         arguments = [text for one in texts.items() for text in one]
-        return self._server.call(lambda _again: self._server.run(script, self._jobs.own_key(name), *arguments))
+        return self._server.call(lambda _again: self._server.run(script, self._server.keys.own(name), *arguments))
 
     def _asked_to_stop(self, workers: Sequence[WorkerRow]) -> list[str]:
         asked: list[str] = []
         for queue in dict.fromkeys(queue for worker in workers for queue in worker.queues):
-            found = self._server.command("SMEMBERS", self._jobs.key(queue) + "stopping")
-            self._jobs.remember(queue, ids := [job_id.decode() for job_id in found])
+            found = self._server.command("SMEMBERS", self._server.keys.queue(queue) + "stopping")
+            self._jobs.places.remember(queue, ids := [job_id.decode() for job_id in found])
             asked += ids
         if not asked:
             return []
         mine = {worker.id for worker in workers}
-        rows = (seen.row for seen in self._jobs.look(asked)[1].values())
+        rows = (seen.row for seen in self._jobs.read(asked)[1].values())
         return [row.id for row in rows if row.cancel_requested and row.worker in mine]
 
     def leave(self, worker: str) -> None:
         """Forget a worker that has given back all its jobs."""
-        self._server.command("HDEL", self._jobs.own_key("workers"), worker)
-        self._server.command("HDEL", self._jobs.own_key("began"), worker)
+        self._server.command("HDEL", self._server.keys.own("workers"), worker)
+        self._server.command("HDEL", self._server.keys.own("began"), worker)
 
     def workers(self) -> list[WorkerRow]:
         """Return all known workers, also those that are late, with their number of running jobs."""
@@ -59,8 +59,8 @@ class Workers:
 
     def known_workers(self) -> dict[str, WorkerRow]:
         """Return all workers that have a row."""
-        found = self._server.command("HVALS", self._jobs.own_key("workers"))
-        began = self._server.command("HGETALL", self._jobs.own_key("began"))
+        found = self._server.command("HVALS", self._server.keys.own("workers"))
+        began = self._server.command("HGETALL", self._server.keys.own("began"))
         workers = {worker.id: worker for worker in map(_worker_in, found)}
         for name, listed in began.items():
             if (worker := workers.get(name.decode())) is not None:
@@ -80,11 +80,11 @@ class Workers:
     def _holders(self) -> list[tuple[str, str, int | None]]:
         """Return the running jobs of all queues: id, worker or '', end of the lease."""
         held = []
-        for queue in self._jobs.queue_names():
+        for queue in self._jobs.places.queues():
             text = self._jobs.script("holders", queue).decode()
             for row in text.split(ROW) if text else ():
                 job_id, worker, lease = row.split(FIELD)
-                self._jobs.remember(queue, [job_id])
+                self._jobs.places.remember(queue, [job_id])
                 held.append((job_id, worker, int(lease) if lease else None))
         return held
 

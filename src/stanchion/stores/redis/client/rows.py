@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from stanchion.stores.cas.mixins.jobs import Seen
+from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.rules.jobs import due_at
 from stanchion.stores.rules.slots import gates_of

@@ -35,6 +35,7 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.redis.client.address import Address
 from stanchion.stores.redis.client.clients import client_of
+from stanchion.stores.redis.client.keys import Keys
 from stanchion.stores.redis.client.scripts import Script, script
 
 T = TypeVar("T")
@@ -85,6 +86,7 @@ class Server:
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self.keys = Keys(address.prefix)
         self.skew = 0.0
         self._client: Any = None
         self._under_way = threading.local()
@@ -152,11 +154,19 @@ class Server:
 
         return self.call(asked)
 
-    def time(self) -> tuple[int, int]:
-        """Return the clock: seconds and microseconds. Of any node, in a cluster."""
+    def enlist(self, name: str, *members: str, at: int | None = None, known: bool = False) -> Call:
+        """Return a call that notes names in a sorted set, at a moment (None: now), be the server full.
+
+        `known`: only those that are there already.
+        """
+        moment = "" if at is None else at
+        return self.script("enlist", self.keys.own(name), moment, "1" if known else "", *members)
+
+    def now(self) -> int:
+        """Return the clock in microseconds; of any node, in a cluster."""
         where = {"target_nodes": RedisCluster.RANDOM} if self.address.cluster else {}
         seconds, micros = self.call(lambda _again: self.client.time(**where))
-        return int(seconds), int(micros)
+        return int(seconds) * SECOND + int(micros) + int(self.skew * SECOND)
 
     def infos(self, section: str) -> list[dict[str, Any]]:
         """Return what each master says of itself; nothing where this user may not ask."""

@@ -1,0 +1,67 @@
+"""The version of the keys, and whether a server can be used."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from redis.exceptions import ResponseError
+
+from stanchion.errors import SchemaMismatch, StoreUnavailable
+from stanchion.stores.redis.client.server import Server
+
+VERSION = 1
+"""Of the keys and of what they hold."""
+
+
+class Schema:
+    """Writes the version of the keys; there is nothing else to make."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    def set_up(self, *, dry_run: bool = False) -> list[str]:
+        """Write the version; return the commands for that."""
+        step = f"SET {self._version_key} {VERSION} NX"
+        if dry_run:
+            return [step] if self._version() is None else []
+        done = self._server.command("SET", self._version_key, VERSION, "NX")
+        self.check()
+        return [step] if done else []
+
+    def _version(self) -> int | None:
+        """Return the version of the keys; None when there is none, or no server to ask."""
+        with suppress(StoreUnavailable):
+            found = self._server.command("GET", self._version_key)
+            return None if found is None else int(found)
+        return None
+
+    @property
+    def _version_key(self) -> str:
+        return self._server.keys.own("version")
+
+    def check(self) -> None:
+        """Raise StoreUnavailable or SchemaMismatch unless the store can be used.
+
+        Writes nothing: a full server refuses that, and has to open to be emptied.
+        """
+        found = int(self._server.command("GET", self._version_key) or VERSION)
+        if found > VERSION:
+            raise SchemaMismatch(
+                f"the keys are of version {found}, newer than this release's {VERSION}; "
+                f"upgrade this process: pip install -U stanchion"
+            )
+        self._refuse_eviction()
+
+    def _refuse_eviction(self) -> None:
+        """Refuse a server that would delete jobs when its memory is full."""
+        try:
+            infos = self._server.infos("memory")
+        except ResponseError:  # some hosted servers don't tell
+            return
+        for info in infos:
+            policy = str(info.get("maxmemory_policy", "noeviction"))
+            if policy.startswith("allkeys"):
+                raise StoreUnavailable(
+                    f"the server {self._server.address.shown} deletes keys when its memory is full "
+                    f"(maxmemory-policy {policy}), jobs too; set it: CONFIG SET maxmemory-policy noeviction"
+                )

@@ -1,0 +1,129 @@
+"""Queues in Redis: their settings, their end, and the use of those that expire, noted beside the settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stanchion.stores.cas.entries import FollowUp
+from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
+from stanchion.stores.cas.portions import portions
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.outcomes import Abandon
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.redis.client.rows import is_bound
+from stanchion.stores.redis.client.server import Call
+from stanchion.stores.redis.client.settings import settings_in, stored_setting
+from stanchion.stores.redis.jobs import Jobs
+from stanchion.stores.rules import outcomes as outcome_rules
+from stanchion.stores.rules.expiry import Expiring, Use
+
+_AT_ONCE = 500
+_LOOKED_AT = 1000
+
+_FORGOTTEN_USE = ("active_events", "", "active_at", "")
+"""Settings with which the time of a queue begins again."""
+
+
+class Queues:
+    """Makes, sets and removes queues."""
+
+    def __init__(self, jobs: Jobs, loop: JobLoop, follow_up: FollowUp) -> None:
+        self._jobs, self._server, self._keys = jobs, jobs.server, jobs.server.keys
+        self._loop, self._follow_up = loop, follow_up
+        self.now = jobs.now
+
+    def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
+        """Make the queue if need be, apply the changes, return its settings."""
+        self._jobs.places.list_queue(queue, anew=True)
+        given = [text for name, value in changes.items() for text in stored_setting(name, value)]
+        given += _FORGOTTEN_USE if "expires" in changes else ()
+        flat = self._jobs.script("configure", queue, *given)
+        return settings_in(queue, dict(zip(flat[::2], flat[1::2], strict=True)))
+
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        """Return the settings of queues, by name: of all, or of those of these names that there are."""
+        listed = self._keys.own("queues")
+        wanted = self._jobs.places.queues() if names is None else sorted(set(names))
+        asked = [Call(("SISMEMBER", listed, name)) for name in wanted] if names is not None else []
+        found = self._server.all([*asked, *(Call(("HGETALL", self._keys.queue(name) + "settings")) for name in wanted)])
+        there = found[: len(asked)] or [1] * len(wanted)
+        each = zip(wanted, there, found[len(asked) :], strict=True)
+        return [settings_in(name, stored) for name, known, stored in each if known]
+
+    def drop_queue(self, queue: str) -> int:
+        """Delete the queue with its live jobs, history and counts; return the number of live jobs."""
+        ended = self._end_bound(queue)
+        jobs = self._jobs.script("delete", queue)
+        self._jobs.places.unlist_queue(queue)
+        return ended + int(jobs)
+
+    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
+        """Delete up to `limit` finished jobs that ended `older_than` seconds ago (None: the queue's ttl)."""
+        return int(self._jobs.script("purge", queue, "" if older_than is None else older_than, limit))
+
+    # -- those that expire
+
+    def expiring(self) -> list[Expiring]:
+        """Return the queues that expire."""
+        return [one for names in portions(self._jobs.places.queues(), _AT_ONCE) for one in self._expiring_of(names)]
+
+    def _expiring_of(self, names: Sequence[str]) -> list[Expiring]:
+        asked = [Call(("HGET", self._keys.queue(name) + "settings", "expires")) for name in names]
+        wanted = [name for name, expires in zip(names, self._server.all(asked), strict=True) if expires]
+        read = [
+            Call((command, self._keys.queue(name) + key))
+            for name in wanted
+            for command, key in (("HGETALL", "settings"), ("HVALS", "counts"))
+        ]
+        found = []
+        for name, (stored, counts) in zip(wanted, portions(self._server.all(read), 2), strict=True):
+            fields = stored if isinstance(stored, dict) else dict(zip(stored[::2], stored[1::2], strict=True))
+            events, at = fields.get(b"active_events"), fields.get(b"active_at")
+            noted = Use(int(events), int(at)) if events and at else None
+            found.append(Expiring(settings_in(name, fields), sum(map(int, counts)), noted))
+        return found
+
+    def note_use(self, queue: str, use: Use) -> None:
+        """Note the use of a queue."""
+        self._jobs.script("use", queue, use.events, use.at)
+
+    def remove_unused(self, settings: QueueSettings, noted: Use) -> None:
+        """Remove a queue, unless anything has happened since this was noted."""
+        queue, with_jobs = settings.name, settings.expires_with_jobs
+        ended = 0
+        if with_jobs:
+            seen = Use(sum(one.events for one in self._expiring_of([queue])), noted.at)
+            if self._runs(queue) or seen != noted:
+                return
+            ended = self._end_bound(queue, noted.at)
+        if self._jobs.script("remove", queue, noted.events, noted.at, ended, "1" if with_jobs else ""):
+            self._jobs.places.unlist_queue(queue)
+
+    def _runs(self, queue: str) -> bool:
+        return bool(self._server.command("SCARD", self._keys.queue(queue) + "running"))
+
+    def _end_bound(self, queue: str, before: int | None = None) -> int:
+        """Cancel the jobs that slots or flows know, with all that this entails; return how many they were.
+
+        `before`: only those that were stored by then, and do not run.
+        """
+
+        def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[bool]:
+            if row is None or row.queue != queue or row.finished_at is not None:
+                return Decision(False)
+            if before is not None and (row.enqueued_at > before or row.state == JobState.RUNNING):
+                return Decision(False)
+            step = outcome_rules.settled(row, Abandon(row.id, row.token or ""), facts.settings[queue], facts.now)
+            return Decision(True, step.row, step.counted)
+
+        ended, cursor = 0, b"0"
+        while True:
+            cursor, found = self._server.command("HSCAN", self._keys.queue(queue) + "live", cursor, "COUNT", _LOOKED_AT)
+            bound = [job_id.decode() for job_id, state in found.items() if is_bound(state.decode())]
+            self._jobs.places.remember(queue, bound)
+            ended += sum(self._loop.decide_each(bound, decide))
+            if int(cursor) == 0:
+                break
+        self._follow_up(self._jobs.entries_of(queue))
+        return ended
