@@ -42,9 +42,6 @@ class SlotRows(Protocol):
     def first_waiting_each(self, slots: Sequence[str]) -> list[Seen | None]:
         """Return the job that has waited longest at each of these slots, by (waits_since, id)."""
 
-    def waiting_at(self, slot: str, limit: int) -> list[Seen]:
-        """Return up to `limit` of the jobs that wait at a slot."""
-
     def spend(self, asking: Sequence[Asking]) -> list[int | None]:
         """Take a start from the bucket of each rate: None, or when to ask again; see `Bucket.asked`."""
 

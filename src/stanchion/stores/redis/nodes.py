@@ -18,6 +18,7 @@ from stanchion.stores.records.query import Find
 from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
+from stanchion.stores.redis.slots import SlotRows
 from stanchion.stores.rules.query import matches
 from stanchion.stores.rules.slots import node_gate
 
@@ -29,8 +30,9 @@ _NOTED = 3600 * SECOND
 class Nodes:
     """Nodes, how their members end, and the jobs of a flow."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: Jobs, slots: SlotRows) -> None:
         self._jobs, self._server, self._keys = jobs, jobs.server, jobs.server.keys
+        self.waiting_at = slots.waiting_at
 
     # -- reading
 

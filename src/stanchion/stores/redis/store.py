@@ -56,7 +56,8 @@ class RedisStore:
     def __init__(self, server: Server) -> None:
         self.server, self._schema, self._signals = server, Schema(server), StreamSignals(server, server.keys.queue)
         self._jobs = jobs = Jobs(server, Places(server))
-        self._slot_rows, self._nodes, self._values = SlotRows(jobs), Nodes(jobs), Values(server)
+        self._slot_rows, self._values = SlotRows(jobs), Values(server)
+        self._nodes = Nodes(jobs, self._slot_rows)
         # To apply an entry may store jobs, and to store a job may write an entry.
         self._pushes = pushes = Pushes(jobs, lambda entries: self._outbox.follow_up(entries))
         slots = Slots(jobs, self._slot_rows)
