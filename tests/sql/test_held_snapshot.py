@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -20,6 +21,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 
 pytestmark = pytest.mark.slow
@@ -166,3 +168,62 @@ def test_a_push_of_ids_from_apart_stores_none_that_is_finished(url: str) -> None
             store.push([NewJob(one, QUEUE, "1") for one in ids])
         live = {row.id for row in store.claim(Claim(QUEUE, 10, new_id(), WORKER)).rows}
         assert live == {*new, far}
+
+
+def of_running_jobs(plans: list[dict[str, Any]]) -> list[str]:
+    """Return the indexes by which the plans have read jobs."""
+    found: list[str] = []
+
+    def look(plan: dict[str, Any]) -> None:
+        if plan.get("Actual Loops") and str(plan.get("Index Name", "")).startswith("stanchion_jobs_running"):
+            found.append(plan["Index Name"])
+        for inner in plan.get("Plans", []):
+            look(inner)
+
+    for plan in plans:
+        look(plan)
+    return found
+
+
+def test_jobs_of_dead_workers_are_looked_for_only_where_one_is_dead(url: str, plans: list[dict[str, Any]]) -> None:
+    alive = WorkerRow(WORKER, "host", 1, (QUEUE,), 8, 10.0)
+    with snapshot(url), closing(open_store(url)) as store:
+        store.beat([alive])
+        run_and_end(url)
+        assert store.recover() == []  # orphans, too
+        for _ in range(3):
+            assert read_by(plans, store.recover) < FEW
+            assert of_running_jobs(plans) == []
+        assert read_by(plans, store.maintain) < 2 * FEW
+        assert of_running_jobs(plans) == []
+        store.skew += 31.0
+        store.beat([replace(alive, id="other")])
+        assert read_by(plans, store.recover) > DEAD / 200
+        assert of_running_jobs(plans)
+
+
+def test_orphans_are_looked_for_once_in_three_heartbeats(url: str) -> None:
+    with closing(open_store(url)) as store:
+        for round_ in range(3):
+            store.beat([WorkerRow(WORKER, "host", 1, (QUEUE,), 8, 10.0)])
+            assert store.recover() == []
+            store.push([NewJob(new_id(), QUEUE, "1", priority=round_)])
+            (row,) = store.claim(Claim(QUEUE, 1, new_id(), f"without a row {round_}")).rows
+            store.skew += 31.0
+            store.beat([WorkerRow(WORKER, "host", 1, (QUEUE,), 8, 10.0)])
+            assert [job.id for job in store.recover()] == [row.id]
+
+
+def test_a_purge_goes_on_where_the_last_one_ended(url: str, plans: list[dict[str, Any]]) -> None:
+    finished = (
+        f"INSERT INTO stanchion_history (state, finished_at, {_LIVE}) "
+        f"SELECT 'done', i, {_ID}, {_VALUES} FROM generate_series(1, {DEAD}) AS n (i)"
+    )
+    with snapshot(url), closing(open_store(url)) as store:
+        change(url, finished)
+        while store.maintain():
+            pass
+        change(url, finished.replace("(1, ", f"({DEAD + 1}, ").replace(f", {DEAD})", f", {DEAD + 10})"))
+        assert read_by(plans, store.maintain) < 2 * FEW
+        with psycopg.connect(url) as connection:
+            assert connection.execute("SELECT count(*) FROM stanchion_history").fetchone() == (0,)

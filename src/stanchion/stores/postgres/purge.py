@@ -9,12 +9,12 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.statements import Statements
 
-_PURGE = text(f"""
+_PURGE = f"""
     -- By an array, whose size the planner takes for small: by a join it might read all of history for a portion of it.
     -- Those that others are deleting are passed over, so that several share the work.
     DELETE FROM stanchion_history WHERE id = ANY (ARRAY(
         SELECT id FROM stanchion_history
-        WHERE queue = :queue AND finished_at <= (
+        WHERE queue = :queue AND {{from_where}} finished_at <= (
             CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:skew AS BIGINT) - coalesce(
                 CAST(:age_micros AS BIGINT),
                 (SELECT CAST(history_ttl * 1000000 AS BIGINT) FROM stanchion_queues WHERE name = :queue),
@@ -22,8 +22,8 @@ _PURGE = text(f"""
             )
         )
         ORDER BY finished_at LIMIT :most FOR UPDATE SKIP LOCKED
-    ))
-""")
+    )) {{returning}}
+"""
 
 
 class PostgresStatements(Statements):
@@ -31,4 +31,5 @@ class PostgresStatements(Statements):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
-        self.purge = _PURGE
+        self.purge = text(_PURGE.format(from_where="", returning=""))
+        self.purge_on = text(_PURGE.format(from_where="finished_at >= :after AND", returning="RETURNING finished_at"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -19,6 +20,9 @@ from stanchion.stores.sql.workers import Workers
 _TALLIES = 5000
 _PURGED = 5000
 
+_PURGE_ANEW_SECONDS = 600.0
+"""So often a purge begins at the beginning: late commits and copied jobs may lie before the end of the last one."""
+
 
 class Operating(ExpiringQueues):
     """What operators and maintenance do."""
@@ -26,6 +30,9 @@ class Operating(ExpiringQueues):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._workers = Workers(database)
+        self._purged: dict[str, int] = {}
+        """Up to when the history of queues was purged, in microseconds; forgotten at `_purge_anew_at`."""
+        self._purge_anew_at = 0.0
         self._queues = Queues(database, self.queue_rows)
 
     # -- queues
@@ -85,6 +92,17 @@ class Operating(ExpiringQueues):
 
         return self.database.write(work)
 
+    def _purge_on(self, queue: str) -> int:
+        """Purge a portion of a queue, from where the last one ended."""
+        statement = self.statements.purge_on
+        if statement is None:
+            return self.purge(queue, limit=_PURGED)
+        given = {"queue": queue, "age_micros": None, "most": _PURGED, "after": self._purged.get(queue, 0)}
+        ended = self.database.write(lambda run, _again: run.rows(statement, given))
+        if ended:
+            self._purged[queue] = max(row[0] for row in ended)
+        return len(ended)
+
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
         """Fold the tallies, forget dead workers with nothing, purge old history, remove queues that have expired."""
 
@@ -111,7 +129,9 @@ class Operating(ExpiringQueues):
         self.database.write(lambda run, _again: self.slots.forget_rates(run, self.clock(run)))
         self.flows.forget_old()
         names = [settings.name for settings in self._queues.queues()]
-        behind = purge_each(lambda queue: self.purge(queue, limit=_PURGED), names, _PURGED, budget)
+        if time.monotonic() >= self._purge_anew_at:
+            self._purged, self._purge_anew_at = {}, time.monotonic() + _PURGE_ANEW_SECONDS
+        behind = purge_each(self._purge_on, names, _PURGED, budget)
         remove_expired(self)
         return behind
 

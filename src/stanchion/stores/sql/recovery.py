@@ -10,6 +10,7 @@ from stanchion.stores.rules.liveness import MISSED_BEATS
 from stanchion.stores.rules.lost_leases import had_begun
 from stanchion.stores.rules.outcomes import lease_lost
 from stanchion.stores.sql.base import SqlBase
+from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
 from stanchion.stores.sql.workers import began_in
 
@@ -18,6 +19,10 @@ _BATCH = 500
 
 class Recovery(SqlBase):
     """Frees the jobs of expired leases and of dead workers."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self._orphans_sought_at = 0
 
     def recover(self, limit: int = _BATCH, as_of: int | None = None) -> list[JobRow]:
         # A repeat comes after a lost connection: right after an outage, live workers look dead.
@@ -40,14 +45,27 @@ class Recovery(SqlBase):
     def _recover_all(self, run: Runner, limit: int, as_of: int | None) -> list[JobRow]:
         lost = run.rows(self.statements.expired, {"most": limit})
         at = {"as_of": self.clock(run) if as_of is None else as_of}
-        lost += run.rows(self.statements.of_dead_workers, {"most": limit - len(lost), **at})
-        # A job whose worker has no row at all: the row was lost. A live worker writes its row anew within one
-        # heartbeat, so after three of the slowest nobody holds the job. No live worker: nothing to judge by.
-        heartbeat = run.rows(self.statements.longest_heartbeat, at)[0][0]
-        if heartbeat is not None:
-            given = {"orphan_micros": int(MISSED_BEATS * heartbeat * SECOND), "most": limit - len(lost)}
-            lost += run.rows(self.statements.orphans, given | at)
+        judged = run.rows(self.statements.judged, at)
+        # Each of these reads the index of all that runs, which may be full of entries of jobs that are gone.
+        if any(dead for _, dead in judged):
+            lost += run.rows(self.statements.of_dead_workers, {"most": limit - len(lost), **at})
+        living = [heartbeat for heartbeat, dead in judged if not dead]
+        if living:
+            lost += self._orphans(run, int(MISSED_BEATS * max(living) * SECOND), at["as_of"], limit - len(lost))
         return self.free_lost(run, lost)
+
+    def _orphans(self, run: Runner, patience: int, as_of: int, most: int) -> list[Row]:
+        """Return jobs whose worker has no row: the row was lost; look for them once in `patience` microseconds.
+
+        A live worker writes its row anew within one heartbeat, so after three of the slowest nobody holds the job. No
+        live worker: nothing to judge by.
+        """
+        if 0 <= as_of - self._orphans_sought_at < patience:
+            return []
+        rows = run.rows(self.statements.orphans, {"orphan_micros": patience, "most": most, "as_of": as_of})
+        if len(rows) < most:
+            self._orphans_sought_at = as_of
+        return rows
 
     def _holders(self, run: Runner) -> dict[str, WorkerRow]:
         """Return all workers by what they said to have begun."""

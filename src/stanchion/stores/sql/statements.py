@@ -170,7 +170,7 @@ class Statements:
         # -- liveness
         self.expired = (
             select(*live_row())
-            .where(jobs.c.worker.is_(None), jobs.c.lease_until <= now, jobs.c.state == RUNNING)
+            .where(jobs.c.worker.is_(None), jobs.c.lease_until <= now, RUNS)
             .order_by(jobs.c.lease_until)
             .limit(param("most", Integer))
             .with_for_update(skip_locked=True)
@@ -186,7 +186,7 @@ class Statements:
         )
         self.of_dead_workers = lost.where(jobs.c.worker.in_(select(workers.c.id).where(was_overdue)))
         self.begun = select(workers.c.id, workers.c.began)
-        self.longest_heartbeat = select(func.max(workers.c.heartbeat)).where(~was_overdue)
+        self.judged = select(workers.c.heartbeat, was_overdue)
         self.orphans = lost.where(
             jobs.c.worker.not_in(select(workers.c.id)), jobs.c.started_at <= as_of - param("orphan_micros", BigInteger)
         )
@@ -211,6 +211,9 @@ class Statements:
         self.purge: Executable = delete(history).where(
             history.c.id.in_(old.order_by(history.c.finished_at).limit(param("most", Integer)))
         )
+        self.purge_on: Executable | None = None
+        """The same from `after` on, which returns when what it deleted had finished, where what is deleted may long
+        be in the way."""
         self.some_tallies = (
             select(tallies.c.id, tallies.c.queue, tallies.c.what, tallies.c.n)
             .order_by(tallies.c.id)

@@ -55,6 +55,7 @@ class WorkerStatements:
         self.leave = delete(workers).where(workers.c.id == worker)
         running = select(func.count()).select_from(jobs).where(its_jobs).scalar_subquery()
         self.all = select(*workers.columns, running).order_by(workers.c.started_at, workers.c.id)
+        self.any_dead = select(workers.c.id).where(overdue).limit(1)
         self.forget_dead = delete(workers).where(overdue, ~exists().where(its_jobs))
 
 
@@ -94,7 +95,12 @@ class Workers:
 
     def forget_dead(self) -> None:
         """Forget dead workers that hold no job."""
-        self._db.write(lambda run, _again: run.change(self._statements.forget_dead))
+
+        def work(run: Runner, _again: bool) -> None:
+            if run.rows(self._statements.any_dead):  # what they hold is looked for in the index of all that runs
+                run.change(self._statements.forget_dead)
+
+        self._db.write(work)
 
 
 def began_in(stored: str | None) -> tuple[str, ...] | None:

@@ -28,8 +28,8 @@ QUEUED: ColumnElement[str] = literal_column("'queued'")
 RUNNING: ColumnElement[str] = literal_column("'running'")
 
 RUNS: ColumnElement[bool] = jobs.c.state.op("IN", is_comparison=True)(literal_column("('running', '')"))
-"""That a job found by its id is running. Not spelled as RUNNING: no planner can prove that the partial index of running
-jobs fits, and read all of it, dead entries too, in place of the primary key."""
+"""That a job found by its id or its lease is running. Not spelled as RUNNING: so no planner can prove that the partial
+index of running jobs fits, and read all of that, entries of jobs that are gone too."""
 
 
 def param(name: str, kind: Any = None) -> ColumnElement[Any]:
