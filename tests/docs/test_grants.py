@@ -51,7 +51,7 @@ def use(app: Stanchion) -> None:
     assert handle.result(timeout=10) == 20
 
     store = app.store
-    assert store.reserve(Claim("laned", 5, "mine", worker="w")) == 5
+    assert store.claim(Claim("laned", 5, "mine", worker="w", rows=False)).reserved == 5
     store.stage("write", "attempt", [NewJob("01900000-0000-7000-8000-000000000000", "staged", "1")])
     assert store.publish(Publication("write", (("attempt", 1),), finish=Finish("laned", "mine", 5)))
     assert app.queue("staged").size().total == 1

@@ -140,7 +140,7 @@ def check_stage(store: MongoStore, world: World) -> None:
 def finish(world: World) -> Act:
     world.push(2)
     world.push(1, order_key="k")
-    assert world.store.reserve(Claim(world.queue, 9, token_of(world), worker="w")) == 3
+    assert world.store.claim(Claim(world.queue, 9, token_of(world), worker="w", rows=False)).reserved == 3
     publication = Publication(write_of(world), (), value_of(world), Finish(world.queue, token_of(world), 3))
 
     def act(store: Store) -> bool:
@@ -168,13 +168,13 @@ def check_finish(store: MongoStore, world: World) -> None:
 def reserve(world: World) -> Act:
     world.push(3)
     world.push(2, order_key="k")
-    wish = Claim(world.queue, 3, token_of(world), worker="w", repeat=True)
-    return lambda store: store.reserve(wish)
+    wish = Claim(world.queue, 3, token_of(world), worker="w", repeat=True, rows=False)
+    return lambda store: store.claim(wish).reserved
 
 
 def check_reserved(store: MongoStore, world: World) -> None:
     before = len(store.ids_in_hand(world.queue, token_of(world)))
-    again = store.reserve(Claim(world.queue, 3, token_of(world), worker="w", repeat=True))
+    again = store.claim(Claim(world.queue, 3, token_of(world), worker="w", repeat=True, rows=False)).reserved
     assert again == (before or again) <= 4
     assert [row.id for row in store.in_hand(world.queue, token_of(world))] == (
         store.ids_in_hand(world.queue, token_of(world))
@@ -267,7 +267,7 @@ def test_a_batch_in_hand_is_found_by_an_index(world: World) -> None:
     store = world.store
     assert isinstance(store, MongoStore)
     world.push(3)
-    store.reserve(Claim(world.queue, 2, token_of(world), worker="w"))
+    store.claim(Claim(world.queue, 2, token_of(world), worker="w", rows=False))
     held = {"state": "running", "token": token_of(world), "queue": world.queue}
     plan = store.server.call(lambda on, _again: on.jobs.find(held).explain())
     assert "COLLSCAN" not in str(plan)

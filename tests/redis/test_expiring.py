@@ -37,7 +37,7 @@ def test_no_key_is_left(store: RedisStore, with_jobs: bool) -> None:
     store.configure(QUEUE, {"expires": DAY, "expires_with_jobs": with_jobs, "lanes": 4, "laned": True, "max_rate": 1e6})
     store.push([*new_jobs(4), NewJob("keyed", QUEUE, "{}", key="k", order_key="k", lane=2)])
     (first, second, *rest) = store.claim(Claim(QUEUE, 9, "t", lease=3600.0)).rows
-    store.reserve(Claim(QUEUE, 9, "u"))
+    store.claim(Claim(QUEUE, 9, "u", rows=False))
     store.settle([Bury(first.id, "t", "no"), Rollback(second.id, "t", 0.0), *(Commit(row.id, "t") for row in rest)])
     store.settle([Commit(row.id, "v") for row in store.claim(Claim(QUEUE, 9, "v")).rows])
     if with_jobs:

@@ -82,7 +82,7 @@ def use(app: Stanchion) -> None:
 
 def use_store(store: RedisStore) -> None:
     """Call what Spark, the archive, copies and the upkeep call."""
-    assert store.reserve(Claim("laned", 5, "mine")) == 5
+    assert store.claim(Claim("laned", 5, "mine", rows=False)).reserved == 5
     assert len(store.in_hand("laned", "mine")) == 5
     store.configure("passing", {"expires": 86_400.0})
     store.maintain()

@@ -314,7 +314,7 @@ class TestFinishing:
     @staticmethod
     def reserved(store: RedisStore) -> Publication:
         store.push([*new_jobs(3, FROM), *new_jobs(1, FROM, order_key="k")])
-        assert store.reserve(Claim(FROM, 9, TOKEN, worker="w")) == 4
+        assert store.claim(Claim(FROM, 9, TOKEN, worker="w", rows=False)).reserved == 4
         return Publication(WRITE, (), VALUE, Finish(FROM, TOKEN, 4))
 
     @ways
@@ -341,12 +341,16 @@ class TestReserving:
             store.push([*new_jobs(4, FROM), *new_jobs(2, FROM, order_key="k")])
 
         for scene in at_every_call(
-            opened, url, way, filled, lambda store, _made: store.reserve(Claim(FROM, 5, TOKEN, worker="w"))
+            opened,
+            url,
+            way,
+            filled,
+            lambda store, _made: store.claim(Claim(FROM, 5, TOKEN, worker="w", rows=False)).reserved,
         ):
             store = scene.witness
             before = len(store.ids_in_hand(FROM, TOKEN))
             assert scene.died or before == 5
-            assert store.reserve(Claim(FROM, 5, TOKEN, worker="w", repeat=True)) == (before or 5)
+            assert store.claim(Claim(FROM, 5, TOKEN, worker="w", repeat=True, rows=False)).reserved == (before or 5)
             ids = store.ids_in_hand(FROM, TOKEN)
             assert [row.id for row in store.in_hand(FROM, TOKEN)] == ids
             assert sizes_of(store, FROM).running == len(ids)
@@ -364,13 +368,13 @@ class TestKeys:
         rows = one.claim(Claim(FROM, 1, "plain", lease=LEASE)).rows
         assert self.hands(one) == []
         assert one.ids_in_hand(FROM, "plain") == [rows[0].id]
-        assert one.reserve(Claim(FROM, 9, TOKEN, worker="w")) == 2
+        assert one.claim(Claim(FROM, 9, TOKEN, worker="w", rows=False)).reserved == 2
         assert len(self.hands(one)) == 2
 
     @pytest.mark.parametrize("how", ["settled", "dropped"])
     def test_go_when_nothing_is_in_hand(self, one: RedisStore, how: str) -> None:
         one.push(new_jobs(3, FROM))
-        one.reserve(Claim(FROM, 2, TOKEN, worker="w"))
+        one.claim(Claim(FROM, 2, TOKEN, worker="w", rows=False))
         ids = one.ids_in_hand(FROM, TOKEN)
         one.settle([Commit(ids[0], TOKEN)])
         one.skew += HOUR + 1

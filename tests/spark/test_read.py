@@ -252,8 +252,8 @@ class TestArrow:
 
     def test_so_do_those_of_jobs_in_hand(self, sql_app: Stanchion) -> None:
         sql_app.queue("q").push_many([Push({"n": n}, headers={"n": n}) for n in range(7)])
-        sql_app.store.reserve(Claim("q", 6, "mine", worker="w"))
-        sql_app.store.reserve(Claim("q", 1, "other", worker="w"))
+        sql_app.store.claim(Claim("q", 6, "mine", worker="w", rows=False))
+        sql_app.store.claim(Claim("q", 1, "other", worker="w", rows=False))
         ids = sql_app.store.ids_in_hand("q", "mine")
         for first, last in ((None, None), (ids[1], ids[3])):
             found = sql_app.store.in_hand("q", "mine", first, last)

@@ -51,7 +51,7 @@ def jobs(number: int, **fields: Any) -> list[NewJob]:
 def ready(store: SqlStore, value: ValueChange | None = VALUE) -> Publication:
     """Have 3 jobs in hand and 50 staged; return the publication of these that finishes those."""
     store.push([NewJob(one, "in", "1") for one in new_ids(3)])
-    assert store.reserve(Claim("in", 3, "token", "w")) == 3
+    assert store.claim(Claim("in", 3, "token", "w", rows=False)).reserved == 3
     store.stage("write", "a", jobs(50))
     return Publication("write", (("a", 50),), value, Finish("in", "token", 3))
 

@@ -112,7 +112,7 @@ class Store(Protocol):
     def claim(self, claim: Claim) -> Claimed:
         """Reserve due jobs: running, under the claim's token, this attempt counted.
 
-        One that has lost its lease twice or more is handed out alone.
+        One that has lost its lease twice or more is handed out alone, but where the claim asks for no rows.
         """
 
     def pop(self, claim: Claim) -> list[JobRow]:
@@ -146,9 +146,6 @@ class Store(Protocol):
         """
 
     # -- in hand, for readers elsewhere
-
-    def reserve(self, claim: Claim) -> int:
-        """Reserve due jobs as `claim` does, a repeat included; return how many are in hand under the token then."""
 
     def ids_in_hand(self, queue: str, token: str) -> list[str]:
         """Return the ids of the running jobs of a queue that are held under a token, in their order."""

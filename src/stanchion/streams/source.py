@@ -76,7 +76,7 @@ class StreamSource:
     def _reserve(self, state: StreamState, limit: int) -> bool:
         """Claim the next batch and number it; False when there is nothing to claim."""
         token, worker = state.next_token, worker_id(self._name, state.epoch)
-        count = self._store.reserve(Claim(self._queue, limit, token, worker, repeat=True))
+        count = self._store.claim(Claim(self._queue, limit, token, worker, repeat=True, rows=False)).reserved
         if not count:
             return False
         try:

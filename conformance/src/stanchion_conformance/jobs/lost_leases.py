@@ -211,7 +211,7 @@ class TestAlone:
         store.configure(QUEUE, {"max_running": max_running})
         self.lost_twice(store, clock, 2)
         store.push([new_job()])
-        assert store.reserve(Claim(QUEUE, 10, new_id(), lease=60.0)) == 3
+        assert store.claim(Claim(QUEUE, 10, new_id(), lease=60.0, rows=False)).reserved == 3
 
     def test_so_that_nobody_beside_the_culprit_dies(self, store: Store, clock: StoreClock) -> None:
         """A job kills its worker before any start is said; the jobs beside it have one attempt each."""

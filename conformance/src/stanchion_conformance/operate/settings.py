@@ -9,7 +9,7 @@ import pytest
 
 from stanchion import Queue, Stanchion
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.queues import QueueSettings
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, sizes_of
 
@@ -206,7 +206,7 @@ class TestMaxRate:
         q.push(1)
         assert store.claim(Claim(QUEUE, 10, "one")).retry_in is None
         q.pause()
-        assert store.claim(Claim(QUEUE, 10, "two")) == ([], None)
+        assert store.claim(Claim(QUEUE, 10, "two")) == Claimed([])
 
     def test_can_be_lifted(self, q: Queue) -> None:
         q.configure(max_rate=0.01)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Abandon, Commit, Rollback
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
@@ -28,7 +28,8 @@ LONG = 20.0
 
 def reserve(store: Store, limit: int = 100, token: str = TOKEN, **fields: object) -> int:
     """Reserve jobs under a token."""
-    return store.reserve(Claim(**{"queue": QUEUE, "limit": limit, "token": token, "worker": "w", **fields}))  # type: ignore[arg-type]
+    wish = {"queue": QUEUE, "limit": limit, "token": token, "worker": "w", "rows": False, **fields}
+    return store.claim(Claim(**wish)).reserved  # type: ignore[arg-type]
 
 
 def filled(store: Store, jobs: int, **fields: object) -> list[str]:
@@ -47,6 +48,12 @@ class TestReserve:
         assert store.ids_in_hand(QUEUE, "other") == ids[3:]
         assert reserve(store, 9, token="third") == 0
         assert counts_of(store, QUEUE).reserved == 5
+
+    def test_gives_their_number_and_no_rows(self, store: Store) -> None:
+        filled(store, 3)
+        wish = Claim(QUEUE, 2, TOKEN, "w")
+        assert store.claim(wish._replace(rows=False)) == Claimed([], reserved=2)
+        assert len(store.claim(wish._replace(repeat=True)).rows) == 2
 
     def test_makes_them_run_like_a_claim(self, store: Store) -> None:
         (job_id,) = filled(store, 1)

@@ -133,7 +133,7 @@ class TestTwoDrivers:
     def test_what_a_late_one_claims_goes_back(self, store: Store) -> None:
         """It is held up between the value and the claim, while its successor finishes that very batch."""
         fill(store, 4)
-        late = Pausing(store, "reserve")
+        late = Pausing(store, "claim")
         older = StreamSource(late, NAME, SOURCE)
         start = older.initial()
 
@@ -153,7 +153,7 @@ class TestTwoDrivers:
         newer.initial()
         state = known(store, NAME)
         fill(store, 2)
-        store.reserve(late_claim(state.id, 1, state.epoch - 1))  # the older one's, and then it dies
+        store.claim(late_claim(state.id, 1, state.epoch - 1))  # the older one's, and then it dies
         clock.advance(20)
         newer.beat()
         assert store.recover() == []
@@ -194,7 +194,7 @@ class TestTwoDrivers:
     def test_what_a_late_one_claims_is_not_dropped_by_its_successor(self, store: Store) -> None:
         """It claims as the successor has moved all of that batch, and looks at the value when that is finished."""
         fill(store, 2)
-        late = Pausing(store, "reserve")
+        late = Pausing(store, "claim")
         older = StreamSource(late, NAME, SOURCE)
         start = older.initial()
         newer = Driver(store, Log(), "move").steps()

@@ -262,4 +262,4 @@ def mode(request: pytest.FixtureRequest, store: Store) -> str:
 
 def late_claim(stream: str, seq: int, epoch: int) -> Claim:
     state = StreamState(stream, SOURCE, "", epoch=epoch, reserved=seq - 1)
-    return Claim(SOURCE, 10, state.next_token, worker_id(NAME, epoch), repeat=True)
+    return Claim(SOURCE, 10, state.next_token, worker_id(NAME, epoch), repeat=True, rows=False)

@@ -29,15 +29,13 @@ class Claims:
         self._workers, self._outcomes = workers, outcomes
 
     def claim(self, claim: Claim) -> Claimed:
-        """Reserve due jobs; one that is to run alone is handed out alone."""
-        claimed, others = apart(self._reserve(claim), claim.token)
+        """Reserve due jobs; one that is to run alone is handed out alone, unless only their number is wanted."""
+        reserved = self._reserve(claim)
+        if not claim.rows:
+            return Claimed([], reserved=len(self._jobs.reserved(claim.queue, claim.token)))
+        claimed, others = apart(reserved, claim.token)
         self._outcomes.settle(others)
         return claimed
-
-    def reserve(self, claim: Claim) -> int:
-        """Reserve due jobs; return how many are reserved under the token then."""
-        self._reserve(claim)
-        return len(self._jobs.reserved(claim.queue, claim.token))
 
     def pop(self, claim: Claim) -> list[JobRow]:
         """Hand out due jobs for good: they are done."""

@@ -138,11 +138,6 @@ class MemoryStore:
         with self._lock:
             return self._claims.claim(claim)
 
-    def reserve(self, claim: Claim) -> int:
-        """Reserve due jobs as `claim` does; return how many are reserved under the token then."""
-        with self._lock:
-            return self._claims.reserve(claim)
-
     def pop(self, claim: Claim) -> list[JobRow]:
         """Hand out due jobs for good: they are done."""
         with self._lock:

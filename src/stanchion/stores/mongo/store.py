@@ -186,6 +186,8 @@ class MongoStore:
         return self._in(tx)._push.push(jobs)
 
     def claim(self, claim: Claim) -> Claimed:
+        if not claim.rows:
+            return Claimed([], reserved=reserve(self._batches, claim))
         return self._claims.claim(claim)
 
     def pop(self, claim: Claim) -> list[JobRow]:
@@ -208,9 +210,6 @@ class MongoStore:
             part.recover()
 
     # -- reserved batches, staged jobs
-
-    def reserve(self, claim: Claim) -> int:
-        return reserve(self._batches, claim)
 
     def ids_in_hand(self, queue: str, token: str) -> list[str]:
         return self._batches.ids(queue, token)

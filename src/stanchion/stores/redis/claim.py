@@ -116,12 +116,10 @@ class Claims:
         self.batches = Batches(jobs, self._claim_batch)
 
     def claim(self, claim: Claim) -> Claimed:
-        """Reserve due jobs that have their slots."""
+        """Reserve due jobs that have their slots, or a batch of them."""
+        if not claim.rows:
+            return Claimed([], reserved=cas.reserve(self.batches, claim))
         return self._general.claim(claim)
-
-    def reserve(self, claim: Claim) -> int:
-        """Reserve a batch of due jobs; return how many are reserved."""
-        return cas.reserve(self.batches, claim)
 
     def _claim_batch(self, claim: Claim) -> Claimed:
         return self._general.hand_out(

@@ -148,10 +148,6 @@ class RedisStore:
         """Reserve due jobs that have their slots; park or defer those that have not."""
         return self._claims.claim(claim)
 
-    def reserve(self, claim: Claim) -> int:
-        """Reserve due jobs as one batch; return how many are reserved."""
-        return self._claims.reserve(claim)
-
     def pop(self, claim: Claim) -> list[JobRow]:
         """Hand out due jobs for good."""
         return self._claims.pop(claim)

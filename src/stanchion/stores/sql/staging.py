@@ -60,6 +60,8 @@ class Staging(Claiming, Settling, Operating):
     # -- in hand
 
     def claim(self, claim: Claim) -> Claimed:
+        if not claim.rows:
+            return Claimed([], reserved=self.reserve(claim))
         claimed, others = apart(self.claim_together(claim), claim.token)
         if others:
             self.settle(others)
