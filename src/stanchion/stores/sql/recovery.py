@@ -43,7 +43,7 @@ class Recovery(SqlBase):
         return self.statements.expired, {"most": _BATCH}
 
     def _recover_all(self, run: Runner, limit: int, as_of: int | None) -> list[JobRow]:
-        lost = run.rows(self.statements.expired, {"most": limit})
+        lost = [*run.rows(self.statements.expired, {"most": limit})]
         at = {"as_of": self.clock(run) if as_of is None else as_of}
         judged = run.rows(self.statements.judged, at)
         # Each of these reads the index of all that runs, which may be full of entries of jobs that are gone.
