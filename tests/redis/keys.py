@@ -28,7 +28,7 @@ class _Keys:
         self.orders, self.waits = (
             {tuple(one.split(FIELD)) for one in self._zset(name)} for name in ("orders", "waits")
         )
-        self.lines = {line: self._zset(f"line:{line}") for line in self._zset("lines")}
+        self.lines = {line: self._zset(f"ready:{line}") for line in self._zset("ready")}
         self.counts = {name: int(number) for name, number in self._hash("counts").items()}
 
     def broken(self) -> Iterator[str]:

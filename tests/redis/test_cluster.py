@@ -22,7 +22,7 @@ from tests.servers.redis import RedisServer
 from tests.servers.redis_cluster import RedisCluster
 
 QUEUES = ("orders", "a}b", "{x}y", "}{", "50%", "%7D", "två ord")
-COMMON = {"queues", "workers", "version", "gates", "semaphores", "flows", "rate:mail}"}
+COMMON = {"queues", "workers", "version", "slots", "semaphores", "flows", "rate:mail}"}
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_every_key_of_a_queue_is_in_one_slot(redis_cluster: RedisCluster, store:
         assert its != []
         assert {slot_of(redis_cluster, key) for key in its} == {slot_of(redis_cluster, begins)}
     own = {key.removeprefix(prefix) for key in keys}
-    assert {key for key in own if not key.startswith(("gate:{", "flow:{"))} == COMMON
+    assert {key for key in own if not key.startswith(("slot:{", "flow:{"))} == COMMON
     assert all(broken_rules(store, queue) == [] for queue in (*QUEUES, "letters"))
 
 

@@ -257,7 +257,7 @@ def test_what_breaks_the_rules_of_the_keys_shows(own_redis_server: RedisServer, 
     prefix = store.server.keys.queue(QUEUE)
     with own_redis_server.client() as admin:
         admin.hdel(f"{prefix}body", first.id)
-        admin.zrem(f"{prefix}line:00000:05000", second.id)
+        admin.zrem(f"{prefix}ready:00000:05000", second.id)
     assert [rule.partition(":")[0] for rule in broken_rules(store, QUEUE)] == [
         "jobs and bodies",
         "queued jobs and the line",

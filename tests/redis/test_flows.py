@@ -225,7 +225,7 @@ class TestForgetting:
             key.decode().removeprefix(one.server.keys.own(""))
             for key in one.server.client.scan_iter(one.server.keys.own("*"))
         }
-        assert [key for key in left if key.startswith(("flow", "gate"))] == []
+        assert [key for key in left if key.startswith(("flow", "slot"))] == []
 
     def test_a_root_that_nobody_knows(self, one: RedisStore) -> None:  # noqa: F811
         one.push([NewJob(new_id(), "orders", "{}", flow=Standing("lost").text)])

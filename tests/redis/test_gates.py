@@ -153,11 +153,11 @@ class TestDeath:
         assert scenes > 2
 
     def test_between_noting_a_gate_and_taking_it(self, one: RedisStore) -> None:
-        one.server.command("ZADD", one.server.keys.own("gates"), one.now(), "s:nobody")
+        one.server.command("ZADD", one.server.keys.own("slots"), one.now(), "s:nobody")
         assert list(one._slot_rows.holds()) == []
         one.skew += 61
         one.sweep()
-        assert one.server.command("ZCARD", one.server.keys.own("gates")) == 0
+        assert one.server.command("ZCARD", one.server.keys.own("slots")) == 0
 
     def test_of_one_that_came_too_late_with_its_hold(self, one: RedisStore) -> None:
         one.set_semaphore(SMTP, 1)
@@ -172,9 +172,9 @@ class TestKeys:
     def test_of_an_order_gate_go_when_it_is_free(self, one: RedisStore) -> None:
         one.push([NewJob(new_id(), QUEUES[0], "{}", order_key=f"k{number}") for number in range(20)])
         rows = claimed(one, limit=20)
-        assert len(list(one.server.client.scan_iter(f"{one.server.keys.own('gate')}:*"))) == 20
+        assert len(list(one.server.client.scan_iter(f"{one.server.keys.own('slot')}:*"))) == 20
         one.settle([Commit(row.id, row.token or "") for row in rows])
-        assert list(one.server.client.scan_iter(f"{one.server.keys.own('gate')}:*")) == []
+        assert list(one.server.client.scan_iter(f"{one.server.keys.own('slot')}:*")) == []
 
     def test_of_a_rate_go_when_its_bucket_is_full(self, one: RedisStore) -> None:
         one._slot_rows.spend([Asking(Rate(f"r{number}", 0.02)) for number in range(50)] + [Asking(Rate("slow", 0.001))])

@@ -360,16 +360,16 @@ class TestKeys:
     """Those of what a token has in hand."""
 
     @staticmethod
-    def hands(store: RedisStore) -> list[bytes]:
-        return sorted(store.server.client.scan_iter(f"{store.server.keys.own('')}*hand*"))
+    def batches(store: RedisStore) -> list[bytes]:
+        return sorted(store.server.client.scan_iter(f"{store.server.keys.own('')}*batch*"))
 
     def test_are_made_for_reserve_alone(self, one: RedisStore) -> None:
         one.push(new_jobs(3, FROM))
         rows = one.claim(Claim(FROM, 1, "plain", lease=LEASE)).rows
-        assert self.hands(one) == []
+        assert self.batches(one) == []
         assert one.ids_in_hand(FROM, "plain") == [rows[0].id]
         assert one.claim(Claim(FROM, 9, TOKEN, worker="w", rows=False)).reserved == 2
-        assert len(self.hands(one)) == 2
+        assert len(self.batches(one)) == 2
 
     @pytest.mark.parametrize("how", ["settled", "dropped"])
     def test_go_when_nothing_is_in_hand(self, one: RedisStore, how: str) -> None:
@@ -380,7 +380,7 @@ class TestKeys:
         one.skew += HOUR + 1
         one.maintain()
         assert one.ids_in_hand(FROM, TOKEN) == ids[1:]
-        assert len(self.hands(one)) == 2
+        assert len(self.batches(one)) == 2
         ends: dict[str, Callable[[], object]] = {
             "settled": lambda: one.settle([Commit(ids[1], TOKEN)]),
             "dropped": lambda: one.drop_queue(FROM),
@@ -388,4 +388,4 @@ class TestKeys:
         ends[how]()
         one.skew += HOUR + 1
         one.maintain()
-        assert self.hands(one) == []
+        assert self.batches(one) == []

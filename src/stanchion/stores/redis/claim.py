@@ -105,7 +105,7 @@ class Batches:
         return self._held(queue, token, "")
 
     def _held(self, queue: str, token: str, listed: str) -> list[str]:
-        return sorted(job_id.decode() for job_id in self._jobs.script("held", queue, token, listed))
+        return sorted(job_id.decode() for job_id in self._jobs.script("reserved", queue, token, listed))
 
 
 class Claims:

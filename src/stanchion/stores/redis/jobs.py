@@ -20,7 +20,7 @@ _AT_ONCE = 2000
 """Jobs per call of a script: for so long nobody else is served."""
 
 _RESULTS = (Result.CHANGED, Result.DONE, Result.KEY_TAKEN)
-"""By what swap.lua answers."""
+"""By what change.lua answers."""
 
 
 class Jobs:
@@ -181,14 +181,14 @@ class Jobs:
 
     def entries_of(self, queue: str) -> list[Entry]:
         """Return the outbox entries of a queue."""
-        return _entries_in(queue, self.server.command("HGETALL", self.server.keys.queue(queue) + "duties"))
+        return _entries_in(queue, self.server.command("HGETALL", self.server.keys.queue(queue) + "outbox"))
 
     def delete_entries(self, entries: Sequence[Entry]) -> None:
         """Delete entries that are applied."""
         keys: dict[str, list[str]] = {}
         for entry in entries:
             keys.setdefault(entry.queue, []).append(entry.key)
-        outboxes = ((self.server.keys.queue(queue) + "duties", its) for queue, its in keys.items())
+        outboxes = ((self.server.keys.queue(queue) + "outbox", its) for queue, its in keys.items())
         self.server.all([Call(("HDEL", outbox, *its)) for outbox, its in outboxes])
 
 

@@ -122,6 +122,6 @@ class Upkeep:
             for marks in ("arrived", "gone"):
                 old = now - _MARKS_KEPT * SECOND
                 server.command("ZREMRANGEBYSCORE", server.keys.queue(queue) + marks, "-inf", old)
-            self._jobs.script("let_go", queue, now - _MARKS_KEPT * SECOND)
+            self._jobs.script("forget_batches", queue, now - _MARKS_KEPT * SECOND)
         self._workers.forget_dead(now)
         return behind

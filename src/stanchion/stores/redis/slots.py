@@ -35,7 +35,7 @@ class SlotRows:
         # Noted first: a slot that is held, whoever died meanwhile, is one that `holds` looks at.
         if not wanted:
             return []
-        note = self._server.enlist("gates", *{hold.slot for hold in wanted})
+        note = self._server.enlist("slots", *{hold.slot for hold in wanted})
         takes = [self._server.script("take_slot", self._keys.slot(hold.slot), _holder(hold)) for hold in wanted]
         if self._server.address.cluster:
             self._server.all([note])
@@ -48,7 +48,7 @@ class SlotRows:
 
     def holds(self) -> Iterator[Hold]:
         """Return all slots that are held."""
-        listed = self._keys.own("gates")
+        listed = self._keys.own("slots")
         for part in portions([slot.decode() for slot in self._server.command("ZRANGE", listed, 0, -1)], _AT_ONCE):
             idle = []
             for slot, holders in zip(part, self.holders(part), strict=True):

@@ -15,7 +15,7 @@ class Keys:
 
     def slot(self, slot: str) -> str:
         """Return how the keys of a semaphore or an order key begin."""
-        return f"{self.prefix}:gate:{_tag(slot)}:"
+        return f"{self.prefix}:slot:{_tag(slot)}:"
 
     def flow(self, node: str) -> str:
         """Return how the keys of a node of a flow begin; those of its root are also those of the whole flow."""

@@ -52,10 +52,10 @@ def state_text(row: JobRow, rev: int) -> str:
 
 
 def _bound(job: JobRow | NewJob) -> str:
-    """Return something for a job whose steps entail more than themselves: the gate that it waits for first, if any."""
+    """Return something for a job whose steps entail more than themselves: the slot that it takes first, if any."""
     if not (job.order_key or job.limits or job.flow):
         return ""
-    # One with a permit holds its order key or a semaphore, so no other has to make way for it.
+    # One with a hold token holds its order key or a semaphore, so no other has to make way for it.
     holds = isinstance(job, JobRow) and bool(job.held or job.permit)
     return "1" if holds else next(iter(gates_of(job)), "1")
 
@@ -82,13 +82,13 @@ def body_text(job: JobRow | NewJob) -> str:
     )
 
 
-def new_text(job: NewJob, mark: str = "") -> str:
-    """Return a new job as push.lua takes it; all that have the same mark are stored in one call, and once."""
+def new_text(job: NewJob, once: str = "") -> str:
+    """Return a new job as push.lua takes it; all with the same idempotency key `once` are stored in one call."""
     due = due_at(job, 0)  # with a delay: from the moment at which the script runs
     run_at, delay = (str(due), "") if job.run_at is not None else ("", str(due))
-    key, gate, order_key = job.key or "", job.waits_for or "", job.order_key or ""
-    line = (str(job.priority), str(job.lane), run_at, delay)
-    return FIELD.join((job.id, job.on_duplicate, *line, key, gate, order_key, _bound(job), mark, body_text(job)))
+    key, waits_for, order_key = job.key or "", job.waits_for or "", job.order_key or ""
+    place = (str(job.priority), str(job.lane), run_at, delay)
+    return FIELD.join((job.id, job.on_duplicate, *place, key, waits_for, order_key, _bound(job), once, body_text(job)))
 
 
 def seen_in(text: str, queue: str) -> list[Seen]:

@@ -1,4 +1,5 @@
--- Notes that members of a part of a flow are stored. KEYS[1] is the prefix of its keys. ARGV: skew, the first of them.
+-- Notes that members of a part of a flow are stored. KEYS[1] is the prefix of its keys. ARGV: offset, the first of
+-- them.
 
 local known = redis.call('HGET', P .. 'adding', ARGV[2])
 if known then

@@ -1,4 +1,4 @@
--- Puts in jobs that left a queue of another slot, each once. ARGV: skew, then for each: id, state, body.
+-- Puts in jobs that left a queue of another cluster slot, each once. ARGV: offset, then for each: id, state, body.
 
 begin()
 redis.call('HSETNX', P .. 'settings', 'made_at', whole(now))

@@ -1,4 +1,4 @@
--- Records that workers are alive. KEYS[1] is the hash of workers. ARGV: skew, then for each worker its id and its
+-- Records that workers are alive. KEYS[1] is the hash of workers. ARGV: offset, then for each worker its id and its
 -- description. Returns the clock and all workers as stored: started at, last seen at, description.
 
 for index = 2, #ARGV, 2 do

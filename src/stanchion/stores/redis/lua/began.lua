@@ -1,5 +1,5 @@
--- Records which jobs of workers have begun. KEYS[1] is the hash of these lists. ARGV: skew, then for each worker its id and
--- its list, or '' for one that does not say.
+-- Records which jobs of workers have begun. KEYS[1] is the hash of these lists. ARGV: offset, then for each worker its
+-- id and its list, or '' for one that does not say.
 
 for index = 2, #ARGV, 2 do
     redis.call('HDEL', P, ARGV[index]) -- needs no memory: what follows is not refused

@@ -1,4 +1,4 @@
--- The rule of throttle.py, which says why.
+-- The rule of rate_limit.py, which says why.
 
 local function saved_up(rate)
     return math.max(1, rate * 0.1)

@@ -1,6 +1,7 @@
--- Makes changes of jobs that are as they were seen. ARGV: skew, then for each change: id, the state that was seen,
+-- Makes changes of jobs that are as they were seen. ARGV: offset, then for each change: id, the state that was seen,
 -- the new state, the new body or '' where it stays, the counter or '', where it goes: '' or the prefix of another
--- queue, '' or the name of that queue when it is in another slot; and what the change entails: '' or a mark, its text.
+-- queue, '' or the name of that queue when it is in another cluster slot; and its outbox entry: '' or the key, and the
+-- text.
 --
 -- A counter with a minus before it counts down: the job was not handed out, and its start is given back to the rate.
 --
@@ -9,11 +10,12 @@
 local WIDTH = 9
 local answers, begun, brought, ends, freed = {}, false, 0, {}, false
 for first = 2, #ARGV, WIDTH do
-    local _, before, after, body, _, _, _, _, duty = unpack(ARGV, first, first + WIDTH - 1)
-    brought = brought + #after + #body + #duty - #before
+    local _, before, after, body, _, _, _, _, entry_text = unpack(ARGV, first, first + WIDTH - 1)
+    brought = brought + #after + #body + #entry_text - #before
 end
 for first = 2, #ARGV, WIDTH do
-    local id, before, after, body, counted, target, beyond, mark, duty = unpack(ARGV, first, first + WIDTH - 1)
+    local id, before, after, body, counted, target, beyond, outbox_key, entry_text =
+        unpack(ARGV, first, first + WIDTH - 1)
     local old, new = fields(before), fields(after)
     local state = redis.call('HGET', P .. (old[FINISHED] ~= '' and 'past' or 'live'), id)
     local holder = new[KEY] ~= '' and new[FINISHED] == '' and redis.call('HGET', P .. 'keys', new[KEY])
@@ -46,8 +48,8 @@ for first = 2, #ARGV, WIDTH do
         else
             forget(id)
         end
-        if mark ~= '' then
-            redis.call('HSET', P .. 'duties', mark, duty)
+        if outbox_key ~= '' then
+            redis.call('HSET', P .. 'outbox', outbox_key, entry_text)
         end
         if counted == 'buried' or (old[FINISHED] == '' and new[FINISHED] ~= '') then
             ends[#ends + 1] = id

@@ -1,14 +1,14 @@
--- Reserves due jobs. ARGV: skew, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
+-- Reserves due jobs. ARGV: offset, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
 -- look first for what the token holds already, the counter or '', the first and the last lane or '' for all, 1 for a
--- reader elsewhere, who asks for what it has in hand by the token. To pass over jobs of full gates: the line and the rank
--- in it to begin at, or '' and 0, and the gates.
+-- reader elsewhere, who asks for what it has in hand by the token. To pass over jobs of full slots: the list and the
+-- rank in it to begin at, or '' and 0, and the slots.
 --
 -- Returns what it found: 'expired' and ids whose leases ran out, for the caller to free before it asks again; 'held'
 -- and what the token holds already; or 'jobs' and the jobs, in order; and seconds until the rate of the queue may allow
--- more, or ''. Where it has passed over so many jobs that it broke off, then the line and the rank to go on at.
+-- more, or ''. Where it has passed over so many jobs that it broke off, then the list and the rank to go on at.
 
 local limit, token, worker, lease, again, counted = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
-local first_lane, last_lane, hand = ARGV[8], ARGV[9], ARGV[10] == '1' and 'hand:' .. token
+local first_lane, last_lane, batch = ARGV[8], ARGV[9], ARGV[10] == '1' and 'batch:' .. token
 local TAIL = '^([^\31]*)\31[^\31]*\31([^\31]*)' .. string.rep('\31[^\31]*', 6) .. '\31(.*)$'
 
 local expired = redis.call('ZRANGEBYSCORE', P .. 'leases', '-inf', whole(now), 'LIMIT', 0, 500)
@@ -26,7 +26,7 @@ end
 
 if again == '1' then
     local held, states = {}, {}
-    for _, id in ipairs(redis.call('SMEMBERS', P .. (hand or 'running'))) do
+    for _, id in ipairs(redis.call('SMEMBERS', P .. (batch or 'running'))) do
         local state = redis.call('HGET', P .. 'live', id)
         if state and is_held(fields(state), token) then
             held[#held + 1] = id
@@ -56,21 +56,21 @@ if max_rate and max_rate ~= '' then
     limit = math.min(limit, starts_in(tokens))
 end
 
--- Jobs that hold a semaphore stand before all others in the line; what they gain there ends with it.
+-- Jobs that hold a semaphore come before all others in the ready lists; what they gain there ends with it.
 local BOOST = 1000
 local ids, boosted = {}, {}
 
-local function found(id, line)
+local function found(id, list)
     ids[#ids + 1] = id
-    boosted[#ids] = string.sub(line, 7) < '04500'
+    boosted[#ids] = string.sub(list, 7) < '04500'
 end
 
 local LOOKED_AT, looked, reached = 10000, 0, nil
-local full = full_gates(13)
+local full = full_slots(13)
 
--- Returns those of some due jobs of a line that wait for no full gate first.
-local function eligible(some, line)
-    if #full == 0 or string.sub(line, 7) < '04500' then
+-- Returns those of some due jobs of a list that take no full slot first.
+local function eligible(some, list)
+    if #full == 0 or string.sub(list, 7) < '04500' then
         return some
     end
     local chosen = {}
@@ -83,43 +83,43 @@ local function eligible(some, line)
     return chosen
 end
 
--- Takes up to `limit` due jobs of lines that wait for no full gate, one line after the other, from the line and the rank
--- on where the call before broke off.
-local function take_beyond(lines)
-    for _, line in ipairs(lines) do
-        local rank, taken = line == ARGV[11] and tonumber(ARGV[12]) or 0, {}
-        local due = line < ARGV[11] and 0 or redis.call('ZCOUNT', P .. 'line:' .. line, '-inf', whole(now))
+-- Takes up to `limit` due jobs of lists that wait for no full slot, one list after the other, from the list and the
+-- rank on where the call before broke off.
+local function take_beyond(lists)
+    for _, list in ipairs(lists) do
+        local rank, taken = list == ARGV[11] and tonumber(ARGV[12]) or 0, {}
+        local due = list < ARGV[11] and 0 or redis.call('ZCOUNT', P .. 'ready:' .. list, '-inf', whole(now))
         while #ids < limit and rank < due and looked < LOOKED_AT do
-            local some = redis.call('ZRANGE', P .. 'line:' .. line, rank, math.min(due, rank + 1000) - 1)
-            for _, id in ipairs(eligible(some, line)) do
+            local some = redis.call('ZRANGE', P .. 'ready:' .. list, rank, math.min(due, rank + 1000) - 1)
+            for _, id in ipairs(eligible(some, list)) do
                 if #ids < limit then
                     taken[#taken + 1] = id
-                    found(id, line)
+                    found(id, list)
                 end
             end
             rank = rank + #some
         end
         if #taken > 0 then
-            shorten(P, line, taken)
+            take_from_list(P, list, taken)
         end
         if #ids >= limit then
             return
         end
         if looked >= LOOKED_AT then
-            reached = { line, rank - #taken }
+            reached = { list, rank - #taken }
             return
         end
     end
 end
 
--- Takes up to `limit` due jobs of lines, one line after the other.
-local function take_in_order(lines)
-    for _, line in ipairs(lines) do
-        local due = redis.call('ZRANGEBYSCORE', P .. 'line:' .. line, '-inf', whole(now), 'LIMIT', 0, limit - #ids)
+-- Takes up to `limit` due jobs of lists, one list after the other.
+local function take_in_order(lists)
+    for _, list in ipairs(lists) do
+        local due = redis.call('ZRANGEBYSCORE', P .. 'ready:' .. list, '-inf', whole(now), 'LIMIT', 0, limit - #ids)
         if #due > 0 then
-            shorten(P, line, due)
+            take_from_list(P, list, due)
             for _, id in ipairs(due) do
-                found(id, line)
+                found(id, list)
             end
         end
         if #ids >= limit then
@@ -130,9 +130,9 @@ end
 
 local CHUNK = #full > 0 and 500 or math.min(limit, 16)
 
--- Returns a function that gives the next due job of a lane and its line, and nil behind the last.
+-- Returns a function that gives the next due job of a lane and its list, and nil behind the last.
 local function due_in(lane)
-    local lines = redis.call('ZRANGEBYLEX', P .. 'lines', '[' .. lane .. ':', '(' .. lane .. ';')
+    local lists = redis.call('ZRANGEBYLEX', P .. 'ready', '[' .. lane .. ':', '(' .. lane .. ';')
     local number, given, chunk, place, size = 1, 0, {}, 0, 0
     return function()
         place = place + 1
@@ -141,16 +141,16 @@ local function due_in(lane)
             if last then
                 number, given = number + 1, 0
             end
-            if not lines[number] or looked >= LOOKED_AT then
+            if not lists[number] or looked >= LOOKED_AT then
                 return nil
             end
             chunk = redis.call(
-                'ZRANGEBYSCORE', P .. 'line:' .. lines[number], '-inf', whole(now), 'LIMIT', given, CHUNK
+                'ZRANGEBYSCORE', P .. 'ready:' .. lists[number], '-inf', whole(now), 'LIMIT', given, CHUNK
             )
             given, place, size = given + CHUNK, 1, #chunk
-            chunk = eligible(chunk, lines[number])
+            chunk = eligible(chunk, lists[number])
         end
-        return chunk[place], lines[number]
+        return chunk[place], lists[number]
     end
 end
 
@@ -161,22 +161,22 @@ local function take_in_turn(first, last)
     local served = redis.call('HGET', P .. 'settings', turn) or '00000'
     local taken, round = {}, {}
     local function take(lane, next_due)
-        local id, line = next_due()
+        local id, list = next_due()
         if id then
-            taken[line] = taken[line] or {}
-            table.insert(taken[line], id)
-            found(id, line)
+            taken[list] = taken[list] or {}
+            table.insert(taken[list], id)
+            found(id, list)
             round[#round + 1] = { lane, next_due }
             served = lane
         end
     end
     local function go_along(from, to)
         while #ids < limit do
-            local line = redis.call('ZRANGEBYLEX', P .. 'lines', from, to, 'LIMIT', 0, 1)[1]
-            if not line then
+            local list = redis.call('ZRANGEBYLEX', P .. 'ready', from, to, 'LIMIT', 0, 1)[1]
+            if not list then
                 return
             end
-            local lane = string.sub(line, 1, 5)
+            local lane = string.sub(list, 1, 5)
             take(lane, due_in(lane))
             from = '[' .. lane .. ';'
         end
@@ -193,8 +193,8 @@ local function take_in_turn(first, last)
             end
         end
     end
-    for line, some in pairs(taken) do
-        shorten(P, line, some)
+    for list, some in pairs(taken) do
+        take_from_list(P, list, some)
     end
     if #ids > 0 then
         redis.call('HSET', P .. 'settings', turn, served)
@@ -213,13 +213,13 @@ if limit > 0 then
     elseif laned == '1' then
         take_in_turn('00000', '99999')
     else
-        local lines = redis.call('ZRANGE', P .. 'lines', 0, -1)
-        if #lines > 0 and string.sub(lines[1], 1, 5) ~= string.sub(lines[#lines], 1, 5) then
+        local lists = redis.call('ZRANGE', P .. 'ready', 0, -1)
+        if #lists > 0 and string.sub(lists[1], 1, 5) ~= string.sub(lists[#lists], 1, 5) then
             take_in_turn('00000', '99999')
         elseif #full > 0 then
-            take_beyond(lines)
+            take_beyond(lists)
         else
-            take_in_order(lines)
+            take_in_order(lists)
         end
     end
 end
@@ -244,9 +244,9 @@ if #ids > 0 then
     end
     each('HSET', P .. 'live', live, 2)
     each('SADD', P .. 'running', ids, 1)
-    if hand then
-        each('SADD', P .. hand, ids, 1)
-        redis.call('ZADD', P .. 'hands', whole(now), token)
+    if batch then
+        each('SADD', P .. batch, ids, 1)
+        redis.call('ZADD', P .. 'batches', whole(now), token)
     end
     if until_when ~= '' then
         each('ZADD', P .. 'leases', leases, 2)

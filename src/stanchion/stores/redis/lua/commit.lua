@@ -1,4 +1,4 @@
--- Finishes running jobs as done. ARGV: skew, the counter, then for each job: id, token, result or ''.
+-- Finishes running jobs as done. ARGV: offset, the counter, then for each job: id, token, result or ''.
 --
 -- Returns for each: 1 done, 0 lease lost, -1 no such job is live here, or its end entails more than itself.
 

@@ -1,5 +1,5 @@
--- Writes or deletes a value if its version is still the one seen. KEYS[1] is the hash of the values of one kind: name ->
--- version and text. ARGV: skew, name, the version seen (0: not there), 1 to write or 0 to delete, the text.
+-- Writes or deletes a value if its version is still the one seen. KEYS[1] is the hash of the values of one kind: name
+-- -> version and text. ARGV: offset, name, the version seen (0: not there), 1 to write or 0 to delete, the text.
 -- Returns 1 when that is done; otherwise 0 and what is there, '' for nothing.
 
 local known = redis.call('HGET', P, ARGV[2]) or ''

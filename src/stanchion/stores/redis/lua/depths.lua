@@ -1,23 +1,23 @@
--- Returns lanes and their numbers of queued jobs, in turn. ARGV: skew, the most to count, 'all' or '', then
+-- Returns lanes and their numbers of queued jobs, in turn. ARGV: offset, the most to count, 'all' or '', then
 -- the lanes.
 
 local most = tonumber(ARGV[2])
 local depths = {}
-local function count(lines)
-    for _, line in ipairs(lines) do
-        local lane = tonumber(string.sub(line, 1, 5))
+local function count(lists)
+    for _, list in ipairs(lists) do
+        local lane = tonumber(string.sub(list, 1, 5))
         if (depths[lane] or 0) < most then
-            depths[lane] = math.min(most, (depths[lane] or 0) + redis.call('ZCARD', P .. 'line:' .. line))
+            depths[lane] = math.min(most, (depths[lane] or 0) + redis.call('ZCARD', P .. 'ready:' .. list))
         end
     end
 end
 
 if ARGV[3] == 'all' then
-    count(redis.call('ZRANGE', P .. 'lines', 0, -1))
+    count(redis.call('ZRANGE', P .. 'ready', 0, -1))
 end
 for number = 4, #ARGV do
     local lane = string.format('%05d', ARGV[number])
-    count(redis.call('ZRANGEBYLEX', P .. 'lines', '[' .. lane .. ':', '(' .. lane .. ';'))
+    count(redis.call('ZRANGEBYLEX', P .. 'ready', '[' .. lane .. ':', '(' .. lane .. ';'))
 end
 local answer = {}
 for lane, depth in pairs(depths) do

@@ -1,6 +1,7 @@
 -- Records how members of a part of a flow have ended, and ends it when that is due: `advanced` and `completed` of
--- flows.py. KEYS[1] is the prefix of its keys. ARGV: skew, 1 when its end is noted elsewhere, so that it may end now, 1
--- to close it, 1 when this may be a repeat, then for each member: place, state, and job, child and result as one text.
+-- flows.py. KEYS[1] is the prefix of its keys. ARGV: offset, 1 when its end is noted elsewhere, so that it may end now,
+-- 1 to close it, 1 when this may be a repeat, then for each member: place, state, and job, child and result as one
+-- text.
 --
 -- Returns 'unknown'; 'note', when it would end now, nothing was changed; 'ended' and its fields, in turn, when this
 -- call has ended it, or may have before; or else 'open'.

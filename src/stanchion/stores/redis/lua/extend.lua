@@ -1,4 +1,4 @@
--- Gives places to further members of a part of a flow. KEYS[1] is the prefix of its keys. ARGV: skew, the first of
+-- Gives places to further members of a part of a flow. KEYS[1] is the prefix of its keys. ARGV: offset, the first of
 -- them, how many they are, and all of them as one text. Returns the first place, also when they have got theirs
 -- already, and 1 while they are to be stored; nothing when it is closed, or not there.
 

@@ -1,4 +1,4 @@
--- Walks jobs from the newest id to the oldest. ARGV: skew, the id to begin below or '', ids to look at, then the
+-- Walks jobs from the newest id to the oldest. ARGV: offset, the id to begin below or '', ids to look at, then the
 -- states wanted, none for all; `letter` stands for dead letters.
 --
 -- Returns the clock, the jobs in these states, and the id reached, '' at the end.

@@ -1,4 +1,4 @@
--- Returns who holds the running jobs: for each its id, worker or '', and the end of its lease or ''. ARGV: skew.
+-- Returns who holds the running jobs: for each its id, worker or '', and the end of its lease or ''. ARGV: offset.
 
 local rows = {}
 local ids = redis.call('SMEMBERS', P .. 'running')

@@ -8,7 +8,7 @@
 --   jobs      zset    id and queue of all jobs of the flow, in the order of the text; with the root only
 --   nodes     set     all parts of the flow; with the root only
 --
--- ARGV: skew, then names and values in turn. Returns 1 when its jobs are stored, otherwise 0.
+-- ARGV: offset, then names and values in turn. Returns 1 when its jobs are stored, otherwise 0.
 
 if redis.call('EXISTS', P .. 'node') == 0 then
     redis.call('HSET', P .. 'node', 'created_at', whole(now), unpack(ARGV, 2))

@@ -1,31 +1,33 @@
 -- What every script starts with: the clock, the keys of a queue, and a job's fields.
 --
--- KEYS[1] is the prefix of the queue's keys, which share its hash slot. ARGV[1] is added to the clock.
+-- KEYS[1] is the prefix of the queue's keys, which share its hash slot. ARGV[1] is the clock offset, added to the
+-- clock.
 --
 --   live      hash    id -> state of a live job          body     hash   id -> what rarely changes of it
 --   past      hash    id -> state of a finished job      ended    zset   finished jobs by their end
 --   ids       zset    all ids, in the order of the text  keys     hash   unique key -> id of its holder
---   lines     zset    lanes and priorities in use, lane by lane, highest priority first; see `line_of`
---   line:L:P  zset    queued jobs of one lane and priority by run_at, then id
+--   ready     zset    ready lists: lanes and priorities in use, lane by lane, highest priority first; see `list_of`
+--   ready:L:P zset    queued jobs of one lane and priority by run_at, then id
 --   orders    zset    live jobs that have an order key, by it, enqueued_at and id; see `entry`
---   waits     zset    waiting jobs by their gate, waits_since and id
---   duties    hash    mark -> noted_at, job and text of what a step entails elsewhere
+--   waits     zset    waiting jobs by the semaphore, order key or node that they wait for, waits_since and id
+--   outbox    hash    idempotency key -> noted_at, job and text of what a step entails elsewhere
 --   running   set     reserved jobs                      leases   zset   those without a worker by their end
 --   stopping  set     running jobs asked to stop         counts   hash   what happened
 --   settings  hash    of the queue                       signals  stream one entry a write that brings work
 --   ends      stream one entry a step that ends jobs: their ids, or *
---   leaving   hash    id -> target and job, on its way to a queue of another slot
---   arrived   zset    jobs that came that way, by when, and marks under which jobs are pushed only once
+--   leaving   hash    id -> target and job, on its way to a queue of another cluster slot
+--   arrived   zset    jobs that came that way, by when, and idempotency keys under which jobs are pushed only once
 --   gone      zset    jobs that left for another queue, by when
---   hand:T    set     jobs that were reserved by the token T for a reader elsewhere: those that it has in hand, and more
---   hands     zset    such tokens, by when
+--   batch:T   set     jobs that a reader elsewhere has reserved under the token T, be they done by now
+--   batches   zset    such tokens, by when
 --
--- Other scripts work on the keys of a gate, {gate}:, of a part of a flow, {node}:, of a write, {write}:, or of the values
--- of a kind, or on one key; they say which.
+-- Other scripts work on the keys of a semaphore or an order key, {slot}:, of a node of a flow, {node}:, of a write,
+-- {write}:, or of the values of a kind, or on one key; they say which.
 --
--- A server out of memory refuses a command that may need more, unless its script has written before. So each script that
--- brings something calls `begin` first: it is refused whole, or not at all. One that ends jobs, or takes them out, calls
--- `begin_always`: UNLINK needs no memory and counts as a write, so that nothing after it is refused. Both change nothing.
+-- A server out of memory refuses a command that may need more, unless its script has written before. So each script
+-- that brings something calls `begin` first: it is refused whole, or not at all. One that ends jobs, or takes them out,
+-- calls `begin_always`: UNLINK needs no memory and counts as a write, so that nothing after it is refused. Both change
+-- nothing.
 
 local P = KEYS[1]
 local US, RS = '\31', '\30'
@@ -56,7 +58,7 @@ end
 -- The fields of a job's state, in order.
 local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE, STARTED, STOP = 1, 2, 3, 4, 5, 6, 7, 8
 local LANE, PRIORITY, RUN_AT, ENQUEUED, FINISHED, KEY, RESULT = 10, 11, 12, 13, 15, 16, 18
-local GATE, SINCE, ORDER, BOUND, FIELDS = 21, 22, 23, 24, 24
+local WAITS_FOR, SINCE, ORDER, BOUND, FIELDS = 21, 22, 23, 24, 24
 local PATTERN = '^' .. string.rep('([^\31]*)\31', FIELDS - 1) .. '(.*)$'
 
 local function fields(text)
@@ -111,19 +113,19 @@ local function free_place()
     end
 end
 
--- The name of a line: as text it sorts by lane, and from the highest priority to the lowest.
-local function line_of(lane, priority)
+-- The name of a ready list: as text it sorts by lane, and from the highest priority to the lowest.
+local function list_of(lane, priority)
     return string.format('%05d:%05d', lane, 5000 - priority)
 end
 
-local function lengthen(prefix, line)
-    redis.call('ZADD', prefix .. 'lines', 0, line)
+local function add_list(prefix, list)
+    redis.call('ZADD', prefix .. 'ready', 0, list)
 end
 
-local function shorten(prefix, line, ids)
-    each('ZREM', prefix .. 'line:' .. line, ids, 1)
-    if redis.call('EXISTS', prefix .. 'line:' .. line) == 0 then
-        redis.call('ZREM', prefix .. 'lines', line)
+local function take_from_list(prefix, list, ids)
+    each('ZREM', prefix .. 'ready:' .. list, ids, 1)
+    if redis.call('EXISTS', prefix .. 'ready:' .. list) == 0 then
+        redis.call('ZREM', prefix .. 'ready', list)
     end
 end
 
@@ -144,9 +146,9 @@ local function drop(id, job)
             redis.call('SREM', P .. 'stopping', id)
             redis.call('ZREM', P .. 'leases', id)
         elseif job[STATE] == 'queued' then
-            shorten(P, line_of(job[LANE], job[PRIORITY]), { id })
+            take_from_list(P, list_of(job[LANE], job[PRIORITY]), { id })
         elseif job[STATE] == 'waiting' then
-            redis.call('ZREM', P .. 'waits', entry(job[GATE], job[SINCE], id))
+            redis.call('ZREM', P .. 'waits', entry(job[WAITS_FOR], job[SINCE], id))
         end
         if job[ORDER] ~= '' then
             redis.call('ZREM', P .. 'orders', entry(job[ORDER], job[ENQUEUED], id))
@@ -157,7 +159,7 @@ local function drop(id, job)
     end
 end
 
--- Tells whether the headers in a body may say that the job is a dead letter; see stores/letters.py.
+-- Tells whether the headers in a body may say that the job is a dead letter; see rules/dead_letters.py.
 local function has_letter(body, id)
     return string.find(body, '"x-dead-id":"' .. id .. '"', 1, true) ~= nil
 end
@@ -189,20 +191,21 @@ local function put(prefix, id, text, job, body)
             redis.call('SADD', prefix .. 'stopping', id)
         end
     elseif job[STATE] == 'queued' then
-        local line = line_of(job[LANE], job[PRIORITY])
-        redis.call('ZADD', prefix .. 'line:' .. line, job[RUN_AT], id)
-        lengthen(prefix, line)
+        local list = list_of(job[LANE], job[PRIORITY])
+        redis.call('ZADD', prefix .. 'ready:' .. list, job[RUN_AT], id)
+        add_list(prefix, list)
         signal(prefix)
     elseif job[STATE] == 'waiting' then
-        redis.call('ZADD', prefix .. 'waits', 0, entry(job[GATE], job[SINCE], id))
+        redis.call('ZADD', prefix .. 'waits', 0, entry(job[WAITS_FOR], job[SINCE], id))
     end
     if job[ORDER] ~= '' then
         redis.call('ZADD', prefix .. 'orders', 0, entry(job[ORDER], job[ENQUEUED], id))
     end
 end
 
--- Returns the gates that the arguments name from a place on, as the states of jobs end that wait for one of them first.
-local function full_gates(first)
+-- Returns the full slots that the arguments name from a place on, as the states of jobs end that take one of them
+-- first.
+local function full_slots(first)
     local full = {}
     for number = first, #ARGV do
         full[#full + 1] = US .. ARGV[number]
@@ -211,8 +214,8 @@ local function full_gates(first)
 end
 
 local function waits_first(state, full)
-    for _, gate in ipairs(full) do
-        if string.sub(state, -#gate) == gate then
+    for _, slot in ipairs(full) do
+        if string.sub(state, -#slot) == slot then
             return true
         end
     end
@@ -225,15 +228,15 @@ local function forget(id)
 end
 
 local function delete_queue()
-    for _, line in ipairs(redis.call('ZRANGE', P .. 'lines', 0, -1)) do
-        redis.call('UNLINK', P .. 'line:' .. line)
+    for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
+        redis.call('UNLINK', P .. 'ready:' .. list)
     end
-    for _, token in ipairs(redis.call('ZRANGE', P .. 'hands', 0, -1)) do
-        redis.call('UNLINK', P .. 'hand:' .. token)
+    for _, token in ipairs(redis.call('ZRANGE', P .. 'batches', 0, -1)) do
+        redis.call('UNLINK', P .. 'batch:' .. token)
     end
     for _, name in ipairs({
-        'live', 'body', 'past', 'ended', 'ids', 'keys', 'lines', 'running', 'leases', 'stopping', 'counts', 'settings',
-        'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'duties', 'hands',
+        'live', 'body', 'past', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping', 'counts', 'settings',
+        'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
     }) do
         redis.call('UNLINK', P .. name)
     end

@@ -1,4 +1,5 @@
--- Deletes finished jobs. ARGV: skew, the age in seconds or '' for the queue's own, how many at most. Returns how many.
+-- Deletes finished jobs. ARGV: offset, the age in seconds or '' for the queue's own, how many at most. Returns how
+-- many.
 
 local age = ARGV[2]
 if age == '' then

@@ -1,6 +1,6 @@
--- Stores new jobs. ARGV: skew, then for each job: id, what to do about a duplicate, priority, lane, run_at, delay
--- in microseconds, key, the gate it waits for, order key, 1 when its steps entail more, '' or the mark under which it
--- is stored once, be it gone by now, and its body, as one text.
+-- Stores new jobs. ARGV: offset, then for each job: id, what to do about a duplicate, priority, lane, run_at, delay in
+-- microseconds, key, what it waits for, order key, 1 when its steps entail more, '' or the idempotency key under which
+-- it is stored once, be it gone by now, and its body, as one text.
 --
 -- Returns the clock; 1 when the queue was not there; and the jobs that were not stored: their number in the batch,
 -- 'known' or 'taken' or 'refused', the id that is there, and its state, '' where it is not here any more. 'refused'
@@ -42,9 +42,9 @@ end
 
 begin()
 coming = {}
-local lines, stored, states, orders, waits = {}, {}, {}, {}, {}
+local lists, stored, states, orders, waits = {}, {}, {}, {}, {}
 for number, job in ipairs(given) do
-    local id, _, priority, lane, run_at, delay, key, gate, order, bound, mark, rest = unpack(job)
+    local id, _, priority, lane, run_at, delay, key, slot, order, bound, mark, rest = unpack(job)
     local known = stored[id] or lives[number] or pasts[number] or (gone[number] or marked[mark]) and ''
     local holder = key ~= '' and not known and holder_of(key, id) or id
     if known then
@@ -62,8 +62,8 @@ for number, job in ipairs(given) do
             run_at = whole(now + tonumber(delay))
         end
         local state = table.concat({
-            '0', gate == '' and 'queued' or 'waiting', '0', '', '', '', '', '', '', lane, priority, run_at, whole(now),
-            '0', '', key, '', '', '', '', gate, gate == '' and '' or whole(now), order, bound,
+            '0', slot == '' and 'queued' or 'waiting', '0', '', '', '', '', '', '', lane, priority, run_at, whole(now),
+            '0', '', key, '', '', '', '', slot, slot == '' and '' or whole(now), order, bound,
         }, US)
         if key ~= '' then
             coming[key] = id
@@ -75,18 +75,18 @@ for number, job in ipairs(given) do
         live[#live + 1] = state
         body[#body + 1] = id
         body[#body + 1] = rest
-        if gate == '' then
-            local line = line_of(lane, priority)
-            if not lines[line] then
-                lines[line] = {}
-                lengthen(P, line)
+        if slot == '' then
+            local list = list_of(lane, priority)
+            if not lists[list] then
+                lists[list] = {}
+                add_list(P, list)
             end
-            local queued = lines[line]
+            local queued = lists[list]
             queued[#queued + 1] = run_at
             queued[#queued + 1] = id
         else
             waits[#waits + 1] = 0
-            waits[#waits + 1] = entry(gate, whole(now), id)
+            waits[#waits + 1] = entry(slot, whole(now), id)
         end
         if order ~= '' then
             orders[#orders + 1] = 0
@@ -104,8 +104,8 @@ if #states > 0 then
     each('HSET', P .. 'live', live, 2)
     each('HSET', P .. 'body', body, 2)
     each('ZADD', P .. 'ids', listed, 2)
-    for line, queued in pairs(lines) do
-        each('ZADD', P .. 'line:' .. line, queued, 2)
+    for list, queued in pairs(lists) do
+        each('ZADD', P .. 'ready:' .. list, queued, 2)
     end
     each('ZADD', P .. 'orders', orders, 2)
     each('ZADD', P .. 'waits', waits, 2)

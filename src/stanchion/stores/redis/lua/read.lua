@@ -1,8 +1,9 @@
 -- Returns the clock, the jobs of these ids, and the ids of those that are on their way to another queue.
--- ARGV: skew, ids.
+-- ARGV: offset, ids.
 
 local ids = { unpack(ARGV, 2) }
-local lives, pasts, bodies = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids), several('HMGET', P .. 'body', ids)
+local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)
+local bodies = several('HMGET', P .. 'body', ids)
 local rows, leaving = {}, {}
 for index, id in ipairs(ids) do
     local state = lives[index] or pasts[index]

@@ -1,5 +1,5 @@
--- Takes starts from the bucket of a rate. KEYS[1] is its hash. ARGV: skew, starts per second, and for each job that asks
--- the time that it was promised, 'again' if that was for the second time or more, or ''.
+-- Takes starts from the bucket of a rate. KEYS[1] is its hash. ARGV: offset, starts per second, and for each job that
+-- asks the time that it was promised, 'again' if that was for the second time or more, or ''.
 --
 -- Returns for each '' or, where there was none, when to ask for it again.
 

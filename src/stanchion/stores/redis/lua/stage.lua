@@ -5,7 +5,7 @@
 --   pieces:A  hash    its first job -> the jobs of a piece, each as text
 --   used_at   string  when the write was last staged, or looked at to be published
 --
--- ARGV: skew, attempt, 1 or '' as above, then for each job: id, text. One that is there already is not added again.
+-- ARGV: offset, attempt, 1 or '' as above, then for each job: id, text. One that is there already is not added again.
 
 local attempt = ARGV[2]
 local first, fresh = nil, {}

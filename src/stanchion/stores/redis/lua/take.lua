@@ -1,16 +1,16 @@
--- Deletes jobs that are queued, waiting or finished, and as they were seen. ARGV: skew, then for each: id, the state
--- that was seen, and what its end entails: '' or a mark, and its text. Returns for each 1 where it was deleted,
+-- Deletes jobs that are queued, waiting or finished, and as they were seen. ARGV: offset, then for each: id, the state
+-- that was seen, and its outbox entry: '' or the key, and the text. Returns for each 1 where it was deleted,
 -- otherwise 0.
 
 begin_always()
 local answers = {}
 for first = 2, #ARGV, 4 do
-    local id, seen, mark, duty = unpack(ARGV, first, first + 3)
+    local id, seen, outbox_key, entry_text = unpack(ARGV, first, first + 3)
     local state = redis.call('HGET', P .. 'live', id) or redis.call('HGET', P .. 'past', id)
     answers[#answers + 1] = state == seen and 1 or 0
     if state == seen then
-        if mark ~= '' then
-            redis.call('HSET', P .. 'duties', mark, duty)
+        if outbox_key ~= '' then
+            redis.call('HSET', P .. 'outbox', outbox_key, entry_text)
         end
         drop(id, fields(state))
         forget(id)

@@ -1,4 +1,4 @@
--- Forgets what was last noted before a moment. KEYS[1] is a zset of names by when they were noted. ARGV: skew, the
+-- Forgets what was last noted before a moment. KEYS[1] is a zset of names by when they were noted. ARGV: offset, the
 -- moment, names.
 
 for number = 3, #ARGV do
