@@ -3,7 +3,7 @@
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, NewJob
-from stanchion.worker.delays import LATEST, PickupDelays
+from stanchion.worker.pace import DELAYS_MAX, PickupDelays
 from tests.worker.conftest import health, until, working
 
 
@@ -11,13 +11,13 @@ def test_the_latest_of_each_queue():
     store = MemoryStore(frozen=True)
     delays = PickupDelays()
     now = store.now()
-    store.push([NewJob(str(n), "q", "{}", run_at=now - n * SECOND) for n in range(LATEST + 101)])
+    store.push([NewJob(str(n), "q", "{}", run_at=now - n * SECOND) for n in range(DELAYS_MAX + 101)])
     store.push([NewJob("one", "other", "{}")])
     for queue in ("q", "other", "empty"):
-        rows = store.claim(Claim(queue, 2 * LATEST, "token")).rows
+        rows = store.claim(Claim(queue, 2 * DELAYS_MAX, "token")).rows
         delays.add(queue, rows)
     assert delays.shown() == {
-        "q": {"jobs": LATEST, "p50": 499.5, "p99": 989.01, "max": 999.0},  # the oldest came first
+        "q": {"jobs": DELAYS_MAX, "p50": 499.5, "p99": 989.01, "max": 999.0},  # the oldest came first
         "other": {"jobs": 1, "p50": 0.0, "p99": 0.0, "max": 0.0},
     }
 

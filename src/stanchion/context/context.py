@@ -142,8 +142,14 @@ class Context:
 
         For that of a station, also those of the other stations, as its items go on to them.
         """
-        self.store_semaphores(tx)
-        if self.declared.store(self.store, self.registry.queues_with(queue), tx):
+        store = self._store or self._opened()
+        if self.semaphores.declared:
+            self.semaphores.store(store, tx)
+        if (
+            self.declared.settings
+            and not self.declared.is_stored(store)
+            and self.declared.store(store, self.registry.queues_with(queue), tx)
+        ):
             self.lanes.forget()
 
     def keep_declared(self) -> None:

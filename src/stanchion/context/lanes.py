@@ -26,6 +26,7 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import count, islice
+from operator import attrgetter
 
 from stanchion.context.shard import MAX_LANES, shuffle_shard, stored_lane
 from stanchion.stores.protocol import Store
@@ -41,6 +42,9 @@ QUEUES_AT_ONCE = 100
 
 COUNTED = 1000
 """So many jobs are counted in a lane; one with more is not told from one with so many."""
+
+
+_QUEUE = attrgetter("queue")
 
 
 class LaneChooser:
@@ -59,7 +63,7 @@ class LaneChooser:
 
     def assign(self, store: Store, jobs: list[NewJob]) -> None:
         """Give those of the jobs their lane whose queue has lanes; the list is changed in place."""
-        for queue, settings in self._laned(store, {job.queue for job in jobs}).items():
+        for queue, settings in self._laned(store, set(map(_QUEUE, jobs))).items():
             places = [n for n, job in enumerate(jobs) if job.queue == queue]
             lanes = self._lanes(store, settings, [jobs[n].tenant for n in places])
             for n, lane in zip(places, lanes, strict=True):
@@ -92,14 +96,24 @@ class LaneChooser:
         if store is not self._store or len(self._read) > QUEUES_REMEMBERED:
             self._store, self._read = store, {}
         now, read = time.monotonic(), self._read
+        for queue in queues:  # without comprehensions: each push passes here
+            if queue not in read or now - read[queue][0] > SETTINGS_SECONDS:
+                self._read_anew(store, queues, now)
+                break
+        laned = {}
+        for queue in queues:
+            if (settings := read[queue][1]) is not None:
+                laned[queue] = settings
+        return laned
+
+    def _read_anew(self, store: Store, queues: Set[str], now: float) -> None:
+        read = self._read
         old = {queue for queue in queues if queue not in read or now - read[queue][0] > SETTINGS_SECONDS}
-        if old:
-            # Others that this process uses go along, so that many of them cost few calls.
-            others = (queue for queue, (read_at, _) in list(read.items()) if now - read_at > SETTINGS_SECONDS)
-            old.update(islice(others, QUEUES_AT_ONCE))
-            found = {settings.name: settings for settings in store.queues(old) if settings.lanes > 1}
-            read.update((queue, (now, found.get(queue))) for queue in old)
-        return {queue: settings for queue in queues if (settings := read[queue][1]) is not None}
+        # Others that this process uses go along, so that many of them cost few calls.
+        others = (queue for queue, (read_at, _) in list(read.items()) if now - read_at > SETTINGS_SECONDS)
+        old.update(islice(others, QUEUES_AT_ONCE))
+        found = {settings.name: settings for settings in store.queues(old) if settings.lanes > 1}
+        read.update((queue, (now, found.get(queue))) for queue in old)
 
     def _lanes(self, store: Store, settings: QueueSettings, tenants: list[str | None]) -> list[int]:
         size = min(settings.lanes_per_tenant, settings.lanes)

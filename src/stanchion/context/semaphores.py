@@ -22,7 +22,8 @@ class DeclaredSemaphores:
     """What the code has declared, and what the store is known to have; of one app in one process."""
 
     def __init__(self) -> None:
-        self._declared: dict[str, int] = {}
+        self.declared: dict[str, int] = {}
+        """Capacities by name."""
         self._stored_in: Store | None = None
         self._seen_at = 0.0
         self._missing: set[str] = set()
@@ -30,20 +31,20 @@ class DeclaredSemaphores:
 
     def declare(self, name: str, capacity: int) -> None:
         """Remember a capacity that is to be stored, once: saying the same again changes nothing."""
-        if self._declared.get(name) != checked_capacity(capacity):
-            self._declared[name] = capacity
+        if self.declared.get(name) != checked_capacity(capacity):
+            self.declared[name] = capacity
             self._missing.add(name)
 
     def store(self, store: Store, tx: Any = None) -> Store:
         """Store what was declared and is not stored yet, or was lost, where it is new; return the store."""
         if store is not self._stored_in:  # another one, as in a test
-            self._stored_in, self._missing, self._known = store, set(self._declared), set()
+            self._stored_in, self._missing, self._known = store, set(self.declared), set()
             self._seen_at = time.monotonic()
         elif self._known and time.monotonic() - self._seen_at >= SEEN_FOR:
-            self._see(store, self._declared)
-            self._missing |= self._declared.keys() - self._known
+            self._see(store, self.declared)
+            self._missing |= self.declared.keys() - self._known
         for name in sorted(self._missing):
-            changed = store.set_semaphore(name, self._declared[name], declared=True, tx=tx)
+            changed = store.set_semaphore(name, self.declared[name], declared=True, tx=tx)
             self._known.add(name)
             # Only now, as a store that did not answer is asked again; and a transaction may be rolled back.
             if not changed or tx is None:

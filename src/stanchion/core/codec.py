@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stanchion.core.checks import several, whole
@@ -53,20 +53,25 @@ class Codec:
 
     def encode(self, value: Any, what: str = "payload") -> str:
         """Return the stored text of `value`; InvalidInput when JSON can't hold it or it is too large."""
-        return self._sealed(self.plain(value, what))
+        text = self.plain(value, what)
+        return text if self._box is None else self._sealed(text)
 
     def encode_json(self, text: str, what: str = "payload") -> str:
         """Return the stored text of a value whose JSON is `text`; InvalidInput when it is too large."""
-        self._check_size(_size(text), what)
-        return self._sealed(text)
+        size = _size(text)
+        if size > self.max_payload:
+            raise self._too_large(size, what)
+        return text if self._box is None else self._sealed(text)
 
     def _sealed(self, text: str) -> str:
-        return text if self._box is None else _SEALED + self._box.encrypt(text.encode()).decode()
+        assert self._box is not None  # noqa: S101 - asked by the caller
+        return _SEALED + self._box.encrypt(text.encode()).decode()
 
     def plain(self, value: Any, what: str) -> str:
         """Return `value` as JSON, under the same checks as `encode`, never encrypted."""
         try:
-            _check_keys((value,), what)
+            if isinstance(value, _CONTAINERS):
+                _check_keys(value, what)
             text = _encode(value)
             size = _size(text)
         except (TypeError, ValueError, RecursionError) as error:
@@ -74,15 +79,15 @@ class Codec:
                 f"the {what} can't be held by JSON ({error}); pass numbers, strings, booleans, None, lists and "
                 f"dicts with string keys, or an id to look the rest up by"
             ) from error
-        self._check_size(size, what)
+        if size > self.max_payload:
+            raise self._too_large(size, what)
         return text
 
-    def _check_size(self, size: int, what: str) -> None:
-        if size > self.max_payload:
-            raise InvalidInput(
-                f"the {what} takes {size:,} bytes, more than the limit of {self.max_payload:,}; store it elsewhere "
-                f"and pass a reference, or raise max_payload"
-            )
+    def _too_large(self, size: int, what: str) -> InvalidInput:
+        return InvalidInput(
+            f"the {what} takes {size:,} bytes, more than the limit of {self.max_payload:,}; store it elsewhere "
+            f"and pass a reference, or raise max_payload"
+        )
 
     def decode(self, text: str | None) -> Any:
         """Return the value of a stored text."""
@@ -117,16 +122,19 @@ def _size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _check_keys(values: Iterable[Any], what: str) -> None:
-    """Refuse keys that JSON would silently turn into strings."""
-    for value in values:
-        if isinstance(value, dict):
-            for key in value:
-                if not isinstance(key, str):
-                    raise TypeError(f"key {key!r} in the {what} is not a string")
-            _check_keys(value.values(), what)
-        elif isinstance(value, (list, tuple)):
-            _check_keys(value, what)
+_CONTAINERS = (dict, list, tuple)
+
+
+def _check_keys(value: Any, what: str) -> None:
+    """Refuse keys that JSON would silently turn into strings; `value`: a container."""
+    if isinstance(value, dict):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"key {key!r} in the {what} is not a string")
+        value = value.values()
+    for one in value:
+        if isinstance(one, _CONTAINERS):
+            _check_keys(one, what)
 
 
 def _box(keys: Sequence[str | bytes]) -> MultiFernet:

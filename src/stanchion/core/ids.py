@@ -6,7 +6,6 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator
 
 _lock = threading.Lock()
 _last = 0
@@ -22,6 +21,18 @@ def new_ids(count: int) -> list[str]:
     further one adds one, also when the clock is set back. The clock only orders ids of one process;
     what is due is the store's to say.
     """
+    first = _first_of(count)
+    return _texts(first, first + count)
+
+
+def new_id() -> str:
+    """Return one id."""
+    number = _first_of(1)
+    return f"{_head(number >> 48)}{number & _LAST_GROUP:012x}"
+
+
+def _first_of(count: int) -> int:
+    """Return the first of `count` numbers in a row that this process has not used."""
     global _last
     moment = time.time_ns() // 1_000_000
     # The top random bit stays clear, so that a whole batch fits in before the counter overflows.
@@ -29,7 +40,7 @@ def new_ids(count: int) -> list[str]:
     with _lock:
         first = max(fresh, _last + 1)
         _last = first + count - 1
-    return list(_texts(first, first + count))
+    return first
 
 
 def _in_forked_child() -> None:
@@ -41,20 +52,22 @@ def _in_forked_child() -> None:
 os.register_at_fork(after_in_child=_in_forked_child)
 
 
-def new_id() -> str:
-    """Return one id."""
-    return new_ids(1)[0]
-
-
-def _texts(first: int, end: int) -> Iterator[str]:
-    """Yield the numbers from `first` to `end` as ids; those in a row share all but the last group."""
+def _texts(first: int, end: int) -> list[str]:
+    """Return the numbers from `first` to `end` as ids; those in a row share all but the last group."""
+    texts: list[str] = []
     while first < end:
         shared, low = first >> 48, first & _LAST_GROUP
         stop = min(end, (shared + 1) << 48)
-        moment, a, b = shared >> 26, shared >> 14 & 0xFFF, shared & 0x3FFF
-        head = f"{moment >> 16:08x}-{moment & 0xFFFF:04x}-7{a:03x}-{0x8000 | b:04x}-"
-        yield from (f"{head}{number:012x}" for number in range(low, low + stop - first))
+        head = _head(shared)
+        texts += [f"{head}{number:012x}" for number in range(low, low + stop - first)]
         first = stop
+    return texts
+
+
+def _head(shared: int) -> str:
+    """Return all but the last group of an id."""
+    moment, a, b = shared >> 26, shared >> 14 & 0xFFF, shared & 0x3FFF
+    return f"{moment >> 16:08x}-{moment & 0xFFFF:04x}-7{a:03x}-{0x8000 | b:04x}-"
 
 
 def new_token() -> str:

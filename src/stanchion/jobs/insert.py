@@ -31,7 +31,10 @@ def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
             context.keep_declared()
     if stations := context.registry.stations:
         jobs[:] = [stations[job.queue].fitted(job) if job.queue in stations else job for job in jobs]
-    context.semaphores.check(jobs, store, tx)
+    for job in jobs:
+        if job.limits is not None:
+            context.semaphores.check(jobs, store, tx)
+            break
     context.lanes.assign(store, jobs)
     return store
 

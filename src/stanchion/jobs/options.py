@@ -86,8 +86,14 @@ def checked(
         if len(text) > MAX_HEADERS:
             raise InvalidInput(f"the headers take {len(text):,} bytes, more than the limit of {MAX_HEADERS:,}")
         fields["headers"] = text
-    limits = Limits(fields.pop("limits", ()), _rate(fields, queue, task, lifted="rate" in options))
-    return fields if limits == Limits() else {**fields, "limits": limits_text(limits)}
+    if "limits" in options or not _RATES.isdisjoint(options):
+        limits = Limits(fields.pop("limits", ()), _rate(fields, queue, task, lifted="rate" in options))
+        if limits != Limits():
+            fields["limits"] = limits_text(limits)
+    return fields
+
+
+_RATES = frozenset({"rate", "rate_by", "rate_key"})
 
 
 def _rate(fields: dict[str, Any], queue: str, task: str | None, lifted: bool) -> Rate | None:

@@ -1,4 +1,4 @@
-"""A job in hand: reserved under a lease, to be committed, given back, moved or buried."""
+"""A reserved job: held under a lease, to be committed, given back, moved or buried."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stanchion.core.retry import Retry
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable
 from stanchion.jobs.job import Job, Meter
 from stanchion.jobs.outcome import Outcome
-from stanchion.stores.records import outcomes as outcomes_records
+from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState
 
 UNCHANGED: Any = object()
@@ -25,7 +25,7 @@ MAX_TRACEBACK = 8_000
 
 
 class ReportingMeter(Meter):
-    """Progress of a job in hand: call it to report."""
+    """Progress of a reserved job: call it to report."""
 
     reservation: Reservation
 
@@ -49,7 +49,7 @@ class Reservation(Job):
         self._unanswered = False
         self._asked_to_stop = bool(row.cancel_requested)
         self.settled_as: JobState | None = None
-        """The state the job went to by this reservation; None while it is in hand."""
+        """The state the job went to by this reservation; None while it is reserved."""
 
     @property
     def token(self) -> str:
@@ -79,7 +79,7 @@ class Reservation(Job):
     def commit(self, result: Any = None, *, payload: Any = UNCHANGED, tx: Any = None) -> None:
         """Finish the job as done; with `tx`, in that transaction."""
         text = None if result is None else self._context.codec.encode(result, "result")
-        self._settle(outcomes_records.Commit(self.id, self.token, text, self._encoded(payload)), tx)
+        self._settle(outcomes.Commit(self.id, self.token, text, self._encoded(payload)), tx)
 
     def rollback(self, delay: float | timedelta | None = None, error: BaseException | str | None = None) -> None:
         """Give the job back, due in `delay` seconds (None: as the retry policy says).
@@ -88,31 +88,31 @@ class Reservation(Job):
         """
         seconds = self.retry_delay(error) if delay is None else seconds_of(delay, "delay")
         message, trace = (None, None) if error is None else described(error)
-        self._settle(outcomes_records.Rollback(self.id, self.token, seconds, message, trace), None)
+        self._settle(outcomes.Rollback(self.id, self.token, seconds, message, trace), None)
 
     def release(self, delay: float | timedelta = 0.0) -> None:
         """Give the job back unharmed: this attempt is not counted."""
-        self._settle(outcomes_records.Rollback(self.id, self.token, seconds_of(delay, "delay"), refund=True), None)
+        self._settle(outcomes.Rollback(self.id, self.token, seconds_of(delay, "delay"), refund=True), None)
 
     def move(self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, tx: Any = None) -> None:
         """Commit here and enqueue in another queue, in one step: same id, attempts from 0."""
         name = checked_name(queue, "queue")
         seconds = seconds_of(delay, "delay")
         lane = self._context.lanes.lane_of(self._context.store, name, self.tenant)
-        self._settle(outcomes_records.Move(self.id, self.token, name, self._encoded(payload), seconds, lane), tx)
+        self._settle(outcomes.Move(self.id, self.token, name, self._encoded(payload), seconds, lane), tx)
 
     def bury(self, reason: BaseException | str = "buried") -> None:
         """End the job as dead, whatever attempts it had left."""
         message, trace = described(reason)
-        self._settle(outcomes_records.Bury(self.id, self.token, message, trace), None)
+        self._settle(outcomes.Bury(self.id, self.token, message, trace), None)
 
     def abandon(self, reason: str = "") -> None:
         """End the job as cancelled."""
-        self._settle(outcomes_records.Abandon(self.id, self.token, reason), None)
+        self._settle(outcomes.Abandon(self.id, self.token, reason), None)
 
     def extend(self, seconds: float | timedelta) -> None:
         """Hold the job for `seconds` from now on."""
-        wanted = outcomes_records.Extension(self.id, self.token, seconds_of(seconds, "extend"))
+        wanted = outcomes.Extension(self.id, self.token, seconds_of(seconds, "extend"))
         if wanted.seconds == 0:
             raise InvalidInput("extend must be more than 0 seconds; to give the job back, call rollback() or release()")
         if not self._context.store.extend([wanted])[0]:
@@ -121,7 +121,7 @@ class Reservation(Job):
     def report_progress(self, value: float) -> None:
         """Record the share done."""
         share = number(value, "progress", 0, 1)
-        if not self._context.store.progress([outcomes_records.Progress(self.id, self.token, share)])[0]:
+        if not self._context.store.progress([outcomes.Progress(self.id, self.token, share)])[0]:
             raise LeaseLost(self.id)
 
     def retry_delay(self, error: BaseException | str | None) -> float:
@@ -154,7 +154,7 @@ class Reservation(Job):
     def _encoded(self, payload: Any) -> str | None:
         return None if payload is UNCHANGED else self._context.codec.encode(payload)
 
-    def _settle(self, outcome: outcomes_records.Outcome, tx: Any) -> None:
+    def _settle(self, outcome: outcomes.Outcome, tx: Any) -> None:
         try:
             state = self._context.store.settle([outcome], tx, repeat=self._unanswered)[0]
         except StoreUnavailable:

@@ -12,12 +12,13 @@ from stanchion.context.settings import checked_settings, settings_of, store_sett
 from stanchion.context.shard import shown_lane, stored_range
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_ids, checked_name, refuse_unknown, seconds_of, several, whole
-from stanchion.core.ids import new_ids
+from stanchion.core.ids import new_id, new_ids
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs import lookup
 from stanchion.jobs.batches import batches, store_batches
-from stanchion.jobs.job import Job, JobState
+from stanchion.jobs.insert import insert
+from stanchion.jobs.job import FreshJob, Job, JobState
 from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.jobs.reservation import Reservation
 from stanchion.jobs.search import PageOptions
@@ -43,7 +44,13 @@ class Queue:
 
     def push(self, payload: Any, *, tx: Any = None, **options: Unpack[PushOptions]) -> Job:
         """Store one job; with `tx`, in that transaction. A duplicate `key` returns the job that has it."""
-        return self.push_many([Push(payload, **options)], tx=tx)[0]
+        codec = self.context.codec
+        fields = checked(options, codec, queue=self.name) if options else {}
+        jobs = [NewJob(new_id(), self.name, codec.encode(payload), **fields)]
+        (pushed,) = insert(self.context, jobs, tx)
+        if pushed.duplicate:
+            return lookup.jobs_of(self.context, jobs, [pushed])[0]
+        return FreshJob(self.context, jobs[0], pushed)
 
     @overload
     def push_many(self, items: Collection[Any], *, tx: Any = None) -> list[Job]: ...

@@ -8,12 +8,13 @@ from typing import Any, Generic, ParamSpec
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, refuse_unknown, several
-from stanchion.core.ids import new_ids
+from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import InvalidInput
 from stanchion.flows.parts import Signature
 from stanchion.jobs.batches import batches, store_batches
 from stanchion.jobs.call import Call, arguments, call_of
 from stanchion.jobs.handle import JobHandle
+from stanchion.jobs.insert import insert
 from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
 from stanchion.stores.records.jobs import NewJob
 
@@ -33,7 +34,10 @@ class Enqueuer(Generic[P]):
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Store one call; a duplicate `key` gives the handle of the job that has it."""
-        return self._store([[(args, kwargs)]])[0]
+        payload = self.context.codec.encode(arguments(args, kwargs), "arguments")
+        job = NewJob(new_id(), self._queue, payload, self.task_name, **self._fields)
+        (pushed,) = insert(self.context, [job], self._tx)
+        return JobHandle(self.context, pushed.id, duplicate=pushed.duplicate)
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
         """Await `enqueue`, run off the event loop."""

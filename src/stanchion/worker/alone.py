@@ -25,11 +25,11 @@ TICK = 0.01
 class Alone:
     """Lets all else end, has the store know that the job begins, and only then runs it; meanwhile nothing is claimed.
 
-    `in_hand()`: claimed jobs of the worker whose end is not stored; `record()` tells the store what `starting` says.
+    `outstanding()`: claimed jobs whose end is not stored; `record()` tells the store what `starting` says.
     """
 
-    def __init__(self, runners: Runners, in_hand: Callable[[], int], record: Callable[[], object]) -> None:
-        self._runners, self._in_hand, self._record = runners, in_hand, record
+    def __init__(self, runners: Runners, outstanding: Callable[[], int], record: Callable[[], object]) -> None:
+        self._runners, self._outstanding, self._record = runners, outstanding, record
         self.starting: tuple[str, ...] = ()
         """The job that is about to begin, or runs, as the worker's row lists it."""
 
@@ -39,20 +39,20 @@ class Alone:
         if not self._wait(stopping, LET_END, until=1):
             if stopping.is_set():
                 return False
-            log.warning("job %s runs beside %d jobs that go on for long", row.id, self._in_hand() - 1)
+            log.warning("job %s runs beside %d jobs that go on for long", row.id, self._outstanding() - 1)
         self.starting = (start_of(row.id, row.token or ""),)
         try:
             self._record()
-            self._runners.add([row], self._in_hand())
+            self._runners.add([row], self._outstanding())
             self._wait(stopping, UNTROUBLED, until=0)
         finally:
             self.starting = ()
         return True
 
     def _wait(self, stopping: threading.Event, seconds: float, until: int) -> bool:
-        """Wait until no more than so many jobs are in hand; False when the time is over, or the worker stops."""
+        """Wait until no more than so many jobs are outstanding; False when the time is over, or the worker stops."""
         deadline = time.monotonic() + seconds
-        while self._in_hand() > until:
+        while self._outstanding() > until:
             if stopping.wait(TICK) or time.monotonic() >= deadline:
                 return False
         return True

@@ -17,12 +17,10 @@ from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.rules.lost_leases import AT_ONCE, is_alone
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import unharmed
-from stanchion.worker.delays import PickupDelays
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
-from stanchion.worker.pace import Prefetch, poll_interval
+from stanchion.worker.pace import LostReplies, PickupDelays, Prefetch, poll_interval
 from stanchion.worker.runner import NEVER, Runners
-from stanchion.worker.unheard import UnheardClaims
 
 log = logging.getLogger("stanchion.worker")
 
@@ -39,7 +37,7 @@ SHORTEST_NAP = 0.001
 class Claimer:
     """One thread that claims, hands over to the runners, and waits: for room, or for work.
 
-    `emptied` is called once the queues hold no due job, or `all_jobs`: no live one, and none is in hand; without it,
+    `emptied` is called once the queues hold no due job, or `all_jobs`: no live one, and none is reserved; without it,
     that is no news.
     """
 
@@ -64,7 +62,7 @@ class Claimer:
         self._threads, self._poll = threads, poll
         self._runners, self._finisher, self._health = runners, finisher, health
         self._emptied, self._all_jobs = emptied, all_jobs
-        self._unheard = UnheardClaims()
+        self._lost_replies = LostReplies()
         self._prefetch = Prefetch()
         self._ahead = 0
         self._claimed = self._returned = 0
@@ -102,7 +100,7 @@ class Claimer:
             self._wake()
 
     @property
-    def in_hand(self) -> int:
+    def reserved(self) -> int:
         """Claimed jobs that have not ended."""
         return self._claimed - self._finisher.received
 
@@ -144,7 +142,7 @@ class Claimer:
 
     def _round(self) -> None:
         """Claim from every queue as much as there is room for, then wait if there was less."""
-        self._take_unheard()
+        self._take_lost_replies()
         if self._lone:
             self._run_alone(self._lone.popleft())
             return
@@ -168,12 +166,12 @@ class Claimer:
             listener.wait(nap)
 
     def _wanted(self) -> int:
-        """Return how many jobs to claim: the free slots and the prefetch, 0 while enough are in hand."""
-        in_hand = self.in_hand
+        """Return how many jobs to claim: the free slots and the prefetch, 0 while enough are reserved."""
+        reserved = self.reserved
         self._ahead = self._prefetch.jobs(self._finisher.received - self._returned, time.monotonic())
-        if in_hand >= self._threads + self._ahead // 2 or self._finisher.backlog > MOST_UNSTORED:
+        if reserved >= self._threads + self._ahead // 2 or self._finisher.backlog > MOST_UNSTORED:
             return 0
-        return self._threads + self._ahead - in_hand
+        return self._threads + self._ahead - reserved
 
     def _claim(self, wanted: int) -> tuple[int, float | None]:
         """Claim up to `wanted` jobs; return how many that were, and when a limit may allow more."""
@@ -198,15 +196,15 @@ class Claimer:
         try:
             return self._context.store.claim(claim)
         except Exception:
-            self._unheard.add(claim)
+            self._lost_replies.add(claim)
             raise
 
-    def _take_unheard(self) -> None:
-        """Take what claims have reserved whose answers got lost."""
-        for claim in self._unheard.due():
+    def _take_lost_replies(self) -> None:
+        """Take what claims have reserved whose replies got lost."""
+        for claim in self._lost_replies.due():
             with self._health.watch("claim"):
                 rows = self._context.store.claim(claim).rows
-            self._unheard.repeated(claim, found=bool(rows))
+            self._lost_replies.repeated(claim, found=bool(rows))
             if rows:
                 self._hand_over(rows)
 
@@ -219,7 +217,7 @@ class Claimer:
         elif is_alone(rows[0]):
             self._lone += rows
         else:
-            self._runners.add(rows, self.in_hand)
+            self._runners.add(rows, self.reserved)
 
     def _run_alone(self, row: JobRow) -> None:
         """Run a job that is to run alone; give it back where it can't begin."""

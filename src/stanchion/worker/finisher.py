@@ -121,16 +121,16 @@ class Finisher:
     def _store(self, group: list[Finished]) -> None:
         """Store a group, however long it takes."""
         backoff = Backoff()
-        failures, unheard = 0, False
+        failures, repeat = 0, False
         while group:
             try:
                 with self._health.watch("settle"):
-                    states = self._settle(group, unheard=unheard)
+                    states = self._settle(group, repeat=repeat)
             except StoreUnavailable as error:
-                unheard = True
+                repeat = True
                 log.warning("%d outcomes wait for the store: %s", len(group), error)
             except InvalidInput:  # one of them is more than the store can hold: not the others' fault
-                unheard = True
+                repeat = True
                 group = self._singly(group)
                 if not group:
                     return
@@ -153,7 +153,7 @@ class Finisher:
         left = []
         for finished in group:
             try:
-                self._stored([finished], self._settle([finished], unheard=True))
+                self._stored([finished], self._settle([finished], repeat=True))
             except Exception as error:
                 outcome, job, _ = finished
                 if outcome is None:
@@ -172,14 +172,14 @@ class Finisher:
         except Exception:
             log.exception("reporting on %d outcomes failed; they are stored", len(group))
 
-    def _settle(self, group: Sequence[Finished], *, unheard: bool = False) -> list[JobState | None]:
-        """Store a group and return where that led; `unheard`: an earlier call may have stored it."""
+    def _settle(self, group: Sequence[Finished], *, repeat: bool = False) -> list[JobState | None]:
+        """Store a group and return where that led; `repeat`: an earlier call may have stored it."""
         settling = self._context.lanes.place(
             self._context.store,
             [outcome for outcome, _, _ in group if outcome is not None],
             lambda: {job.id: job.tenant for _, job, _ in group if job is not None},
         )
-        states = iter(self._context.store.settle(settling, repeat=unheard) if settling else [])
+        states = iter(self._context.store.settle(settling, repeat=repeat) if settling else [])
         return [
             next(states) if outcome is not None else job.settled_as if job is not None else None
             for outcome, job, _ in group

@@ -65,11 +65,11 @@ class Runners:
         """Jobs that wait in memory for a runner."""
         return self._buffer.qsize()
 
-    def add(self, rows: Sequence[JobRow], in_hand: int) -> None:
-        """Take claimed jobs to be run; `in_hand` of this worker's have not ended, with these."""
+    def add(self, rows: Sequence[JobRow], reserved: int) -> None:
+        """Take claimed jobs to be run; `reserved` of this worker's have not ended, with these."""
         if self._threads < self._most:
             on_loop = self.loops.active + sum(map(self._context.registry.is_async, rows))
-            while self._threads < min(self._most, in_hand - on_loop + 1):
+            while self._threads < min(self._most, reserved - on_loop + 1):
                 self._start_thread()
         for row in rows:
             self._buffer.put(row)

@@ -163,14 +163,14 @@ class Worker:
                 return
             self._state = "stopping"
             self.finish()
-            log.info("worker %s stops; %d jobs in hand get %g s", self.id, self._claimer.in_hand, seconds)
+            log.info("worker %s stops; %d reserved jobs get %g s", self.id, self._claimer.reserved, seconds)
             deadline = time.monotonic() + seconds
             self._reaper.stop()
             if self._scheduler is not None:
                 self._scheduler.stop(FAREWELL)
             self._claimer.stop(FAREWELL)
             self._give_back_buffered()
-            while self._claimer.in_hand and time.monotonic() < deadline and self._calls.signals < 2:
+            while self._claimer.reserved and time.monotonic() < deadline and self._calls.signals < 2:
                 time.sleep(TICK)
                 self._give_back_buffered()
             self._runners.disown()
@@ -178,7 +178,7 @@ class Worker:
             stored = self._finisher.close(FAREWELL)
             if not stored:
                 log.warning("%d outcomes could not be stored; their jobs run again", self._finisher.backlog)
-            self._heartbeat.stop(FAREWELL, leave=stored and not self._claimer.in_hand)
+            self._heartbeat.stop(FAREWELL, leave=stored and not self._claimer.reserved)
             self._state = "stopped"
             self._health.stopped()
             self._reporter.stop()
@@ -240,7 +240,7 @@ class Worker:
             "worker": self.id,
             "state": self._state,
             "queues": self.queues,
-            "in_hand": self._claimer.in_hand,
+            "in_hand": self._claimer.reserved,
             "pickup_delay": self._claimer.delays.shown(),
         }
 
