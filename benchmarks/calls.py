@@ -1,4 +1,4 @@
-"""How many Python calls, and in how many files of the package, a push, a claim and a commit take.
+"""How many Python calls a push, a claim and a commit of a store take, and of an app, and in how many files of the package.
 
     python -m benchmarks.calls sqlite:///calls.db [--rounds 20]
 
@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import stanchion
+from stanchion import Stanchion
 from stanchion.core.ids import new_id, new_ids
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
@@ -75,6 +76,24 @@ def one_round(store: Store, queue: str, size: int) -> dict[str, Calls]:
     return {"push": pushed, "claim": claimed, "commit": committed}
 
 
+def one_round_of_app(app: Stanchion) -> dict[str, Calls]:
+    """Push, enqueue, reserve and commit one job by way of an app; return what each of these took."""
+    queue = app.queue(PLAIN)
+    pushed, _ = counted(lambda: queue.push(1))
+    reserved, (job,) = counted(queue.reserve)
+    committed, _ = counted(job.commit)
+    enqueued, _ = counted(lambda: app.tasks["nothing"].enqueue(1))
+    app.drain()
+    return {"Queue.push": pushed, "Queue.reserve": reserved, "Reservation.commit": committed, "Task.enqueue": enqueued}
+
+
+def print_medians(rounds: list[dict[str, Calls]], what: str) -> None:
+    """Print a line for each operation."""
+    for step in rounds[0]:
+        own, files, others = (round(median(values)) for values in zip(*(each[step] for each in rounds), strict=True))
+        print(f"{f'{step}{what}':22} {own:5} {files:6} {others:7}")
+
+
 def measure(store: Store, rounds: int) -> None:
     """Print a line for each operation."""
     store.setup()
@@ -83,9 +102,10 @@ def measure(store: Store, rounds: int) -> None:
     print(f"{'':22} calls  files  others")
     for queue, size in ((PLAIN, 1), (PLAIN, BATCH), (LIMITED, 1)):
         found = [one_round(store, queue, size) for _ in range(WARM_UP + rounds)][WARM_UP:]
-        for step in found[0]:
-            own, files, others = (round(median(values)) for values in zip(*(each[step] for each in found), strict=True))
-            print(f"{f'{step} of {size}, {queue}':22} {own:5} {files:6} {others:7}")
+        print_medians(found, f" of {size}, {queue}")
+    app = Stanchion(store=store)
+    app.task(name="nothing", queue="tasks")(lambda _: None)
+    print_medians([one_round_of_app(app) for _ in range(WARM_UP + rounds)][WARM_UP:], "")
 
 
 def main() -> None:
