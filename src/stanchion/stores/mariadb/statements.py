@@ -16,7 +16,7 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.schema import BY_BYTES, HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS, jobs, queues
+from stanchion.stores.sql.engine.schema import BY_BYTES, HELD_COLUMNS, LIVE_COLUMNS, jobs
 from stanchion.stores.sql.gate_statements import ASKING
 from stanchion.stores.sql.jobs import JobStatements
 from stanchion.stores.sql.lane_statements import ByArms, LaneStatements, pick
@@ -28,7 +28,7 @@ CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 ABOVE_ALL = 10_000
 """Above every priority, also of jobs that hold a semaphore."""
 
-_NOW = f"({CLOCK} + :skew)"
+NOW = f"({CLOCK} + :skew)"
 
 
 def names_of(columns: Sequence[str], prefix: str = "", **instead: str) -> str:
@@ -38,7 +38,7 @@ def names_of(columns: Sequence[str], prefix: str = "", **instead: str) -> str:
 
 # -- by ids. On the driver's own connection a list goes into the statement, which is quicker than JSON.
 
-_LISTED = "stanchion_jobs AS job FORCE INDEX (PRIMARY)"
+LISTED = "stanchion_jobs AS job FORCE INDEX (PRIMARY)"
 
 
 def given(columns: str, name: str) -> str:
@@ -53,17 +53,20 @@ behind it may be one, in a comparison and in the cache of a subquery."""
 ID = "VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin"
 
 
-def _given(elements: str, name: str) -> str:
+def given_ids(elements: str, name: str) -> str:
+    """Return a table `given` with these columns, of which {} is an id, of the elements of a JSON array."""
     return given(elements.format(f"{ID} PATH"), name)
 
 
-def _by_ids(table: str) -> str:
-    return f"{_given('''id {} '$' ''', 'ids')} STRAIGHT_JOIN {table} AS job FORCE INDEX (PRIMARY) ON job.id = given.id"
+def by_ids(table: str) -> str:
+    """Return the rows `job` of a table that have the ids in the JSON array in parameter `ids`."""
+    given = given_ids("id {} '$' ", "ids")
+    return f"{given} STRAIGHT_JOIN {table} AS job FORCE INDEX (PRIMARY) ON job.id = given.id"
 
 
 def elements(name: str) -> SelectBase:
     """Return the elements of the JSON array of ids in parameter `name`."""
-    return text(f"SELECT value FROM {_given('''value {} '$' ''', name)}").columns(column("value", String))
+    return text(f"SELECT value FROM {given_ids('''value {} '$' ''', name)}").columns(column("value", String))
 
 
 # -- out
@@ -71,7 +74,7 @@ def elements(name: str) -> SelectBase:
 _EXPIRED = f"""coalesce((
     SELECT lease_until FROM stanchion_jobs FORCE INDEX (stanchion_jobs_holder)
     WHERE worker IS NULL AND lease_until IS NOT NULL ORDER BY lease_until LIMIT 1
-) <= {_NOW}, FALSE)"""
+) <= {NOW}, FALSE)"""
 
 ANY_EXPIRED = text(f"SELECT {_EXPIRED}")
 
@@ -90,7 +93,7 @@ HEAD = text(_HEAD)
 # What a claim must know first: the clock, whether limits or leases that ran out are in its way, where to begin.
 PROSPECT = text(f"""
     SELECT
-        {_NOW},
+        {NOW},
         coalesce(
             settings.paused OR settings.laned OR settings.max_rate IS NOT NULL OR settings.max_running IS NOT NULL,
             FALSE
@@ -110,22 +113,22 @@ _RESERVED = names_of(
     progress="NULL",
     token=":token",
     worker=":worker",
-    lease_until=f"CASE WHEN :worker_holds THEN NULL ELSE {_NOW} + :lease_micros END",
-    started_at=_NOW,
+    lease_until=f"CASE WHEN :worker_holds THEN NULL ELSE {NOW} + :lease_micros END",
+    started_at=NOW,
 )
 
 # Whole jobs, as the reservation leaves them. The driver takes its time for every column, and little for JSON; the
 # payload goes beside it, as what JSON_ARRAY makes must not be longer than a packet.
 PICK = text(f"""
     SELECT payload, JSON_ARRAY({_RESERVED}) FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
-    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = :at_priority AND run_at <= {_NOW}
+    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = :at_priority AND run_at <= {NOW}
         -- What left the line stays in its index until InnoDB purges it; starting behind it saves locking it all.
         AND (run_at > :since OR run_at = :since AND id >= :first)
     ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
 """)
 
 PICK_THESE = text(f"""
-    SELECT payload, JSON_ARRAY({_RESERVED}) FROM {_LISTED}
+    SELECT payload, JSON_ARRAY({_RESERVED}) FROM {LISTED}
     WHERE job.id IN :ids AND job.state = 'queued' AND job.order_key IS NULL AND job.limits IS NULL
     FOR UPDATE SKIP LOCKED
 """)
@@ -136,7 +139,7 @@ PICK_THESE = text(f"""
 def _due(condition: str) -> TextClause:
     return text(f"""
         SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
-        WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = :at_priority AND run_at <= {_NOW}
+        WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = :at_priority AND run_at <= {NOW}
             AND {condition}
         ORDER BY run_at, id LIMIT :most
     """)
@@ -163,7 +166,7 @@ NEXT_BELOW = text("""
 PRIORITY = text("SELECT @stanchion_priority")
 DUE_THERE = text(f"""
     SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
-    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = @stanchion_priority AND run_at <= {_NOW}
+    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = @stanchion_priority AND run_at <= {NOW}
     ORDER BY run_at, id LIMIT :most
 """)
 
@@ -171,7 +174,7 @@ DUE_THERE = text(f"""
 def _lock_due(columns: str) -> TextClause:
     # Another may have put off a job since it was found, by its rate perhaps.
     return text(f"""
-        SELECT {columns} FROM {_LISTED} WHERE job.id IN :ids AND job.state = 'queued' AND job.run_at <= {_NOW}
+        SELECT {columns} FROM {LISTED} WHERE job.id IN :ids AND job.state = 'queued' AND job.run_at <= {NOW}
         FOR UPDATE SKIP LOCKED
     """)
 
@@ -180,45 +183,13 @@ QUEUED_OF_THESE = _lock_due("job.id")
 ASKING_OF_THESE = _lock_due(", ".join(f"job.{name}" for name in ("id", *ASKING)))
 
 RESERVE = text(f"""
-    UPDATE {_LISTED}
+    UPDATE {LISTED}
     SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
         job.lease_until = :lease_until, job.started_at = :started_at, job.progress = NULL
     WHERE job.id IN :ids
 """)
 
-# -- outcomes
-
-_IN_TIME = f"job.state = 'running' AND (job.lease_until IS NULL OR job.lease_until > {_NOW})"
-
-HELD = text(f"""
-    SELECT job.queue, COUNT(*),
-        coalesce((SELECT history_ttl > 0 FROM stanchion_queues AS settings WHERE settings.name = job.queue), TRUE),
-        (SELECT max_running FROM stanchion_queues AS settings WHERE settings.name = job.queue) IS NOT NULL
-    FROM {_LISTED} WHERE job.id IN :ids AND job.token = :token AND {_IN_TIME}
-        AND job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL
-    GROUP BY job.queue FOR UPDATE
-""")
-
-
-def _keep(payload: str, result: str, source: str) -> TextClause:
-    done = names_of(HISTORY_COLUMNS, "job.", state="'done'", payload=payload, finished_at=_NOW, result=result)
-    return text(f"INSERT INTO stanchion_history ({names_of(HISTORY_COLUMNS)}) SELECT {done} FROM {source}")
-
-
-_WITH_RESULTS = f"""
-    id {{}} '$[0]',
-    result LONGTEXT {TEXT} PATH '$[1]',
-    payload LONGTEXT {TEXT} PATH '$[2]'
-"""
-
-KEEP = _keep("job.payload", "NULL", f"{_LISTED} WHERE job.id IN :ids")
-KEEP_RESULTS = _keep(
-    "coalesce(given.payload, job.payload)",
-    "given.result",
-    f"{_given(_WITH_RESULTS, 'commits')} STRAIGHT_JOIN {_LISTED} ON job.id = given.id",
-)
-
-REMOVE = text(f"DELETE job FROM {_LISTED} WHERE job.id IN :ids")
+REMOVE = text(f"DELETE job FROM {LISTED} WHERE job.id IN :ids")
 
 
 _LINE = "stanchion_jobs FORCE INDEX (stanchion_jobs_line) WHERE queue = :queue AND state = 'queued'"
@@ -235,7 +206,7 @@ _LANE_HEADS = text(f"""
     )
     SELECT top.lane, top.priority, (
         SELECT run_at FROM {_LINE} AND lane = top.lane AND priority = top.priority ORDER BY run_at LIMIT 1
-    ), {_NOW}
+    ), {NOW}
     FROM (
         SELECT numbers.lane, (
             SELECT priority FROM {_LINE} AND lane = numbers.lane ORDER BY priority DESC LIMIT 1
@@ -246,12 +217,7 @@ _LANE_HEADS = text(f"""
 
 
 OF_QUEUE = text("SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line) WHERE queue = :queue ORDER BY id")
-HELD_OF_THESE = text(f"SELECT {names_of(HELD_COLUMNS, 'job.')} FROM {_LISTED} WHERE job.id IN :ids FOR UPDATE")
-
-SETTINGS_OF_THESE = text(f"""
-    SELECT {names_of(tuple(queues.columns.keys()))} FROM stanchion_queues
-    WHERE name IN (SELECT queue FROM {_by_ids("stanchion_jobs")})
-""")
+HELD_OF_THESE = text(f"SELECT {names_of(HELD_COLUMNS, 'job.')} FROM {LISTED} WHERE job.id IN :ids FOR UPDATE")
 
 
 class MariaDBLaneStatements(LaneStatements):
@@ -269,7 +235,7 @@ class MariaDBJobStatements(JobStatements):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
-        self.lock = text(f"SELECT {names_of(LIVE_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} FOR UPDATE")
+        self.lock = text(f"SELECT {names_of(LIVE_COLUMNS, 'job.')} FROM {by_ids('stanchion_jobs')} FOR UPDATE")
         stored = insert(jobs).values(
             {name: param("job" if name == "id" else f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS}
         )
@@ -278,7 +244,7 @@ class MariaDBJobStatements(JobStatements):
             {name: stored.inserted[name] for name in LIVE_COLUMNS if name != "id"}
         )
         self.remove = REMOVE
-        self.forget = text(f"DELETE job FROM {_by_ids('stanchion_history')}")
+        self.forget = text(f"DELETE job FROM {by_ids('stanchion_history')}")
 
 
 class MariaDBStatements(Statements):
@@ -287,15 +253,11 @@ class MariaDBStatements(Statements):
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
         self.queued_locked = text(
-            f"SELECT {names_of(HELD_COLUMNS, 'job.')} FROM {_by_ids('stanchion_jobs')} "
+            f"SELECT {names_of(HELD_COLUMNS, 'job.')} FROM {by_ids('stanchion_jobs')} "
             "WHERE job.state <> 'running' FOR UPDATE"
         )
-        self.held = text(f"""
-            SELECT {names_of(HELD_COLUMNS, "job.")}, job.token
-            FROM {_by_ids("stanchion_jobs")} WHERE {_IN_TIME} FOR UPDATE
-        """)
         self.purge = text(f"""
-            DELETE FROM stanchion_history WHERE queue = :queue AND finished_at <= {_NOW} - coalesce(
+            DELETE FROM stanchion_history WHERE queue = :queue AND finished_at <= {NOW} - coalesce(
                 :age_micros,
                 (SELECT CAST(history_ttl * 1000000 AS SIGNED) FROM stanchion_queues WHERE name = :queue),
                 {int(QueueSettings("").history_ttl * SECOND)}
@@ -304,10 +266,10 @@ class MariaDBStatements(Statements):
         """)
         # An UPDATE with a subquery would read the subquery again for every job.
         self.reserve_unseen = text(f"""
-            UPDATE {_by_ids("stanchion_jobs")}
+            UPDATE {by_ids("stanchion_jobs")}
             SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
-                job.lease_until = CASE WHEN :worker_holds THEN NULL ELSE {_NOW} + :lease_micros END,
-                job.started_at = {_NOW}, job.progress = NULL
+                job.lease_until = CASE WHEN :worker_holds THEN NULL ELSE {NOW} + :lease_micros END,
+                job.started_at = {NOW}, job.progress = NULL
             WHERE job.order_key IS NULL AND job.limits IS NULL
         """)
         self.pick_limits = _due(f"{_ASKING} AND order_key IS NULL AND limits = :alike")

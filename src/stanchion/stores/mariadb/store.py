@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.mariadb.claim import MariaDBAdmitting
 from stanchion.stores.mariadb.push import MariaDBInserts, MariaDBInsertStatements
+from stanchion.stores.mariadb.settle import MariaDBCommits, MariaDBHeldRows, MariaDBHeldStatements
 from stanchion.stores.mariadb.stats import MariaDBStats
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.slots import gated
 from stanchion.stores.sql.admission import Admission
@@ -25,18 +25,12 @@ from stanchion.stores.sql.lanes import Head as LaneHead
 from stanchion.stores.sql.lanes import Turn
 from stanchion.stores.sql.parking import Search
 from stanchion.stores.sql.push import Inserts
-from stanchion.stores.sql.queue_rows import QueueRow
+from stanchion.stores.sql.settle import HeldJobs, TransactionCommits
 
 _PAYLOAD = FIELDS.index("payload")
 _MOMENT = 0.02
 
-_TIED_SECONDS = 0.5
-"""So long commits are taken for such as have consequences, after some that had."""
-
 _DROPPED_AT_ONCE = 1000
-
-_PACKET = 1_000_000
-"""As many characters as the driver puts into one bulk insert; a server takes 16 MiB, escaped, if not told otherwise."""
 
 
 class Head(NamedTuple):
@@ -57,7 +51,6 @@ class MariaDBStore(MariaDBAdmitting):
 
     def __init__(self, database: Database) -> None:
         super().__init__(database)
-        self._tied_until = 0.0
 
     def make_inserts(self) -> MariaDBInserts:
         return MariaDBInserts(self.jobs, Inserts(self.database, self.jobs, MariaDBInsertStatements))
@@ -148,34 +141,12 @@ class MariaDBStore(MariaDBAdmitting):
         found = run.rows(sql.HEAD, {"queue": queue, "below": below})
         return Head(*found[0]) if found else None
 
-    # -- outcomes
+    def make_held_jobs(self) -> HeldJobs:
+        return HeldJobs(self.database, self.queue_rows, MariaDBHeldStatements)
 
-    def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
-        ids, tokens = [one.id for one in commits], {one.token for one in commits}
-        if len(set(ids)) < len(ids) or len(tokens) > 1 or self._tied_until > time.monotonic():
-            return super().commit_in(run, commits)
-        held = run.rows(sql.HELD, {"ids": sorted(ids), "token": tokens.pop()})
-        kept = {bool(keeps) for _, _, keeps, _ in held}
-        if sum(count for _, count, _, _ in held) < len(ids) or len(kept) > 1:
-            return super().commit_in(run, commits)  # some are lost, or not like the others
-        run.ended.update(ids)
-        run.woken.update(queue for queue, _, _, bounded in held if bounded)  # a place is free
-        if kept == {True}:
-            self.keep_done(run, commits)
-        self.jobs.remove(run, ids)
-        self.jobs.tally(run, [(queue, "committed") for queue, count, _, _ in held for _ in range(count)])
-        return [JobState.DONE] * len(ids)
-
-    def held_with_settings(self, run: Runner, ids: Sequence[str]) -> tuple[list[Row], dict[str, QueueSettings]]:
-        given = {"ids": json.dumps(sorted(ids))}
-        held, found = run.all_rows([(self.statements.held, given), (sql.SETTINGS_OF_THESE, given)])
-        settings = {row[0]: QueueRow(*row).settings for row in found}
-        return held, {name: settings.get(name, QueueSettings(name)) for name in {row[1] for row in held}}
-
-    def follow_commits(self, run: Runner, done: Sequence[tuple[Commit, Row]]) -> None:
-        if any(any(row[2:5]) for _, row in done):
-            self._tied_until = time.monotonic() + _TIED_SECONDS
-        super().follow_commits(run, done)
+    def make_commits(self) -> MariaDBCommits:
+        rows = MariaDBHeldRows(self.held_jobs)
+        return MariaDBCommits(rows, self.jobs, TransactionCommits(rows, self.jobs, self.flows))
 
     def drop_live(self, run: Runner, queue: str) -> tuple[int, list[Row]]:
         # By their ids: what is locked by its place in the line is locked twice, in another order than by who ends it.
@@ -186,28 +157,6 @@ class MariaDBStore(MariaDBAdmitting):
             tied += [row for row in run.rows(sql.HELD_OF_THESE, some) if any(row[2:5])]
             live += run.change(sql.REMOVE, some)
         return live, tied
-
-    def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
-        bare = [one.id for one in commits if one.result is None and one.payload is None]
-        if bare:
-            run.send(sql.KEEP, {"ids": bare})
-        for given in _packets(one for one in commits if one.result is not None or one.payload is not None):
-            run.send(sql.KEEP_RESULTS, {"commits": json.dumps(given, ensure_ascii=False)})
-
-
-def _packets(commits: Iterable[Commit]) -> Iterator[list[tuple[str, str | None, str | None]]]:
-    """Yield the commits in batches that fit into a packet."""
-    batch: list[tuple[str, str | None, str | None]] = []
-    size = 0
-    for one in commits:
-        length = len(one.result or "") + len(one.payload or "")
-        if batch and size + length > _PACKET:
-            yield batch
-            batch, size = [], 0
-        batch.append((one.id, one.result, one.payload))
-        size += length
-    if batch:
-        yield batch
 
 
 def _reserved(run: Runner, rows: list[JobRow]) -> list[JobRow]:

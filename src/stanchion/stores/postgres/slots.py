@@ -84,29 +84,3 @@ def claim_at_gates(picked: str, reserved: str, columns: tuple[str, ...], returni
         WHERE NOT (SELECT all_of_them FROM allowed)
     ) AS answer ORDER BY nth
     """)
-
-
-def commit_at_gates(given: str, in_time: str, finish: str) -> TextClause:
-    """Return the statement; `in_time` is the condition that the lease holds, `finish` deletes, and what follows."""
-    return text(f"""
-    WITH {given}, mine AS MATERIALIZED (
-        SELECT job.id, job.limits, job.held FROM stanchion_jobs AS job JOIN given ON job.id = given.id
-        WHERE job.id = ANY (ARRAY(SELECT id FROM given)) AND {in_time} AND job.order_key IS NULL AND job.flow IS NULL
-            AND job.state IN ('running', '')  -- spelled so that no planner goes by the index of all that runs
-        FOR UPDATE OF job
-    ), freed AS MATERIALIZED (
-        SELECT 's:' || gate.name AS name, count(*) AS n FROM mine CROSS JOIN LATERAL {_HOLDS.format(job="mine")}
-        WHERE gate.nth <= mine.held GROUP BY 1
-    ), locked AS MATERIALIZED (
-        SELECT name, waited FROM stanchion_gates
-        WHERE name = ANY (ARRAY(SELECT name FROM freed)) ORDER BY name FOR UPDATE
-    ), allowed AS MATERIALIZED (
-        SELECT
-            NOT EXISTS (SELECT 1 FROM freed LEFT JOIN locked USING (name) WHERE coalesce(waited, true))
-            AS all_of_them
-    ), used AS (
-        UPDATE stanchion_gates AS gate SET used = used - n FROM freed
-        WHERE gate.name = ANY (ARRAY(SELECT name FROM freed WHERE (SELECT all_of_them FROM allowed)))
-            AND gate.name = freed.name
-    ), {finish.format(which="job.id = ANY (ARRAY(SELECT id FROM mine WHERE (SELECT all_of_them FROM allowed)))")}
-    """)

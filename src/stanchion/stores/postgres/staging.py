@@ -10,7 +10,8 @@ from sqlalchemy import text
 
 from stanchion.stores.postgres.pick import ONCE, PICKED, RESERVED, listed
 from stanchion.stores.postgres.push import DEFAULTS
-from stanchion.stores.postgres.store import PLAIN, PostgresStore
+from stanchion.stores.postgres.settle import PLAIN
+from stanchion.stores.postgres.store import PostgresStore
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.staging import Finish

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from sqlalchemy import TextClause, text
 
 from stanchion.stores.postgres.admit import PostgresAdmitting
 from stanchion.stores.postgres.flows import PostgresFlowEndStatements
-from stanchion.stores.postgres.identity import HERE
 from stanchion.stores.postgres.lanes import Taken, claim_in_turn, taken
-from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, ONCE, PICKED, RESERVED, WHOLE, listed
+from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, PICKED, RESERVED, WHOLE, listed
 from stanchion.stores.postgres.purge import PostgresStatements
 from stanchion.stores.postgres.push import PostgresPush
-from stanchion.stores.postgres.slots import claim_at_gates, commit_at_gates, pick_asking
+from stanchion.stores.postgres.settle import PostgresCommits, PostgresOutcomes
+from stanchion.stores.postgres.slots import claim_at_gates, pick_asking
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.outcomes import Commit, Outcome
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.slots import gated
 from stanchion.stores.sql.claim import beside_the_lane, reservation
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.joining import must_be_here
-from stanchion.stores.sql.engine.runner import Params, Row, Runner
-from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, LIVE_COLUMNS
+from stanchion.stores.sql.engine.runner import Params, Runner
+from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
 from stanchion.stores.sql.jobs import in_order
 from stanchion.stores.sql.parking import Search
 from stanchion.stores.sql.push import Push
-from stanchion.stores.sql.settle import is_plain
+from stanchion.stores.sql.settle import Outcomes, TransactionCommits
 from stanchion.stores.sql.statements import past_shut
 
 _CAREFUL_SECONDS = 0.5
@@ -70,52 +65,6 @@ _HINDRANCE = text(f"""
         NOT {NONE_EXPIRED}
 """)
 
-_DONE = listed(
-    [f"job.{name}" for name in HISTORY_COLUMNS if name not in ("finished_at", "result")],
-    **{"job.payload": "coalesce(given.payload, job.payload) AS payload", "job.state": "'done' AS state"},
-)
-
-
-_GIVEN = """
-    given AS (
-        SELECT * FROM jsonb_to_recordset(CAST(:commits AS jsonb)) AS given (
-            id uuid, token text, result text, payload text
-        ) {where}
-    )
-"""
-_GIVEN, _GIVEN_JOINED = (_GIVEN.format(where=where) for where in ("", f"WHERE {HERE}"))
-
-_IN_TIME = f"job.token = given.token AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
-# By the ids, never by the index of all that runs, which may be full of entries that can't be removed yet: no planner
-# can prove that a partial index has all of these states.
-_HELD = f"job.id = ANY (ARRAY(SELECT id FROM given)) AND job.state IN ('running', '') AND {_IN_TIME}"
-
-_FINISH = f"""
-    gone AS (
-        DELETE FROM stanchion_jobs AS job USING given
-        WHERE job.id = given.id AND {{which}}
-        RETURNING {_DONE}, {ONCE} AS finished_at, given.result AS result, job.held
-    ), kept AS (
-        INSERT INTO stanchion_history ({listed(HISTORY_COLUMNS)})
-        SELECT {listed(HISTORY_COLUMNS)} FROM gone
-        WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = gone.queue AND history_ttl <= 0)
-    ), counted AS (
-        INSERT INTO stanchion_tallies (queue, what, n)
-        SELECT queue, 'committed', count(*) FROM gone GROUP BY queue
-    )
-    SELECT {listed(HELD_COLUMNS, id="CAST(id AS text)")}, token,
-        queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL) AS bounded
-    FROM gone
-"""
-
-_TOKEN = len(HELD_COLUMNS)
-"""Where a row of what was committed has the token."""
-
-PLAIN = "job.order_key IS NULL AND job.limits IS NULL AND job.flow IS NULL"  # the end of others has consequences
-_COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=_HELD)}") for given in (_GIVEN, _GIVEN_JOINED))
-_COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{_HELD} AND {PLAIN}')}")
-_COMMIT_AT_GATES = commit_at_gates(_GIVEN, _IN_TIME, _FINISH)
-
 
 class PostgresStore(PostgresAdmitting):
     """The SQL store with push, claim and commit in one statement each, committed by itself."""
@@ -123,20 +72,21 @@ class PostgresStore(PostgresAdmitting):
     statements_of = PostgresStatements
     flow_end_statements_of = PostgresFlowEndStatements
 
-    guards = True
-
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._throttled_queues: set[str] = set()
         self._laned_queues: set[str] = set()
         self._contended: dict[str, float] = {}
-        self._slots_held = False
-        """The last commits were of jobs that held semaphores."""
-        self._careful_until = 0.0
+
+    def make_commits(self) -> PostgresCommits:
+        return PostgresCommits(self.database, TransactionCommits(self.held_jobs, self.jobs, self.flows))
 
     def make_push(self) -> PostgresPush:
         general = Push(self.database, self.transactions, self.jobs, self.queue_rows, self.inserts)
         return PostgresPush(self.database, self.transactions, self.jobs, self.queue_rows, general)
+
+    def make_outcomes(self, general: Outcomes) -> PostgresOutcomes:
+        return PostgresOutcomes(self.database, self.transactions, self.commits, general)  # type: ignore[arg-type]
 
     def claim_together(self, claim: Claim) -> Claimed:
         if claim.queue in self._laned_queues and claim.lanes is None:
@@ -228,72 +178,6 @@ class PostgresStore(PostgresAdmitting):
         search.asking = {str(row[0]): row for row in rows}
         return list(search.asking)
 
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
-        if tx is not None or repeat or not all(map(is_plain, outcomes)):
-            return super().settle(outcomes, tx, repeat=repeat)
-        commits = [outcome for outcome in outcomes if isinstance(outcome, Commit)]
-        if self._careful_until > time.monotonic():
-            return super().settle(commits)
-        runs: list[Runner] = []
-
-        def work(run: Runner, again: bool) -> list[JobState | None]:
-            runs[:] = [run]
-            return self._commit_at_once(run, commits, again)
-
-        states = self.database.statement(work)
-        self.transactions.tell(runs[0])
-        left = [commit for commit, state in zip(commits, states, strict=True) if state is None]
-        if not left:
-            return states
-        others = iter(super().settle(left))
-        return [next(others) if state is None else state for state in states]
-
-    def _commit_at_once(self, run: Runner, commits: Sequence[Commit], again: bool) -> list[JobState | None]:
-        """Commit the jobs whose end has no consequences but, for some, that slots are free that nobody waits for."""
-        if again:
-            states = self.settle_in(run, commits, again=True)
-            self.transactions.pass_on(run)
-            return states
-        done = self._committed(run, _COMMIT_AT_GATES if self._slots_held else _COMMIT_PLAIN, commits)
-        if self._slots_held and not any(row[3] for row in done.values()):
-            self._slots_held = False
-        return _states(commits, done)
-
-    def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
-        done = self._committed(run, _COMMIT_JOINED if run.guarded else _COMMIT, commits)
-        if run.guarded and not done:
-            must_be_here(self.database, run)
-            done = self._committed(run, _COMMIT, commits)
-        states = _states(commits, done)
-        tied = sum(1 for row in done.values() if any(row[2:5]))
-        if tied:
-            if self._slots_held or any(row[2] or row[4] for row in done.values()):
-                self._careful_until = time.monotonic() + _CAREFUL_SECONDS
-            self._slots_held = any(row[3] for row in done.values())
-            ended = [commit for commit, state in zip(commits, states, strict=True) if state is not None]
-            self.follow_commits(run, [(commit, done[commit.id]) for commit in ended])
-        return states
-
-    def _committed(self, run: Runner, statement: TextClause, commits: Sequence[Commit]) -> dict[str, Row]:
-        given = [
-            {"id": commit.id, "token": commit.token, "result": commit.result, "payload": commit.payload}
-            for commit in commits
-        ]
-        done = run.rows(statement, {"commits": json.dumps(given)})
-        self.note_ended(run, ((row[0], row[1], row[-1]) for row in done))
-        return {row[0]: row for row in done}
-
 
 def _pick_past(dialect: Dialect) -> TextClause:
     return pick_asking(NOW, past_shut(dialect))
-
-
-def _states(commits: Sequence[Commit], done: Mapping[str, Row]) -> list[JobState | None]:
-    """Return the state that each commit led to: of those with one id, the first under the token in force."""
-    tokens = {job: row[_TOKEN] for job, row in done.items()}
-    states: list[JobState | None] = []
-    for commit in commits:
-        states.append(JobState.DONE if tokens.get(commit.id) == commit.token else None)
-        if states[-1] is not None:
-            del tokens[commit.id]
-    return states

@@ -12,6 +12,7 @@ from stanchion.stores.sql.granting import Grants, PassesOn
 from stanchion.stores.sql.jobs import Jobs, JobStatements
 from stanchion.stores.sql.push import Inserts, InsertsRows, Push, Pushes
 from stanchion.stores.sql.queue_rows import QueueRows
+from stanchion.stores.sql.settle import Commits, HeldJobs, Outcomes, Settles, TransactionCommits
 from stanchion.stores.sql.slots import SlotRows
 from stanchion.stores.sql.statements import Statements
 from stanchion.stores.sql.transactions import Transactions
@@ -36,11 +37,30 @@ class SqlBase:
         self.pushes = self.make_push()
         ends = FlowEnds(database, self.flow_end_statements_of)
         self.flows = Flows(database, self.transactions, self.jobs, self.queue_rows, self.pushes, ends)
+        self.held_jobs = self.make_held_jobs()
+        self.commits = self.make_commits()
+        general = Outcomes(
+            *(database, self.transactions, self.jobs, self.queue_rows, self.pushes, self.flows, self.held_jobs),
+            self.commits,
+        )
+        self.outcomes = self.make_outcomes(general)
         self._gates = self.dialect.once(GateStatements)
 
     def make_grants(self) -> PassesOn:
         """Return what passes on slots."""
         return Grants(self.database, self.slots)
+
+    def make_held_jobs(self) -> HeldJobs:
+        """Return what locks held jobs."""
+        return HeldJobs(self.database, self.queue_rows)
+
+    def make_commits(self) -> Commits:
+        """Return what carries out plain commits."""
+        return TransactionCommits(self.held_jobs, self.jobs, self.flows)
+
+    def make_outcomes(self, general: Outcomes) -> Settles:
+        """Return what settles."""
+        return general
 
     def make_inserts(self) -> InsertsRows:
         """Return what inserts rows of new jobs."""

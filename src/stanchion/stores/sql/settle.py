@@ -5,9 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from itertools import chain, groupby
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import Executable
+from sqlalchemy import (
+    BigInteger,
+    Executable,
+    Float,
+    String,
+    Text,
+    and_,
+    case,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+    update,
+)
 
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Extension, Outcome, Progress
@@ -18,19 +33,210 @@ from stanchion.stores.rules.jobs import Transition
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.outcomes import settled
 from stanchion.stores.rules.slots import semaphore_gate
-from stanchion.stores.sql.base import SqlBase
-from stanchion.stores.sql.engine.runner import Params, Row, Runner
-from stanchion.stores.sql.jobs import Step, outline
-from stanchion.stores.sql.push import push_all
+from stanchion.stores.sql.engine.columns import RUNS, held_row, param
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Asked, Runner
+from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, history, jobs
+from stanchion.stores.sql.flows import Flows
+from stanchion.stores.sql.jobs import Jobs, Step, outline
+from stanchion.stores.sql.push import Pushes, push_all
+from stanchion.stores.sql.queue_rows import QueueRows
+from stanchion.stores.sql.transactions import Transactions
 
 
-class Settling(SqlBase):
-    """Commits, gives back, moves, buries and cancels running jobs, in batches."""
+class HeldJob(NamedTuple):
+    """A running job whose lease is good: what it holds, where it stands in a flow, and the token in force.
 
-    guards = False
-    """The statements that commit refuse by themselves to work in another database than the store's."""
+    `bounded`: its queue bounds what runs, where a statement has read that too.
+    """
+
+    id: str
+    queue: str
+    order_key: str | None
+    limits: str | None
+    flow: str | None
+    held: int
+    token: str
+    bounded: bool = False
+
+    @property
+    def tied(self) -> bool:
+        """True where its end has consequences for other jobs."""
+        return self.order_key is not None or self.limits is not None or self.flow is not None
+
+    @property
+    def outline(self) -> JobRow:
+        """What is to be known of it for what follows its end."""
+        return outline(self.id, self.queue, self.order_key, self.limits, self.flow, self.held)
+
+
+class Committed(NamedTuple):
+    """The state that each commit led to, None for a lost lease; whether some of the jobs were tied to others."""
+
+    states: list[JobState | None]
+    tied: bool = False
+
+
+class Commits(Protocol):
+    """Carries out commits that store no jobs."""
+
+    def commit_in(self, run: Runner, commits: Sequence[Commit]) -> Committed:
+        """Commit jobs, and do what follows, in a transaction that is open."""
+
+
+class HeldStatements:
+    """The statements about held jobs, for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        now, an_id, token = dialect.now, param("job", jobs.c.id.type), param("token", String)
+        in_time = or_(jobs.c.lease_until.is_(None), jobs.c.lease_until > now)
+        mine = and_(jobs.c.id == an_id, jobs.c.token == token, RUNS, in_time)
+        self.lock: Executable = (
+            select(*held_row(), jobs.c.token)
+            .where(jobs.c.id.in_(dialect.values("ids", jobs.c.id.type)), RUNS, in_time)
+            .order_by(jobs.c.id)  # one order for all who lock several jobs
+            .with_for_update()
+        )
+        as_done: dict[str, Any] = {
+            "result": param("result", Text),
+            "finished_at": now,
+            "state": literal(JobState.DONE.value),
+            "payload": func.coalesce(param("new_payload", Text), jobs.c.payload),
+        }
+        done = (as_done[name] if name in as_done else jobs.c[name] for name in HISTORY_COLUMNS)
+        self.keep_done = insert(history).from_select(list(HISTORY_COLUMNS), select(*done).where(jobs.c.id == an_id))
+        lease_until = case((jobs.c.worker.is_not(None), null()), else_=now + param("lease_micros", BigInteger))
+        self.extend = update(jobs).where(mine).values(lease_until=lease_until)
+        self.progress = update(jobs).where(mine).values(progress=param("share", Float))
+
+
+class HeldJobs:
+    """Locks held jobs, and copies them into history."""
+
+    def __init__(self, db: Database, queues: QueueRows, statements: type[HeldStatements] = HeldStatements) -> None:
+        self._queues = queues
+        self._statements = db.dialect.once(statements)
+
+    def lock(self, run: Runner, ids: Iterable[str]) -> list[HeldJob]:
+        """Return those of these jobs that are held, locked."""
+        return [HeldJob(*row) for row in run.rows(*self.asks(ids))]
+
+    def asks(self, ids: Iterable[str]) -> Asked:
+        """Return the question for those of these jobs that are held, which locks them."""
+        return self._statements.lock, {"ids": json.dumps(sorted(ids))}
+
+    def lock_with_settings(self, run: Runner, ids: Iterable[str]) -> tuple[list[HeldJob], dict[str, QueueSettings]]:
+        """Return those of these jobs that are held, locked, and the settings of their queues."""
+        held = self.lock(run, ids)
+        return held, self._queues.settings_of(run, {job.queue for job in held})
+
+    def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
+        """Copy live jobs into history, as done."""
+        run.change_each(
+            self._statements.keep_done,
+            [{"job": one.id, "result": one.result, "new_payload": one.payload} for one in commits],
+        )
+
+    def extend(self, run: Runner, one: Extension) -> bool:
+        """Extend the lease of a job; False where it is lost."""
+        given = {"job": one.id, "token": one.token, "lease_micros": int(one.seconds * SECOND)}
+        return run.change(self._statements.extend, given) == 1
+
+    def progress(self, run: Runner, one: Progress) -> bool:
+        """Write how far a job is; False where its lease is lost."""
+        return run.change(self._statements.progress, {"job": one.id, "token": one.token, "share": one.value}) == 1
+
+
+class HeldRows(Protocol):
+    """What differs between databases in `HeldJobs`."""
+
+    def lock_with_settings(self, run: Runner, ids: Iterable[str]) -> tuple[list[HeldJob], dict[str, QueueSettings]]:
+        """Return those of these jobs that are held, locked, and the settings of their queues."""
+
+    def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
+        """Copy live jobs into history, as done."""
+
+
+class TransactionCommits:
+    """Commits without reading whole jobs: they go to history inside the database."""
+
+    def __init__(self, held: HeldRows, jobs: Jobs, flows: Flows) -> None:
+        self._held, self._jobs, self._flows = held, jobs, flows
+
+    def commit_in(self, run: Runner, commits: Sequence[Commit]) -> Committed:
+        held, settings = self._held.lock_with_settings(run, [commit.id for commit in commits])
+        holders = {job.id: job for job in held}
+        done: list[tuple[Commit, HeldJob]] = []
+        states: list[JobState | None] = []
+        for commit in commits:
+            job = holders.get(commit.id)
+            if job is None or job.token != commit.token:
+                states.append(None)
+                continue
+            del holders[commit.id]
+            done.append((commit, job._replace(bounded=settings[job.queue].max_running is not None)))
+            states.append(JobState.DONE)
+        note_ended(run, (job for _, job in done))
+        self._held.keep_done(run, [commit for commit, job in done if settings[job.queue].history_ttl > 0])
+        self._jobs.remove(run, [commit.id for commit, _ in done])
+        self._jobs.tally(run, [(job.queue, "committed") for _, job in done])
+        return Committed(states, self.follow(run, done))
+
+    def follow(self, run: Runner, done: Sequence[tuple[Commit, HeldJob]]) -> bool:
+        """Do what follows from commits; tell whether some of the jobs were tied to others."""
+        tied = [(commit, job) for commit, job in done if job.tied]
+        if not any(job.order_key is not None or job.flow is not None for _, job in tied):
+            held = (limits_in(job.limits).semaphores[: job.held] for _, job in tied)
+            run.freed.update(map(semaphore_gate, chain.from_iterable(held)))
+            return bool(tied)
+        steps = [Step(job.outline, _DONE._replace(result=commit.result), "committed") for commit, job in tied]
+        self._flows.follow(run, steps)
+        return True
+
+
+def note_ended(run: Runner, done: Iterable[HeldJob]) -> None:
+    """Have it told that jobs have ended, and that a place is free in queues that bound what runs."""
+    for job in done:
+        run.ended.add(job.id)
+        if job.bounded:
+            run.woken.add(job.queue)
+
+
+class Settles(Protocol):
+    """Applies outcomes."""
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        """Apply outcomes, fenced by their tokens; None: the lease is lost."""
+
+    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
+        """Extend leases; False: the lease is lost."""
+
+    def progress(self, reports: Sequence[Progress]) -> list[bool]:
+        """Write how far jobs are; False: the lease is lost."""
+
+
+class Outcomes:
+    """Commits, gives back, moves, buries and cancels running jobs, in batches."""
+
+    def __init__(
+        self,
+        db: Database,
+        transactions: Transactions,
+        jobs: Jobs,
+        queues: QueueRows,
+        push: Pushes,
+        flows: Flows,
+        held: HeldJobs,
+        commits: Commits,
+    ) -> None:
+        self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
+        self._push, self._flows, self._held, self._commits = push, flows, held, commits
+
+    def settle(
+        self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False, guarded: bool = False
+    ) -> list[JobState | None]:
+        """Apply outcomes, fenced by their tokens; `guarded`: see `joined`."""
         if not outcomes:
             return []
         jobs = [job for outcome in outcomes if type(outcome) is Commit for job in outcome.jobs]
@@ -38,27 +244,20 @@ class Settling(SqlBase):
         def work(run: Runner, again: bool) -> list[JobState | None]:
             return self.settle_in(run, outcomes, again=again or repeat)
 
-        return self.transactions.enter(
-            {job.queue for job in jobs}, tx, work, guarded=self.guards and all(map(is_plain, outcomes))
-        )
+        return self._transactions.enter({job.queue for job in jobs}, tx, work, guarded=guarded)
 
     def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        given = [{"job": one.id, "token": one.token, "lease_micros": int(one.seconds * SECOND)} for one in extensions]
-        return self._change_each_held(self.statements.extend, given)
+        # One order for all who lock several jobs.
+        ordered = sorted(enumerate(extensions), key=lambda one: one[1].id)
+        return self._db.write(
+            lambda run, _again: _in_places([(n, self._held.extend(run, extension)) for n, extension in ordered])
+        )
 
     def progress(self, reports: Sequence[Progress]) -> list[bool]:
-        given = [{"job": one.id, "token": one.token, "share": one.value} for one in reports]
-        return self._change_each_held(self.statements.progress, given)
-
-    def _change_each_held(self, change: Executable, batch: Sequence[Params]) -> list[bool]:
-        """Change jobs that are held, in one order for all who lock several; tell of each whether it was held."""
-        in_order = sorted(range(len(batch)), key=lambda n: str(batch[n]["job"]))
-
-        def work(run: Runner, _again: bool) -> list[bool]:
-            held = {n: run.change(change, batch[n]) == 1 for n in in_order}
-            return [held[n] for n in range(len(batch))]
-
-        return self.database.write(work)
+        ordered = sorted(enumerate(reports), key=lambda one: one[1].id)
+        return self._db.write(
+            lambda run, _again: _in_places([(n, self._held.progress(run, report)) for n, report in ordered])
+        )
 
     def settle_in(self, run: Runner, outcomes: Sequence[Outcome], *, again: bool = False) -> list[JobState | None]:
         """Apply runs of plain commits by the short way, and all else row by row, in their order."""
@@ -67,73 +266,19 @@ class Settling(SqlBase):
             for plain, batch in groupby(outcomes, key=lambda outcome: is_plain(outcome) and not again)
         ]
         if len(runs) > 1:  # the jobs of all of them are locked before what follows from the first
-            run.rows(self.statements.held, {"ids": json.dumps(sorted(outcome.id for outcome in outcomes))})
+            self._held.lock(run, [outcome.id for outcome in outcomes])
         states: list[JobState | None] = []
         for plain, batch in runs:
             if plain:
-                states += self.commit_in(run, [one for one in batch if isinstance(one, Commit)])
+                states += self._commits.commit_in(run, [one for one in batch if isinstance(one, Commit)]).states
             else:
                 states += self._apply(run, batch, again)
         return states
 
-    def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
-        """Commit without reading whole jobs: they go to history inside the database."""
-        held, settings = self.held_with_settings(run, [commit.id for commit in commits])
-        holders = {row[0]: row for row in held}
-        done: list[tuple[Commit, Row]] = []
-        states: list[JobState | None] = []
-        for commit in commits:
-            row = holders.get(commit.id)
-            if row is None or row[-1] != commit.token:
-                states.append(None)
-                continue
-            del holders[commit.id]
-            done.append((commit, row))
-            states.append(JobState.DONE)
-        self.note_ended(run, ((row[0], row[1], settings[row[1]].max_running is not None) for _, row in done))
-        kept = [commit for commit, row in done if settings[row[1]].history_ttl > 0]
-        self.keep_done(run, kept)
-        self.jobs.remove(run, [commit.id for commit, _ in done])
-        self.jobs.tally(run, [(row[1], "committed") for _, row in done])
-        self.follow_commits(run, done)
-        return states
-
-    def held_with_settings(self, run: Runner, ids: Sequence[str]) -> tuple[list[Row], dict[str, QueueSettings]]:
-        """Return those of these jobs that are held, locked, and the settings of their queues."""
-        held = run.rows(self.statements.held, {"ids": json.dumps(sorted(ids))})
-        return held, self.queue_rows.settings_of(run, {row[1] for row in held})
-
-    def note_ended(self, run: Runner, done: Iterable[tuple[str, str, bool]]) -> None:
-        """Have it told that jobs have ended: id, queue, and whether that bounds what runs, so that a place is free."""
-        for job, queue, bounded in done:
-            run.ended.add(job)
-            if bounded:
-                run.woken.add(queue)
-
-    def follow_commits(self, run: Runner, done: Sequence[tuple[Commit, Row]]) -> None:
-        """Do what follows from commits; each comes with what its job held, as HELD_COLUMNS has it."""
-        if not any(row[2] or row[4] for _, row in done):  # no order key, no flow
-            held = (limits_in(row[3]).semaphores[: row[5]] for _, row in done)
-            run.freed.update(map(semaphore_gate, chain.from_iterable(held)))
-            return
-        steps: list[Step] = []
-        for commit, row in done:
-            if any(row[2:5]):
-                after = _DONE if commit.result is None else _DONE._replace(result=commit.result)
-                steps.append(Step(outline(*row[:6]), after, "committed"))
-        self.flows.follow(run, steps)
-
-    def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
-        """Copy live jobs into history, as done."""
-        run.change_each(
-            self.statements.keep_done,
-            [{"job": one.id, "result": one.result, "new_payload": one.payload} for one in commits],
-        )
-
     def _apply(self, run: Runner, outcomes: Sequence[Outcome], again: bool) -> list[JobState | None]:
-        rows = self.jobs.lock(run, [outcome.id for outcome in outcomes])
-        now = self.clock(run)
-        settings = self.queue_rows.settings_of(run, {row.queue for row in rows.values()})
+        rows = self._jobs.lock(run, [outcome.id for outcome in outcomes])
+        now = self._db.clock(run)
+        settings = self._queues.settings_of(run, {row.queue for row in rows.values()})
         before: list[JobRow] = []
         after: list[Transition] = []
         states: list[JobState | None] = []
@@ -154,18 +299,23 @@ class Settling(SqlBase):
                 fanned_out += outcome_rules.fanned_out(outcome)
             if not step.final and step.row.run_at <= now:
                 run.woken.add(step.row.queue)
-        self.flows.put(run, before, after)
+        self._flows.put(run, before, after)
         for one in continued:  # after it is stored: it may wait for a part of the flow that is done at once
-            self.flows.open_in(run, one.nodes, one.jobs)
-        push_all(self.pushes, run, fanned_out)
+            self._flows.open_in(run, one.nodes, one.jobs)
+        push_all(self._push, run, fanned_out)
         run.woken.update(job.queue for job in fanned_out)
         return states
 
     def _applied_before(self, run: Runner, row: JobRow | None, outcome: Outcome, now: int) -> JobState | None:
         """Return the state that an earlier try, whose answer was lost, led to; None if there was none."""
         if row is None:
-            row = self.jobs.finished(run, [outcome.id]).get(outcome.id)
+            row = self._jobs.finished(run, [outcome.id]).get(outcome.id)
         return left_in(row, outcome.token, now)
+
+
+def _in_places(answers: Iterable[tuple[int, bool]]) -> list[bool]:
+    """Return answers in the order of their questions."""
+    return [answer for _, answer in sorted(answers)]
 
 
 def is_plain(outcome: Outcome) -> bool:

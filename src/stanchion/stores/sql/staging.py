@@ -26,7 +26,6 @@ from stanchion.stores.sql.engine.database import CALL_SECONDS, Database
 from stanchion.stores.sql.engine.runner import BACK, MARK, Params, Runner
 from stanchion.stores.sql.operate import Operating
 from stanchion.stores.sql.push import push_all
-from stanchion.stores.sql.settle import Settling
 from stanchion.stores.sql.stage_statements import StageStatements
 from stanchion.stores.sql.values import Values
 
@@ -49,7 +48,7 @@ class _Share(NamedTuple):
     last_lane: int
 
 
-class Staging(Claiming, Settling, Operating):
+class Staging(Claiming, Operating):
     """The verbs for those who take and give whole batches."""
 
     def __init__(self, database: Database) -> None:
@@ -64,7 +63,7 @@ class Staging(Claiming, Settling, Operating):
             return Claimed([], reserved=self.reserve(claim))
         claimed, others = apart(self.claim_together(claim), claim.token)
         if others:
-            self.settle(others)
+            self.outcomes.settle(others)
         return claimed
 
     def reserve(self, claim: Claim) -> int:
@@ -236,7 +235,7 @@ class Staging(Claiming, Settling, Operating):
             raise LeasesLost(finish.queue, finish.jobs, plain + len(ids))
         for start in range(0, len(ids), _COMMITTED_AT_ONCE):
             some = ids[start : start + _COMMITTED_AT_ONCE]
-            self.commit_in(run, [Commit(one, finish.token) for one in some])
+            self.commits.commit_in(run, [Commit(one, finish.token) for one in some])
 
     def finish_plain(self, run: Runner, finish: Finish) -> int:
         """Commit the plain jobs in hand under a token; return how many they were."""

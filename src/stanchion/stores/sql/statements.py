@@ -9,14 +9,11 @@ from sqlalchemy import (
     Float,
     Integer,
     String,
-    Text,
     and_,
     case,
     cast,
     delete,
     func,
-    insert,
-    literal,
     literal_column,
     null,
     or_,
@@ -25,13 +22,12 @@ from sqlalchemy import (
     update,
 )
 
-from stanchion.stores.records.jobs import SECOND, JobState
+from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.liveness import MISSED_BEATS
 from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, RUNS, held_row, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import (
-    HISTORY_COLUMNS,
     counts,
     history,
     jobs,
@@ -63,8 +59,6 @@ class Statements:
         now, ids = dialect.now, dialect.values("ids", jobs.c.id.type)
         queue, token = param("queue", String), param("token", String)
         in_line = and_(jobs.c.queue == queue, jobs.c.lane == 0, jobs.c.state == QUEUED)
-        in_time = or_(jobs.c.lease_until.is_(None), jobs.c.lease_until > now)
-        mine = and_(jobs.c.id == param("job", jobs.c.id.type), jobs.c.token == token, RUNS, in_time)
 
         self.now = select(now)
 
@@ -133,40 +127,9 @@ class Statements:
             jobs.c.queue == queue, jobs.c.state == RUNNING, jobs.c.token == token
         )
 
-        # -- outcomes
-        kept = [
-            param("result", Text)
-            if name == "result"
-            else now
-            if name == "finished_at"
-            else literal(JobState.DONE.value)
-            if name == "state"
-            else func.coalesce(param("new_payload", Text), jobs.c.payload)
-            if name == "payload"
-            else jobs.c[name]
-            for name in HISTORY_COLUMNS
-        ]
-        self.keep_done = insert(history).from_select(
-            list(HISTORY_COLUMNS), select(*kept).where(jobs.c.id == param("job", jobs.c.id.type))
-        )
-        self.held: Executable = (
-            select(*held_row(), jobs.c.token)
-            .where(jobs.c.id.in_(ids), RUNS, in_time)
-            .order_by(jobs.c.id)  # one order for all who lock several jobs
-            .with_for_update()
-        )
         self.queued_locked: Executable = (
             select(*held_row()).where(jobs.c.id.in_(ids), jobs.c.state != RUNNING).order_by(jobs.c.id).with_for_update()
         )
-        self.extend = (
-            update(jobs)
-            .where(mine)
-            .values(
-                lease_until=case((jobs.c.worker.is_not(None), null()), else_=now + param("lease_micros", BigInteger))
-            )
-        )
-        self.progress = update(jobs).where(mine).values(progress=param("share", Float))
-
         # -- liveness
         self.expired = (
             select(*live_row())
