@@ -1,4 +1,4 @@
-"""How many Python calls a push, a claim and a commit of a store take, and of an app, and in how many files of the package.
+"""Count the Python calls, and the files of the package, of a push, a claim and a commit of a store and of an app.
 
     python -m benchmarks.calls sqlite:///calls.db [--rounds 20]
 
