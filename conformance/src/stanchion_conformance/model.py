@@ -25,7 +25,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extension, Move, Outcome, Progress, Rollback
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.jobs import copy_of, state_of
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import held_gates, semaphore_of
 from stanchion_conformance.harness import NewStore, StoreClock, counts_of, sizes_of
@@ -230,9 +230,11 @@ class Comparison(RuleBasedStateMachine):
         if verb != "replay":
             self.same(verb, [job_id])
             return
-        copy = new_id()
-        self.same("replay", [job_id], [copy])
-        self.ids.append(copy)
+        row = self.reference.fetch([job_id]).get(job_id)
+        if row is not None and row.finished_at is not None:
+            copy = copy_of(row, new_id())
+            self.same("push", [copy])
+            self.ids.append(copy.id)
 
     @rule(data=st.data())
     def configure(self, data: st.DataObject) -> None:

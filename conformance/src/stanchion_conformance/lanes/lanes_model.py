@@ -6,7 +6,7 @@ from itertools import count
 from typing import Any
 
 import hypothesis.strategies as st
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 
 from stanchion.core.ids import new_id
 from stanchion.stores.memory import MemoryStore
@@ -75,6 +75,7 @@ class TestLanesAgainstTheReference:
 
         @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
         @given(steps=STEPS)
+        @example(steps=[("push", [(0, 0, 0), (0, 0, 0), (3, 0, 0), (3, 1, 100), (3, 2, 0)]), ("claim", 4, None)])
         def run(steps: list[tuple[Any, ...]]) -> None:
             both = Both(store, clock, next(queues))
             for step in steps:

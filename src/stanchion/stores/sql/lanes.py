@@ -69,7 +69,7 @@ class Laning(SqlBase):
                 found[turn.lane].append(turn)
                 share[turn.lane] -= 1
             short = [head for head in heads if share[head.lane] > 0]
-            heads = [head for head in self._lower(run, claim.queue, short) if head.due]
+            heads = list(self._first_due(run, claim.queue, self._lower(run, claim.queue, short)))
         return [turn for round_ in zip_longest(*found.values()) for turn in round_ if turn is not None]
 
     def _due_heads(self, run: Runner, claim: Claim, most: int, served: int) -> list[Head]:
