@@ -23,6 +23,7 @@ T = TypeVar("T")
 ARMS_MAX = 64
 """So many lanes are asked in one statement."""
 
+_ALL = 2**63 - 1
 _ROOT = int(LAST_LANE**0.5) + 1
 
 
@@ -74,7 +75,8 @@ _TOPS = text(f"""
             ORDER BY job.priority DESC LIMIT 1
         )
         FROM known JOIN few AS high JOIN few AS low
-        WHERE known.last_lane IS NOT NULL AND high.n * {_ROOT} + low.n <= known.last_lane
+        WHERE high.n * {_ROOT} + low.n <= known.last_lane
+        LIMIT {_ALL}  -- keeps the optimizer from merging this into the query below, which would look up each twice
     )
     SELECT tops.queue, tops.lane, tops.priority, (
         SELECT job.run_at FROM {_LINE} AND job.queue = tops.queue AND job.lane = tops.lane
