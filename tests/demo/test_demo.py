@@ -189,7 +189,7 @@ def test_a_lost_flight_is_told(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def losing(queue: Any, *args: Any) -> Any:
-        assert queue.app.store.purge(queue.name, older_than=0, limit=1) == 1
+        assert queue.context.store.purge(queue.name, older_than=0, limit=1) == 1
         return summarise(queue, *args)
 
     monkeypatch.setattr("flights.show.summarise", losing)
