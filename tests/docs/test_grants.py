@@ -55,7 +55,7 @@ def use(app: Stanchion) -> None:
     store.stage("write", "attempt", [NewJob("01900000-0000-7000-8000-000000000000", "staged", "1")])
     assert store.publish(Publication("write", (("attempt", 1),), finish=Finish("laned", "mine", 5)))
     assert app.queue("staged").size().total == 1
-    store.sweep()
+    store.recover()
     store.maintain()
     app.queue("work").purge_history(0)
     app.queue("staged").delete()

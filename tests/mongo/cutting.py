@@ -61,7 +61,7 @@ class Cutting:
 
         def sweep() -> None:
             self._clock.advance(5)
-            self._other.sweep()
+            self._other.recover(limit=0)
 
         self._undisturbed(begin)
         for at in self._guillotine.writes:

@@ -193,7 +193,7 @@ def check(store: MongoStore, world: World) -> None:
     """Clear up as other processes would, finish what is live, and see that the flow has ended, with all its members."""
     (root,) = world.ids
     take_back(store, world)
-    store.sweep()
+    store.recover(limit=0)
     for node in store.flow_nodes(root):
         store.change_flows([CloseFlow(node.id)])
         if node.state == NodeState.CANCELLED:  # as whoever stops a flow does
@@ -248,11 +248,11 @@ def test_what_follows_a_step_in_a_session_of_the_caller_is_done_by_a_sweep(
             assert store.settle([Commit(row.id, row.token or "")], tx=session) == [JobState.DONE]
             assert [node.state for node in store.flow_nodes(flow.node.id)] == [NodeState.RUNNING]
             clock.advance(5)
-            store.sweep()
+            store.recover(limit=0)
             assert store.fetch([waiter.id])[waiter.id].state == JobState.WAITING
             ends()
     clock.advance(5)
-    store.sweep()
+    store.recover(limit=0)
     assert [node.state for node in store.flow_nodes(flow.node.id)] == [NodeState.DONE]
     assert store.fetch([waiter.id])[waiter.id].waits_for is None
 

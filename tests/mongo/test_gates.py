@@ -177,11 +177,11 @@ def check(store: MongoStore, world: World) -> None:
     """Clear up as other processes would, look at the gates, and finish what is live, within all limits."""
     within_limits(store, [])
     take_back(store, world)
-    store.sweep()
+    store.recover(limit=0)
     at_rest(store, world)
     finish(store, world, lambda rows: within_limits(store, rows))
     at_rest(store, world)
-    store.sweep()
+    store.recover(limit=0)
     assert not [hold for hold in inside.holds(store) if hold.job in world.ids]
     found = jobs(store, world)
     assert world.may_vanish or {row.id for row in found} == set(world.ids)

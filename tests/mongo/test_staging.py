@@ -67,12 +67,12 @@ def run_early_and_late(store: MongoStore, world: World) -> Counter[str]:
     ran = run_out(store, world.other)
     store.maintain()
     world.clock.advance(ASIDE)
-    store.sweep()
+    store.recover(limit=0)
     ran += run_out(store, world.other)
     world.clock.advance(HOUR + 1)
     store.maintain()
     world.clock.advance(ASIDE)
-    store.sweep()
+    store.recover(limit=0)
     return ran + run_out(store, world.other)
 
 
@@ -160,7 +160,7 @@ def check_finish(store: MongoStore, world: World) -> None:
     publication = Publication(write_of(world), (), value_of(world), Finish(world.queue, token_of(world), left))
     assert store.publish(publication) is not before
     world.clock.advance(ASIDE)
-    store.sweep()
+    store.recover(limit=0)
     assert counts_of(store, world.queue).committed == 3
     assert not [hold for hold in inside.holds(store) if hold.job in world.ids]
 
@@ -231,11 +231,11 @@ class TestPublishing:
     def test_one_that_goes_on_is_left_alone(self, world: World) -> None:
         begun_by_one_who_died(world)
         world.clock.advance(-60)  # so that it is young on a slow machine too
-        world.store.sweep()
+        world.store.recover(limit=0)
         world.clock.advance(60)
         assert not run_out(world.store, world.other)
         world.clock.advance(ASIDE)
-        world.store.sweep()
+        world.store.recover(limit=0)
         assert len(run_out(world.store, world.other)) == 5
 
     def test_what_nobody_publishes_goes(self, world: World, database: str) -> None:
@@ -258,7 +258,7 @@ def test_what_is_purged_early_does_not_come_again(world: World) -> None:
     assert store.purge(world.other, older_than=0) == 0
     assert store.fetch(list(ran)) == {}
     world.clock.advance(ASIDE)
-    store.sweep()
+    store.recover(limit=0)
     assert len(ran) == 2
     assert not run_out(store, world.other)
 

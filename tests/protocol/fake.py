@@ -325,7 +325,7 @@ class Fake:
         self.outbox = self.Outbox(rows, self.slots, self.flows, opening, rows)
         self.open_nodes, self.push = opening.open_nodes, rows.push
         loop = JobLoop(rows, self.outbox.follow_up)
-        outcomes, operator, lost = Outcomes(loop), Operator(loop), LostJobs(loop, rows)
+        outcomes, operator, lost = Outcomes(loop), Operator(loop), LostJobs(loop, rows, lambda: None)
         self.settle, self.cancel, self.retry, self.recover = (
             outcomes.settle,
             operator.cancel,

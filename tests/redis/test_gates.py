@@ -95,9 +95,9 @@ def unsound(store: RedisStore) -> list[str]:
 def look_after(store: RedisStore) -> None:
     """Do what workers do now and then, once what a dead process held is given up."""
     store.skew += LEASE + STALE / SECOND + 1
-    store.sweep()
+    store.recover(limit=0)
     store.recover()
-    store.sweep()
+    store.recover(limit=0)
 
 
 def run_out(store: RedisStore) -> set[str]:
@@ -156,7 +156,7 @@ class TestDeath:
         one.server.command("ZADD", one.server.keys.own("slots"), one.now(), "s:nobody")
         assert list(one._slot_rows.holds()) == []
         one.skew += 61
-        one.sweep()
+        one.recover(limit=0)
         assert one.server.command("ZCARD", one.server.keys.own("slots")) == 0
 
     def test_of_one_that_came_too_late_with_its_hold(self, one: RedisStore) -> None:
@@ -164,7 +164,7 @@ class TestDeath:
         one.push([limited(SMTP)])
         assert one._slot_rows.take_each([Hold(semaphore_gate(SMTP), new_id(), "late")]) == [True]
         assert claimed(one) == []
-        one.sweep()
+        one.recover(limit=0)
         assert len(claimed(one)) == 1
 
 

@@ -79,9 +79,9 @@ def run_out(store: RedisStore, *queues: str) -> Counter[str]:
 def look_after(store: RedisStore, seconds: float = LEASE + STALE / SECOND + 1) -> None:
     """Do what workers do now and then, once what a dead process held is given up."""
     store.skew += seconds
-    store.sweep()
+    store.recover(limit=0)
     store.recover()
-    store.sweep()
+    store.recover(limit=0)
 
 
 def at_rest(store: RedisStore) -> None:
@@ -223,7 +223,7 @@ class TestPublishing:
 
         def sweep(store: RedisStore, _made: object) -> None:
             store.skew = 5.0
-            store.sweep()
+            store.recover(limit=0)
 
         for scene in at_every_call(opened, url, way, begun, sweep):
             ran = run_out(scene.witness)
@@ -239,7 +239,7 @@ class TestPublishing:
 
         def sweep_early() -> None:
             one.skew -= 60  # so that it is young on a slow machine too
-            one.sweep()
+            one.recover(limit=0)
             one.skew += 60
 
         sweep_early()
@@ -250,7 +250,7 @@ class TestPublishing:
         sweep_early()
         assert run_out(one) == Counter()
         one.skew += STALE / SECOND + 1
-        one.sweep()
+        one.recover(limit=0)
         assert len(run_out(one)) == 7
 
     def test_a_driver_completes_what_the_one_before_had_begun_ahead(self, one: RedisStore) -> None:
@@ -281,7 +281,7 @@ class TestPublishing:
         with patch.object(one._staging, "go_on"):
             assert one.publish(Publication(WRITE, (("a", 6),)))
         one.skew += 900
-        one.sweep()
+        one.recover(limit=0)
         assert [row.id for row in one.claim(Claim(INTO, 9, "t", lease=1e6)).rows] == [job.id for job in jobs]
         one.skew += 101
         assert [row.id for row in one.claim(Claim(INTO, 9, "t2")).rows] == [late.id]

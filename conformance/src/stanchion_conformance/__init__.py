@@ -75,7 +75,7 @@ _THEMES = (
     "operate.operating",
     "operate.settings",
     "operate.signalled_ends",
-    "operate.sweeping",
+    "operate.repair",
     "operate.transferring",
     "operate.upkeep",
     "operate.waits",
@@ -186,9 +186,9 @@ from stanchion_conformance.operate.expiring import (
     passing,
 )
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
+from stanchion_conformance.operate.repair import TestRepair
 from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
 from stanchion_conformance.operate.signalled_ends import TestSignalledEnds
-from stanchion_conformance.operate.sweeping import TestSweep
 from stanchion_conformance.operate.transferring import TestAdopting, TestTaking, TestThereAndBack
 from stanchion_conformance.operate.upkeep import TestMaintain, TestSetup, TestShares
 from stanchion_conformance.operate.values import TestValues
@@ -341,6 +341,7 @@ __all__ = [
     "TestRefusedAtTheDoor",
     "TestRefusedPositions",
     "TestRefusing",
+    "TestRepair",
     "TestRepeatedClaim",
     "TestRepeatedOutcome",
     "TestRepeats",
@@ -368,7 +369,6 @@ __all__ = [
     "TestStoppedStreams",
     "TestStrangeNames",
     "TestStreams",
-    "TestSweep",
     "TestTailCalls",
     "TestTaking",
     "TestTasks",

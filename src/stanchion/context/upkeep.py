@@ -26,6 +26,9 @@ EVERY = 30.0
 SHARE_SECONDS = 1.0
 """Seconds of maintenance in one share."""
 
+TAKEN_BACK_AT_ONCE = 500
+"""Jobs of lost holders that one call takes back."""
+
 WARN_EVERY = 300.0
 """Seconds between two warnings that the purge lags."""
 
@@ -91,18 +94,19 @@ class Upkeep:
     def round(self, seconds: float, as_of: int | None) -> Maintained:
         """Do all that is to be done, for about so many seconds; take back what was lost at `as_of` (None: nothing)."""
         store, budget = self._host.store_semaphores(), Budget(seconds)
-        recovered = 0 if as_of is None else self.take_back(store, as_of)
-        store.sweep()
+        recovered = self.recover(store, as_of)
         behind = store.maintain(seconds)
         while behind and budget.left:
             behind = store.maintain(seconds)
         self._lag.note(behind)
         return Maintained(recovered, tuple(behind))
 
-    def take_back(self, store: Store, as_of: int, go_on: Callable[[], bool] = lambda: True) -> int:
-        """Take back the jobs of holders that were gone at this time; fire the event of dead ones; return how many."""
-        count = 0
-        while go_on() and (rows := store.recover(as_of=as_of)):
+    def recover(self, store: Store, as_of: int | None, go_on: Callable[[], bool] = lambda: True) -> int:
+        """Take back the jobs of holders that were gone at this time (None: none), and fire the event of dead ones;
+        then complete what dead processes have left half done. Return how many jobs were taken back.
+        """
+        count, limit = 0, 0 if as_of is None else TAKEN_BACK_AT_ONCE
+        while go_on() and (rows := store.recover(limit, as_of)):
             count += len(rows)
             log.warning("took back %d jobs from workers that are gone or leases that ran out", len(rows))
             if self._host.events.hears("dead"):
@@ -142,8 +146,6 @@ class Upkeep:
             return False
         if not store.compare_and_set(_KIND, _NAME, str(now), 0 if last is None else last.version):
             return False
-        if last is not None:
-            self.take_back(store, min(now, int(last.text)))
-        self._host.store_semaphores().sweep()
+        self.recover(self._host.store_semaphores(), None if last is None else min(now, int(last.text)))
         self._lag.note(store.maintain(SHARE_SECONDS))
         return True

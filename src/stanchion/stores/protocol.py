@@ -140,6 +140,10 @@ class Store(Protocol):
 
         What a dead worker is not known to have begun gets its attempt back; see `losses`.
 
+        A call that finds no lost job completes what a process that died has left half done of slots, flows and
+        publications: its outbox entries. So call it until it returns none; with `limit` 0 it only does that. Where a
+        step and all that follows from it are one transaction, it restores slots that were damaged otherwise.
+
         `as_of` is the moment, on the store's clock, at which a lease must have run out or a worker been dead
         (None: now). A call that was held up by an outage, in which nobody could beat, then frees no more than
         it would have before.
@@ -167,8 +171,8 @@ class Store(Protocol):
         False, and nothing but the stage is changed, when its value was written before, or by another. Raises
         StagedJobsLost when an attempt has not the number of jobs it should have, LeasesLost when jobs to be finished
         are no longer in hand, DuplicateKey as `push` does: nothing is changed then. A store without transactions over
-        several jobs does one part after the other, and `sweep` goes on after a death: each job is stored once, but not
-        all of them at one moment; it raises CannotJoin for staged jobs together with `finish`.
+        several jobs does one part after the other, and `recover` goes on after a death: each job is stored once, but
+        not all of them at one moment; it raises CannotJoin for staged jobs together with `finish`.
         """
 
     def unstage(self, write: str) -> None:
@@ -252,12 +256,6 @@ class Store(Protocol):
 
     def permits(self, name: str) -> tuple[list[str], list[str]]:
         """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in line."""
-
-    def sweep(self) -> None:
-        """Finish what a process that died has left half done at gates and in flows; any worker calls it now and then.
-
-        There is nothing to do where a step and all that follows from it are one transaction.
-        """
 
     # -- flows
 

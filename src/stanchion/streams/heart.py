@@ -55,5 +55,4 @@ class Heart:
     def _look_after_store(self, as_of: int) -> None:
         while self._store.recover(as_of=as_of):
             pass
-        self._store.sweep()
         self._store.maintain()

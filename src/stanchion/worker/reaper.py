@@ -17,7 +17,7 @@ MAINTAIN_EVERY = 10.0
 
 
 class Reaper:
-    """One thread that recovers and sweeps every `every` seconds, and maintains about every ten.
+    """One thread that recovers every `every` seconds, and maintains about every ten.
 
     It stores declared semaphores again that the store has lost.
 
@@ -48,9 +48,9 @@ class Reaper:
             try:
                 store = self._context.store_semaphores()
                 as_of = store.now()
-                if self._steady():
-                    self._context.upkeep.take_back(store, as_of, lambda: not self._stopping.is_set())
-                store.sweep()
+                self._context.upkeep.recover(
+                    store, as_of if self._steady() else None, lambda: not self._stopping.is_set()
+                )
                 if behind or time.monotonic() - maintained_at >= MAINTAIN_EVERY:
                     maintained_at = time.monotonic()
                     left = store.maintain()

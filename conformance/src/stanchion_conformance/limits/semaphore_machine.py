@@ -153,8 +153,8 @@ class Permits(RuleBasedStateMachine):
     def look_after(self) -> None:
         self.clock.advance(STEP)
         self.store.beat([worker("lives", heartbeat=1e9)])
-        self.store.recover()
-        self.store.sweep()
+        while self.store.recover():
+            pass
 
     # -- what is always so
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
@@ -28,12 +28,18 @@ class WorkerRows(Protocol):
 class LostJobs:
     """Gives back jobs whose lease ran out or whose worker is dead."""
 
-    def __init__(self, loop: JobLoop, rows: WorkerRows) -> None:
-        self._loop, self._rows = loop, rows
+    def __init__(self, loop: JobLoop, rows: WorkerRows, recover_outbox: Callable[[], None]) -> None:
+        self._loop, self._rows, self._recover_outbox = loop, rows, recover_outbox
         self.delay: LostLeaseDelay = default_delay
 
     def recover(self, limit: int = _RECOVERED, as_of: int | None = None) -> list[JobRow]:
-        """Give back lost jobs; return them as they are now."""
+        """Give back lost jobs, and return them as they are now; if there are none, complete outbox entries."""
+        freed = self._free_lost(limit, as_of) if limit else []
+        if not freed:
+            self._recover_outbox()
+        return freed
+
+    def _free_lost(self, limit: int, as_of: int | None) -> list[JobRow]:
         # The clock, then the workers, then the jobs: however long it takes from one to the next, no worker is
         # judged by a beat that is older than need be, and no job by workers that were there before its own.
         if as_of is None:

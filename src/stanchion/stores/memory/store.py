@@ -62,7 +62,7 @@ class MemoryStore:
         self._slots = slots = Slots(jobs)
         self._pushes = pushes = Pushes(jobs, slots)
         self._flows = flows = Flows(jobs, slots, pushes)
-        self._workers = Workers(jobs, flows)
+        self._workers = Workers(jobs, flows, slots)
         self._outcomes = Outcomes(jobs, pushes, flows)
         self._claims = Claims(jobs, slots, flows, self._workers, self._outcomes)
         self._staging = Staging(jobs, pushes, self._outcomes, self._values)
@@ -261,11 +261,6 @@ class MemoryStore:
         with self._lock:
             return self._slots.permits(name)
 
-    def sweep(self) -> None:
-        """Count the slots that are held anew, and grant free ones, whatever has left them so."""
-        with self._lock:
-            self._slots.recount()
-
     # -- flows
 
     def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
@@ -319,7 +314,7 @@ class MemoryStore:
             return self._workers.workers()
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
-        """Give back jobs whose lease ran out or whose worker is dead; return them as they are now."""
+        """Give back jobs whose lease ran out or whose worker is dead; if there are none, count the slots anew."""
         with self._lock:
             return self._workers.recover(limit, as_of)
 

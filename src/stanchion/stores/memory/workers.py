@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Jobs
+from stanchion.stores.memory.slots import Slots
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules import outcomes as outcome_rules
@@ -18,9 +19,9 @@ from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, ha
 class Workers:
     """What workers say of themselves, and what becomes of jobs whose holder is gone."""
 
-    def __init__(self, jobs: Jobs, flows: Flows) -> None:
+    def __init__(self, jobs: Jobs, flows: Flows, slots: Slots) -> None:
         self.lost_lease_delay: LostLeaseDelay = default_delay
-        self._jobs, self._flows = jobs, flows
+        self._jobs, self._flows, self._slots = jobs, flows, slots
         self._workers: dict[str, WorkerRow] = {}
 
     def beat(self, workers: Sequence[WorkerRow]) -> Beat:
@@ -43,11 +44,13 @@ class Workers:
         return [replace(worker, running=running[worker.id]) for worker in rows]
 
     def recover(self, limit: int, as_of: int | None) -> list[JobRow]:
-        """Give back jobs whose lease ran out or whose worker is dead; return them as they are now."""
+        """Give back jobs whose lease ran out or whose worker is dead; if there are none, count the slots anew."""
         now = self._jobs.now()
         at = now if as_of is None else as_of
-        lost = [row for row in self._jobs.running() if is_lost(row, self._workers, at)]
-        return [self.take_back(row, now) for row in lost[:limit]]
+        lost = [row for row in self._jobs.running() if is_lost(row, self._workers, at)][:limit]
+        if not lost:
+            self._slots.recount()
+        return [self.take_back(row, now) for row in lost]
 
     def take_back(self, row: JobRow, now: int) -> JobRow:
         """Take a job from a holder that is gone; return it as it is now."""

@@ -72,7 +72,7 @@ class MongoStore:
         loop = JobLoop(self._jobs, follow_up)
         self._outcomes = Outcomes(loop)
         self._operator = Operator(loop)
-        self._lost = LostJobs(loop, self._workers)
+        self._lost = LostJobs(loop, self._workers, self._recover_outbox)
 
         slot_documents = SlotDocuments(server)
         slots = Slots(self._jobs, slot_documents)
@@ -107,7 +107,7 @@ class MongoStore:
             self._counters,
             self._purges,
             self._removal,
-            recover=self.sweep,
+            recover=self._recover_outbox,
             forget=(
                 self._deletion.forget_gone,
                 self._workers.forget_dead,
@@ -205,7 +205,7 @@ class MongoStore:
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         return self._lost.recover(limit, as_of)
 
-    def sweep(self) -> None:
+    def _recover_outbox(self) -> None:
         for part in self._recovered:
             part.recover()
 

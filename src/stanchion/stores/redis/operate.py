@@ -98,7 +98,7 @@ class Upkeep:
         self._jobs, self._recoveries = jobs, recoveries
         self._queues, self._workers, self._flows, self._stage = queues, workers, flows, stage
 
-    def sweep(self) -> None:
+    def recover_outbox(self) -> None:
         """Do again what a process that died may have left half done."""
         for queue in self._jobs.places.queues():
             # First: a job that waits in a queue of another cluster slot has to be there when it is let in.
@@ -111,7 +111,7 @@ class Upkeep:
         names = self._jobs.places.queues()
         # First: the rest may need memory, and the server have none.
         behind = purge_each(lambda queue: self._queues.purge(queue, limit=_PURGED), names, _PURGED, Budget(seconds))
-        self.sweep()  # what is done late is known by marks: they must not be forgotten before
+        self.recover_outbox()  # what is done late is known by marks: they must not be forgotten before
         for queue in names:
             self._jobs.deliver(queue)
         self._flows.forget_flows()

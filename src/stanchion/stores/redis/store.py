@@ -68,7 +68,7 @@ class RedisStore:
 
         self._operator, self._settled = Operator(loop), settle.Outcomes(loop)
         self._workers = Workers(jobs)
-        self._lost = LostJobs(loop, self._workers)
+        self._lost = LostJobs(loop, self._workers, lambda: self._upkeep.recover_outbox())
         self._outcomes = Outcomes(jobs, self._settled)
         self._due = due = DueJobs(jobs, slots, self._lost)
         admission = Admission(loop, slots, self._operator.cancel)
@@ -287,10 +287,6 @@ class RedisStore:
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         """Give back jobs whose lease ran out or whose worker is dead; return them as they are now."""
         return self._lost.recover(limit, as_of)
-
-    def sweep(self) -> None:
-        """Do again what a process that died may have left half done."""
-        self._upkeep.sweep()
 
     # -- versioned values and wake-up
 

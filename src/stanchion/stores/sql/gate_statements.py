@@ -7,7 +7,6 @@ from sqlalchemy import text
 from stanchion.stores.rules.slots import HOLDER_BOOST
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
-from stanchion.stores.sql.slots import SLOT_COLUMNS
 
 ASKING = ("queue", "state", "priority", "run_at", "order_key", "limits", "flow", "held", "permit", "waits_since")
 """What is read of a job, beside its id, that asks at gates."""
@@ -18,19 +17,8 @@ class GateStatements:
 
     def __init__(self, dialect: Dialect) -> None:
         ids = dialect.among("id", "ids", "uuid")
-        gate, key = map(dialect.by, ("stanchion_jobs_gate", "PRIMARY"))
+        key = dialect.by("PRIMARY")
         an_id = "CAST(id AS CHAR(36))"
-        # -- the gates themselves
-        self.next_gates = text(f"""
-            SELECT {SLOT_COLUMNS} FROM stanchion_gates {key} WHERE name > :after ORDER BY name LIMIT :most
-        """)
-        self.next_waited = text(f"""
-            SELECT waits_for FROM stanchion_jobs {gate} WHERE waits_for > :after ORDER BY waits_for LIMIT 1
-        """)
-        self.holders = text(f"""
-            SELECT {an_id}, queue, order_key, limits, flow, held FROM stanchion_jobs {dialect.by("stanchion_jobs_held")}
-            WHERE held > 0 LIMIT :most
-        """)
         # -- the jobs
         self.asking = text(f"""
             SELECT {an_id}, {", ".join(ASKING)}

@@ -12,6 +12,7 @@ from stanchion.stores.rules.outcomes import lease_lost
 from stanchion.stores.sql.base import SqlBase
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
+from stanchion.stores.sql.repair import SlotRepair
 from stanchion.stores.sql.workers import began_in
 
 _BATCH = 500
@@ -23,12 +24,19 @@ class Recovery(SqlBase):
     def __init__(self, database: Database) -> None:
         super().__init__(database)
         self._orphans_sought_at = 0
+        self._repair = SlotRepair(database, self.transactions, self.slots)
 
     def recover(self, limit: int = _BATCH, as_of: int | None = None) -> list[JobRow]:
         # A repeat comes after a lost connection: right after an outage, live workers look dead.
-        freed = self.transactions.write(lambda run, again: [] if again else self._recover_all(run, limit, as_of))
+        freed = (
+            self.transactions.write(lambda run, again: [] if again else self._recover_all(run, limit, as_of))
+            if limit
+            else []
+        )
         if freed:
             self.dialect.announce({row.queue for row in freed})
+        else:
+            self._repair.repair()
         return freed
 
     def recover_expired(self, run: Runner) -> bool:

@@ -22,10 +22,9 @@ from stanchion.stores.sql.query import Looking
 from stanchion.stores.sql.semaphores import Semaphores
 from stanchion.stores.sql.staging import Staging
 from stanchion.stores.sql.stats import Stats
-from stanchion.stores.sql.sweep import Sweeping
 
 
-class SqlStore(Staging, Looking, Transferring, Arrow, Discarding, Sweeping):
+class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
     """Jobs in an SQL database."""
 
     stats_of: type[Stats] = Stats

@@ -16,7 +16,7 @@ from stanchion.stores.sql.queue_rows import QueueRows
 T = TypeVar("T")
 
 _LOOKS = (0.005, 0.02, 0.1)
-"""Seconds before each further look at a slot whose waiters others had locked; what is left then is for the sweep."""
+"""Seconds before each further look at a slot whose waiters others had locked; what is left then is for slot repair."""
 
 
 class Transactions:

@@ -1,4 +1,4 @@
-"""What `sweep` restores: a waiter where a slot is free, whatever has left it there."""
+"""What `recover` restores besides lost jobs: a waiter where a slot is free, whatever has left it there."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ def forgotten(job: NewJob, gate: str) -> NewJob:
     return job._replace(waits_for=gate)
 
 
-class TestSweep:
+class TestRepair:
     def test_a_waiter_at_a_semaphore_with_a_free_slot_goes_on(self, store: Store) -> None:
         store.set_semaphore(SMTP, 2)
         first, second, third = push(store, *(forgotten(limited(SMTP), semaphore_gate(SMTP)) for _ in range(3)))
         assert took(store, 3) == []
-        store.sweep()
+        assert store.recover() == []
         rows = claim(store, 3)
         assert [row.id for row in rows] == [first, second]
         assert usage(store) == (2, 1)
         commit(store, rows[0])
-        store.sweep()
+        assert store.recover() == []
         assert took(store, 3) == [third]
 
     def test_a_waiter_of_an_order_key_that_nobody_holds_goes_on(self, store: Store) -> None:
         first, second = push(store, *(forgotten(keyed(), order_gate(QUEUE, KEY)) for _ in range(2)))
         assert took(store, 2) == []
-        store.sweep()
+        assert store.recover() == []
         (row,) = claim(store, 2)
         assert row.id == first
         assert state(store, second) == JobState.WAITING
         commit(store, row)
-        store.sweep()
+        assert store.recover() == []
         assert took(store, 2) == [second]
 
     def test_the_line_at_a_full_semaphore_stays(self, store: Store) -> None:
@@ -45,18 +45,18 @@ class TestSweep:
         (row,) = claim(store, 3)
         push(store, new_job())
         for _ in range(2):
-            store.sweep()
+            assert store.recover() == []
             assert store.permits(SMTP) == ([first], line)
         commit(store, row)
-        store.sweep()
+        assert store.recover() == []
         assert store.permits(SMTP) == ([line[0]], line[1:])
 
     def test_the_line_behind_an_order_key_stays(self, store: Store) -> None:
         first, second, third = push(store, keyed(), keyed(), keyed())
         (row,) = claim(store, 3)
         for _ in range(2):
-            store.sweep()
+            assert store.recover() == []
             assert [state(store, job) for job in (first, second, third)] == ["running", "waiting", "waiting"]
         commit(store, row)
-        store.sweep()
+        assert store.recover() == []
         assert took(store, 3) == [second]

@@ -1,4 +1,4 @@
-"""What `sweep` heals on SQL stores, and in memory, after somebody has damaged the rows of gates."""
+"""What `recover` repairs on SQL stores, and in memory, after somebody has damaged the rows of gates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import order_gate
-from stanchion.stores.sql import sweep as sweeping
+from stanchion.stores.sql import repair
 from stanchion.stores.sql.store import SqlStore
 
 SLOT = limits_text(Limits(("slot",)))
@@ -53,7 +53,7 @@ def test_a_slot_of_a_finished_job_is_freed(store: SqlStore) -> None:
     damage(store, "UPDATE stanchion_gates SET used = 1 WHERE name = 's:slot'")
     store.push(waiting)
     assert took(store) == []
-    store.sweep()
+    store.recover(limit=0)
     assert took(store) == [waiting[0].id]
     assert used(store) == {"s:slot": 1}
 
@@ -64,7 +64,7 @@ def test_an_order_key_of_a_finished_job_is_freed(store: SqlStore) -> None:
     assert took(store) == [first.id]
     damage(store, f"DELETE FROM stanchion_jobs WHERE id = '{first.id}'")
     assert took(store) == []
-    store.sweep()
+    store.recover(limit=0)
     assert took(store) == [second.id]
 
 
@@ -75,7 +75,7 @@ def test_a_slot_that_is_held_is_counted_again(store: SqlStore, given: dict[str, 
     store.push([first, second])
     assert took(store) == [first.id]
     damage(store, harm)
-    store.sweep()
+    store.recover(limit=0)
     store.push([third])
     assert took(store) == [], "the first one holds it still"
     assert sum(used(store).values()) == 1
@@ -90,20 +90,20 @@ def test_a_waiter_that_nobody_remembers_goes_on(store: SqlStore) -> None:
     damage(store, "UPDATE stanchion_gates SET waited = (1 = 0)")
     store.settle([Commit(first.id, "t")])
     assert took(store) == []
-    store.sweep()
+    store.recover(limit=0)
     assert took(store) == [second.id]
 
 
 def test_a_call_looks_at_so_many_gates(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sweeping, "_GATES", 3)
-    monkeypatch.setattr(sweeping, "_WAITED_AT", 3)
+    monkeypatch.setattr(repair, "_SLOTS_READ", 3)
+    monkeypatch.setattr(repair, "_WAITED_FOR", 3)
     stuck = [
         NewJob(job, "q", "1", order_key=f"k{n}", waits_for=order_gate("q", f"k{n}")) for n, job in enumerate(new_ids(8))
     ]
     store.push(stuck)
     found: list[int] = []
     while len(found) < 10 and sum(found) < len(stuck):
-        store.sweep()
+        store.recover(limit=0)
         found.append(len(took(store, 20)))
     assert found == [3, 3, 2]
 
@@ -115,5 +115,5 @@ def test_in_memory_too() -> None:
     store._slots.held["s:slot"] += 1
     store.push(waiting)
     assert took(store) == []
-    store.sweep()
+    store.recover(limit=0)
     assert took(store) == [waiting[0].id]
