@@ -23,7 +23,6 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion_conformance.harness import sizes_of
 
 QUEUE = "line"
 FREE = 100
@@ -87,7 +86,7 @@ def measure(store: Store, kind: str, jobs: int) -> str:
     last = perf_counter() - began
     while store.claim(Claim(QUEUE, LIMIT, new_id(), "worker")).retry_in == 0:
         pass
-    assert sizes_of(store, QUEUE).waiting == jobs
+    assert store.stats([QUEUE], ["states"])[QUEUE].states.waiting == jobs
     return (
         f"{kind:10} first free job after {first:.3f} s, all {FREE} after {last:.2f} s in {calls} claims "
         f"(slowest {slowest:.3f} s), all parked after {perf_counter() - began:.1f} s"

@@ -14,7 +14,6 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion_conformance.harness import sizes_of
 
 SEMAPHORES = 10_000
 CAPACITY = 100
@@ -49,7 +48,9 @@ class _Parked(StanchionContender):
             store.set_semaphore("full", 1)
             for jobs in batches(0, PARKED):
                 store.push([_job(job, "full", "parked") for job in jobs])
-            while sizes_of(store, "parked").ready:  # the first one takes the slot and keeps it
+            while store.stats(["parked"], ["states"])[
+                "parked"
+            ].states.ready:  # the first one takes the slot and keeps it
                 store.claim(Claim("parked", 1, new_id(), lease=3600.0))
 
 

@@ -11,9 +11,9 @@ import pytest
 from stanchion import Stanchion
 from stanchion.spark.archiving.files import End
 from stanchion.spark.archiving.table import existing_archive
-from stanchion.stores.protocol import Store
+from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
-from stanchion.stores.records.query import Scan
+from stanchion.stores.records.query import Query
 
 FINAL = (JobState.DONE, JobState.DONE, JobState.DONE, JobState.DEAD, JobState.CANCELLED)
 DAY = 86_400
@@ -63,7 +63,7 @@ def archived(folder: Path) -> Counter[End]:
 
 def left(store: Store) -> list[JobRow]:
     """Return what is in history."""
-    return [row for page in store.scan(Scan("history")) for row in page]
+    return [row for page in pages(store, Query("history")) for row in page]
 
 
 @pytest.fixture(params=["memory", "sqlite"])

@@ -14,7 +14,7 @@ from stanchion.ops.cli.console.session import Exit
 from stanchion.ops.cli.store.copy import Bars
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.query import Find
+from stanchion_conformance.harness import find_jobs
 from tests.cli.conftest import Answer, Run
 
 
@@ -34,7 +34,7 @@ def copy(run: Run, app: Stanchion, there: Stanchion) -> Callable[..., Answer]:
 
 def rows(store: Store) -> dict[str, JobRow]:
     """Return all jobs of a store."""
-    return {row.id: row for row in store.find(Find(limit=100_000))}
+    return {row.id: row for row in find_jobs(store, limit=100_000)}
 
 
 def all_kinds(app: Stanchion) -> None:

@@ -16,9 +16,9 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
-from stanchion.stores.records.query import Find
+from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.workers import WorkerRow
 from tests.cli.test_copy import rows
 
@@ -71,7 +71,7 @@ ALL = ["0", "1", "2", "3", "4"]
 
 class TestBroken:
     @pytest.mark.parametrize("side", ["source", "destination"])
-    @pytest.mark.parametrize("verb", ["configure", "find", "adopt", "take", "stats", "beat", "workers"])
+    @pytest.mark.parametrize("verb", ["configure", "select", "adopt", "take", "stats", "beat", "workers"])
     @pytest.mark.parametrize("done", [True, False])
     def test_after_any_call_the_next_copy_goes_on(
         self, here: MemoryStore, elsewhere: MemoryStore, side: str, verb: str, done: bool
@@ -85,7 +85,7 @@ class TestBroken:
             raise StoreUnavailable("gone")
 
         stores[side] = meddled(store, verb, fail)
-        used = (side, verb) not in {("source", "adopt"), ("destination", "find"), ("destination", "stats")}
+        used = (side, verb) not in {("source", "adopt"), ("destination", "select"), ("destination", "stats")}
         if used and (side, verb) != ("destination", "take"):
             with pytest.raises(StoreUnavailable):
                 transfer(*stores.values()).run()
@@ -156,14 +156,14 @@ class TestOneAtATime:
     def test_one_that_has_read_jobs_is_not_overtaken(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
         """Else it would adopt them once more, after the other one has resumed their queue and they have run."""
 
-        def find(query: Find) -> list[JobRow]:
-            found = here.find(query)
+        def select(query: Query) -> Page:
+            found = here.select(query)
             with pytest.raises(CopyRefused):
                 transfer(here, elsewhere).run()
             assert finish_all(elsewhere) == []
             return found
 
-        transfer(meddled(here, "find", find), elsewhere, heartbeat=60).run()
+        transfer(meddled(here, "select", select), elsewhere, heartbeat=60).run()
         assert finish_all(elsewhere) == ALL
 
     def test_others_may_copy_other_queues(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
@@ -184,13 +184,13 @@ class TestOneAtATime:
         monkeypatch.setattr("stanchion.copying.guard._PROOF", 0.0)
         stalled = {"source": here, "destination": elsewhere}[side]
 
-        def find(query: Find) -> list[JobRow]:
-            found = here.find(query)
+        def select(query: Query) -> Page:
+            found = here.select(query)
             stalled.skew += 1.0
             return found
 
         with pytest.raises(CopyRefused, match="stood still"):
-            transfer(meddled(here, "find", find), elsewhere).run()
+            transfer(meddled(here, "select", select), elsewhere).run()
         assert rows(elsewhere) == {}
 
     def test_many_at_once_do_no_harm(self, here: MemoryStore, elsewhere: MemoryStore) -> None:

@@ -14,10 +14,9 @@ from typing import Any, TypeVar
 from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.registry import open_store
-from stanchion_conformance.harness import counts_of, sizes_of
+from stanchion_conformance.harness import counts_of, find_jobs, sizes_of
 from tests.crash.checker import Trial, broken_rules
 from tests.crash.journal import Event, Journal, What, history
 from tests.crash.producer import QUEUE, Pushing, new_batch, settings
@@ -167,7 +166,7 @@ class Scene:
 
     def trial(self, *, doomed: Sequence[str] = (), drained: bool = True) -> Trial:
         """Return all that happened, and what the store holds now."""
-        rows = self._plain.find(Find(queue=QUEUE, states=tuple(JobState), limit=MOST_ROWS))
+        rows = find_jobs(self._plain, queue=QUEUE, states=tuple(JobState), limit=MOST_ROWS)
         counts = counts_of(self._plain, QUEUE)
         return Trial(history(self._journals), rows, counts, frozenset(doomed), drained)
 

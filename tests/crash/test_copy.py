@@ -20,8 +20,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Rollback
-from stanchion.stores.records.query import Find
-from stanchion_conformance.harness import sizes_of
+from stanchion_conformance.harness import find_jobs, sizes_of
 from tests.crash import checker
 from tests.crash.copier import REFUSED, Copying, settings
 from tests.crash.journal import LOST
@@ -124,7 +123,7 @@ def fill(store: Store, count: int, seconds: float = 0.0) -> None:
 
 
 def rows(scene: Scene) -> dict[str, JobRow]:
-    return {row.id: row for row in scene.store.find(Find(queue=QUEUE, limit=MOST_ROWS))}
+    return {row.id: row for row in find_jobs(scene.store, queue=QUEUE, limit=MOST_ROWS)}
 
 
 def assert_same(jobs: dict[str, JobRow], *, source: Scene, destination: Scene) -> None:

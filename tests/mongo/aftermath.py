@@ -9,9 +9,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit
-from stanchion.stores.records.query import Find
 from stanchion.stores.records.workers import WorkerRow
-from stanchion_conformance.harness import sizes_of
+from stanchion_conformance.harness import find_jobs, sizes_of
 from tests.mongo.acts import World
 
 ROUNDS = 100
@@ -40,4 +39,4 @@ def finish(store: Store, world: World, see: Callable[[list[JobRow]], None] = lam
 
 def jobs(store: Store, world: World) -> list[JobRow]:
     """Return all jobs of the case."""
-    return [row for queue in (world.queue, world.other) for row in store.find(Find(queue=queue, limit=1000))]
+    return [row for queue in (world.queue, world.other) for row in find_jobs(store, queue=queue, limit=1000)]

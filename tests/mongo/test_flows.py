@@ -13,11 +13,10 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
-from stanchion.stores.records.query import Find
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import node_gate
-from stanchion_conformance.harness import NewStore, StoreClock
+from stanchion_conformance.harness import NewStore, StoreClock, find_jobs, slot_of
 from tests.mongo import inside
 from tests.mongo.acts import Act, World
 from tests.mongo.aftermath import finish, take_back
@@ -197,11 +196,11 @@ def check(store: MongoStore, world: World) -> None:
     for node in store.flow_nodes(root):
         store.change_flows([CloseFlow(node.id)])
         if node.state == NodeState.CANCELLED:  # as whoever stops a flow does
-            store.cancel([row.id for row in store.find(Find(flow=root, limit=1000))])
+            store.cancel([row.id for row in find_jobs(store, flow=root, limit=1000)])
     finish(store, world)
     store.maintain()
     added_up(store, root)
-    jobs = store.find(Find(flow=root, limit=1000))
+    jobs = find_jobs(store, flow=root, limit=1000)
     assert all(row.finished_at is not None for row in jobs)
     assert sum(row.task == "handler" for row in jobs) <= 1
     for row in jobs:
@@ -222,7 +221,7 @@ def added_up(store: MongoStore, root: str) -> None:
             assert node.ended == node.size, node
             assert all(end.state == JobState.DONE for end in ends), node
     handled = [node for node in nodes if node.state == NodeState.FAILED and node.handler is not None]
-    handlers = [row for row in store.find(Find(flow=root, limit=1000)) if row.task == "handler"]
+    handlers = [row for row in find_jobs(store, flow=root, limit=1000) if row.task == "handler"]
     assert len(handlers) == len(handled)
     assert not inside.entries(store)
     assert not [node for node in inside.unfollowed(store) if node.root == root]
@@ -270,8 +269,8 @@ def test_a_step_that_was_rolled_back_frees_nothing_after_the_next_commit(
         session.abort_transaction()
         session.start_transaction()
         store.push([world.new()], tx=session)
-    assert store.permits(world.queue) == ([first], [second])
+    assert slot_of(store, world.queue) == ([first], [second])
     with store.transaction() as session:
         assert store.settle([Commit(row.id, row.token or "")], tx=session) == [JobState.DONE]
-        assert store.permits(world.queue) == ([first], [second])
-    assert store.permits(world.queue) == ([second], [])
+        assert slot_of(store, world.queue) == ([first], [second])
+    assert slot_of(store, world.queue) == ([second], [])

@@ -11,8 +11,7 @@ import pytest
 
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.query import Find
-from stanchion_conformance.harness import QUEUE, NewStore, counts_of, new_job
+from stanchion_conformance.harness import QUEUE, NewStore, counts_of, find_jobs, new_job
 from tests.mongo import hammer
 
 pytestmark = pytest.mark.slow
@@ -94,7 +93,7 @@ def test_none_is_lost_or_done_twice_when_some_are_killed(store: Store, database:
     assert [process.wait(800) for process in hammers.running] == [0] * PROCESSES
     done = [count for (event, _), count in hammers.events().items() if event == "done"]
     assert set(done) == {1}
-    states = Counter(row.state for row in store.find(Find(queue=QUEUE, limit=2 * JOBS)))
+    states = Counter(row.state for row in find_jobs(store, queue=QUEUE, limit=2 * JOBS))
     assert states == {JobState.DONE: JOBS}
     counts = counts_of(store, QUEUE)
     assert counts.pushed == JOBS

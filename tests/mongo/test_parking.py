@@ -17,7 +17,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion_conformance.harness import NewStore, counts_of, row_of, sizes_of
+from stanchion_conformance.harness import NewStore, counts_of, row_of, sizes_of, slot_of
 
 SMTP = limits_text(Limits(("smtp",)))
 SMTP_TOO = limits_text(Limits(("smtp", "zebra")))
@@ -143,14 +143,14 @@ def test_what_begins_alike_is_not_passed_over(store: MongoStore, queue: str) -> 
 def test_they_go_on_in_their_order_when_there_is_a_slot(store: MongoStore, queue: str) -> None:
     ids = push(store, queue, 15, limits=SMTP_TOO)
     assert claim(store, queue).rows == []
-    assert store.permits("smtp") == ([], ids)
+    assert slot_of(store, "smtp") == ([], ids)
     store.set_semaphore("smtp", 1)
     done = []
     while rows := claim(store, queue, 9).rows:
         done += [row.id for row in rows]
         assert store.settle([Commit(row.id, row.token or "") for row in rows]) == [JobState.DONE]
     assert done == ids
-    assert store.permits("smtp") == store.permits("zebra") == ([], [])
+    assert slot_of(store, "smtp") == slot_of(store, "zebra") == ([], [])
 
 
 @pytest.mark.parametrize("limits", [None, OTHER])

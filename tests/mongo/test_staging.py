@@ -20,7 +20,7 @@ from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import open_store
-from stanchion_conformance.harness import NewStore, StoreClock, counts_of, sizes_of
+from stanchion_conformance.harness import NewStore, StoreClock, counts_of, ids_reserved, rows_reserved, sizes_of
 from tests.mongo import inside
 from tests.mongo.acts import Act, World
 from tests.mongo.cutting import WAYS, Begin, Check, Cutting
@@ -147,14 +147,14 @@ def finish(world: World) -> Act:
         try:
             return store.publish(publication)
         except LeasesLost:  # some are finished by an earlier try
-            left = len(store.ids_in_hand(world.queue, token_of(world)))
+            left = len(ids_reserved(store, world.queue, token_of(world)))
             return store.publish(publication._replace(finish=Finish(world.queue, token_of(world), left)))
 
     return act
 
 
 def check_finish(store: MongoStore, world: World) -> None:
-    left = len(store.ids_in_hand(world.queue, token_of(world)))
+    left = len(ids_reserved(store, world.queue, token_of(world)))
     before = written(store, world)
     assert not before or left == 0
     publication = Publication(write_of(world), (), value_of(world), Finish(world.queue, token_of(world), left))
@@ -173,11 +173,11 @@ def reserve(world: World) -> Act:
 
 
 def check_reserved(store: MongoStore, world: World) -> None:
-    before = len(store.ids_in_hand(world.queue, token_of(world)))
+    before = len(ids_reserved(store, world.queue, token_of(world)))
     again = store.claim(Claim(world.queue, 3, token_of(world), worker="w", repeat=True, rows=False)).reserved
     assert again == (before or again) <= 4
-    assert [row.id for row in store.in_hand(world.queue, token_of(world))] == (
-        store.ids_in_hand(world.queue, token_of(world))
+    assert [row.id for row in rows_reserved(store, world.queue, token_of(world))] == (
+        ids_reserved(store, world.queue, token_of(world))
     )
     assert sizes_of(store, world.queue).running >= again > 0
 

@@ -14,11 +14,10 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, MemberEnd, NodeState, OpenFlow
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
-from stanchion.stores.records.query import Find
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.slots import node_gate
-from stanchion_conformance.harness import counts_of, sizes_of
+from stanchion_conformance.harness import counts_of, find_jobs, sizes_of
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules
@@ -218,7 +217,7 @@ class TestForgetting:
     def test_leaves_no_keys(self, one: RedisStore) -> None:  # noqa: F811
         flow = Flow().stored(one)
         finish(flow, one)
-        assert one.find(Find(flow=flow.root.id)) != []
+        assert find_jobs(one, flow=flow.root.id) != []
         one.skew += 8 * 86_400
         one.maintain()
         left = {
@@ -231,7 +230,7 @@ class TestForgetting:
         one.push([NewJob(new_id(), "orders", "{}", flow=Standing("lost").text)])
         one.skew += 8 * 86_400
         one.maintain()
-        assert len(one.find(Find(flow="lost"))) == 1
+        assert len(find_jobs(one, flow="lost")) == 1
         one.drop_queue("orders")
         one.skew += 8 * 86_400
         one.maintain()

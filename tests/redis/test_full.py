@@ -13,11 +13,10 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.records.query import Find
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion_conformance.harness import sizes_of
+from stanchion_conformance.harness import find_jobs, sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.keys import broken_rules
 from tests.servers.redis import RedisServer
@@ -123,7 +122,7 @@ def test_the_upkeep_purges_first(any_server: RedisServer, opened: Open, store: R
     other.skew = 61.0
     with pytest.raises(StoreUnavailable, match="maxmemory"):
         other.maintain()  # what the commit entails has no room yet
-    assert other.find(Find(queue=QUEUE)) == []
+    assert find_jobs(other, queue=QUEUE) == []
     any_server.configure(maxmemory="0")
     other.maintain()
     assert sizes_of(other, QUEUE).ready == 1

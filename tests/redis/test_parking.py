@@ -18,7 +18,7 @@ from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Server
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion_conformance.harness import counts_of, sizes_of
+from stanchion_conformance.harness import counts_of, sizes_of, slot_of
 from tests.redis.conftest import QUEUE, Open
 from tests.redis.keys import broken_rules
 
@@ -101,7 +101,7 @@ def test_the_rest_is_parked_by_the_way(store: RedisStore, scripts: Counter[str])
     claimed = claim(store, 3)
     assert claimed.rows == []
     assert scripts["park"] == 3  # by two thousand each
-    assert store.permits("smtp") == ([], ids)
+    assert slot_of(store, "smtp") == ([], ids)
     assert claim(store).retry_in is None
     assert broken_rules(store, QUEUE) == []
 
@@ -141,7 +141,7 @@ def test_no_job_is_parked_behind_one_that_is_handed_out(store: RedisStore) -> No
     (free,) = push(store, 1)
     push(store, 5, limits=SMTP)
     assert [row.id for row in claim(store).rows] == [free]
-    assert store.permits("smtp") == ([], first)
+    assert slot_of(store, "smtp") == ([], first)
 
 
 def test_in_lanes_none_is_parked_before_its_turn(store: RedisStore) -> None:
@@ -149,7 +149,7 @@ def test_in_lanes_none_is_parked_before_its_turn(store: RedisStore) -> None:
     (first, *_) = push(store, 5, limits=SMTP, lane=1)
     (free,) = push(store, 1, lane=2)
     assert [row.id for row in claim(store).rows] == [free]
-    assert store.permits("smtp") == ([], [first])
+    assert slot_of(store, "smtp") == ([], [first])
 
 
 def test_those_that_hold_something_are_not_passed_over(store: RedisStore) -> None:
@@ -161,15 +161,15 @@ def test_those_that_hold_something_are_not_passed_over(store: RedisStore) -> Non
     (row,) = claim(store).rows
     assert row.id == one
     assert claim(store, 9).rows == []
-    assert store.permits("disk") == ([one], [other, third])
-    assert store.permits("smtp") == ([one], [plain])
+    assert slot_of(store, "disk") == ([one], [other, third])
+    assert slot_of(store, "smtp") == ([one], [plain])
     store.settle([Commit(row.id, row.token or "")])
     done = []
     while rows := claim(store, 9).rows:
         done += [row.id for row in rows]
         assert set(store.settle([Commit(row.id, row.token or "") for row in rows])) == {JobState.DONE}
     assert sorted(done) == sorted([other, third, plain])
-    assert store.permits("disk") == store.permits("smtp") == ([], [])
+    assert slot_of(store, "disk") == slot_of(store, "smtp") == ([], [])
 
 
 @pytest.mark.parametrize("limits", [None, SMTP])
@@ -208,7 +208,7 @@ def test_jobs_of_an_earlier_release_are_met_one_by_one(store: RedisStore) -> Non
         if job.decode() != free:
             store.server.client.hset(live, job, state.decode().rpartition(FIELD)[0] + FIELD + "1")
     assert [row.id for row in claim(store).rows] == [free]
-    assert store.permits("smtp") == ([], ids)
+    assert slot_of(store, "smtp") == ([], ids)
     store.set_semaphore("smtp", 2)
     assert [row.id for row in claim(store, 9).rows] == ids[:2]
 

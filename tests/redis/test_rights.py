@@ -12,14 +12,15 @@ from redis import Redis
 
 from stanchion import Push, Stanchion, chain, group
 from stanchion.errors import StoreUnavailable
+from stanchion.stores.protocol import pages
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.query import Condition, Find, Scan
+from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion_conformance.harness import due_of, sizes_of
+from stanchion_conformance.harness import due_of, find_jobs, rows_reserved, sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.test_cluster import QUEUES, use_all
 from tests.servers.redis import RedisServer
@@ -32,7 +33,7 @@ IN_CLUSTERS = "+cluster|slots +command +asking"
 PARTS = {"prelude", "bucket"}
 """Of other scripts; those that only a cluster runs are tried below."""
 BY_THE_CLIENT = {"client|setname", "select", "time"}
-ALL = Scan(where=(Condition("queue", "=", QUEUE),))
+ALL = Query("live", (Condition("queue", "=", QUEUE),), order="id")
 NOT_NEEDED = {"info", "client", "client|setinfo"}
 EARLIER_KEY = ":begun"
 """Ends a key without the prefix under which an earlier release has begun publications."""
@@ -83,7 +84,7 @@ def use(app: Stanchion) -> None:
 def use_store(store: RedisStore) -> None:
     """Call what Spark, the archive, copies and the upkeep call."""
     assert store.claim(Claim("laned", 5, "mine", rows=False)).reserved == 5
-    assert len(store.in_hand("laned", "mine")) == 5
+    assert len(rows_reserved(store, "laned", "mine")) == 5
     store.configure("passing", {"expires": 86_400.0})
     store.maintain()
     value = ValueChange("stream", "s", "t", 0)
@@ -98,14 +99,14 @@ def use_store(store: RedisStore) -> None:
     assert len(store.claim(Claim(QUEUE, 2, "t", worker="w")).rows) == 1  # the one that was published
     (pushed, *_) = store.push(new_jobs(3))
     assert store.lane_depths(QUEUE, [0]) == {0: 3}
-    assert len(store.split(ALL, 2)) == 2
+    assert len(store.partition(ALL, 2)) == 2
     assert due_of(store, QUEUE) is not None
     assert len(store.pop(Claim(QUEUE, 1, ""))) == 1
     store.cancel([pushed.id])
-    rows = [row for page in store.scan(ALL) for row in page]
+    rows = [row for page in pages(store, ALL) for row in page]
     assert store.take([row.id for row in rows])
     assert all(store.adopt(rows))
-    ends = [(row.id, row.finished_at or 0) for row in store.find(Find(queue=QUEUE)) if row.finished_at]
+    ends = [(row.id, row.finished_at or 0) for row in find_jobs(store, queue=QUEUE) if row.finished_at]
     assert store.discard(ends) == len(ends) > 0
     assert listener.wait(10.0)
     listener.close()

@@ -22,7 +22,7 @@ from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.streams import SinkBatch, StreamSource
-from stanchion_conformance.harness import counts_of, sizes_of
+from stanchion_conformance.harness import counts_of, ids_reserved, rows_reserved, sizes_of
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules
@@ -321,7 +321,7 @@ class TestFinishing:
     def test_with_what_is_left_in_hand_it_comes_to_its_end(self, opened: Open, url: str, way: Way) -> None:
         for scene in at_every_call(opened, url, way, self.reserved, lambda store, made: store.publish(made)):
             store = scene.witness
-            left = len(store.ids_in_hand(FROM, TOKEN))
+            left = len(ids_reserved(store, FROM, TOKEN))
             assert scene.died or left == 0
             if 0 < left < 4:
                 with pytest.raises(LeasesLost):
@@ -348,11 +348,11 @@ class TestReserving:
             lambda store, _made: store.claim(Claim(FROM, 5, TOKEN, worker="w", rows=False)).reserved,
         ):
             store = scene.witness
-            before = len(store.ids_in_hand(FROM, TOKEN))
+            before = len(ids_reserved(store, FROM, TOKEN))
             assert scene.died or before == 5
             assert store.claim(Claim(FROM, 5, TOKEN, worker="w", repeat=True, rows=False)).reserved == (before or 5)
-            ids = store.ids_in_hand(FROM, TOKEN)
-            assert [row.id for row in store.in_hand(FROM, TOKEN)] == ids
+            ids = ids_reserved(store, FROM, TOKEN)
+            assert [row.id for row in rows_reserved(store, FROM, TOKEN)] == ids
             assert sizes_of(store, FROM).running == len(ids)
 
 
@@ -367,7 +367,7 @@ class TestKeys:
         one.push(new_jobs(3, FROM))
         rows = one.claim(Claim(FROM, 1, "plain", lease=LEASE)).rows
         assert self.batches(one) == []
-        assert one.ids_in_hand(FROM, "plain") == [rows[0].id]
+        assert ids_reserved(one, FROM, "plain") == [rows[0].id]
         assert one.claim(Claim(FROM, 9, TOKEN, worker="w", rows=False)).reserved == 2
         assert len(self.batches(one)) == 2
 
@@ -375,11 +375,11 @@ class TestKeys:
     def test_go_when_nothing_is_in_hand(self, one: RedisStore, how: str) -> None:
         one.push(new_jobs(3, FROM))
         one.claim(Claim(FROM, 2, TOKEN, worker="w", rows=False))
-        ids = one.ids_in_hand(FROM, TOKEN)
+        ids = ids_reserved(one, FROM, TOKEN)
         one.settle([Commit(ids[0], TOKEN)])
         one.skew += HOUR + 1
         one.maintain()
-        assert one.ids_in_hand(FROM, TOKEN) == ids[1:]
+        assert ids_reserved(one, FROM, TOKEN) == ids[1:]
         assert len(self.batches(one)) == 2
         ends: dict[str, Callable[[], object]] = {
             "settled": lambda: one.settle([Commit(ids[1], TOKEN)]),

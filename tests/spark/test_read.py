@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, cast
 
@@ -16,11 +17,13 @@ from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource import stream_read as stream_source
 from stanchion.spark.datasource.options import Place
-from stanchion.spark.datasource.read import FilteringReader, JobsReader, Part, batches_of, condition_of
+from stanchion.spark.datasource.read import FilteringReader, JobsReader, Part, batches_of, condition_of, query_of
 from stanchion.spark.datasource.schema import COLUMNS, Field, arrow_schema, checked_columns
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.query import Condition, Scan
+from stanchion.stores.records.query import Condition
 from stanchion.streams import StreamSource
+from stanchion.streams.state import reserved
+from stanchion_conformance.harness import ids_reserved, rows_reserved
 from tests.spark.places import opened, read
 
 if TYPE_CHECKING:
@@ -229,10 +232,10 @@ class TestPushDown:
         assert condition_of(pushed) == condition
 
     def test_the_rest_is_given_back(self) -> None:
-        reader = FilteringReader(Place("sqlite:///x.db"), Scan(), ["id"], 1, False)
+        reader = FilteringReader(Place("sqlite:///x.db"), query_of("jobs"), ["id"], 1, False)
         mine, theirs = EqualTo(("queue",), "q"), EqualTo(("payload",), "x")
         assert list(reader.pushFilters([mine, theirs])) == [theirs]
-        assert reader.scan.where == (Condition("queue", "=", "q"),)
+        assert reader.query.where == (Condition("queue", "=", "q"),)
 
 
 class TestArrow:
@@ -242,11 +245,12 @@ class TestArrow:
         names = list(COLUMNS[of])
 
         def table() -> pa.Table:
-            found = pa.Table.from_batches(batches_of(sql_app, Scan(of), names), arrow_schema(of, names))
+            found = pa.Table.from_batches(batches_of(sql_app, query_of(of), names), arrow_schema(of, names))
             return found.sort_by("id")
 
         by_arrow = table()
-        monkeypatch.setattr(type(sql_app.store), "gives_arrow", False)
+        without = replace(sql_app.store.capabilities, arrow=False)
+        monkeypatch.setattr(sql_app.store, "capabilities", without)
         assert table() == by_arrow
         assert by_arrow.num_rows > 1
 
@@ -254,11 +258,12 @@ class TestArrow:
         sql_app.queue("q").push_many([Push({"n": n}, headers={"n": n}) for n in range(7)])
         sql_app.store.claim(Claim("q", 6, "mine", worker="w", rows=False))
         sql_app.store.claim(Claim("q", 1, "other", worker="w", rows=False))
-        ids = sql_app.store.ids_in_hand("q", "mine")
+        ids = ids_reserved(sql_app.store, "q", "mine")
         for first, last in ((None, None), (ids[1], ids[3])):
-            found = sql_app.store.in_hand("q", "mine", first, last)
+            found = rows_reserved(sql_app.store, "q", "mine", first, last)
             names = ["id", "state", "payload", "headers"]
-            batches = cast("Any", sql_app.store).in_hand_arrow("q", "mine", first, last, names)
+            query = replace(reserved("q", "mine", first, last), columns=tuple(names))
+            batches = cast("Any", sql_app.store).select_arrow(query)
             assert [row for batch in batches for row in batch.to_pylist()] == [
                 {"id": row.id, "state": "running", "payload": row.payload, "headers": row.headers} for row in found
             ]
@@ -283,29 +288,29 @@ class TestArrow:
         name = 'it\'s 100% "so": \\ :name {x} ü'
         sql_app.queue(name).push({"n": 1}, tenant=name)
         sql_app.queue("q").push({"n": 2}, tenant="t")
-        scan = Scan("jobs", (Condition("queue", "in", (name,)), Condition("tenant", "=", name)))
-        [batch] = [batch for batch in batches_of(sql_app, scan, ["queue", "payload"]) if batch.num_rows]
+        query = query_of("jobs", Condition("queue", "in", (name,)), Condition("tenant", "=", name))
+        [batch] = [batch for batch in batches_of(sql_app, query, ["queue", "payload"]) if batch.num_rows]
         assert batch.to_pylist() == [{"queue": name, "payload": '{"n":1}'}]
 
     def test_a_column_that_is_null_at_first_is_still_text(self, app: Stanchion) -> None:
         app.queue("q").push_many(
             [Push(n, tenant=None if n < 5000 else "t", timeout=None if n < 5000 else 2.5) for n in range(5001)]
         )
-        found = pa.Table.from_batches(batches_of(app, Scan(), ["tenant", "timeout"]))
+        found = pa.Table.from_batches(batches_of(app, query_of("jobs"), ["tenant", "timeout"]))
         assert found.column("tenant").to_pylist().count("t") == 1
         assert found.column("timeout").to_pylist().count(2.5) == 1
 
     def test_reading_leaves_the_process_its_locks(self, app: Stanchion) -> None:
         """A process without them writes to a file that the next to leave the database removes."""
         app.queue("q").push(1)
-        assert sum(batch.num_rows for batch in batches_of(app, Scan(), ["id"])) == 1
+        assert sum(batch.num_rows for batch in batches_of(app, query_of("jobs"), ["id"])) == 1
         assert counted_elsewhere(app) == 1
         app.queue("q").push(2)
         assert counted_elsewhere(app) == 2
 
     def test_a_part_is_read_like_the_whole(self, app: Stanchion) -> None:
         fill(app)
-        reader = JobsReader(Place(app.url), Scan(), ["id"], 3, False)
+        reader = JobsReader(Place(app.url), query_of("jobs"), ["id"], 3, False)
         parts = reader.partitions()
         assert len(parts) == 3
         ids = [one for part in parts for batch in reader.read(part) for one in batch.column("id").to_pylist()]

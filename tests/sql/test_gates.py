@@ -20,13 +20,12 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, NodeState, OpenFlow
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
-from stanchion.stores.records.query import Find
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.limits import Limits, limits_in, limits_text
 from stanchion.stores.rules.slots import node_gate, order_gate
 from stanchion.stores.sql.store import SqlStore
-from stanchion_conformance.harness import sizes_of
+from stanchion_conformance.harness import find_jobs, sizes_of, slot_of
 
 PARKED = 20_000
 SLOT = limits_text(Limits(("slot",)))
@@ -184,7 +183,7 @@ def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work:
     for _ in range(2):
         rows = store.claim(Claim("q", 100, "t1", "w")).rows
         assert work.of(lambda rows=rows: finish(store, rows)) < limit  # type: ignore[misc]
-    assert work.of(lambda: store.find(Find(flow=root, limit=100))) < limit * (PARKED // 100)
+    assert work.of(lambda: find_jobs(store, flow=root, limit=100)) < limit * (PARKED // 100)
     assert work.of(lambda: store.flow_ends(root, limit=100)) < limit
     while rows := store.claim(Claim("q", 1000, "t1", "w")).rows:
         finish(store, rows)
@@ -199,7 +198,7 @@ def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -
     store.change_flows([OpenFlow([FlowNode(root, root)], member)])
     push_all(store, jobs(PARKED))
     found: list[JobRow] = []
-    assert work.of(lambda: found.extend(store.find(Find(flow=root)))) < LITTLE[store.capabilities.name] // 10
+    assert work.of(lambda: found.extend(find_jobs(store, flow=root))) < LITTLE[store.capabilities.name] // 10
     assert [row.id for row in found] == [member[0].id]
 
 
@@ -340,7 +339,7 @@ def test_what_follows_a_commit_comes_and_goes_with_the_transaction(store: SqlSto
     with undone(store) as tx:
         assert store.settle([Commit(row.id, "t1")], tx=tx) != [None]
     assert sizes_of(store, "q").waiting == 1
-    assert store.permits("slot")[0] == [row.id]
+    assert slot_of(store, "slot")[0] == [row.id]
     with store.transaction() as tx:
         assert store.settle([Commit(row.id, "t1")], tx=tx) != [None]
     assert sizes_of(store, "q").ready == 1

@@ -6,8 +6,9 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.stores.postgres import query as postgres_parts
-from stanchion.stores.postgres.staging import PostgresBatches
-from stanchion.stores.records.query import Condition, Scan
+from stanchion.stores.protocol import pages
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.sql.query import Queries
 
 
 def test_parts_of_a_large_table_are_of_about_equal_size(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,11 +19,12 @@ def test_parts_of_a_large_table_are_of_about_equal_size(pg_url: str, monkeypatch
         for queue in ("a", "b"):
             app.queue(queue).push_many([{"n": n, "text": "x" * 1000} for n in range(4000)])
         with monkeypatch.context() as exact:
-            exact.setattr(PostgresBatches, "split", lambda *_: pytest.fail("all jobs were looked at"))
-            found = [app.store.split(scan, 4) for scan in (Scan(), Scan("jobs", (Condition("queue", "=", "b"),)))]
+            exact.setattr(Queries, "partition", lambda *_: pytest.fail("all jobs were looked at"))
+            asked = (Query("live", order="id"), Query("live", (Condition("queue", "=", "b"),), order="id"))
+            found = [app.store.partition(query, 4) for query in asked]
         for parts, total in zip(found, (8000, 4000), strict=True):
-            ids = [[row.id for page in app.store.scan(part) for row in page] for part in parts]
+            ids = [[row.id for page in pages(app.store, part) for row in page] for part in parts]
             assert len(parts) == 4
             assert len({one for part in ids for one in part}) == sum(map(len, ids)) == total
             assert max(map(len, ids)) < total / 2
-        assert len(app.store.split(Scan("jobs", (Condition("queue", "=", "none"),)), 4)) == 1
+        assert len(app.store.partition(Query("live", (Condition("queue", "=", "none"),)), 4)) == 1

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from tests.servers.mariadb import MariaDBServer
 
 from stanchion import Stanchion
 from stanchion.core.ids import new_ids
-from stanchion.stores.protocol import Store
+from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit, Extension, Move, Progress, Rollback
+from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.runner import CursorRunner
@@ -35,6 +37,14 @@ LANES, IN_LANES = 64, 1_000_000
 BATCH = 100
 FAR = "4102444800000000"  # the year 2100
 WORKER = WorkerRow("w1", "host", 1, ("big",), 8, 10.0)
+
+OF_BIG = (Condition("queue", "=", "big"),)
+
+
+def pages_of(store: Store, query: Query) -> None:
+    """Read the first two pages."""
+    list(islice(pages(store, query), 2))
+
 
 Operation = Callable[[Store, list[JobRow]], object]
 
@@ -54,6 +64,20 @@ OPERATIONS: dict[str, Operation] = {
     "recover": lambda store, _: store.recover(),
     "next due": lambda store, _: due_of(store, "big"),
     "fetch": lambda store, held: store.fetch([job.id for job in held]),
+    "select the newest": lambda store, _: store.select(Query(limit=BATCH)),
+    "select the newest of history": lambda store, _: store.select(Query("history", OF_BIG, limit=BATCH)),
+    "select by id": lambda store, _: pages_of(store, Query("live", order="id", limit=BATCH)),
+    "select by the end": lambda store, _: pages_of(store, Query("history", OF_BIG, order="finished", limit=BATCH)),
+    "select what is reserved": lambda store, held: store.select(
+        Query("live", (*OF_BIG, Condition("token", "=", held[0].token)), order="id", limit=BATCH)
+    ),
+    "select who waits": lambda store, _: store.select(
+        Query("live", (Condition("waits_for", "=", "s:x"),), order="arrival", limit=BATCH)
+    ),
+    "select who holds": lambda store, _: store.select(
+        Query("live", (Condition("holds", "=", "s:x"),), order="id", limit=BATCH)
+    ),
+    "select of a flow": lambda store, held: store.select(Query(where=(Condition("flow", "=", held[0].id),))),
     "cancel": lambda store, held: store.cancel([held[0].id]),
     "purge": lambda store, _: store.purge("big"),
     "maintain": lambda store, _: store.maintain(),

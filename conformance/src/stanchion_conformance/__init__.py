@@ -73,6 +73,7 @@ _THEMES = (
     "operate.expiring",
     "operate.values",
     "operate.operating",
+    "operate.selecting",
     "operate.settings",
     "operate.signalled_ends",
     "operate.repair",
@@ -187,6 +188,7 @@ from stanchion_conformance.operate.expiring import (
 )
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
 from stanchion_conformance.operate.repair import TestRepair
+from stanchion_conformance.operate.selecting import TestColumns, TestOrders, TestPages, TestPartition, TestSelect
 from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
 from stanchion_conformance.operate.signalled_ends import TestSignalledEnds
 from stanchion_conformance.operate.transferring import TestAdopting, TestTaking, TestThereAndBack
@@ -199,7 +201,7 @@ from stanchion_conformance.streams.in_hand import TestInHand, TestReserve
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
 from stanchion_conformance.streams.publishing import TestPublishingWithAValue, TestPublishingWithFinish
-from stanchion_conformance.streams.scanning import TestConditions, TestScan, TestSplit
+from stanchion_conformance.streams.scanning import TestConditions, TestScan
 from stanchion_conformance.streams.staging import TestPublishing, TestStaged
 from stanchion_conformance.streams.stream_deaths import (
     TestDeathAtEachStep,
@@ -235,6 +237,7 @@ __all__ = [
     "TestChain",
     "TestCharges",
     "TestCirclesOfDeadLetters",
+    "TestColumns",
     "TestCommit",
     "TestConditions",
     "TestContinuing",
@@ -317,6 +320,9 @@ __all__ = [
     "TestOrder",
     "TestOrderAndSlots",
     "TestOrderInRaces",
+    "TestOrders",
+    "TestPages",
+    "TestPartition",
     "TestPause",
     "TestPermitsAlongAnyPath",
     "TestPoison",
@@ -352,6 +358,7 @@ __all__ = [
     "TestRollback",
     "TestScan",
     "TestScheduledJobsStandAside",
+    "TestSelect",
     "TestSemaphores",
     "TestSettings",
     "TestSetup",
@@ -362,7 +369,6 @@ __all__ = [
     "TestSizes",
     "TestSlots",
     "TestSlotsTakenAgain",
-    "TestSplit",
     "TestStaged",
     "TestStations",
     "TestStats",

@@ -12,12 +12,15 @@ import pytest
 
 from stanchion import Job, Queue, Stanchion
 from stanchion.core.ids import new_id
-from stanchion.stores.protocol import Store
+from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
+from stanchion.stores.records.query import Condition, Of, Op, Query
 from stanchion.stores.records.queues import Counts, Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.slots import semaphore_gate
+from stanchion.streams.state import reserved_ids, reserved_rows
 
 NewStore = Callable[[], Store]
 """Opens the database of the test once more, as another process would."""
@@ -114,6 +117,47 @@ def row_of(store: Store, job_id: str) -> JobRow:
 def state(store: Store, job_id: str) -> JobState:
     """Return the job's state as the outside sees it."""
     return state_of(row_of(store, job_id), store.now())
+
+
+def find_jobs(
+    store: Store,
+    *,
+    states: Sequence[JobState] = (),
+    since: int | None = None,
+    until: int | None = None,
+    after: str | None = None,
+    text: str | None = None,
+    limit: int = 100,
+    **equal: str | None,
+) -> list[JobRow]:
+    """Return the newest jobs, live and finished, that meet these conditions; None means any."""
+    of: Of = "live" if states and not any(state.final for state in states) else "all"
+    bounds: list[tuple[str, Op, Any]] = [("enqueued_at", ">=", since), ("enqueued_at", "<", until), ("id", "<", after)]
+    conditions: list[tuple[str, Op, Any]] = [*((name, "=", value) for name, value in equal.items()), *bounds]
+    where = [Condition(*one) for one in conditions if one[2] is not None]
+    if states:
+        where.append(Condition("state", "in", tuple(state.value for state in states)))
+    return store.select(Query(of, tuple(where), text, limit=limit)).rows
+
+
+def slot_of(store: Store, name: str) -> tuple[list[str], list[str]]:
+    """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in line."""
+    holds, waits = (Condition(field, "=", semaphore_gate(name)) for field in ("holds", "waits_for"))
+    asked = Query("live", (holds,), order="id"), Query("live", (waits,), order="arrival")
+    holders, line = ([row.id for page in pages(store, query) for row in page] for query in asked)
+    return holders, line
+
+
+def ids_reserved(store: Store, queue: str, token: str) -> list[str]:
+    """Return the ids of the jobs of a queue that are reserved under a token, in their order."""
+    return reserved_ids(store, queue, token)
+
+
+def rows_reserved(
+    store: Store, queue: str, token: str, first: str | None = None, last: str | None = None
+) -> list[JobRow]:
+    """Return these jobs, with ids from `first` to `last` (None: no bound), by their ids."""
+    return reserved_rows(store, queue, token, first, last)
 
 
 def sizes_of(store: Store, queue: str) -> Sizes:

@@ -28,7 +28,7 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import copy_of, state_of
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import held_gates, semaphore_of
-from stanchion_conformance.harness import NewStore, StoreClock, counts_of, sizes_of
+from stanchion_conformance.harness import NewStore, StoreClock, counts_of, sizes_of, slot_of
 
 # All spans are multiples of STEP, and leases and heartbeats end half-way between two steps, so that a few
 # seconds of real time between two calls never decide what is due or lost.
@@ -265,7 +265,7 @@ class Comparison(RuleBasedStateMachine):
             assert sizes_of(self.store, queue) == sizes_of(self.reference, queue)
             assert counts_of(self.store, queue) == counts_of(self.reference, queue)
         for name in self.semaphores:
-            expected, seen = (store.permits(name) for store in (self.reference, self.store))
+            expected, seen = (slot_of(store, name) for store in (self.reference, self.store))
             assert (sorted(seen[0]), seen[1]) == (sorted(expected[0]), expected[1])
 
     def jobs(self, store: Store) -> dict[str, Any]:

@@ -25,13 +25,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from stanchion.copying.guard import HEARTBEAT, Guard
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.query import Find
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import uprooted
@@ -39,8 +39,9 @@ from stanchion.stores.rules.jobs import uprooted
 SETTLE = 10.0
 """Seconds after which every call that began before the pause has come to its end."""
 
-_QUEUED = tuple(state for state in JobState if not state.final and state is not JobState.RUNNING)
-_FINISHED = tuple(state for state in JobState if state.final)
+_QUEUED = Query("live", (Condition("state", "in", ("scheduled", "ready", "waiting", "dead")),))
+"""All that does not run; dead letters are among them."""
+_FINISHED = Query("history")
 _FIRST_PAGE, _LARGEST_PAGE = 50, 1000
 _CHARACTERS = 8 * 1024 * 1024
 """Of jobs in one call, unless a single one has more."""
@@ -165,23 +166,24 @@ class Transfer:
             self._guard.sleep(min(left, _LOOK))
             self._source.recover()  # nobody else does where no worker is left
 
-    def _move(self, copied: Copied, states: tuple[JobState, ...]) -> int:
-        """Move jobs in these states, newest first; return their number."""
-        moved, limit, after, of_flows = 0, _FIRST_PAGE, None, 0
+    def _move(self, copied: Copied, such: Query) -> int:
+        """Move such jobs, newest first; return their number."""
+        moved, of_flows = 0, 0
         refused: list[str] = []
-        while page := self._source.find(Find(queue=copied.queue, states=states, limit=limit, after=after, stored=True)):
-            movable = [row for row in page if row.flow is None or row.finished_at is not None]
-            of_flows += len(page) - len(movable)
+        query: Query | None = replace(such.also(Condition("queue", "=", copied.queue)), limit=_FIRST_PAGE)
+        while query is not None:
+            rows, after = self._source.select(query)
+            movable = [row for row in rows if row.flow is None or row.finished_at is not None]
+            of_flows += len(rows) - len(movable)
             # A database without booleans has a 0 there; what does not run is not asked to stop.
-            for rows in portions([uprooted(row._replace(cancel_requested=False)) for row in movable]):
-                count = self._hand_over(rows, refused)
+            for portion in portions([uprooted(row._replace(cancel_requested=False)) for row in movable]):
+                count = self._hand_over(portion, refused)
                 self._watcher.moved(copied.queue, count)
                 moved += count
-            if len(page) < limit:
-                break
-            after = page[-1].id
-            limit = max(1, min(_LARGEST_PAGE, 2 * limit, _CHARACTERS * len(page) // sum(map(weight, page))))
-        if states is _QUEUED:
+            fitting = _CHARACTERS * len(rows) // max(1, sum(map(weight, rows)))
+            limit = max(1, min(_LARGEST_PAGE, 2 * query.limit, fitting))
+            query = None if after is None else replace(query, after=after, limit=limit)
+        if such is _QUEUED:
             copied.refused, copied.of_flows = refused, of_flows
         return moved
 

@@ -19,17 +19,15 @@ from stanchion.flows.tree import FlowPart, drawn
 from stanchion.jobs.batches import batches
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.search import MAX_PAGE
+from stanchion.stores.protocol import pages
 from stanchion.stores.records.flows import CloseFlow, FlowNode, MemberEnd, NodeState, StopFlow
-from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.query import Find
+from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.jobs import state_of
 
 FlowState = NodeState
 
-_PAGE, _LARGEST_PAGE = 1000, 16_000
-
-_SMALL = 500
-"""Characters of an average payload that lets a page grow."""
+_PAGE, _IDS = 1000, 16_000
+"""Jobs, and ids of jobs, that are read at once."""
 
 
 class FlowHandle:
@@ -72,12 +70,10 @@ class FlowHandle:
 
         Those that history has not kept are left out; their results are not lost to the flow.
         """
-        ids = [row.id for row in self._rows()]
-        for batch in batches(reversed(ids), _PAGE):
-            found = self._context.store.fetch(batch)
-            now = self._context.store.now()
-            for row in (found[job_id] for job_id in batch if job_id in found):
-                yield Job(self._context, row, state_of(row, now))
+        store = self._context.store
+        for page in pages(store, Query("all", self._of_flow(), order="id", limit=_PAGE)):
+            now = store.now()
+            yield from (Job(self._context, row, state_of(row, now)) for row in page)
 
     def cancel(self) -> FlowState:
         """End the flow: jobs that have not begun are cancelled, running ones asked to stop. Return its state."""
@@ -88,9 +84,10 @@ class FlowHandle:
         nodes = self._nodes()
         if still_open := [CloseFlow(node.id) for node in nodes if not node.closed]:
             store.change_flows(still_open)
-        live = tuple(state for state in JobState if not state.final)
-        for batch in batches((row.id for row in self._rows(live)), _PAGE):
-            store.cancel(batch)
+        live = Condition("state", "in", tuple(state.value for state in JobState if not state.final))
+        for page in pages(store, Query("live", (*self._of_flow(), live), columns=("id",), limit=_IDS)):
+            for batch in batches((job_id for (job_id,) in page), _PAGE):
+                store.cancel(batch)
         return FlowState(self._root(nodes).state)
 
     def graph(self, limit: int = 1000) -> FlowPart:
@@ -113,15 +110,8 @@ class FlowHandle:
     def _root(self, nodes: list[FlowNode]) -> FlowNode:
         return next(node for node in nodes if node.id == self.id)
 
-    def _rows(self, states: tuple[JobState, ...] = ()) -> Iterator[JobRow]:
-        """Yield its jobs, newest first."""
-        after, size = None, _PAGE
-        while page := self._context.store.find(Find(flow=self.id, states=states, limit=size, after=after)):
-            yield from page
-            after = page[-1].id
-            # A store may have to look at all jobs of the flow for each page: of small ones it takes many at once.
-            if size < _LARGEST_PAGE and sum(len(row.payload) for row in page) < _SMALL * size:
-                size *= 2
+    def _of_flow(self) -> tuple[Condition, ...]:
+        return (Condition("flow", "=", self.id),)
 
     def _value(self, nodes: list[FlowNode]) -> Any:
         state = self._root(nodes).state

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from stanchion.context.context import Context
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.query import Find
+from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.flows import standing
 from stanchion.stores.rules.jobs import state_of
 
@@ -40,7 +40,7 @@ class FlowPart:
 def drawn(context: Context, nodes: list[FlowNode], limit: int) -> FlowPart:
     """Return the tree of a flow with these nodes, with at most about `limit` jobs."""
     root = nodes[0].root
-    rows = context.store.find(Find(flow=root, limit=limit))
+    rows = context.store.select(Query(where=(Condition("flow", "=", root),), limit=limit)).rows
     return _Drawing(context, root, nodes, rows, limit).of_node(root)
 
 

@@ -42,7 +42,7 @@ def get(context: Context, job_id: str) -> Job | None:
 def find(context: Context, **search: Unpack[Search]) -> list[Job]:
     """Search live and finished jobs, newest first; see `Queue.find`."""
     now = context.store.now()
-    return [Job(context, row, state_of(row, now)) for row in context.store.find(query_of(search))]
+    return [Job(context, row, state_of(row, now)) for row in context.store.select(query_of(search)).rows]
 
 
 def cancel(context: Context, job_id: str) -> JobState | None:

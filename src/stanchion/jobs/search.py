@@ -11,7 +11,7 @@ from stanchion.core.checks import aware, checked_id, checked_name, refuse_unknow
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.query import Find
+from stanchion.stores.records.query import Condition, Of, Op, Query
 
 MAX_PAGE = 100_000
 """So many jobs can be found at once."""
@@ -36,11 +36,26 @@ class Search(PageOptions, total=False):
     queue: str | None
 
 
-def query_of(search: Search) -> Find:
-    """Return the checked search."""
+def query_of(search: Search) -> Query:
+    """Return the checked search, newest jobs first."""
     refuse_unknown(search, Search.__optional_keys__, "option of a search")
     given = {name: _CHECKS[name](value) for name, value in search.items() if value is not None}
-    return Find(states=given.pop("state", ()), **given)
+    states = given.pop("state", ())
+    where = [Condition(*_CONDITIONS[name], given[name]) for name in _CONDITIONS if name in given]
+    if states:
+        where.append(Condition("state", "in", tuple(state.value for state in states)))
+    of: Of = "live" if states and not any(state.final for state in states) else "all"
+    return Query(of, tuple(where), given.get("text"), limit=given.get("limit", 100))
+
+
+_CONDITIONS: dict[str, tuple[str, Op]] = {
+    "queue": ("queue", "="),
+    "task": ("task", "="),
+    "tenant": ("tenant", "="),
+    "since": ("enqueued_at", ">="),
+    "until": ("enqueued_at", "<"),
+    "after": ("id", "<"),
+}
 
 
 def _states(state: Any) -> tuple[JobState, ...]:

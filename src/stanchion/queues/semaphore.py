@@ -13,7 +13,10 @@ from stanchion.core.checks import checked_name, whole
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import job_of
+from stanchion.jobs.search import MAX_PAGE
+from stanchion.stores.records.query import Condition, Order, Query
 from stanchion.stores.records.queues import SemaphoreRow
+from stanchion.stores.rules.slots import semaphore_gate
 
 
 class Semaphore:
@@ -36,12 +39,12 @@ class Semaphore:
     def holders(self, limit: int = 100) -> list[Job]:
         """Return up to `limit` of the jobs that hold a slot: running, or about to."""
         self.usage()
-        return self._jobs(self.context.store.permits(self.name)[0], limit)
+        return self._jobs("holds", "id", limit)
 
     def waiting(self, limit: int = 100) -> list[Job]:
         """Return the first `limit` jobs of its line, the next one first."""
         self.usage()
-        return self._jobs(self.context.store.permits(self.name)[1], limit)
+        return self._jobs("waits_for", "arrival", limit)
 
     def resize(self, capacity: int) -> None:
         """Change the capacity for every process: more wakes jobs at once, less lets those that hold a slot finish."""
@@ -56,10 +59,10 @@ class Semaphore:
             raise InvalidInput(f"no code has declared a capacity of semaphore {self.name!r}; give it one with resize")
         return self.capacity
 
-    def _jobs(self, ids: list[str], limit: int) -> list[Job]:
-        page = ids[: whole(limit, "limit")]
-        rows = self.context.store.fetch(page)
-        return [job_of(self.context, rows[job_id]) for job_id in page if job_id in rows]
+    def _jobs(self, field: str, order: Order, limit: int) -> list[Job]:
+        slot = Condition(field, "=", semaphore_gate(self.name))
+        query = Query("live", (slot,), order=order, limit=whole(limit, "limit", 1, MAX_PAGE))
+        return [job_of(self.context, row) for row in self.context.store.select(query).rows]
 
     ausage = off_loop(usage)
     aholders = off_loop(holders)

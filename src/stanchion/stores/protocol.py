@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import replace
+from typing import Any, Protocol
 
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
-from stanchion.stores.records.query import Find, Scan
+from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import VersionedValue
@@ -151,12 +152,6 @@ class Store(Protocol):
 
     # -- in hand, for readers elsewhere
 
-    def ids_in_hand(self, queue: str, token: str) -> list[str]:
-        """Return the ids of the running jobs of a queue that are held under a token, in their order."""
-
-    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
-        """Return the running jobs under a token, with ids from `first` to `last` (None: no bound), by their ids."""
-
     # -- staged
 
     def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
@@ -194,17 +189,15 @@ class Store(Protocol):
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         """Return those of the jobs that are live or in history."""
 
-    def find(self, query: Find) -> list[JobRow]:
-        """Search live jobs and history, newest id first."""
+    def select(self, query: Query) -> Page:
+        """Return up to `limit` jobs that meet all conditions of a query, and the cursor of the page behind them.
 
-    def scan(self, scan: Scan) -> Iterator[list[JobRow]]:
-        """Give all jobs that meet the conditions, page by page, in no promised order.
-
-        One that meets them all the while is given once; each page is as of its own moment.
+        Each page is as of its own moment; a job that meets the query throughout is given once. Raises InvalidInput for
+        conditions, columns or orders that no store knows.
         """
 
-    def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan into up to `parts` scans that share no job, give about as many each, and all of them together."""
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        """Cut a query into up to `parts` that share no job, give about as many each, and all of them together."""
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of these queues, known or not: only the fields named, as the others cost as much again.
@@ -253,9 +246,6 @@ class Store(Protocol):
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
         """Return semaphores, by name: all, or those of these names that there are."""
-
-    def permits(self, name: str) -> tuple[list[str], list[str]]:
-        """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in line."""
 
     # -- flows
 
@@ -312,25 +302,26 @@ class Store(Protocol):
         """
 
 
-@runtime_checkable
-class ArrowStore(Protocol):
+class ArrowReads(Protocol):
     """What a store has besides, where its capabilities say `arrow`."""
 
-    @property
-    def gives_arrow(self) -> bool:
-        """True when the driver for it is installed."""
+    def select_arrow(self, query: Query) -> Iterator[Any]:
+        """Yield all pages of a query, as of one moment, as record batches of pyarrow with its columns.
 
-    def scan_arrow(self, scan: Scan, fields: Sequence[str]) -> Iterator[Any]:
-        """Give these fields of all jobs that meet the conditions, as record batches of pyarrow.
-
-        State and priority are what the outside sees; times are microseconds, numbers of any width. A field that such
-        jobs do not have is null.
+        State and priority are what the outside sees; times are microseconds, numbers of any width. A column that such
+        jobs do not have is null. The limit and the order count for nothing, but jobs of a token come by their ids.
         """
 
-    def in_hand_arrow(
-        self, queue: str, token: str, first: str | None, last: str | None, fields: Sequence[str]
-    ) -> Iterator[Any]:
-        """Give these fields of what `in_hand` gives, in the same way."""
+
+def pages(store: Store, query: Query) -> Iterator[list[Any]]:
+    """Yield the pages of a query that have jobs; each is read when it is asked for."""
+    page = store.select(query)
+    while True:
+        if page.rows:
+            yield page.rows
+        if page.next is None:
+            return
+        page = store.select(replace(query, after=page.next))
 
 
 StoreFactory = Callable[[str], Store]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from stanchion.errors import LeasesLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.staging import Finish, Publication
-from stanchion.streams.state import StreamState
+from stanchion.streams.state import StreamState, reserved_ids
 
 
 def acknowledge(store: Store, name: str, state: StreamState, settled: int = 0) -> StreamState | None:
@@ -16,7 +16,7 @@ def acknowledge(store: Store, name: str, state: StreamState, settled: int = 0) -
     Jobs that were taken back meanwhile come again in a later batch. `settled`: so many were settled before.
     """
     while True:
-        left = len(store.ids_in_hand(state.queue, state.token))
+        left = len(reserved_ids(store, state.queue, state.token))
         read = state.begun.size if state.begun else 0
         done = state.acknowledged(max(left, read, settled))
         finish = Finish(state.queue, state.token, left) if left else None

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from stanchion.stores.protocol import Store
 from stanchion.stores.rules.liveness import alive
-from stanchion.streams.state import KIND, StreamState, give_back, known, load, swap, worker_id
+from stanchion.streams.state import KIND, StreamState, give_back, known, load, reserved_ids, swap, worker_id
 
 
 class StreamInfo(NamedTuple):
@@ -49,7 +49,7 @@ def streams(store: Store) -> list[StreamInfo]:
                 acked=state.acked,
                 epoch=state.epoch,
                 replays=state.replays,
-                in_hand=sum(len(store.ids_in_hand(state.queue, token)) for token in tokens),
+                in_hand=sum(len(reserved_ids(store, state.queue, token)) for token in tokens),
                 last_beat=driver.last_seen_at if driver else None,
                 live=driver is not None and alive(driver, now),
                 error=state.error,
@@ -71,7 +71,7 @@ def release(store: Store, name: str) -> int:
             break
     released = 0
     for token in (state.token, state.next_token):
-        ids = store.ids_in_hand(state.queue, token)
+        ids = reserved_ids(store, state.queue, token)
         give_back(store, token, ids)
         released += len(ids)
     return released

@@ -8,11 +8,12 @@ there already, yet its state needs the rows.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from uuid import UUID
 
-from stanchion.stores.protocol import Store
+from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.query import Condition, Scan
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.rules.query import PAGE
+from stanchion.streams.state import between
 
 KEPT = 3600.0
 """Seconds for which a queue must keep history for a batch to be read again from there."""
@@ -24,13 +25,9 @@ def keeps_history(store: Store, queue: str) -> bool:
 
 
 def finished_rows(store: Store, queue: str, token: str, first: str | None, last: str | None) -> Iterator[JobRow]:
-    """Give the jobs that were committed under a token, with ids from `first` to `last`, as they were in hand."""
-    where = [Condition("queue", "=", queue), Condition("state", "=", JobState.DONE.value)]
-    if first is not None:
-        where.append(Condition("id", ">=", first))
-    if last is not None:
-        where.append(Condition("id", "<", str(UUID(int=UUID(last).int + 1))))  # a bound that every store goes by
-    for page in store.scan(Scan("history", tuple(where))):
+    """Give the jobs that were committed under a token, with ids from `first` to `last`, by their ids, as reserved."""
+    done = Condition("queue", "=", queue), Condition("state", "=", JobState.DONE.value)
+    query = Query("history", (*done, Condition("token", "=", token), *between(first, last)), order="id", limit=PAGE)
+    for page in pages(store, query):
         for row in page:
-            if row.token == token:
-                yield row._replace(state=JobState.RUNNING.value, finished_at=None, result=None)
+            yield row._replace(state=JobState.RUNNING.value, finished_at=None, result=None)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from operator import attrgetter
 from typing import Self
 
 from stanchion.errors import LeasesLost, StreamTaken
@@ -15,7 +14,7 @@ from stanchion.stores.records.staging import Finish, Publication
 from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.poison import LONGEST
 from stanchion.streams.rereading import finished_rows, keeps_history
-from stanchion.streams.state import Part, Run, StreamState, known, load, settle, swap
+from stanchion.streams.state import Part, Run, StreamState, known, load, reserved_ids, reserved_rows, settle, swap
 
 
 def begin(store: Store, part: Part, run: str) -> None:
@@ -34,8 +33,8 @@ def begin(store: Store, part: Part, run: str) -> None:
 def rows(store: Store, part: Part) -> list[JobRow]:
     """Return the jobs of a part, by their ids: those in hand, or those that were finished with its batch."""
     if part.finished and part.size:
-        return sorted(finished_rows(store, part.queue, part.token, part.first, part.last), key=attrgetter("id"))
-    return store.in_hand(part.queue, part.token, part.first, part.last) if part.size else []
+        return list(finished_rows(store, part.queue, part.token, part.first, part.last))
+    return reserved_rows(store, part.queue, part.token, part.first, part.last) if part.size else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class SinkBatch:
         state = known(store, name)
         if not state.pending:
             return None
-        ids = store.ids_in_hand(state.queue, state.token)
+        ids = reserved_ids(store, state.queue, state.token)
         return cls(store, name, "", state, state.reserved, len(ids)), ids
 
     @property
@@ -119,7 +118,7 @@ class SinkBatch:
         in_hand, queue = self.size - settled, self.state.queue
         held = self.state.published >= self.seq  # by a run before, when the queue kept less history
         if held or not (stateless or self._can_be_read_again()):
-            left = len(self.store.ids_in_hand(queue, self.token))
+            left = len(reserved_ids(self.store, queue, self.token))
             if left != in_hand:
                 raise LeasesLost(queue, in_hand, left)
             self.publish_ahead(attempts, write)

@@ -16,7 +16,19 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.streams import poison
 from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.rereading import finished_rows
-from stanchion.streams.state import Part, Position, StreamState, give_back, load, ranges, settle, swap, worker_id
+from stanchion.streams.state import (
+    Part,
+    Position,
+    StreamState,
+    give_back,
+    load,
+    ranges,
+    reserved_ids,
+    reserved_rows,
+    settle,
+    swap,
+    worker_id,
+)
 
 HEARTBEAT = 10.0
 
@@ -82,7 +94,7 @@ class StreamSource:
         try:
             self._write(StreamState.with_batch)
         except StreamTaken:
-            give_back(self._store, token, self._store.ids_in_hand(self._queue, token))
+            give_back(self._store, token, reserved_ids(self._store, self._queue, token))
             raise
         if self._left is not None:
             self._left -= min(count, self._left)
@@ -113,14 +125,14 @@ class StreamSource:
         if not state.again or state.begun is None:
             return []
         rows = finished_rows(self._store, self._queue, state.token, state.begun.first, state.begun.last)
-        ids = sorted(row.id for row in rows)
+        ids = [row.id for row in rows]
         if len(ids) < state.again:
             raise BatchNotKept(self._name, state.reserved, state.again, len(ids))
         return ids
 
     def _pending(self, state: StreamState) -> list[str]:
         """Return the jobs of the last batch that are in hand; fewer of them if the query has failed on it."""
-        ids = sorted(self._store.ids_in_hand(self._queue, state.token))
+        ids = reserved_ids(self._store, self._queue, state.token)
         if self._begun == state.reserved:
             return ids
         self._begun = state.reserved
@@ -147,7 +159,7 @@ class StreamSource:
 
     def _tried_again(self, state: StreamState, ids: list[str], error: str) -> list[str]:
         """Return a job that has failed alone, or nothing if that was its last attempt."""
-        for row in self._store.in_hand(self._queue, state.token, ids[0], ids[0]):
+        for row in reserved_rows(self._store, self._queue, state.token, ids[0], ids[0]):
             attempts = row.attempts - 1 + state.alone
             if attempts >= row.max_attempts:
                 self._write(lambda now: replace(now, buried=error))
@@ -224,7 +236,7 @@ class StreamSource:
     def _tidy_up_after(self, before: StreamState) -> None:
         """Give back what the driver before has claimed and not numbered, and finish what it has acknowledged."""
         unnumbered = before.next_token
-        give_back(self._store, unnumbered, self._store.ids_in_hand(self._queue, unnumbered))
+        give_back(self._store, unnumbered, reserved_ids(self._store, self._queue, unnumbered))
         if not before.pending:
-            left = self._store.ids_in_hand(self._queue, before.token)
+            left = reserved_ids(self._store, self._queue, before.token)
             settle(self._store, [Commit(job_id, before.token) for job_id in left])

@@ -10,13 +10,19 @@ from typing import NamedTuple, Self
 from uuid import UUID, uuid5
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.protocol import Store
+from stanchion.stores.protocol import Store, pages
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome, Rollback
+from stanchion.stores.records.query import Condition, Op, Query
 from stanchion.stores.records.values import ValueChange, VersionedValue
+from stanchion.stores.rules.query import PAGE
 
 KIND = "stream"
 PORTION = 1000
 """Outcomes that are settled in one call."""
+
+IDS = 20_000
+"""Ids that are read in one call."""
 
 
 class Position(NamedTuple):
@@ -199,6 +205,32 @@ def ranges(ids: Sequence[str], count: int) -> list[tuple[str, str]]:
     count = min(count, len(ids))
     bounds = [len(ids) * n // count for n in range(count + 1)] if count else []
     return [(ids[first], ids[behind - 1]) for first, behind in pairwise(bounds)]
+
+
+def reserved_ids(store: Store, queue: str, token: str) -> list[str]:
+    """Return the ids of the jobs of a queue that are reserved under a token, in their order."""
+    query = Query("live", _under(queue, token), order="id", columns=("id",), limit=IDS)
+    return [job_id for page in pages(store, query) for (job_id,) in page]
+
+
+def reserved_rows(store: Store, queue: str, token: str, first: str | None, last: str | None) -> list[JobRow]:
+    """Return the jobs of a queue that are reserved under a token, with ids from `first` to `last`, by their ids."""
+    return [row for page in pages(store, reserved(queue, token, first, last)) for row in page]
+
+
+def reserved(queue: str, token: str, first: str | None, last: str | None) -> Query:
+    """Return the query for these jobs."""
+    return Query("live", (*_under(queue, token), *between(first, last)), order="id", limit=PAGE)
+
+
+def _under(queue: str, token: str) -> tuple[Condition, ...]:
+    return Condition("queue", "=", queue), Condition("token", "=", token)
+
+
+def between(first: str | None, last: str | None) -> tuple[Condition, ...]:
+    """Return the conditions that an id is within these bounds, or None for an open one."""
+    bounds: list[tuple[Op, str | None]] = [(">=", first), ("<=", last)]
+    return tuple(Condition("id", op, bound) for op, bound in bounds if bound is not None)
 
 
 def give_back(store: Store, token: str, ids: list[str]) -> None:

@@ -11,7 +11,6 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobState, Redriven
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Rollback
-from stanchion.stores.records.query import Find
 from stanchion_conformance.flows.flow_nodes import bury, commit, handler_in, members, new_node, node_of, waiter
 from stanchion_conformance.harness import (
     QUEUE,
@@ -19,6 +18,7 @@ from stanchion_conformance.harness import (
     all_at_once,
     claim,
     counts_of,
+    find_jobs,
     new_job,
     row_of,
     sizes_of,
@@ -81,7 +81,7 @@ class TestAFailedMember:
         store.change_flows([OpenFlow(nodes, [*members(nodes[0]), *steps])])
         bury(store)
         assert {node.state for node in store.flow_nodes(root)} == {NodeState.FAILED}
-        assert len(store.find(Find(flow=root, states=(JobState.CANCELLED,), limit=1000))) == length - 1
+        assert len(find_jobs(store, flow=root, states=(JobState.CANCELLED,), limit=1000)) == length - 1
         assert sizes_of(store, QUEUE).waiting == 0
         assert [row.id for row in claim(store, 5)] == [handler]
 

@@ -14,7 +14,6 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
-from stanchion.stores.records.query import Find
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.slots import node_gate
 from stanchion_conformance.harness import (
@@ -23,6 +22,7 @@ from stanchion_conformance.harness import (
     all_at_once,
     claim,
     counts_of,
+    find_jobs,
     new_job,
     row_of,
     sizes_of,
@@ -215,12 +215,12 @@ class TestOpeningAFlow:
             store.change_flows([OpenFlow([node], members(node))])
         store.push([new_job()])
         commit(store, 2)
-        found = store.find(Find(flow=one.id))
+        found = find_jobs(store, flow=one.id)
         assert [row.payload for row in found] == ["2", "1", "0"]
-        assert [row.payload for row in store.find(Find(flow=one.id, limit=2, after=found[0].id))] == ["1", "0"]
-        assert [row.payload for row in store.find(Find(flow=one.id, states=(JobState.DONE,)))] == ["1", "0"]
-        assert [row.payload for row in store.find(Find(flow=one.id, queue=QUEUE, states=(JobState.READY,)))] == ["2"]
-        assert store.find(Find(flow=new_id())) == []
+        assert [row.payload for row in find_jobs(store, flow=one.id, limit=2, after=found[0].id)] == ["1", "0"]
+        assert [row.payload for row in find_jobs(store, flow=one.id, states=(JobState.DONE,))] == ["1", "0"]
+        assert [row.payload for row in find_jobs(store, flow=one.id, queue=QUEUE, states=(JobState.READY,))] == ["2"]
+        assert find_jobs(store, flow=new_id()) == []
 
     def test_forgets_it_a_week_after_its_end(self, store: Store, clock: StoreClock) -> None:
         ended, going_on = new_node(1), new_node(2)

@@ -14,9 +14,8 @@ from stanchion.errors import (
 from stanchion.flows import insert, plan
 from stanchion.flows.parts import Part
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.query import Find
 from stanchion.tasks.execution import Execution, outcome_of_value
-from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, sizes_of
+from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, find_jobs, sizes_of
 from stanchion_conformance.jobs.encryption import new_key
 
 
@@ -233,7 +232,7 @@ class TestGroup:
         handle = flow.enqueue()
         work.app.drain()
         assert work.seen[-1] == (secret, "handled")
-        stored = [*store.find(Find(flow=handle.id)), *store.flow_nodes(handle.id)]
+        stored = [*find_jobs(store, flow=handle.id), *store.flow_nodes(handle.id)]
         ends = [end for node in store.flow_nodes(handle.id) for end in store.flow_ends(node.id)]
         assert len(ends) == 4
         assert secret not in repr([stored, ends])

@@ -13,7 +13,7 @@ from stanchion.errors import InvalidInput, JobFailed
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Rollback
-from stanchion.stores.records.query import Condition, Scan
+from stanchion.stores.records.query import Condition, Query
 from stanchion_conformance.harness import QUEUE, SLACK, StoreClock, claim, new_job, sizes_of
 
 
@@ -193,8 +193,8 @@ class TestDeadToThoseWhoLook:
         plain = letters.push({})
         for state, wanted in (("dead", {letter}), ("ready", {plain.id}), ("scheduled", set())):
             for op, value in (("=", state), ("in", (state,))):
-                pages = store.scan(Scan("jobs", (Condition("state", op, value),)))  # type: ignore[arg-type]
-                assert {row.id for page in pages for row in page} == wanted
+                page = store.select(Query("live", (Condition("state", op, value),)))  # type: ignore[arg-type]
+                assert {row.id for row in page.rows} == wanted
 
     def test_the_queue_itself_has_it(self, letters: Queue, letter: str) -> None:
         assert (letters.size().ready, letters.size().total) == (1, 1)

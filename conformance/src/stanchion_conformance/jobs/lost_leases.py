@@ -27,6 +27,7 @@ from stanchion_conformance.harness import (
     new_job,
     row_of,
     seconds_until,
+    slot_of,
     state,
     worker,
 )
@@ -202,7 +203,7 @@ class TestAlone:
             store.recover()
         clock.advance(1000)
         assert [len(claim(store, 10)) for _ in range(4)] == [1, 1, 1, 0]
-        assert len(store.permits("few")[0]) == 3
+        assert len(slot_of(store, "few")[0]) == 3
 
     @pytest.mark.parametrize("max_running", [None, 100])
     def test_batches_for_readers_elsewhere_are_whole(

@@ -10,7 +10,7 @@ from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow
-from stanchion_conformance.harness import LONG_LEASE, QUEUE, claim, new_job, sizes_of
+from stanchion_conformance.harness import LONG_LEASE, QUEUE, claim, new_job, sizes_of, slot_of
 from stanchion_conformance.jobs.ordering import back, keyed
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, took
 
@@ -103,4 +103,4 @@ class TestLongLines:
         assert took(store, 2) == held
         line = push(store, *(limited(SMTP) for _ in range(WAITING)))
         assert claimed(store, 5) == []
-        assert store.permits(SMTP) == (sorted(held), line)
+        assert slot_of(store, SMTP) == (sorted(held), line)

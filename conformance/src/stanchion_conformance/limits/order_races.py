@@ -12,7 +12,7 @@ from stanchion import Stanchion
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.rules.slots import order_gate
-from stanchion_conformance.harness import QUEUE, all_at_once, claim, in_threads, row_of, sizes_of, state
+from stanchion_conformance.harness import QUEUE, all_at_once, claim, in_threads, row_of, sizes_of, slot_of, state
 from stanchion_conformance.jobs.ordering import KEY, back, keyed
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, took, usage
 from stanchion_conformance.operate.wakeup import LONG, SOON, Counting, seconds, soon
@@ -48,11 +48,11 @@ class TestOrderAndSlots:
         store.set_semaphore(SMTP, 1)
         ids = push(store, limited(SMTP, order_key=KEY), limited(SMTP, order_key=KEY), limited(SMTP, order_key="other"))
         (row,) = claim(store, 3)
-        assert store.permits(SMTP) == ([ids[0]], [ids[2]])
+        assert slot_of(store, SMTP) == ([ids[0]], [ids[2]])
         commit(store, row)
         (row,) = claim(store, 3)
         assert row.id == ids[2]
-        assert store.permits(SMTP) == ([ids[2]], [ids[1]])
+        assert slot_of(store, SMTP) == ([ids[2]], [ids[1]])
         commit(store, row)
         (row,) = claim(store, 3)
         assert (row.id, row.held) == (ids[1], 2)

@@ -26,6 +26,7 @@ from stanchion_conformance.harness import (
     row_of,
     seconds_until,
     sizes_of,
+    slot_of,
     state,
 )
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, settle, took, took_at_last, usage
@@ -273,7 +274,7 @@ class TestRatesAndOtherLimits:
         push(store, rated(priority=9))
         assert len(claim(store)) == 1
         commit(store, row)
-        assert store.permits(SMTP) == ([granted], [third])
+        assert slot_of(store, SMTP) == ([granted], [third])
         rows = claim(store, 3) or claim(store, 3)
         assert [row.id for row in rows] == [third]
         assert (state(store, granted), row_of(store, granted).priority) == (JobState.SCHEDULED, 0)

@@ -32,7 +32,7 @@ from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import gates_of, held_gates, order_gate, semaphore_gate
-from stanchion_conformance.harness import NewStore, StoreClock, worker
+from stanchion_conformance.harness import NewStore, StoreClock, slot_of, worker
 
 LEASE = 300.0
 STEP = 200.0
@@ -62,7 +62,7 @@ class Permits(RuleBasedStateMachine):
         for queue in self.queues:
             self.store.drop_queue(queue)
         for name in self.names:
-            assert self.store.permits(name) == ([], [])
+            assert slot_of(self.store, name) == ([], [])
 
     # -- steps
 
@@ -165,7 +165,7 @@ class Permits(RuleBasedStateMachine):
         for name in self.names:
             if name not in known:
                 continue
-            holders, line = self.store.permits(name)
+            holders, line = slot_of(self.store, name)
             gate, capacity = semaphore_gate(name), known[name].capacity
             assert (known[name].held, known[name].waiting) == (len(holders), len(line))
             assert len(holders) <= max(capacity, self.most[name]), "more holders than slots"

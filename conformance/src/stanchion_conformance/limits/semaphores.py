@@ -26,6 +26,7 @@ from stanchion_conformance.harness import (
     payloads,
     row_of,
     sizes_of,
+    slot_of,
     state,
 )
 from stanchion_conformance.operate.wakeup import Counting
@@ -60,7 +61,7 @@ def took_at_last(store: Store, limit: int, calls: int = 10) -> list[str]:
 
 def usage(store: Store, name: str = SMTP) -> tuple[int, int]:
     """Return how many jobs hold a semaphore and how many wait for it, as both ways to ask must tell."""
-    holders, line = store.permits(name)
+    holders, line = slot_of(store, name)
     (row,) = store.semaphores([name])
     assert (row.held, row.waiting) == (len(holders), len(line))
     return len(holders), len(line)
@@ -206,8 +207,8 @@ class TestSlots:
         assert took(other_store, 5) == ids[1:2]
         assert took(store, 5) == []
         assert usage(other_store) == (2, 3)
-        assert sorted(store.permits(SMTP)[0]) == sorted(ids[:2])
-        assert other_store.permits(SMTP)[1] == ids[2:]
+        assert sorted(slot_of(store, SMTP)[0]) == sorted(ids[:2])
+        assert slot_of(other_store, SMTP)[1] == ids[2:]
 
     def test_a_parked_job_was_not_delivered(self, store: Store) -> None:
         store.set_semaphore(SMTP, 1)
@@ -254,7 +255,7 @@ class TestSlots:
         (row,) = claim(store, 3)
         commit(store, row)
         assert usage(other_store) == (1, 1)
-        assert other_store.permits(SMTP) == ([ids[1]], [ids[2]])
+        assert slot_of(other_store, SMTP) == ([ids[1]], [ids[2]])
         assert state(store, ids[1]) == JobState.READY
         assert took(other_store, 3) == [ids[1]]
         assert usage(store) == (1, 1)
@@ -267,7 +268,7 @@ class TestSlots:
         for priority in (-5, 0, 5):
             came += push(store, limited(SMTP, priority=priority))
             assert took(store, 5) == []
-        assert store.permits(SMTP)[1] == came
+        assert slot_of(store, SMTP)[1] == came
         served = []
         for _ in came:
             commit(store, running)
@@ -385,7 +386,7 @@ class TestSlots:
             (row,) = claim(store)
         assert took_at_last(store, 1) == plain
         assert took_at_last(store, 1) == []
-        assert store.permits(SMTP)[1] == ids[1:]
+        assert slot_of(store, SMTP)[1] == ids[1:]
 
     @pytest.mark.parametrize("pops", [False, True])
     def test_a_call_goes_on_where_a_claim_breaks_off(

@@ -13,7 +13,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState, Redriven
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
 from stanchion.stores.rules.jobs import uprooted
-from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, claim, new_job, row_of, state, worker
+from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, claim, new_job, row_of, slot_of, state, worker
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, settle, took, usage
 
 ENDS: dict[str, Callable[[str, str], Outcome]] = {
@@ -41,7 +41,7 @@ class TestEverySlotIsFreed:
         """Check after each case that the second job can run, alone."""
         yield
         assert usage(store) == (1, 0)
-        assert held.id not in store.permits(SMTP)[0]
+        assert held.id not in slot_of(store, SMTP)[0]
         (row,) = claim(store, 1)
         assert row.id != held.id
         commit(store, row)
@@ -77,7 +77,7 @@ class TestEveryHolderLetsGo:
         ids = push(store, limited(SMTP, max_attempts=1), limited(SMTP))
         (row,) = claim(store, 2)
         assert settle(store, Rollback(row.id, row.token or "", 0.0)) == [JobState.DEAD]
-        assert store.permits(SMTP) == ([ids[1]], [])
+        assert slot_of(store, SMTP) == ([ids[1]], [])
 
     def test_a_claim_finds_what_a_lost_lease_frees(self, store: Store, clock: StoreClock) -> None:
         store.set_semaphore(SMTP, 1)
@@ -86,7 +86,7 @@ class TestEveryHolderLetsGo:
         clock.advance(11)
         assert took(store, 1) == [ids[1]]
         assert took(store, 1) == []
-        assert store.permits(SMTP) == ([ids[1]], [ids[0]])
+        assert slot_of(store, SMTP) == ([ids[1]], [ids[0]])
 
     def test_a_dead_worker(self, store: Store, clock: StoreClock) -> None:
         store.set_semaphore(SMTP, 1)
@@ -96,7 +96,7 @@ class TestEveryHolderLetsGo:
         claim(store, 2, worker="w1")
         clock.advance(60)
         assert [row.id for row in store.recover()] == [ids[0]]
-        assert store.permits(SMTP)[0] == [ids[1]]
+        assert slot_of(store, SMTP)[0] == [ids[1]]
 
     def test_a_queue_that_is_deleted(self, store: Store) -> None:
         store.set_semaphore(SMTP, 1)
@@ -106,7 +106,7 @@ class TestEveryHolderLetsGo:
         assert took(store, queue="other") == []
         assert usage(store) == (1, 2)
         store.drop_queue(QUEUE)
-        assert store.permits(SMTP) == ([there], [])
+        assert slot_of(store, SMTP) == ([there], [])
         assert took(store, queue="other") == [there]
 
     def test_one_that_has_its_slot_and_does_not_run_yet(self, store: Store) -> None:
@@ -114,9 +114,9 @@ class TestEveryHolderLetsGo:
         ids = push(store, *(limited(SMTP) for _ in range(3)))
         (row,) = claim(store, 3)
         commit(store, row)
-        assert store.permits(SMTP) == ([ids[1]], [ids[2]])
+        assert slot_of(store, SMTP) == ([ids[1]], [ids[2]])
         store.cancel([ids[1]])
-        assert store.permits(SMTP) == ([ids[2]], [])
+        assert slot_of(store, SMTP) == ([ids[2]], [])
         assert took(store, 3) == [ids[2]]
 
     def test_those_that_are_taken_to_another_store_together(self, store: Store) -> None:
@@ -124,9 +124,9 @@ class TestEveryHolderLetsGo:
         ids = push(store, *(limited(SMTP) for _ in range(4)))
         (row,) = claim(store, 4)
         commit(store, row)
-        assert store.permits(SMTP) == ([ids[1]], ids[2:])
+        assert slot_of(store, SMTP) == ([ids[1]], ids[2:])
         assert store.take(ids[1:3]) == ids[1:3], "the second has been granted what the first has freed"
-        assert store.permits(SMTP) == ([ids[3]], [])
+        assert slot_of(store, SMTP) == ([ids[3]], [])
         assert took(store, 4) == ids[3:]
 
     def test_one_that_is_replaced_gives_its_slot_up(self, store: Store) -> None:
@@ -134,9 +134,9 @@ class TestEveryHolderLetsGo:
         ids = push(store, limited(SMTP), limited(SMTP, key="k"), limited(SMTP))
         (row,) = claim(store, 3)
         commit(store, row)
-        assert store.permits(SMTP) == ([ids[1]], [ids[2]])
+        assert slot_of(store, SMTP) == ([ids[1]], [ids[2]])
         store.push([new_job("2", key="k", on_duplicate="replace", delay=600.0, priority=7)])
-        assert store.permits(SMTP) == ([ids[2]], [])
+        assert slot_of(store, SMTP) == ([ids[2]], [])
         replaced = row_of(store, ids[1])
         assert (replaced.payload, replaced.priority, replaced.held) == ("2", 7, 0)
         assert state(store, ids[1]) == JobState.SCHEDULED
@@ -167,7 +167,7 @@ class TestTheLine:
         (row,) = claim(store, 4)
         assert row.id == ids[0]
         self.holder = row
-        assert store.permits(SMTP)[1] == ids[1:]
+        assert slot_of(store, SMTP)[1] == ids[1:]
         return ids[1:]
 
     def test_who_is_cancelled_leaves_the_line(self, store: Store, line: list[str]) -> None:
@@ -178,7 +178,7 @@ class TestTheLine:
 
     def test_who_is_taken_to_another_store_leaves_the_line(self, store: Store, line: list[str]) -> None:
         assert store.take([line[0], self.holder.id]) == [line[0]]
-        assert store.permits(SMTP)[1] == line[1:]
+        assert slot_of(store, SMTP)[1] == line[1:]
         commit(store, self.holder)
         assert took(store, 4) == [line[1]]
 
@@ -187,20 +187,20 @@ class TestTheLine:
         assert took(store, queue="other") == []
         assert usage(store) == (1, len(line) + 1)
         store.drop_queue(QUEUE)
-        assert store.permits(SMTP) == ([there], [])
+        assert slot_of(store, SMTP) == ([there], [])
 
     def test_a_retry_changes_nothing(self, store: Store, line: list[str]) -> None:
         before = row_of(store, line[1])
         assert store.retry([line[1]]) == [Redriven.READY]
         assert row_of(store, line[1]) == before
-        assert store.permits(SMTP)[1] == line
+        assert slot_of(store, SMTP)[1] == line
 
     def test_who_is_replaced_goes_to_the_end(self, store: Store, line: list[str]) -> None:
         key = row_of(store, line[0]).key
         answer = store.push([new_job('"new"', key=key, on_duplicate="replace")])
         assert [(pushed.id, pushed.duplicate) for pushed in answer] == [(line[0], True)]
         assert took(store, 4) == []
-        assert store.permits(SMTP)[1] == [*line[1:], line[0]]
+        assert slot_of(store, SMTP)[1] == [*line[1:], line[0]]
         assert row_of(store, line[0]).payload == '"new"'
 
     def test_their_keys_are_taken(self, store: Store, line: list[str]) -> None:
@@ -215,11 +215,11 @@ class TestTheLine:
         assert store.recover() == []
         store.maintain()
         assert store.recover(limit=0) == []
-        assert store.permits(SMTP) == ([self.holder.id], line)
+        assert slot_of(store, SMTP) == ([self.holder.id], line)
 
     def test_a_push_that_is_repeated_changes_nothing(self, store: Store, line: list[str]) -> None:
         store.push([limited(SMTP, id=line[0])])
-        assert store.permits(SMTP)[1] == line
+        assert slot_of(store, SMTP)[1] == line
 
     def test_are_moved_to_another_store_as_queued(self, store: Store, line: list[str], new_store: NewStore) -> None:
         rows = [uprooted(row_of(store, job)) for job in line]
@@ -244,7 +244,7 @@ class TestSlotsTakenAgain:
         assert took(store) == [other]
         assert store.retry([dead]) == [Redriven.READY]
         assert took(store) == []
-        assert store.permits(SMTP) == ([other], [dead])
+        assert slot_of(store, SMTP) == ([other], [dead])
 
     def test_of_a_copy(self, store: Store) -> None:
         store.set_semaphore(SMTP, 1)

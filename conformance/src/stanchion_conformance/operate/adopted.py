@@ -11,9 +11,8 @@ from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Redriven
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Sizes
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, due_of, new_job, sizes_of, state
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, due_of, find_jobs, new_job, sizes_of, state
 from stanchion_conformance.operate.transferring import DAY, ERRORS, finished, queued, some_rows
 
 
@@ -24,7 +23,7 @@ class TestAdoptedKeys:
         refused, stored = queued(store, key="k"), queued(store, key="free")
         assert store.adopt([refused, stored, queued(store, key="k")]) == [False, True, False]
         assert store.fetch([refused.id]) == {}
-        assert {row.id for row in store.find(Find())} == {holder.id, stored.id}
+        assert {row.id for row in find_jobs(store)} == {holder.id, stored.id}
 
     def test_one_that_a_running_job_has_is_refused(self, store: Store) -> None:
         store.push([new_job(key="k")])
@@ -128,7 +127,7 @@ class TestAdoptedJobs:
         names = {row.id: name for name, row in rows.items()}
 
         def found(**query: Any) -> set[str]:
-            return {names[row.id] for row in store.find(Find(**query))}
+            return {names[row.id] for row in find_jobs(store, **query)}
 
         assert found(states=(JobState.SCHEDULED,)) == {"scheduled"}
         assert found(states=(JobState.DEAD,)) == {"dead"}

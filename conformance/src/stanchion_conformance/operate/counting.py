@@ -10,9 +10,8 @@ from stanchion import Job, JobState, Push, Queue, Stanchion
 from stanchion.core.times import moment
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Counts, QueueStats, Sizes
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, due_of, payloads
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, due_of, find_jobs, payloads
 
 
 class TestSizes:
@@ -148,7 +147,7 @@ class TestFind:
     def search(self, store: Store, jobs: dict[str, Job], **query: Any) -> list[str]:
         """Return the names of what is found, in order."""
         names = {job.id: name for name, job in jobs.items()}
-        return [names[row.id] for row in store.find(Find(**query))]
+        return [names[row.id] for row in find_jobs(store, **query)]
 
     def test_everything_newest_first(self, store: Store, jobs: dict[str, Job]) -> None:
         assert self.search(store, jobs) == list(reversed(jobs))

@@ -12,9 +12,8 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Counts, QueueSettings
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, counts_of, new_job, sizes_of
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, counts_of, find_jobs, new_job, sizes_of, slot_of
 
 DAY = 86_400.0
 MINUTE = 60.0
@@ -53,10 +52,10 @@ class TestQueuesThatExpire:
         finish(store, 3)
         passing(MINUTE)
         passing(DAY - MINUTE - 1)
-        assert len(store.find(Find(queue=QUEUE))) == 3
+        assert len(find_jobs(store, queue=QUEUE)) == 3
         passing(MINUTE + 1)
         assert store.queues() == []
-        assert store.find(Find(queue=QUEUE)) == []
+        assert find_jobs(store, queue=QUEUE) == []
         assert counts_of(store, QUEUE) == Counts()
         assert store.configure(QUEUE, {}) == QueueSettings(QUEUE)
 
@@ -66,7 +65,7 @@ class TestQueuesThatExpire:
         passing(MINUTE)
         passing(DAY)
         assert store.queues() == []
-        assert store.find(Find(queue=QUEUE)) == []
+        assert find_jobs(store, queue=QUEUE) == []
 
     def test_one_that_was_never_used_is_removed_too(self, store: Store, passing: Passing) -> None:
         store.configure(QUEUE, {"expires": DAY})
@@ -168,7 +167,7 @@ class TestQueuesThatExpireWithJobs:
         passing(DAY)
         assert store.fetch([job.id for job in jobs]) == {}
         assert store.queues() == []
-        assert store.permits("one") == ([], [])
+        assert slot_of(store, "one") == ([], [])
         store.push([again := new_job(order_key="k", key="k1", limits=held)])
         assert [row.id for row in claim(store)] == [again.id]
 

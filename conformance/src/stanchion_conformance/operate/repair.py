@@ -5,7 +5,7 @@ from __future__ import annotations
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.rules.slots import order_gate, semaphore_gate
-from stanchion_conformance.harness import QUEUE, claim, new_job, state
+from stanchion_conformance.harness import QUEUE, claim, new_job, slot_of, state
 from stanchion_conformance.jobs.ordering import KEY, keyed
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, took, usage
 
@@ -46,10 +46,10 @@ class TestRepair:
         push(store, new_job())
         for _ in range(2):
             assert store.recover() == []
-            assert store.permits(SMTP) == ([first], line)
+            assert slot_of(store, SMTP) == ([first], line)
         commit(store, row)
         assert store.recover() == []
-        assert store.permits(SMTP) == ([line[0]], line[1:])
+        assert slot_of(store, SMTP) == ([line[0]], line[1:])
 
     def test_the_line_behind_an_order_key_stays(self, store: Store) -> None:
         first, second, third = push(store, keyed(), keyed(), keyed())

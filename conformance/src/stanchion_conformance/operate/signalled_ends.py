@@ -14,9 +14,8 @@ from stanchion.jobs.handle import JobHandle
 from stanchion.stores.protocol import Listener, Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit
-from stanchion.stores.records.query import Find
 from stanchion.stores.wakeup.signs import Signs
-from stanchion_conformance.harness import QUEUE, claim, in_threads, new_job, payloads
+from stanchion_conformance.harness import QUEUE, claim, find_jobs, in_threads, new_job, payloads
 from stanchion_conformance.operate.waits import hears_ends, until
 from stanchion_conformance.operate.wakeup import LONG, SOON, seconds, soon
 
@@ -95,7 +94,7 @@ class TestSignalledEnds:
         (row,) = claim(other_store)
         with in_threads([soon(lambda: other_store.settle([Commit(row.id, row.token or "")]), 0.3)]):
             assert seconds(lambda: payloads(q.reserve(wait=LONG)) == [2]) < SOON
-        (last,) = store.find(Find(queue=QUEUE, states=(JobState.RUNNING,)))
+        (last,) = find_jobs(store, queue=QUEUE, states=(JobState.RUNNING,))
         with in_threads([soon(lambda: other_store.settle([Bury(last.id, last.token or "", "why")]), 0.3)]):
             assert seconds(lambda: payloads(q.reserve(wait=LONG)) == [3]) < SOON
 

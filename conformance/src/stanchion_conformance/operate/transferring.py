@@ -15,9 +15,8 @@ from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Move, Rollback
-from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Counts, QueueSettings, Sizes
-from stanchion_conformance.harness import QUEUE, claim, counts_of, due_of, new_job, row_of, sizes_of
+from stanchion_conformance.harness import QUEUE, claim, counts_of, due_of, find_jobs, new_job, row_of, sizes_of
 
 DAY = 86_400 * SECOND
 ERRORS = '[{"attempt":1,"at":1700000000.5,"error":"ValueError: é\\n\\"no\\"","traceback":"Traceback\\n  ..."}]'
@@ -95,7 +94,7 @@ class TestAdopting:
         row = some_rows(store)[name]
         assert store.adopt([row]) == [True]
         assert row_of(other_store, row.id) == row
-        assert other_store.find(Find(queue=row.queue)) == [row]
+        assert find_jobs(other_store, queue=row.queue) == [row]
 
     def test_takes_all_kinds_in_one_call(self, store: Store) -> None:
         rows = list(some_rows(store).values())
@@ -116,13 +115,13 @@ class TestAdopting:
         rows = list(some_rows(store).values())
         store.adopt(rows)
         assert other_store.adopt(rows) == [True] * len(rows)
-        assert len(store.find(Find())) == len(rows)
+        assert len(find_jobs(store)) == len(rows)
         assert sizes_of(store, QUEUE).total == 5
 
     def test_of_a_job_twice_in_one_call(self, store: Store) -> None:
         row, done = queued(store, key="k"), finished(store)
         assert store.adopt([row, done, row, done]) == [True] * 4
-        assert sorted(found.id for found in store.find(Find())) == sorted([row.id, done.id])
+        assert sorted(found.id for found in find_jobs(store)) == sorted([row.id, done.id])
 
     def test_leaves_a_job_that_has_gone_on_since(self, store: Store) -> None:
         rows = {name: queued(store, priority=9 - n) for n, name in enumerate(["runs", "is done", "moved", "waits"])}
@@ -174,7 +173,7 @@ class TestAdopting:
         rows = [queued(store, payload=str(n)) for n in range(2_000)] + [finished(store) for _ in range(500)]
         assert all(store.adopt(rows))
         assert sizes_of(store, QUEUE).ready == 2_000
-        assert len(store.find(Find(queue=QUEUE, states=(JobState.DONE,), limit=1_000))) == 500
+        assert len(find_jobs(store, queue=QUEUE, states=(JobState.DONE,), limit=1_000)) == 500
 
 
 class TestTaking:
@@ -184,7 +183,7 @@ class TestTaking:
         taken = store.take([row.id for row in rows])
         assert sorted(taken) == sorted(row.id for row in rows)
         assert other_store.fetch(taken) == {}
-        assert other_store.find(Find()) == []
+        assert find_jobs(other_store) == []
         assert sizes_of(other_store, QUEUE) == Sizes()
         assert due_of(other_store, QUEUE) is None
         assert claim(other_store, 10) == []
@@ -192,7 +191,7 @@ class TestTaking:
     def test_leaves_running_jobs(self, store: Store) -> None:
         store.push([new_job(), new_job()])
         (running,) = claim(store)
-        (ready,) = store.find(Find(states=(JobState.READY,)))
+        (ready,) = find_jobs(store, states=(JobState.READY,))
         assert store.take([running.id, ready.id]) == [ready.id]
         assert store.settle([Commit(running.id, running.token or "")]) == [JobState.DONE]
 
@@ -220,7 +219,7 @@ class TestTaking:
         (job,) = claim(store)
         store.settle([Commit(job.id, job.token or "")])
         before = counts_of(store, QUEUE), store.queues()
-        taken = store.take([row.id for row in store.find(Find(queue=QUEUE))])
+        taken = store.take([row.id for row in find_jobs(store, queue=QUEUE)])
         assert len(taken) == 2
         store.maintain()
         assert (counts_of(store, QUEUE), store.queues()) == before

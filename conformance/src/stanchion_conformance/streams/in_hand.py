@@ -14,8 +14,10 @@ from stanchion_conformance.harness import (
     about,
     all_at_once,
     counts_of,
+    ids_reserved,
     new_job,
     row_of,
+    rows_reserved,
     seconds_until,
     sizes_of,
     worker,
@@ -43,9 +45,9 @@ class TestReserve:
     def test_tells_how_many_are_in_hand(self, store: Store) -> None:
         ids = filled(store, 5)
         assert reserve(store, 3) == 3
-        assert store.ids_in_hand(QUEUE, TOKEN) == ids[:3]
+        assert ids_reserved(store, QUEUE, TOKEN) == ids[:3]
         assert reserve(store, 9, token="other") == 2
-        assert store.ids_in_hand(QUEUE, "other") == ids[3:]
+        assert ids_reserved(store, QUEUE, "other") == ids[3:]
         assert reserve(store, 9, token="third") == 0
         assert counts_of(store, QUEUE).reserved == 5
 
@@ -68,7 +70,7 @@ class TestReserve:
         assert reserve(store, worker=None, lease=30.0) == 2
         assert seconds_until(store, row_of(store, ids[0]).lease_until or 0) == about(30)
         clock.advance(31)
-        assert store.ids_in_hand(QUEUE, TOKEN) == []
+        assert ids_reserved(store, QUEUE, TOKEN) == []
         assert reserve(store, worker=None, token="next") == 2
 
     def test_a_repeat_gives_the_same_and_takes_no_more(self, store: Store, other_store: Store) -> None:
@@ -76,7 +78,7 @@ class TestReserve:
         assert reserve(store, 2) == 2
         assert reserve(other_store, 2, repeat=True) == 2
         assert reserve(other_store, 4, repeat=True) == 2
-        assert store.ids_in_hand(QUEUE, TOKEN) == ids[:2]
+        assert ids_reserved(store, QUEUE, TOKEN) == ids[:2]
         assert reserve(store, 2, token="new", repeat=True) == 2
         assert counts_of(store, QUEUE).reserved == 4
 
@@ -90,14 +92,14 @@ class TestReserve:
         low, high = new_job(priority=-1), new_job(priority=5)
         store.push([low, high, new_job(delay=60), new_job(queue=OUT)])
         assert reserve(store, 1) == 1
-        assert store.ids_in_hand(QUEUE, TOKEN) == [high.id]
+        assert ids_reserved(store, QUEUE, TOKEN) == [high.id]
         assert reserve(store, 9, token="rest") == 1
-        assert store.ids_in_hand(QUEUE, "rest") == [low.id]
+        assert ids_reserved(store, QUEUE, "rest") == [low.id]
 
     def test_of_a_large_batch(self, store: Store) -> None:
         ids = [job_id for _ in range(3) for job_id in filled(store, 1000)]
         assert reserve(store, 2500) == 2500
-        assert store.ids_in_hand(QUEUE, TOKEN) == sorted(ids[:2500])
+        assert ids_reserved(store, QUEUE, TOKEN) == sorted(ids[:2500])
         assert sizes_of(store, QUEUE)._asdict() == {
             **{"total": 3000, "ready": 500, "scheduled": 0, "waiting": 0},
             "running": 2500,
@@ -131,7 +133,7 @@ class TestReserve:
         while (found := reserve(store, repeat=False)) < 6:
             assert found
         assert found == 2 + 1 + 1 + 2
-        held = [(row.limits, row.order_key) for row in store.in_hand(QUEUE, TOKEN)]
+        held = [(row.limits, row.order_key) for row in rows_reserved(store, QUEUE, TOKEN)]
         assert sorted(held, key=str) == sorted(
             [(slot, None)] * 2 + [(None, "k")] + [(rate, None)] + [(None, None)] * 2, key=str
         )
@@ -141,9 +143,9 @@ class TestReserve:
         for lane in (1, 2):
             filled(store, 4, lane=lane)
         assert reserve(store, 4) == 4
-        assert sorted(row.lane for row in store.in_hand(QUEUE, TOKEN)) == [1, 1, 2, 2]
+        assert sorted(row.lane for row in rows_reserved(store, QUEUE, TOKEN)) == [1, 1, 2, 2]
         assert reserve(store, 9, token="range", lanes=(2, 2)) == 2
-        assert {row.lane for row in store.in_hand(QUEUE, "range")} == {2}
+        assert {row.lane for row in rows_reserved(store, QUEUE, "range")} == {2}
 
     def test_by_several_at_once_gives_each_job_to_one(self, store: Store, new_store: NewStore) -> None:
         ids = filled(store, 400)
@@ -155,7 +157,7 @@ class TestReserve:
                 counted[f"{name}{batch}"] = reserve(mine, 20, token=f"{name}{batch}")
 
         all_at_once([lambda mine=one, name=f"s{n}.": take(mine, name) for n, one in enumerate(stores)])  # type: ignore[misc]
-        held = {token: store.ids_in_hand(QUEUE, token) for token in counted}
+        held = {token: ids_reserved(store, QUEUE, token) for token in counted}
         assert {token: len(found) for token, found in held.items()} == counted
         assert sorted(one for found in held.values() for one in found) == sorted(ids)
 
@@ -165,7 +167,7 @@ class TestInHand:
         first, second = new_job("1", priority=-5, headers='{"a":1}'), new_job("2", priority=5, tenant="acme")
         store.push([first, second])
         reserve(store)
-        rows = store.in_hand(QUEUE, TOKEN)
+        rows = rows_reserved(store, QUEUE, TOKEN)
         assert rows == [row_of(store, first.id), row_of(store, second.id)]
         assert [row.payload for row in rows] == ["1", "2"]
 
@@ -174,7 +176,7 @@ class TestInHand:
         reserve(store)
 
         def found(first: str | None, last: str | None) -> list[str]:
-            return [row.id for row in store.in_hand(QUEUE, TOKEN, first, last)]
+            return [row.id for row in rows_reserved(store, QUEUE, TOKEN, first, last)]
 
         assert found(None, None) == ids
         assert found(ids[1], ids[3]) == ids[1:4]
@@ -189,30 +191,30 @@ class TestInHand:
         reserve(store, 1, token="other")
         store.push([new_job(queue=OUT)])
         reserve(store, queue=OUT)
-        assert len(store.in_hand(QUEUE, TOKEN)) == 1
-        assert store.in_hand(QUEUE, "unknown") == []
-        assert store.ids_in_hand("no queue", TOKEN) == []
-        assert len(store.ids_in_hand(OUT, TOKEN)) == 1
+        assert len(rows_reserved(store, QUEUE, TOKEN)) == 1
+        assert rows_reserved(store, QUEUE, "unknown") == []
+        assert ids_reserved(store, "no queue", TOKEN) == []
+        assert len(ids_reserved(store, OUT, TOKEN)) == 1
 
     def test_shrinks_by_whatever_ends_a_reservation(self, store: Store, clock: StoreClock) -> None:
         ids = filled(store, 5)
         store.beat([worker("w")])
         reserve(store)
         store.settle([Commit(ids[0], TOKEN), Rollback(ids[1], TOKEN, 0.0)])
-        assert store.ids_in_hand(QUEUE, TOKEN) == ids[2:]
+        assert ids_reserved(store, QUEUE, TOKEN) == ids[2:]
         store.cancel([ids[2]])
-        assert store.ids_in_hand(QUEUE, TOKEN) == ids[2:], "it is only asked to stop"
+        assert ids_reserved(store, QUEUE, TOKEN) == ids[2:], "it is only asked to stop"
         store.settle([Abandon(ids[2], TOKEN)])
-        assert store.ids_in_hand(QUEUE, TOKEN) == ids[3:]
+        assert ids_reserved(store, QUEUE, TOKEN) == ids[3:]
         clock.advance(60)
         store.beat([worker("other")])
         assert len(store.recover()) == 2
-        assert store.ids_in_hand(QUEUE, TOKEN) == []
-        assert store.in_hand(QUEUE, TOKEN) == []
+        assert ids_reserved(store, QUEUE, TOKEN) == []
+        assert rows_reserved(store, QUEUE, TOKEN) == []
 
     def test_what_is_reserved_again_is_another_s(self, store: Store) -> None:
         (job_id,) = filled(store, 1)
         reserve(store)
         store.settle([Rollback(job_id, TOKEN, 0.0)])
         assert reserve(store, token="next") == 1
-        assert store.ids_in_hand(QUEUE, TOKEN) == []
+        assert ids_reserved(store, QUEUE, TOKEN) == []

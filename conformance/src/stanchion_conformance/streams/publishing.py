@@ -12,7 +12,7 @@ from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion_conformance.harness import QUEUE, counts_of, row_of, sizes_of, state
+from stanchion_conformance.harness import QUEUE, counts_of, ids_reserved, row_of, sizes_of, state
 from stanchion_conformance.streams.in_hand import OUT, TOKEN, filled, reserve
 from stanchion_conformance.streams.staging import WRITE, outputs, staged
 
@@ -55,7 +55,7 @@ class TestPublishingWithFinish:
         assert (done.result, done.attempts, done.payload) == (None, 1, "0")
         assert done.finished_at is not None
         assert counts_of(store, QUEUE) == Counts(pushed=5, reserved=3, committed=3)
-        assert store.ids_in_hand(QUEUE, TOKEN) == []
+        assert ids_reserved(store, QUEUE, TOKEN) == []
         assert store.values("stream") == [VersionedValue("s", "acked 1", 1)]
 
     def test_of_none_in_hand(self, store: Store) -> None:
@@ -77,7 +77,7 @@ class TestPublishingWithFinish:
         with pytest.raises(LeasesLost):
             store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3)))
         assert store.values("stream") == []
-        assert store.ids_in_hand(QUEUE, TOKEN) == [ids[0], ids[2]]
+        assert ids_reserved(store, QUEUE, TOKEN) == [ids[0], ids[2]]
         assert counts_of(store, QUEUE).committed == 0
         assert store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 2)))
 

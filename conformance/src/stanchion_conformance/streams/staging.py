@@ -9,7 +9,6 @@ from stanchion.errors import DuplicateKey, StagedJobsLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
-from stanchion.stores.records.query import Find
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
@@ -22,6 +21,7 @@ from stanchion_conformance.harness import (
     claim,
     counts_of,
     due_of,
+    find_jobs,
     new_job,
     row_of,
     seconds_until,
@@ -51,7 +51,7 @@ class TestStaged:
         jobs = outputs(3, key=None)
         store.stage(WRITE, "a", jobs)
         assert sizes_of(other_store, OUT).total == 0
-        assert other_store.find(Find()) == []
+        assert find_jobs(other_store) == []
         assert other_store.fetch([job.id for job in jobs]) == {}
         assert claim(other_store, 9, queue=OUT) == []
         assert due_of(other_store, OUT) is None

@@ -12,11 +12,10 @@ from stanchion.errors import LeasesLost, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Bury
-from stanchion.stores.records.query import Find
 from stanchion.streams import SinkBatch, StreamSource, release, streams
 from stanchion.streams.sink import begin, rows
 from stanchion.streams.state import known
-from stanchion_conformance.harness import StoreClock, claim, counts_of, sizes_of, worker
+from stanchion_conformance.harness import StoreClock, claim, counts_of, find_jobs, ids_reserved, sizes_of, worker
 from stanchion_conformance.streams.stream_driver import (
     NAME,
     REFUSED,
@@ -76,7 +75,7 @@ class TestDeathAtEachStep:
         mortal._dies_at = mortal.calls + 2  # the value is read, the jobs are claimed
         with pytest.raises(Died):
             driver.source.latest(start, 2)
-        assert len(store.ids_in_hand(SOURCE, state.next_token)) == 2
+        assert len(ids_reserved(store, SOURCE, state.next_token)) == 2
         assert [(stream.reserved, stream.in_hand) for stream in streams(store)] == [(0, 2)]
         assert StreamSource(store, NAME, SOURCE).initial() == start
         assert (sizes_of(store, SOURCE).ready, sizes_of(store, SOURCE).running) == (3, 0)
@@ -340,7 +339,7 @@ class TestLostLeases:
         steps = Driver(store, Log(), mode).steps()
         while next(steps) != "read":
             pass
-        (row,) = [row for row in store.find(Find(queue=SOURCE)) if row.payload == "1"]
+        (row,) = [row for row in find_jobs(store, queue=SOURCE) if row.payload == "1"]
         assert store.cancel([row.id]) == [JobState.RUNNING]
         list(steps)
         assert outputs(store) == [0, 1]
@@ -353,7 +352,7 @@ class TestLostLeases:
         while next(steps) != "found":
             pass
         state = known(store, NAME)
-        ids = store.ids_in_hand(SOURCE, state.token)
+        ids = ids_reserved(store, SOURCE, state.token)
         if ids:
             store.settle([Bury(ids[0], state.token, "by hand")])
             with pytest.raises(LeasesLost):

@@ -18,11 +18,10 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Move
-from stanchion.stores.records.query import Find
 from stanchion.streams import Position, SinkBatch, StreamSource
 from stanchion.streams.sink import begin, rows
 from stanchion.streams.state import StreamState, worker_id
-from stanchion_conformance.harness import StoreClock, sizes_of, worker
+from stanchion_conformance.harness import StoreClock, find_jobs, sizes_of, worker
 
 NAME = "etl"
 SOURCE, TARGET = "raw", "clean"
@@ -234,7 +233,7 @@ def fill(store: Store, count: int, queue: str = SOURCE) -> None:
 
 def outputs(store: Store) -> list[Any]:
     """Return what has arrived at the other end."""
-    return sorted(json.loads(row.payload) for row in store.find(Find(queue=TARGET, limit=10_000)))
+    return sorted(json.loads(row.payload) for row in find_jobs(store, queue=TARGET, limit=10_000))
 
 
 def nothing_left(store: Store) -> bool:

@@ -12,11 +12,10 @@ from stanchion.core.ids import new_id
 from stanchion.errors import StreamStopped
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.records.query import Find
 from stanchion.streams import SinkBatch, StreamSource, streams
 from stanchion.streams.poison import Ended
 from stanchion.streams.sink import begin
-from stanchion_conformance.harness import sizes_of
+from stanchion_conformance.harness import find_jobs, sizes_of
 from stanchion_conformance.streams.stream_driver import (
     NAME,
     POISON,
@@ -36,7 +35,7 @@ def push(store: Store, payloads: list[Any], max_attempts: int = 1) -> None:
 
 
 def dead(store: Store) -> list[JobRow]:
-    return store.find(Find(queue=SOURCE, states=(JobState.DEAD,)))
+    return find_jobs(store, queue=SOURCE, states=(JobState.DEAD,))
 
 
 def fail(store: Store, log: Log, mode: str = "move", times: int = 1, limit: int = 8) -> None:
@@ -88,7 +87,7 @@ class TestPoison:
         fail(store, log, times=2)
         start, end = Driver(store, log, "move").source.initial(), log.ends[0]
         StreamSource(store, NAME, SOURCE).parts(start, end, 1)
-        back = store.find(Find(queue=SOURCE, states=(JobState.READY,)))
+        back = find_jobs(store, queue=SOURCE, states=(JobState.READY,))
         assert [(json.loads(row.payload), row.attempts) for row in back] == [(3, 0), (2, 0)]
 
     def test_is_listed_with_its_error(self, store: Store) -> None:
@@ -126,7 +125,7 @@ class TestInnocentJobs:
         log = Log()
         for _ in range(12):
             self._begun(store, log)
-        assert [row.state for row in store.find(Find(queue=SOURCE))] == ["running"] * 4
+        assert [row.state for row in find_jobs(store, queue=SOURCE)] == ["running"] * 4
         Driver(store, log, mode).work()
         assert outputs(store) == [0, 1, 2, 3]
         assert dead(store) == []

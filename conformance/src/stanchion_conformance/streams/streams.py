@@ -12,10 +12,9 @@ from stanchion.core.ids import new_id
 from stanchion.errors import CannotJoin, ForeignCheckpoint, InvalidInput, StreamTaken
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.query import Find
 from stanchion.streams import Position, StreamSource, release, streams
 from stanchion.streams.sink import rows
-from stanchion_conformance.harness import StoreClock, claim, counts_of, sizes_of
+from stanchion_conformance.harness import StoreClock, claim, counts_of, find_jobs, sizes_of
 from stanchion_conformance.streams.stream_driver import NAME, SOURCE, Driver, Log, fill, nothing_left, outputs
 
 
@@ -145,7 +144,7 @@ class TestOperatingStreams:
         with pytest.raises(StreamTaken):
             list(steps)
         assert outputs(store) == []
-        assert {row.attempts for row in store.find(Find(queue=SOURCE))} == {0}
+        assert {row.attempts for row in find_jobs(store, queue=SOURCE)} == {0}
         Driver(store, log, "move", limit=2).work()
         assert outputs(store) == [0, 1, 2]
 

@@ -25,7 +25,8 @@ from stanchion.core.checks import checked_name, seconds_of
 from stanchion.errors import InvalidInput, MissingExtra
 from stanchion.spark.archiving.done import Archive, Engine
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.query import Condition, Scan
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.rules.query import PAGE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,7 +75,7 @@ def archive(
     return done
 
 
-def wanted(app: Stanchion, queues: Sequence[str], older_than: float) -> Scan:
+def wanted(app: Stanchion, queues: Sequence[str], older_than: float) -> Query:
     """Return the part of history that is to be archived, by the store's clock."""
     conditions = [Condition("finished_at", "<=", app.store.now() - int(older_than * SECOND))]
     if queues:
@@ -84,7 +85,7 @@ def wanted(app: Stanchion, queues: Sequence[str], older_than: float) -> Scan:
             if name not in known:
                 raise InvalidInput(f"there is no queue {name!r}; there are {', '.join(sorted(known)) or 'none'}")
         conditions.append(Condition("queue", "in", names))
-    return Scan("history", tuple(conditions))
+    return Query("history", tuple(conditions), order="id", limit=PAGE)
 
 
 def _spark_could(app: Stanchion) -> bool:

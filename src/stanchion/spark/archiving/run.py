@@ -13,8 +13,9 @@ from stanchion.spark.archiving.done import Archive
 from stanchion.spark.archiving.files import Written, drop, ends_in
 from stanchion.spark.archiving.parts import Archived, Purger, end_of, fresh, write_part
 from stanchion.spark.archiving.table import ArchiveTable, new_archive, open_archive
+from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.query import Scan
+from stanchion.stores.records.query import Query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,17 +27,24 @@ _CHARACTERS = 256 * 1024 * 1024
 
 
 class Run:
-    """One run over a scan of history; notes in `done` what it has done."""
+    """One run over a query of history; notes in `done` what it has done."""
 
     def __init__(
-        self, app: Stanchion, folder: Path, scan: Scan, keep: bool, done: Archive, watch: Callable[[int], None]
+        self, app: Stanchion, folder: Path, query: Query, keep: bool, done: Archive, watch: Callable[[int], None]
     ) -> None:
-        self._app, self._folder, self._scan, self._keep, self._done, self._watch = app, folder, scan, keep, done, watch
+        self._app, self._folder, self._query, self._keep, self._done, self._watch = (
+            app,
+            folder,
+            query,
+            keep,
+            done,
+            watch,
+        )
 
     def here(self, most: int | None) -> bool:
         """Archive batch by batch in this process; True where it has stopped after `most` jobs."""
-        pages = self._app.store.scan(self._scan)
-        while batch := list(_up_to(BATCH, pages)):
+        found = pages(self._app.store, self._query)
+        while batch := list(_up_to(BATCH, found)):
             self._batch(batch)
             if most is not None and self._done.archived >= most:
                 return True
@@ -58,7 +66,7 @@ class Run:
         self._done.engine = "spark"
         table = open_archive(self._folder)
         parts = table.parts() if table else []
-        written, purged = write_all(self._app, self._folder, self._scan, parts, keep=self._keep, spark=spark)
+        written, purged = write_all(self._app, self._folder, self._query, parts, keep=self._keep, spark=spark)
         self._done.purged += purged
         if not written:
             return

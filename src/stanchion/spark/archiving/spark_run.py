@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,8 @@ from stanchion.spark.archiving.files import Part, Written
 from stanchion.spark.archiving.parts import Archived, Purger, fresh, texts, write_part
 from stanchion.spark.datasource.options import checked_options, place_of
 from stanchion.spark.session import session
-from stanchion.stores.records.query import Condition, Scan
+from stanchion.stores.protocol import pages
+from stanchion.stores.records.query import Condition, Query
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,15 +25,15 @@ _PARTS_ELSEWHERE = 32
 
 
 def write_all(
-    app: Stanchion, folder: Path, scan: Scan, parts: Sequence[Part], *, keep: bool, spark: SparkSession | None
+    app: Stanchion, folder: Path, query: Query, parts: Sequence[Part], *, keep: bool, spark: SparkSession | None
 ) -> tuple[list[Written], int]:
     """Write what is not archived yet to files; return them, and how many archived jobs were purged on the way."""
     import pyarrow as pa
 
     place = place_of(checked_options({"url": app.url}, "read"))
     running = spark or session()
-    scans = app.store.split(scan, _parts(running))
-    texts_of = [(json.dumps([one.of, one.where]),) for one in scans]
+    queries = app.store.partition(query, _parts(running))
+    texts_of = [(json.dumps(one.where),) for one in queries]
     skew = app.store.skew
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
@@ -40,12 +42,13 @@ def write_all(
                 with place.app() as there:
                     there.store.skew = skew
                     purger = Purger(there.store, keep=keep)
-                    pages = there.store.scan(_scan(text))
-                    written = write_part(folder, fresh(pages, Archived(parts), purger))
+                    where = tuple(Condition(*texts(one)) for one in json.loads(text))
+                    found = pages(there.store, replace(query, where=where))
+                    written = write_part(folder, fresh(found, Archived(parts), purger))
                 told = json.dumps([written, purger.purged])
                 yield pa.RecordBatch.from_pydict({"told": [told]})
 
-    asked = running.createDataFrame(texts_of, "scan string").repartition(len(scans))
+    asked = running.createDataFrame(texts_of, "query string").repartition(len(queries))
     answers = [json.loads(row.told) for row in asked.mapInArrow(work, "told string").collect()]
     return [Written(*one) for written, _ in answers for one in written], sum(purged for _, purged in answers)
 
@@ -55,8 +58,3 @@ def _parts(spark: SparkSession) -> int:
         return _PARTS_PER_CORE * spark.sparkContext.defaultParallelism
     except AttributeError:
         return _PARTS_ELSEWHERE
-
-
-def _scan(text: str) -> Scan:
-    of, where = json.loads(text)
-    return Scan(of, tuple(Condition(*texts(one)) for one in where))

@@ -29,9 +29,10 @@ from stanchion.errors import StanchionError
 from stanchion.spark.datasource.errors import hide_traceback, said_plainly
 from stanchion.spark.datasource.options import Place, checked_options, looked_over, place_of
 from stanchion.spark.datasource.schema import Field, Of, batch_of_arrow, batch_of_rows, checked_columns, ddl
-from stanchion.stores.protocol import ArrowStore
+from stanchion.stores.protocol import ArrowReads, Store, pages
 from stanchion.stores.records.jobs import UNLANED
-from stanchion.stores.records.query import SCANNED, Condition, Scan
+from stanchion.stores.records.query import COMPARED, Condition, Query
+from stanchion.stores.rules.query import PAGE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +48,7 @@ _OPERATORS: dict[type[Filter], Any] = {
     In: "in",
 }
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
-_PUSHED = SCANNED - {"lane"}  # whose number here is not the stored one
+_PUSHED = COMPARED - {"lane"}  # whose number here is not the stored one
 
 
 @said_plainly
@@ -65,7 +66,7 @@ def reader_of(given: Mapping[str, str], schema: StructType) -> JobsReader:
     where = () if options["queue"] is None else (Condition("queue", "=", options["queue"]),)
     names = checked_columns(of, wanted)
     kind = FilteringReader if _pushes_filters() else JobsReader
-    return kind(place_of(options), Scan(of, where), names, options["partitions"], options["by"] == "lane")
+    return kind(place_of(options), query_of(of, *where), names, options["partitions"], options["by"] == "lane")
 
 
 def _pushes_filters() -> bool:
@@ -81,30 +82,32 @@ def _pushes_filters() -> bool:
 class Part(InputPartition):
     """What one task reads."""
 
-    scan: Scan
+    query: Query
 
     def __post_init__(self) -> None:
-        super().__init__(self.scan)
+        super().__init__(self.query)
 
 
 class JobsReader(DataSourceReader):
-    """Reads the jobs of a scan in several tasks, each over a connection of its own."""
+    """Reads the jobs of a query in several tasks, each over a connection of its own."""
 
-    def __init__(self, place: Place, scan: Scan, names: Sequence[str], parts: int, by_lane: bool) -> None:
-        self.place, self.scan, self.names, self.parts, self.by_lane = place, scan, names, parts, by_lane
+    def __init__(self, place: Place, query: Query, names: Sequence[str], parts: int, by_lane: bool) -> None:
+        self.place, self.query, self.names, self.parts, self.by_lane = place, query, names, parts, by_lane
 
     @said_plainly
     def partitions(self) -> Sequence[InputPartition]:
-        """Cut the scan by ids or by lanes."""
+        """Cut the query by ids or by lanes."""
         with self.place.app() as app:
-            cut = _by_lanes(app, self.scan, self.parts) if self.by_lane else app.store.split(self.scan, self.parts)
-        return [Part(scan) for scan in cut]
+            cut = (
+                _by_lanes(app, self.query, self.parts) if self.by_lane else app.store.partition(self.query, self.parts)
+            )
+        return [Part(query) for query in cut]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Give the jobs of a part."""
         try:
             with self.place.app() as app:
-                yield from batches_of(app, cast("Part", partition).scan, self.names)
+                yield from batches_of(app, cast("Part", partition).query, self.names)
         except StanchionError:
             hide_traceback()
             raise
@@ -120,18 +123,32 @@ class FilteringReader(JobsReader):
             if condition is None:
                 yield one
             else:
-                self.scan = replace(self.scan, where=(*self.scan.where, condition))
+                self.query = self.query.also(condition)
 
 
-def batches_of(app: Stanchion, scan: Scan, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Give all jobs of a scan, in batches with these columns: as Arrow where the store can, else row by row."""
-    store = app.store
-    if isinstance(store, ArrowStore) and store.gives_arrow:
-        for batch in store.scan_arrow(scan, names):
-            yield batch_of_arrow(batch, scan.of, app.context.codec)
+def batches_of(app: Stanchion, query: Query, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Give all jobs of a query, in batches with these columns: as Arrow where the store can, else row by row."""
+    store, of = app.store, _of(query)
+    if (reads := arrow_reads(store)) is not None:
+        for batch in reads.select_arrow(replace(query, columns=tuple(names))):
+            yield batch_of_arrow(batch, of, app.context.codec)
         return
-    for rows in store.scan(scan):
-        yield batch_of_rows(rows, scan.of, names, store.now(), app.context.codec)
+    for rows in pages(store, query):
+        yield batch_of_rows(rows, of, names, store.now(), app.context.codec)
+
+
+def arrow_reads(store: Store) -> ArrowReads | None:
+    """Return the store as one that gives Arrow, if it does."""
+    return cast("ArrowReads", store) if store.capabilities.arrow else None
+
+
+def query_of(of: Of, *where: Condition) -> Query:
+    """Return the query for jobs or for history, in pages as scans take them."""
+    return Query("live" if of == "jobs" else "history", where, order="id", limit=PAGE)
+
+
+def _of(query: Query) -> Of:
+    return "jobs" if query.of == "live" else "history"
 
 
 def condition_of(pushed: Filter) -> Condition | None:
@@ -163,13 +180,17 @@ def _is_id(text: str) -> bool:
         return False
 
 
-def _by_lanes(app: Stanchion, scan: Scan, parts: int) -> list[Scan]:
-    """Cut a scan into ranges of lanes; the first has also the jobs that are in none."""
+def _by_ids(app: Stanchion, query: Query, parts: int) -> list[Query]:
+    return app.store.partition(query, parts)
+
+
+def _by_lanes(app: Stanchion, query: Query, parts: int) -> list[Query]:
+    """Cut a query into ranges of lanes; the first has also the jobs that are in none."""
     lanes = max((settings.lanes for settings in app.store.queues()), default=1)
     parts = min(parts, lanes)
     firsts = [UNLANED, *(1 + n * lanes // parts for n in range(1, parts))]
     ranges = [*pairwise(firsts), (firsts[-1], None)]
-    return [replace(scan, where=(*scan.where, *_range(first, end))) for first, end in ranges]
+    return [query.also(*_range(first, end)) for first, end in ranges]
 
 
 def _range(first: int, end: int | None) -> list[Condition]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -24,12 +24,13 @@ from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.endings import how_ended
 from stanchion.spark.datasource.errors import said_plainly
 from stanchion.spark.datasource.options import Place, checked_options, place_of
+from stanchion.spark.datasource.read import arrow_reads
 from stanchion.spark.datasource.runs import this_run
 from stanchion.spark.datasource.schema import Field, batch_of_arrow, batch_of_rows, checked_columns
-from stanchion.stores.protocol import ArrowStore
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.heart import Heart
 from stanchion.streams.sink import begin, rows
+from stanchion.streams.state import reserved
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -168,8 +169,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Give the jobs of a part: as Arrow where the store can."""
     store = app.store
-    if isinstance(store, ArrowStore) and store.gives_arrow and part.size > FEW and not part.finished:
-        for batch in store.in_hand_arrow(part.queue, part.token, part.first, part.last, names):
+    reads = arrow_reads(store)
+    if reads is not None and part.size > FEW and not part.finished:
+        query = reserved(part.queue, part.token, part.first, part.last)
+        for batch in reads.select_arrow(replace(query, columns=tuple(names))):
             yield batch_of_arrow(batch, "jobs", app.context.codec)
     elif found := rows(store, part):
         yield batch_of_rows(found, "jobs", names, store.now(), app.context.codec)

@@ -19,8 +19,9 @@ from stanchion.core.codec import Codec
 from stanchion.core.service_levels import BANDS
 from stanchion.spark.archiving.table import archived_jobs
 from stanchion.spark.datasource.options import checked_options
+from stanchion.spark.datasource.read import query_of
 from stanchion.spark.datasource.schema import Of, arrow_schema, batch_of_rows, ddl
-from stanchion.stores.records.query import Scan
+from stanchion.stores.protocol import pages
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -62,7 +63,7 @@ def dead_letters(spark: SparkSession, app: Stanchion) -> DataFrame | None:
 
 def _stored(spark: SparkSession, app: Stanchion, of: Of, names: Sequence[str]) -> DataFrame:
     if not app.store.capabilities.processes:
-        batches = [batch_of_rows(rows, of, names, app.store.now(), Codec()) for rows in app.store.scan(Scan(of))]
+        batches = [batch_of_rows(rows, of, names, app.store.now(), Codec()) for rows in pages(app.store, query_of(of))]
         return spark.createDataFrame(pa.Table.from_batches(batches, arrow_schema(of, names)))
     kinds = dict(one.split(" ") for one in ddl(of).split(", "))
     url = checked_options({"url": app.url}, "read")["url"]

@@ -15,7 +15,7 @@ import pyarrow as pa
 from stanchion.pipelines.station import Station
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Outcome
-from stanchion.streams.state import settle
+from stanchion.streams.state import reserved_rows, settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -51,7 +51,7 @@ class Hand:
 
     def part(self, number: int) -> list[JobRow]:
         """Return those of a part that are still in hand."""
-        return self.station.context.store.in_hand(self.station.queue, self.token, *self.parts[number])
+        return reserved_rows(self.station.context.store, self.station.queue, self.token, *self.parts[number])
 
     def rows(self, ids: Sequence[str]) -> list[JobRow]:
         """Return those of these items that are still in hand."""

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from heapq import nlargest
 
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.records.jobs import QUEUED, JobRow
-from stanchion.stores.records.query import Find, Scan
+from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import Counts, QueueStats, Sizes, Stat
 from stanchion.stores.rules.jobs import stored_state_of
-from stanchion.stores.rules.query import PAGE, checked, cut, matches, met, queues_of
+from stanchion.stores.rules.query import (
+    checked,
+    cut,
+    evenly,
+    met,
+    page_of,
+    queues_of,
+)
 
 
 class Queries:
@@ -24,40 +30,20 @@ class Queries:
         """Return those of the jobs that are live or in history."""
         return {row.id: row for row in map(self._jobs.find, ids) if row is not None}
 
-    def find(self, query: Find) -> list[JobRow]:
-        """Search live jobs and history, newest id first."""
+    def select(self, query: Query) -> Page:
+        """Return a page of the jobs that meet the conditions."""
+        return page_of(self._selected(query), query)
+
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        """Cut a query into up to `parts` queries of about as many jobs each."""
+        ids = sorted(row.id for row in self._selected(query))
+        return cut(query, evenly(ids, parts)) if ids else [query]
+
+    def _selected(self, query: Query) -> Iterator[JobRow]:
         now = self._jobs.now()
-        queues = self._jobs.queues.values() if query.queue is None else [self._jobs.known(query.queue)]
-        rows = (row for queue in queues for part in (queue.live, queue.history) for row in part.values())
-        return nlargest(query.limit, (row for row in rows if matches(row, query, now)), key=lambda row: row.id)
-
-    def scan(self, scan: Scan) -> Iterator[list[JobRow]]:
-        """Give all jobs that meet the conditions, page by page, as they are now."""
-        rows = self._scanned(scan)
-        return (rows[first : first + PAGE] for first in range(0, len(rows), PAGE))
-
-    def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan into up to `parts` scans of about as many jobs each."""
-        ids = [row.id for row in self._scanned(scan)]
-        return cut(scan, (ids[n * len(ids) // parts] for n in range(parts))) if ids else [scan]
-
-    def _scanned(self, scan: Scan) -> list[JobRow]:
-        now = self._jobs.now()
-        queues = [self._jobs.known(name) for name in queues_of(checked(scan), self._jobs.queues)]
-        rows = (row for queue in queues for row in (queue.live if scan.of == "jobs" else queue.history).values())
-        return sorted((row for row in rows if met(row, scan, now)), key=lambda row: row.id)
-
-    def ids_in_hand(self, queue: str, token: str) -> list[str]:
-        """Return the ids of the jobs reserved under a token, in their order."""
-        return [row.id for row in self._jobs.reserved(queue, token)]
-
-    def in_hand(self, queue: str, token: str, first: str | None, last: str | None) -> list[JobRow]:
-        """Return the jobs reserved under a token, with ids from `first` to `last`, by their ids."""
-        return [
-            row
-            for row in self._jobs.reserved(queue, token)
-            if (first is None or first <= row.id) and (last is None or row.id <= last)
-        ]
+        queues = [self._jobs.known(name) for name in queues_of(checked(query), self._jobs.queues)]
+        kept = (rows for queue in queues for rows in (queue.live, queue.history))
+        return (row for rows in kept for row in rows.values() if met(row, query, now))
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of these queues, only the fields named."""

@@ -48,12 +48,6 @@ class Slots:
             for name, slot in slots.items()
         ]
 
-    def permits(self, name: str) -> tuple[list[str], list[str]]:
-        """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, by arrival."""
-        slot = slot_rules.semaphore_gate(name)
-        holders = [row.id for row in self._jobs.live() if slot in slot_rules.held_gates(row)]
-        return sorted(holders), self._jobs.waiting_ids(slot)
-
     def recount(self) -> None:
         """Count anew the slots that are held, and grant the free ones, whatever has left them so."""
         self.held = Counter(slot for row in self._jobs.live() for slot in slot_rules.held_gates(row))

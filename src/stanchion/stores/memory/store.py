@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -25,7 +25,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
-from stanchion.stores.records.query import Find, Scan
+from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import VersionedValue
@@ -166,30 +166,15 @@ class MemoryStore:
         with self._lock:
             return self._queries.fetch(ids)
 
-    def find(self, query: Find) -> list[JobRow]:
-        """Search live jobs and history, newest id first."""
+    def select(self, query: Query) -> Page:
+        """Return a page of the jobs that meet the conditions."""
         with self._lock:
-            return self._queries.find(query)
+            return self._queries.select(query)
 
-    def scan(self, scan: Scan) -> Iterator[list[JobRow]]:
-        """Give all jobs that meet the conditions, page by page, as they are now."""
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        """Cut a query into up to `parts` queries of about as many jobs each."""
         with self._lock:
-            return self._queries.scan(scan)
-
-    def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan into up to `parts` scans of about as many jobs each."""
-        with self._lock:
-            return self._queries.split(scan, parts)
-
-    def ids_in_hand(self, queue: str, token: str) -> list[str]:
-        """Return the ids of the jobs reserved under a token, in their order."""
-        with self._lock:
-            return self._queries.ids_in_hand(queue, token)
-
-    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
-        """Return the jobs reserved under a token, with ids from `first` to `last`, by their ids."""
-        with self._lock:
-            return self._queries.in_hand(queue, token, first, last)
+            return self._queries.partition(query, parts)
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of these queues, only the fields named."""
@@ -255,11 +240,6 @@ class MemoryStore:
         """Return semaphores, by name: all, or those of these names that there are."""
         with self._lock:
             return self._slots.semaphores(names)
-
-    def permits(self, name: str) -> tuple[list[str], list[str]]:
-        """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, by arrival."""
-        with self._lock:
-            return self._slots.permits(name)
 
     # -- flows
 

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from stanchion.stores.cas.entries import as_reserved
 from stanchion.stores.mongo.client.documents import FINISHED, KEPT, LETTER, Document, row_of
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
+from stanchion.stores.mongo.client.server import BULK_SECONDS, CALL_SECONDS, Access
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
-from stanchion.stores.records.query import Condition, Find, Scan
-from stanchion.stores.rules.query import PAGE, checked, cut
+from stanchion.stores.records.query import Condition, Of, Page, Query
+from stanchion.stores.rules.query import (
+    ORDERED,
+    behind,
+    checked,
+    cut,
+    cut_off,
+    states_in,
+    value_of,
+)
 from stanchion.stores.rules.slots import HOLDER_BOOST
 
 _OPERATORS = {"=": "$eq", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte", "in": "$in"}
 
 
-class Query:
-    """Finds jobs."""
+class Queries:
+    """Reads jobs, and changes nothing. `holders` gives the ids of the jobs that hold a slot."""
 
-    def __init__(self, server: Access) -> None:
-        self._server = server
+    def __init__(self, server: Access, holders: Callable[[str], list[str]]) -> None:
+        self._server, self._holders = server, holders
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         """Return those of the jobs that are live or in history."""
@@ -28,68 +36,81 @@ class Query:
         found = self._server.call(lambda on, _again: list(on.jobs.find(wanted))) if ids else []
         return {one["_id"]: as_reserved(row_of(one)) for one in found}
 
-    def find(self, query: Find) -> list[JobRow]:
-        """Search live jobs and history, newest id first."""
-        wanted = _found_by(query, self._server.now())
+    def select(self, query: Query) -> Page:
+        """Return a page of the jobs that meet the conditions."""
+        wanted = {"$and": [*self._met(checked(query)), *_behind(query)]}
+        sort = _SORTS.get(query.order) or [(name, 1) for name in map(_named, ORDERED[query.order])]
+        # What a running job holds, its slots say, and `as_reserved` tells by other columns.
+        whole = not query.columns or not _TOLD_BY_OTHERS.isdisjoint(query.columns)
+        fields = None if whole else dict.fromkeys(map(_named, (*query.columns, *ORDERED[query.order])), 1)
 
         def work(on: Place, _again: bool) -> list[Document]:
-            return list(on.jobs.find(wanted).sort("_id", -1).limit(query.limit))
+            return list(on.jobs.find(wanted, fields).sort(sort).limit(query.limit))
 
-        return [as_reserved(row_of(one)) for one in self._server.call(work)] if query.limit else []
+        walks = query.order == "id" and value_of(query, "token") is None
+        found = self._server.call(work, BULK_SECONDS if walks else CALL_SECONDS)
+        return cut_off([as_reserved(row_of(one)) for one in found], query)
 
-    # -- scans
-
-    def scan(self, scan: Scan) -> Iterator[list[JobRow]]:
-        """Give the jobs of a scan in the order of their ids, each page by a call of its own."""
-        wanted = _filter(checked(scan), self._server.now())
-        after: str | None = None
-        while True:
-            page = wanted if after is None else {"$and": [wanted, {"_id": {"$gt": after}}]}
-
-            def work(on: Place, _again: bool, page: Document = page) -> list[Document]:
-                return list(on.jobs.find(page).sort("_id", 1).limit(PAGE))
-
-            rows = [as_reserved(row_of(one)) for one in self._server.call(work, BULK_SECONDS)]
-            if rows:
-                yield rows
-            if len(rows) < PAGE:
-                return
-            after = rows[-1].id
-
-    def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan into up to `parts` scans that share no job and give about as many each."""
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        """Cut a query into up to `parts` queries of about as many jobs each."""
         stages = (
-            {"$match": _filter(checked(scan), self._server.now())},
+            {"$match": {"$and": self._met(checked(query))}},
             {"$project": {"_id": 1}},
             {"$bucketAuto": {"groupBy": "$_id", "buckets": parts}},
         )
         found = self._server.call(lambda on, _again: on.documents(on.jobs, *stages), BULK_SECONDS) if parts > 1 else []
-        return cut(scan, (one["_id"]["min"] for one in found)) if found else [scan]
+        return cut(query, (one["_id"]["min"] for one in found)) if found else [query]
+
+    def _met(self, query: Query) -> list[Document]:
+        """Return the filters for the jobs that meet all conditions of a query."""
+        states, now = states_in(query), self._server.now()
+        parts = [_KEPT[query.of], *(self._filter(one, now) for one in query.where if one.field != "state")]
+        if states is not None:
+            parts.append({"$or": [_seen_in(state, now) for state in sorted(states)]} if states else _NONE)
+        if query.order == "due":
+            parts.append({"state": QUEUED})
+        if query.text is not None:
+            parts.append({"$or": [{"$expr": _holds(field, query.text)} for field in ("payload", "errors")]})
+        return parts
+
+    def _filter(self, condition: Condition, now: int) -> Document:
+        field, op, value = condition
+        match field:
+            case "token":
+                in_force = {"$or": [{"lease_until": None}, {"lease_until": {"$gt": now}}]}
+                return {"token": value, "$or": [{**_RESERVED, **in_force}, FINISHED]}
+            case "flow":
+                return {"flow": {"$gte": f"{value}:", "$lt": f"{value};"}}
+            case "holds":
+                return {"live": True, "_id": {"$in": self._holders(value)}}
+            case "priority":
+                return {"$expr": {_OPERATORS[op]: [_OWN_PRIORITY, list(value) if op == "in" else value]}}
+        return {_named(field): {_OPERATORS[op]: list(value) if op == "in" else value}}
 
 
-def _found_by(query: Find, now: int) -> Document:
-    """Return the filter of a search."""
-    parts: list[Document] = [KEPT] + [
-        {name: value}
-        for name, value in (("queue", query.queue), ("task", query.task), ("tenant", query.tenant))
-        if value is not None
-    ]
-    if query.flow is not None:
-        parts.append({"flow": {"$gte": f"{query.flow}:", "$lt": f"{query.flow};"}})
-    if query.after is not None:
-        parts.append({"_id": {"$lt": query.after}})
-    if query.since is not None:
-        parts.append({"enqueued_at": {"$gte": query.since}})
-    if query.until is not None:
-        parts.append({"enqueued_at": {"$lt": query.until}})
-    if query.text is not None:
-        parts.append({"$or": [{"$expr": _holds(field, query.text)} for field in ("payload", "errors")]})
-    if query.states:
-        in_state = _stored_in if query.stored else _seen_in
-        parts.append({"$or": [in_state(state, now) for state in query.states]})
-        if not any(state.final for state in query.states):
-            parts.append({"live": True})
-    return {"$and": parts}
+_KEPT: dict[Of, Document] = {"live": {"live": True, **KEPT}, "history": FINISHED, "all": KEPT}
+_NONE: Document = {"_id": {"$in": []}}
+_RESERVED: Document = {"live": True, "state": JobState.RUNNING.value}
+_SORTS = {"newest": [("_id", -1)], "due": [("priority", -1), ("run_at", 1), ("_id", 1)]}
+_TOLD_BY_OTHERS = frozenset({"held", "permit"})
+
+
+def _named(field: str) -> str:
+    return "_id" if field == "id" else field
+
+
+def _behind(query: Query) -> list[Document]:
+    """Return the filter for the jobs that come behind the cursor."""
+    if not (values := behind(query)):
+        return []
+    first, *rest = zip(map(_named, ORDERED[query.order]), values, strict=True)
+    name, value = first
+    arms: list[Document] = [{name: {"$lt" if query.order in ("newest", "due") else "$gt": value}}]
+    same: Document = {name: value}
+    for name, value in rest:
+        arms.append({**same, name: {"$gt": value}})
+        same[name] = value
+    return [{"$or": arms}] if rest else arms
 
 
 def _holds(field: str, text: str) -> Document:
@@ -113,19 +134,6 @@ def _stored_in(state: JobState, now: int) -> Document:
     return {"state": state.value}
 
 
-def _filter(scan: Scan, now: int) -> Document:
-    kept: Document = {"live": True, **KEPT} if scan.of == "jobs" else FINISHED
-    return {"$and": [kept, *(_meets(condition, now) for condition in scan.where)]}
-
-
-def _meets(condition: Condition, now: int) -> Document:
-    field, op, value = condition
-    operator, other = _OPERATORS[op], list(value) if op == "in" else value
-    if field in ("state", "priority"):  # which are others outside than in the document
-        return {"$expr": {operator: [_shown_state(now) if field == "state" else _OWN_PRIORITY, other]}}
-    return {"_id" if field == "id" else field: {operator: other}}
-
-
 _OWN_PRIORITY: Document = {
     "$cond": [
         {"$gt": ["$priority", HOLDER_BOOST // 2]},
@@ -133,10 +141,3 @@ _OWN_PRIORITY: Document = {
         "$priority",
     ]
 }
-
-
-def _shown_state(now: int) -> Document:
-    due = {"$cond": [{"$lte": ["$run_at", now]}, JobState.READY.value, JobState.SCHEDULED.value]}
-    stored = {"$cond": [{"$eq": ["$state", QUEUED]}, due, "$state"]}
-    in_queue = {"$in": ["$state", [QUEUED, JobState.WAITING.value]]}
-    return {"$cond": [{"$and": [{"$eq": ["$letter", True]}, in_queue]}, JobState.DEAD.value, stored]}

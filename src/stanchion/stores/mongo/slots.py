@@ -209,16 +209,10 @@ class Semaphores:
             for one in found
         ]
 
-    def holders_and_waiters(self, name: str) -> tuple[list[str], list[str]]:
-        """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in order."""
-        slot = semaphore_gate(name)
-
-        def work(on: Place, _again: bool) -> tuple[list[str], list[str]]:
-            holders = (on.slots.find_one({"_id": slot}) or {}).get("holders", ())
-            waits = on.jobs.find({"waits_for": slot}, {"_id": 1}).sort([("waits_since", 1), ("_id", 1)])
-            return sorted(_hold_in(slot, holder).job for holder in holders), [one["_id"] for one in waits]
-
-        return self._server.call(work)
+    def holders(self, slot: str) -> list[str]:
+        """Return the ids of the jobs that hold a slot."""
+        found = self._server.call(lambda on, _again: on.slots.find_one({"_id": slot}, {"holders": 1})) or {}
+        return sorted(_hold_in(slot, holder).job for holder in found.get("holders", ()))
 
 
 def _holder(hold: Hold) -> str:

@@ -12,14 +12,13 @@ from typing import Any
 from bson import ObjectId
 from pymongo.errors import DuplicateKeyError
 
-from stanchion.stores.cas.entries import as_reserved
 from stanchion.stores.cas.staging import Begun, Piece, Staged, Staging, in_pieces, is_strict, job_in, job_text
-from stanchion.stores.mongo.client.documents import Document, row_of, up_to
+from stanchion.stores.mongo.client.documents import Document, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
 from stanchion.stores.mongo.values import Values, id_of
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at
 
@@ -39,12 +38,6 @@ class Batches:
     def batch_size(self, queue: str, token: str) -> int:
         """Return how many jobs of a queue are reserved under a token."""
         return len(self.ids(queue, token))
-
-    def rows(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
-        """Return the running jobs under a token, with ids from `first` to `last` (None: no bound), by their ids."""
-        bounds = {name: bound for name, bound in (("$gte", first), ("$lte", last)) if bound is not None}
-        found = self._reserved(queue, token, {"_id": bounds} if bounds else {}, None)
-        return [as_reserved(row_of(one)) for one in found]
 
     def _reserved(self, queue: str, token: str, such: Document, fields: Any) -> list[Document]:
         in_force = [{"lease_until": None}, {"lease_until": {"$gt": self._server.now()}}]

@@ -31,7 +31,7 @@ from stanchion.stores.mongo.lanes import ClaimLocks, Lanes
 from stanchion.stores.mongo.operate import Adoption, Deletion, Purges, Upkeep
 from stanchion.stores.mongo.parking import Parking
 from stanchion.stores.mongo.push import Push
-from stanchion.stores.mongo.query import Query
+from stanchion.stores.mongo.query import Queries
 from stanchion.stores.mongo.queues import Counters, QueueRemoval, Queues
 from stanchion.stores.mongo.slots import Semaphores, SlotDocuments
 from stanchion.stores.mongo.staging import Batches, Publications, Stage
@@ -44,7 +44,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
-from stanchion.stores.records.query import Find, Scan
+from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import VersionedValue
@@ -92,7 +92,7 @@ class MongoStore:
         self._staging = Staging(self._stage, self._push, self._values.compare_and_set, self._outcomes.settle)
         self._publications = Publications(server, self._values, self._stage, self._staging)
 
-        self._query = Query(server)
+        self._query = Queries(server, self._semaphores.holders)
         self._queues = Queues(server, documents, signals)
         self._counters = Counters(server)
         self._stats = Stats(server, lanes, self._counters)
@@ -211,12 +211,6 @@ class MongoStore:
 
     # -- reserved batches, staged jobs
 
-    def ids_in_hand(self, queue: str, token: str) -> list[str]:
-        return self._batches.ids(queue, token)
-
-    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
-        return self._batches.rows(queue, token, first, last)
-
     def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
         self._stage.stage(write, attempt, jobs)
 
@@ -242,14 +236,11 @@ class MongoStore:
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         return self._query.fetch(ids)
 
-    def find(self, query: Find) -> list[JobRow]:
-        return self._query.find(query)
+    def select(self, query: Query) -> Page:
+        return self._query.select(query)
 
-    def scan(self, scan: Scan) -> Iterator[list[JobRow]]:
-        return self._query.scan(scan)
-
-    def split(self, scan: Scan, parts: int) -> list[Scan]:
-        return self._query.split(scan, parts)
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        return self._query.partition(query, parts)
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         return self._stats.stats(queues, fields)
@@ -294,9 +285,6 @@ class MongoStore:
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
         return self._semaphores.semaphores(names)
-
-    def permits(self, name: str) -> tuple[list[str], list[str]]:
-        return self._semaphores.holders_and_waiters(name)
 
     def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
         return change_flows(self._in(tx)._nodes, changes)

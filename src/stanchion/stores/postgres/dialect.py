@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import Any
 
 from sqlalchemy import (
@@ -55,7 +56,7 @@ CAPABILITIES = Capabilities(
     durable="as synchronous_commit says; by default every commit reaches the disk",
     processes=True,
     extra="postgres",
-    arrow=True,
+    arrow=find_spec("adbc_driver_postgresql") is not None,
 )
 
 _CONNECT_SECONDS = 5

@@ -19,4 +19,4 @@ class Capabilities:
     extra: str | None = None
     """What is to be installed for it: `pip install 'stanchion[extra]'`."""
     arrow: bool = False
-    """It can give a scan as Arrow, by a driver of its own."""
+    """It gives queries as Arrow: see `ArrowReads`. The driver for that is installed."""

@@ -2,55 +2,73 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple, Self
 
-from stanchion.stores.records.jobs import JobState
-
-
-@dataclass(frozen=True, slots=True)
-class Find:
-    """A search over live and finished jobs, newest first. None means any."""
-
-    queue: str | None = None
-    states: tuple[JobState, ...] = ()
-    task: str | None = None
-    tenant: str | None = None
-    since: int | None = None
-    until: int | None = None
-    text: str | None = None
-    flow: str | None = None
-    """The id of a flow."""
-    stored: bool = False
-    """The states are those in the queues, where a dead letter is queued; else it is dead, as the outside sees it."""
-    limit: int = 100
-    after: str | None = None
-    """Only jobs with an id below this one: the next page."""
+Of = Literal["live", "history", "all"]
+Order = Literal["newest", "id", "due", "arrival", "finished"]
+Op = Literal["=", "<", "<=", ">", ">=", "in"]
 
 
 class Condition(NamedTuple):
     """What a field of a job is compared with: `=`, `<`, `<=`, `>`, `>=` a value, or `in` a tuple of them.
 
-    A job without a value there does not meet it. The fields are SCANNED; a state is what the outside sees.
+    A job without a value there does not meet it. Fields that can be compared in each of these ways: COMPARED. State
+    and priority are what the outside sees. These take `=` alone:
+
+        token       the job is reserved under this token, and the lease in force; or it finished under it
+        flow        it belongs to the flow with this id
+        order_key   it has this order key
+        waits_for   it waits for this slot, by its name in `rules.slots`
+        holds       it holds this slot
     """
 
     field: str
-    op: Literal["=", "<", "<=", ">", ">=", "in"]
+    op: Op
     value: Any
 
 
-SCANNED = frozenset(
+COMPARED = frozenset(
     {
         *("id", "queue", "lane", "state", "task", "tenant", "priority"),
         *("run_at", "enqueued_at", "started_at", "finished_at"),
     }
 )
-"""The fields by which a scan can choose."""
+"""The fields that can be compared in any way."""
+
+MATCHED = frozenset({"token", "flow", "order_key", "waits_for", "holds"})
+"""The conditions that take `=` alone."""
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
-    """A wish for all live jobs, or all of history, that meet all conditions."""
+class Query:
+    """The jobs that meet all conditions, in an order, from behind a cursor on, up to a limit.
 
-    of: Literal["jobs", "history"] = "jobs"
+    `of`: live jobs, history, or all. `text` is part of the payload or of an error. `after`: the cursor that came with
+    the page before. `columns`: fields of JobRow; where given, rows are tuples of these.
+
+    The orders: `newest` and `id` by the id, descending and ascending; `due` as claims go, by priority, `run_at` and id;
+    `arrival` as jobs came to the slot that they wait for; `finished` by the moment of the end, oldest first.
+    """
+
+    of: Of = "all"
     where: tuple[Condition, ...] = ()
+    text: str | None = None
+    order: Order = "newest"
+    after: str | None = None
+    limit: int = 1000
+    columns: tuple[str, ...] = ()
+
+    def also(self, *where: Condition) -> Self:
+        """Return the query with further conditions."""
+        return replace(self, where=(*self.where, *where))
+
+
+class Page(NamedTuple):
+    """Some jobs: JobRows, or tuples of the columns that were asked for. `next` is the cursor of the next page.
+
+    Without one there are no more. A page with a cursor may be the last one with jobs.
+    """
+
+    rows: list[Any]
+    next: str | None = None

@@ -18,13 +18,13 @@ from stanchion.stores.cas.flows import Flows as Ends
 from stanchion.stores.cas.operate import Operator
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.flows import FlowNode
-from stanchion.stores.records.jobs import SECOND, JobState, NewJob
-from stanchion.stores.records.query import Find
+from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.nodes import Nodes, fields_of
 from stanchion.stores.redis.push import Pushes
 from stanchion.stores.rules.flows import placed, standing
+from stanchion.stores.rules.jobs import state_of
 from stanchion.stores.rules.slots import node_gate
 
 _AT_ONCE = 500
@@ -172,7 +172,8 @@ class Flows:
 
     def _cancel_flow(self, root: str) -> None:
         self.stop_flow(root)
-        live = [row.id for row in self._nodes.find_in_flow(Find(flow=root, states=_LIVE))]
+        found = self._nodes.jobs_of_flow(root)
+        live = [row.id for now, rows in found for row in rows if not state_of(row, now).final]
         for part in portions(live, _AT_ONCE):
             self._operator.cancel(part)
 
@@ -182,7 +183,7 @@ class Flows:
         for found in self._server.command("ZRANGEBYSCORE", self._keys.own("flows"), "-inf", now - _KEPT):
             root = found.decode()
             node = next(iter(self._nodes.nodes_of([root])), None)
-            if node is None and next(self._nodes.find_in_flow(Find(flow=root)), None) is None:
+            if node is None and not any(rows for _, rows in self._nodes.jobs_of_flow(root)):
                 self._forget(root)
             elif node is None or node.finished_at is None:
                 self._server.command("ZADD", self._keys.own("flows"), now, root)
@@ -201,9 +202,6 @@ class Flows:
             self._server.all([Call(("UNLINK", name)) for name in (*slots, *names)])
         self._server.all([Call(("UNLINK", key + name)) for name in ("jobs", "nodes")])
         self._server.command("ZREM", self._keys.own("flows"), root)
-
-
-_LIVE = tuple(state for state in JobState if not state.final)
 
 
 def unrefused(job: NewJob) -> NewJob:

@@ -14,12 +14,10 @@ from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
 from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion.stores.records.query import Find
 from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.slots import SlotRows
-from stanchion.stores.rules.query import matches
 from stanchion.stores.rules.slots import node_gate
 
 _AT_ONCE = 500
@@ -58,11 +56,16 @@ class Nodes:
         found = self._server.command("ZRANGEBYSCORE", key, f"({after}", "+inf", "LIMIT", 0, limit)
         return [_end(node, text.decode()) for text in found]
 
-    def find_in_flow(self, query: Find) -> Iterator[JobRow]:
-        """Yield the jobs of a flow that are searched for, newest id first."""
-        key = self._keys.flow(query.flow or "") + "jobs"
-        below, last = "+" if query.after is None else f"({query.after}", ""
-        while members := self._server.command("ZREVRANGEBYLEX", key, below, "-", "LIMIT", 0, _AT_ONCE):
+    def jobs_of_flow(
+        self, root: str, low: str = "-", high: str = "+", *, newest: bool = True
+    ) -> Iterator[tuple[int, list[JobRow]]]:
+        """Yield the clock, and the next jobs of a flow with ids between these bounds, from one end to the other."""
+        key = self._keys.flow(root) + "jobs"
+        # An entry is the id, and the queue behind it: all of an id comes before one with a space behind it.
+        low, high = (f"{low} " if low[0] == "(" else low), (f"({high[1:]} " if high[0] == "[" else high)
+        command, begin, end = ("ZREVRANGEBYLEX", high, low) if newest else ("ZRANGEBYLEX", low, high)
+        last = ""
+        while members := self._server.command(command, key, begin, end, "LIMIT", 0, _AT_ONCE):
             places = [member.decode().split(FIELD) for member in members]
             by_queue: dict[str, list[str]] = {}
             for job_id, queue in places:
@@ -70,11 +73,10 @@ class Nodes:
             now, seen = 0, dict[str, Seen]()
             for queue, ids in by_queue.items():
                 now = self._jobs.read_in(queue, ids, seen)
-            for job_id in dict.fromkeys(job_id for job_id, _ in places if job_id in seen and job_id != last):
-                row, last = seen[job_id].row, job_id
-                if query.queue in (None, row.queue) and matches(row, query, now):
-                    yield row
-            below = f"({members[-1].decode()}"
+            known = dict.fromkeys(job_id for job_id, _ in places if job_id in seen)
+            yield now, [seen[job_id].row for job_id in known if job_id != last]
+            last = next(reversed(known), last)
+            begin = f"({members[-1].decode()}"
 
     # -- ending
 

@@ -1,115 +1,185 @@
-"""Looking at the jobs of a Redis database."""
+"""Reading the jobs of a Redis database: by their ids, by the conditions of a query, and queries cut into parts.
+
+The ids of each queue are in an index. A page walks along all of these at once, and the scripts leave out the jobs in
+other states; the other conditions are checked here. A query that names few jobs, by a token, a slot, an order key or a
+flow, reads only those.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from heapq import nlargest
-from itertools import islice
+from dataclasses import replace
 
 from stanchion.stores.cas.entries import as_reserved
-from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
-from stanchion.stores.records.query import Find, Scan
+from stanchion.stores.records.query import Page, Query
 from stanchion.stores.redis.claim import Batches
-from stanchion.stores.redis.client.rows import rows_in
+from stanchion.stores.redis.client.rows import FIELD, rows_in
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.nodes import Nodes
-from stanchion.stores.rules.claims import holds
-from stanchion.stores.rules.query import PAGE, checked, cut, matches, met, queues_of
+from stanchion.stores.redis.orders import Orders
+from stanchion.stores.redis.slots import SlotRows
+from stanchion.stores.rules.query import (
+    NEEDS,
+    PAGE,
+    behind,
+    checked,
+    cut,
+    cut_off,
+    evenly,
+    met,
+    queues_of,
+    states_in,
+    value_of,
+)
 
-_LOOKED_AT = 1000
-_HIGHEST = "~"
-"""Comes after every id."""
-_STATES = {
-    "jobs": (QUEUED, JobState.WAITING.value, JobState.RUNNING.value),
-    "history": (JobState.DONE.value, JobState.DEAD.value, JobState.CANCELLED.value),
-}
-_LETTERS = "letter"
-"""Asks find.lua for dead letters too."""
-_QUEUED = (JobState.SCHEDULED, JobState.READY)
+_READ_MIN = 100
+_SIFTED = 4000
+"""Jobs of all queues that are looked at in one call where few of them may meet the conditions."""
+_LETTER = "letter"
+"""Asks the script for dead letters too."""
+_LIVE = (QUEUED, JobState.WAITING.value, JobState.RUNNING.value)
+_FINAL = (JobState.DONE.value, JobState.DEAD.value, JobState.CANCELLED.value)
 
 
 class Queries:
-    """Fetches, finds, and scans jobs."""
+    """Reads jobs, and changes nothing."""
 
-    def __init__(self, jobs: Jobs, nodes: Nodes, batches: Batches) -> None:
-        self._jobs, self._nodes, self._batches = jobs, nodes, batches
+    def __init__(self, jobs: Jobs, nodes: Nodes, batches: Batches, slots: SlotRows) -> None:
+        self._jobs, self._nodes, self._batches, self._slots = jobs, nodes, batches, slots
+        self._orders = Orders(jobs, slots)
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         """Return those of the jobs that are live or in history."""
         return {job_id: as_reserved(seen.row) for job_id, seen in self._jobs.read(ids)[1].items()}
 
-    def find(self, query: Find) -> list[JobRow]:
-        """Search live jobs and history, newest id first."""
-        queues = self._jobs.places.queues() if query.queue is None else [query.queue]
-        found = (row for queue in queues for row in self._find_in(queue, query))
-        rows = (
-            islice(self._nodes.find_in_flow(query), query.limit)
-            if query.flow is not None
-            else nlargest(query.limit, found, key=_id)
-        )
-        return [as_reserved(row) for row in rows]
-
-    def _find_in(self, queue: str, query: Find) -> list[JobRow]:
-        states = {QUEUED if state in _QUEUED else state.value for state in query.states}
-        if JobState.DEAD in query.states and not query.stored:
-            states.add(_LETTERS)
-        after, found = query.after or "", list[JobRow]()
-        while len(found) < query.limit:
-            clock, text, reached = self._jobs.script("find", queue, after, _LOOKED_AT, *states)
-            now, after = int(clock), reached.decode()
-            found += [row for row in rows_in(text.decode(), queue) if matches(row, query, now)]
-            if not after:
+    def select(self, query: Query) -> Page:
+        """Return a page of the jobs that meet the conditions."""
+        named = None if checked(query).order in NEEDS else self._named(query)
+        if named is not None and query.columns == ("id",) and {one.field for one in query.where} == {"queue", "token"}:
+            return cut_off([_NOTHING._replace(id=job_id) for job_id in named[: query.limit]], query)
+        found: list[JobRow] = []
+        # Who holds a slot, the slot itself knows.
+        such = query if named is None else replace(query, where=tuple(c for c in query.where if c.field != "holds"))
+        for now, rows in self._candidates(query, named):
+            found += [row for row in map(as_reserved, rows) if met(row, such, now)]
+            if len(found) >= query.limit:
                 break
-        return found[: query.limit]
+        return cut_off(found, query)
 
-    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
-        """Return the running jobs under a token, with ids from `first` to `last` (None: no bound), by their ids."""
-        ids = [
-            job_id
-            for job_id in self._batches.ids(queue, token)
-            if (first is None or job_id >= first) and (last is None or job_id <= last)
-        ]
-        seen: dict[str, Seen] = {}
-        self._jobs.read_in(queue, ids, seen)
-        now = self._jobs.now()
-        rows = (seen[job_id].row for job_id in ids if job_id in seen)
-        return [as_reserved(row) for row in rows if holds(row, token, now)]
+    def _candidates(self, query: Query, named: list[str] | None) -> Iterator[tuple[int, list[JobRow]]]:
+        """Yield the clock, and the next jobs behind the cursor that may meet the conditions, in their order."""
+        if query.order in NEEDS:
+            yield from ((now, [one.row for one in seen]) for now, seen in self._orders.jobs_of(query))
+        elif named is not None:
+            for part in portions(named, max(query.limit, _READ_MIN)):
+                now, seen = self._jobs.read(part)
+                yield now, [seen[job_id].row for job_id in part if job_id in seen]
+        elif (root := value_of(query, "flow")) is not None:
+            low, high = _bounds(query)
+            yield from self._nodes.jobs_of_flow(root, low, high, newest=query.order == "newest")
+        else:
+            yield from self._walk(query)
 
-    def scan(self, scan: Scan) -> Iterator[list[JobRow]]:
-        """Give all jobs that meet the conditions, queue by queue, newest first, each page by a script of its own."""
-        lowest, highest = _bounds(checked(scan))
-        for queue in queues_of(scan, self._jobs.places.queues()):
-            reached = highest
-            while reached > lowest:
-                clock, text, end = self._jobs.script("find", queue, reached, PAGE, *_STATES[scan.of])
-                rows = rows_in(text.decode(), queue)
-                if page := [as_reserved(row) for row in rows if met(row, scan, int(clock))]:
-                    yield page
-                reached = end.decode()
+    def _named(self, query: Query) -> list[str] | None:
+        """Return the ids of the jobs that a query names, those behind its cursor and in its order; None for others."""
+        queue, ids = value_of(query, "queue"), list[str]()
+        if (slot := value_of(query, "holds")) is not None:
+            ids = [hold.job for hold in self._slots.holders([slot])[0]]
+        elif query.of == "live" and queue is not None and (token := value_of(query, "token")) is not None:
+            ids = self._batches.ids(queue, token)
+            self._jobs.places.remember(queue, ids)
+        elif query.of == "live" and queue is not None and (key := value_of(query, "order_key")) is not None:
+            index = self._jobs.server.keys.queue(queue) + "orders"
+            entries = self._jobs.server.command("ZRANGEBYLEX", index, f"[{key}{FIELD}", f"({key} ")
+            ids = [entry.decode().rpartition(FIELD)[2] for entry in entries]
+            self._jobs.places.remember(queue, ids)
+        elif (named := value_of(query, "id")) is not None:
+            ids = [named]
+        elif several := [one.value for one in query.where if one.field == "id" and one.op == "in"]:
+            ids = list(several[0])
+        else:
+            return None
+        newest, begins = query.order == "newest", "".join(behind(query))
+        further = (job_id for job_id in set(ids) if not begins or (job_id < begins if newest else job_id > begins))
+        return sorted(further, reverse=newest)
 
-    def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan at ids that lie about as far apart in each of its queues, and the queues among the parts."""
+    def _walk(self, query: Query) -> Iterator[tuple[int, list[JobRow]]]:
+        """Walk along the ids of all queues at once, each by as many as make up a page together."""
+        named, states, newest = value_of(query, "queue"), _stored(query), query.order == "newest"
+        queues = [named] if named is not None else queues_of(query, self._jobs.places.queues())
+        low, high = _bounds(query)
+        at_once = _at_once(query, len(queues))
+        reached = dict.fromkeys(queues, high if newest else low)
+        waiting, going_on = dict[str, JobRow](), queues
+        while going_on and states is not None:
+            asked = {queue: (low, reached[queue]) if newest else (reached[queue], high) for queue in going_on}
+            server, now = self._jobs.server, 0
+            scripts = [
+                server.script("walk", server.keys.queue(queue), query.order, *bounds, at_once, *states)
+                for queue, bounds in asked.items()
+            ]
+            for queue, (clock, text, last) in zip(asked, server.all(scripts), strict=True):
+                now = int(clock)
+                waiting |= {row.id: row for row in rows_in(text.decode(), queue)}
+                if last:
+                    reached[queue] = f"({last.decode()}"
+                else:
+                    del reached[queue]
+            # A job is not to be given before all queues were looked through up to it.
+            ends = [end[1:] for end in reached.values()]
+            horizon = (max if newest else min)(ends) if ends else None
+            ready = [one for one in waiting if horizon is None or (one >= horizon if newest else one <= horizon)]
+            yield now, [waiting.pop(one) for one in sorted(ready, reverse=newest)]
+            going_on = [queue for queue, end in reached.items() if end[1:] == horizon]
+
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        """Cut a query at ids that lie about as far apart in each of its queues."""
         server, firsts = self._jobs.server, list[str]()
-        for queue in queues_of(checked(scan), self._jobs.places.queues()) if parts > 1 else ():
+        for queue in queues_of(checked(query), self._jobs.places.queues()) if parts > 1 else ():
             ids = server.keys.queue(queue) + "ids"
             known = int(server.command("ZCARD", ids))
             for place in {n * known // parts for n in range(parts)} if known else ():
                 firsts += [one.decode() for one in server.command("ZRANGE", ids, place, place)]
-        firsts.sort()
-        return cut(scan, (firsts[n * len(firsts) // parts] for n in range(parts))) if firsts else [scan]
+        return cut(query, evenly(sorted(firsts), parts)) if firsts else [query]
 
 
-def _id(row: JobRow) -> str:
-    return row.id
+_NOTHING = JobRow("", "", 0, "", 0, 0, 0, "")
 
 
-def _bounds(scan: Scan) -> tuple[str, str]:
-    """Return an id below all those wanted, and one above them."""
-    lowest, highest = "", _HIGHEST
-    for field, op, value in scan.where:
-        if field == "id" and op == ">=":
-            lowest = max(lowest, value)
-        elif field == "id" and op == "<":
-            highest = min(highest, value)
-    return lowest, highest
+def _at_once(query: Query, queues: int) -> int:
+    """Return how many jobs of each queue are looked at in one call."""
+    share = query.limit if queues < 2 else 2 * query.limit // queues
+    if query.text is not None or any(one.field not in ("queue", "id") for one in query.where):
+        share = max(share, _SIFTED // max(1, queues))
+    return min(PAGE, max(_READ_MIN, share))
+
+
+def _bounds(query: Query) -> tuple[str, str]:
+    """Return between which ids the jobs of a query are that come behind its cursor, as Redis takes such bounds."""
+    low, high = [("", "-")], [("~", "+")]
+    for field, op, value in query.where:
+        if field == "id" and op in (">", ">="):
+            low.append((value, f"[{value}" if op == ">=" else f"({value}"))
+        elif field == "id" and op in ("<", "<="):
+            high.append((value, f"[{value}" if op == "<=" else f"({value}"))
+    for begins in behind(query):
+        (high if query.order == "newest" else low).append((begins, f"({begins}"))
+    # Of two bounds at one id, "(" leaves it out, and sorts before "[".
+    lowest = max(value for value, _ in low)
+    highest = min(value for value, _ in high)
+    return min(text for value, text in low if value == lowest), min(text for value, text in high if value == highest)
+
+
+def _stored(query: Query) -> list[str] | None:
+    """Return the stored states that the jobs of a query can be in, for the script; none for all. None: in no state."""
+    kept = {"live": _LIVE, "history": _FINAL, "all": (*_LIVE, *_FINAL)}[query.of]
+    states = states_in(query)
+    if states is None:
+        return [] if query.of == "all" else list(kept)
+    wanted = {QUEUED if state in (JobState.SCHEDULED, JobState.READY) else state.value for state in states}
+    stored = sorted(wanted.intersection(kept))
+    if JobState.DEAD in states and query.of != "history":
+        stored.append(_LETTER)
+    return stored or None

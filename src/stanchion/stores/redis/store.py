@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -20,7 +20,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
-from stanchion.stores.records.query import Find, Scan
+from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import VersionedValue
@@ -77,7 +77,8 @@ class RedisStore:
         self._flows = Flows(server, self._nodes, pushes, ends, assembly, self._operator)
         self._stage = StageRows(server, self._values, pushes, self._claims.batches)
         self._staging = Staging(self._stage, pushes, self._values.compare_and_set, self._outcomes.settle)
-        self._queries, self._stats = Queries(jobs, self._nodes, self._claims.batches), Stats(server, server.keys.queue)
+        self._queries = Queries(jobs, self._nodes, self._claims.batches, self._slot_rows)
+        self._stats = Stats(server, server.keys.queue)
         self._queues, self._removal = Queues(jobs, loop, outbox.follow_up), Removal(jobs, outbox.follow_up)
         recoveries = (self._flows.recover, outbox.recover, ends.recover, slots.recover, self._staging.recover)
         self._upkeep = Upkeep(jobs, recoveries, self._queues, self._workers, self._flows, self._stage)
@@ -171,25 +172,13 @@ class RedisStore:
         """Return those of the jobs that are live or in history."""
         return self._queries.fetch(ids)
 
-    def find(self, query: Find) -> list[JobRow]:
-        """Search live jobs and history, newest id first."""
-        return self._queries.find(query)
+    def select(self, query: Query) -> Page:
+        """Return a page of the jobs that meet the conditions."""
+        return self._queries.select(query)
 
-    def scan(self, scan: Scan) -> Iterator[list[JobRow]]:
-        """Give all jobs that meet the conditions, page by page."""
-        return self._queries.scan(scan)
-
-    def split(self, scan: Scan, parts: int) -> list[Scan]:
-        """Cut a scan into parts of about the same size."""
-        return self._queries.split(scan, parts)
-
-    def ids_in_hand(self, queue: str, token: str) -> list[str]:
-        """Return the ids of the running jobs of a queue that are held under a token, in their order."""
-        return self._claims.batches.ids(queue, token)
-
-    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
-        """Return the running jobs under a token, with ids from `first` to `last` (None: no bound), by their ids."""
-        return self._queries.in_hand(queue, token, first, last)
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        """Cut a query into up to `parts` queries of about as many jobs each."""
+        return self._queries.partition(query, parts)
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         """Return the figures of these queues, only the fields named."""
@@ -238,10 +227,6 @@ class RedisStore:
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
         """Return semaphores, by name: all, or those of these names that there are."""
         return self._semaphores.semaphores(names)
-
-    def permits(self, name: str) -> tuple[list[str], list[str]]:
-        """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in line."""
-        return self._semaphores.permits(name)
 
     def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
         """Open, extend, close and stop flows, one after the other; tell for each whether it was done."""

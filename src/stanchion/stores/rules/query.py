@@ -1,46 +1,81 @@
-"""The conditions of a query, for a store whose database can't check them."""
+"""The conditions and the orders of a query, for stores whose database can't check them; and what all stores share."""
 
 from __future__ import annotations
 
+import json
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
-from stanchion.stores.records.query import SCANNED, Condition, Find, Scan
+from stanchion.stores.records.query import COMPARED, MATCHED, Condition, Order, Page, Query
 from stanchion.stores.records.queues import Sizes
-from stanchion.stores.rules.jobs import own_priority, state_of, stored_state_of
+from stanchion.stores.rules.claims import holds
+from stanchion.stores.rules.jobs import own_priority, state_of
+from stanchion.stores.rules.slots import held_gates
 
 PAGE = 2000
-"""Jobs in a page of a scan."""
+"""Jobs that are read at once where all are to be read."""
+
+NEEDS: Mapping[Order, tuple[str, str]] = {
+    "due": ("queue", "live"),
+    "arrival": ("waits_for", "live"),
+    "finished": ("queue", "history"),
+}
+"""What a query in these orders must name by `=`, and say in `of`: that is what they have an index for."""
 
 
-def sizes_in(by_state: Mapping[str, tuple[int, int]]) -> Sizes:
-    """Return the sizes of a queue from how many live jobs are stored in each state, and how many of them are due."""
-    queued, ready = by_state.get(QUEUED, (0, 0))
-    waiting, running = (by_state.get(state, (0, 0))[0] for state in (JobState.WAITING, JobState.RUNNING))
-    return Sizes(queued + waiting + running, ready, queued - ready, waiting, running)
+def checked(query: Query) -> Query:
+    """Return a query; InvalidInput for one that no store answers."""
+    for field, op, value in query.where:
+        if field in MATCHED and op == "=" and isinstance(value, str):
+            continue
+        if field not in COMPARED or op not in _COMPARE or (op == "in") != isinstance(value, tuple):
+            raise InvalidInput(
+                f"a query can't ask for {field} {op} {value!r}; it compares {', '.join(sorted(COMPARED))}, "
+                f"and matches {', '.join(sorted(MATCHED))}"
+            )
+    if unknown := set(query.columns) - set(JobRow._fields):
+        raise InvalidInput(f"a job has no {', '.join(sorted(unknown))}; it has {', '.join(JobRow._fields)}")
+    if query.order in NEEDS:
+        field, of = NEEDS[query.order]
+        if query.of != of or value_of(query, field) is None:
+            raise InvalidInput(f"the order {query.order} is of {of} jobs with a condition {field} = ...")
+    if query.limit < 1:
+        raise InvalidInput(f"a page has at least 1 job, not {query.limit}")
+    return query
 
 
-def met(row: JobRow, scan: Scan, now: int) -> bool:
-    """Tell whether a job is one of those that a scan wants."""
-    if (row.finished_at is None) != (scan.of == "jobs"):
+def met(row: JobRow, query: Query, now: int) -> bool:
+    """Tell whether a job is one of those that a query asks for, wherever its page begins."""
+    if (query.of == "live" and row.finished_at is not None) or (query.of == "history" and row.finished_at is None):
         return False
-    return all(_meets(row, condition, now) for condition in scan.where)
+    if query.order == "due" and row.state != QUEUED:
+        return False
+    if query.text is not None and query.text not in row.payload and query.text not in (row.errors or ""):
+        return False
+    return all(_meets(row, condition, now) for condition in query.where)
 
 
 def _meets(row: JobRow, condition: Condition, now: int) -> bool:
+    field, op, wanted = condition
     value: Any
-    if condition.field == "state":
-        value = state_of(row, now).value
-    elif condition.field == "priority":
-        value = own_priority(row.priority)
-    else:
-        value = getattr(row, condition.field)
-    return value is not None and _COMPARE[condition.op](value, condition.value)
+    match field:
+        case "state":
+            value = state_of(row, now).value
+        case "priority":
+            value = own_priority(row.priority)
+        case "token":
+            return row.token == wanted if row.finished_at is not None else holds(row, wanted, now)
+        case "flow":
+            return row.flow is not None and row.flow.startswith(f"{wanted}:")
+        case "holds":
+            return row.finished_at is None and wanted in held_gates(row)
+        case _:
+            value = getattr(row, field)
+    return value is not None and _COMPARE[op](value, wanted)
 
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -53,35 +88,22 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
-def checked(scan: Scan) -> Scan:
-    """Return a scan; InvalidInput for one whose conditions no store knows."""
-    for field, op, value in scan.where:
-        if field not in SCANNED or op not in _COMPARE or (op == "in") != isinstance(value, tuple):
-            raise InvalidInput(
-                f"a scan can't ask for {field} {op} {value!r}; its fields are {', '.join(sorted(SCANNED))}"
-            )
-    return scan
+def value_of(query: Query, field: str) -> Any:
+    """Return what a query says that a field equals; None where it doesn't."""
+    return next((value for name, op, value in query.where if name == field and op == "="), None)
 
 
-def cut(scan: Scan, ids: Iterable[str]) -> list[Scan]:
-    """Return the parts of a scan that begin with these ids; the first has all that come before the second, too."""
-    bounds = [None, *sorted(set(ids))[1:], None]
-    return [_between(scan, first, end) for first, end in pairwise(bounds)]
+def states_in(query: Query) -> frozenset[JobState] | None:
+    """Return the states that a query asks for; None where any will do."""
+    asked = [(op, value) for field, op, value in query.where if field == "state"]
+    met = (state for state in JobState if all(_COMPARE[op](state.value, value) for op, value in asked))
+    return frozenset(met) if asked else None
 
 
-def _between(scan: Scan, first: str | None, end: str | None) -> Scan:
-    conditions = list(scan.where)
-    if first is not None:
-        conditions.append(Condition("id", ">=", first))
-    if end is not None:
-        conditions.append(Condition("id", "<", end))
-    return replace(scan, where=tuple(conditions))
-
-
-def queues_of(scan: Scan, known: Iterable[str]) -> list[str]:
-    """Return those of the known queues in which the jobs of a scan can be."""
+def queues_of(query: Query, known: Iterable[str]) -> list[str]:
+    """Return those of the known queues in which the jobs of a query can be."""
     wanted = set(known)
-    for field, op, value in scan.where:
+    for field, op, value in query.where:
         if field == "queue" and op == "=":
             wanted &= {value}
         elif field == "queue" and op == "in":
@@ -89,16 +111,91 @@ def queues_of(scan: Scan, known: Iterable[str]) -> list[str]:
     return sorted(wanted)
 
 
-def matches(row: JobRow, query: Find, now: int) -> bool:
-    """Tell whether a job is one of those searched for; its queue is not looked at."""
-    state = stored_state_of if query.stored else state_of
-    return (
-        (query.after is None or row.id < query.after)
-        and (not query.states or state(row, now) in query.states)
-        and (query.task is None or row.task == query.task)
-        and (query.tenant is None or row.tenant == query.tenant)
-        and (query.flow is None or (row.flow is not None and row.flow.startswith(f"{query.flow}:")))
-        and (query.since is None or row.enqueued_at >= query.since)
-        and (query.until is None or row.enqueued_at < query.until)
-        and (query.text is None or query.text in row.payload or query.text in (row.errors or ""))
-    )
+# -- orders and pages
+
+
+ORDERED: Mapping[Order, tuple[str, ...]] = {
+    "newest": ("id",),
+    "id": ("id",),
+    "due": ("priority", "run_at", "id"),
+    "arrival": ("waits_since", "id"),
+    "finished": ("finished_at", "id"),
+}
+"""The fields by which the jobs of a query are sorted, from low to high, but for `newest` and for priorities."""
+
+
+def place(row: JobRow, order: Order) -> tuple[Any, ...]:
+    """Return by what a job is sorted, from low to high, but for `newest`."""
+    first, *rest = (getattr(row, name) for name in ORDERED[order])
+    return (-first if order == "due" else first, *rest)
+
+
+def cursor(values: Sequence[Any]) -> str:
+    """Return the cursor of the page behind a job with these values of the fields that its query is ORDERED by."""
+    return json.dumps(values)
+
+
+def behind(query: Query) -> tuple[Any, ...]:
+    """Return the values of the job behind which the page of a query begins; none for the first page."""
+    return () if query.after is None else tuple(json.loads(query.after))
+
+
+def is_behind(row: JobRow, query: Query) -> bool:
+    """Tell whether a job comes behind the cursor of a query."""
+    values = behind(query)
+    if not values:
+        return True
+    if query.order == "newest":
+        return bool(row.id < values[0])
+    first, *rest = values
+    return bool(place(row, query.order) > (-first if query.order == "due" else first, *rest))
+
+
+def page_of(rows: Iterable[JobRow], query: Query) -> Page:
+    """Return the page of a query from all jobs that meet its conditions, or from those that can be in it."""
+    rows = (row for row in rows if is_behind(row, query))
+    ordered = sorted(rows, key=lambda row: place(row, query.order), reverse=query.order == "newest")
+    return cut_off(ordered, query)
+
+
+def cut_off(rows: Sequence[JobRow], query: Query) -> Page:
+    """Return the page of a query that begins with these jobs; with fewer than the limit, it is the last."""
+    shown = rows[: query.limit]
+    last = [getattr(shown[-1], name) for name in ORDERED[query.order]] if len(shown) == query.limit else None
+    more = None if last is None else cursor(last)
+    return Page(projected(shown, query.columns), more)
+
+
+def projected(rows: Sequence[JobRow], columns: Sequence[str]) -> list[Any]:
+    """Return jobs, or their columns where these are asked for."""
+    return [tuple(getattr(row, name) for name in columns) for row in rows] if columns else list(rows)
+
+
+# -- parts
+
+
+def cut(query: Query, ids: Iterable[str]) -> list[Query]:
+    """Return the parts of a query that begin with these ids; the first has all that come before the second, too."""
+    bounds = [None, *sorted(set(ids))[1:], None]
+    return [_between(query, first, end) for first, end in pairwise(bounds)]
+
+
+def _between(query: Query, first: str | None, end: str | None) -> Query:
+    above = () if first is None else (Condition("id", ">=", first),)
+    below = () if end is None else (Condition("id", "<", end),)
+    return query.also(*above, *below)
+
+
+def evenly(ids: Sequence[str], parts: int) -> list[str]:
+    """Return the first ids of parts of about equal size, of ids in their order."""
+    return [ids[len(ids) * n // parts] for n in range(parts)] if ids else []
+
+
+# -- figures
+
+
+def sizes_in(by_state: Mapping[str, tuple[int, int]]) -> Sizes:
+    """Return the sizes of a queue from how many live jobs are stored in each state, and how many of them are due."""
+    queued, ready = by_state.get(QUEUED, (0, 0))
+    waiting, running = (by_state.get(state, (0, 0))[0] for state in (JobState.WAITING, JobState.RUNNING))
+    return Sizes(queued + waiting + running, ready, queued - ready, waiting, running)

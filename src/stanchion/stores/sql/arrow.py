@@ -1,4 +1,4 @@
-"""Scans as Arrow: PostgreSQL by its ADBC driver, where the rows never become Python objects; SQLite by columns.
+"""Queries as Arrow: PostgreSQL by its ADBC driver, where the rows never become Python objects; SQLite by columns.
 
 SQLite has an ADBC driver too, with a SQLite of its own. Two of them in one process take each other's locks away when
 one closes the file (sqlite.org/howtocorrupt.html, 2.2.1), and what is written after that is lost.
@@ -6,21 +6,20 @@ one closes the file (sqlite.org/howtocorrupt.html, 2.2.1), and what is written a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Select, Table, literal_column, select
+from sqlalchemy import ColumnElement, Select, Table, literal_column, select, union_all
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.types import Boolean, Double, Float, Integer
 
-from stanchion.stores.records.query import Scan
+from stanchion.stores.records.query import Query
+from stanchion.stores.rules.query import checked
+from stanchion.stores.sql import selection
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.schema import jobs
-from stanchion.stores.sql.scanning import Scanning, met, shape_of, shown, table_of
-from stanchion.stores.sql.stage_statements import held_under_token, within_ids
-from stanchion.stores.sql.staging import in_hand_of
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Params
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,54 +30,46 @@ _SILENCE = {
     "keepalives_idle": "30",
     "tcp_user_timeout": "10000",
 }
-"""A server that has gone silent is noticed by the connection itself, as a scan may take any time."""
+"""A server that has gone silent is noticed by the connection itself, as a query may take any time."""
 
 _BATCH = 10_000
 """Rows of a batch, where a database gives rows."""
 
 
-class Arrow(Scanning):
-    """Gives a scan as Arrow where the database has a way to it."""
-
-    @property
-    def gives_arrow(self) -> bool:
-        """True when `scan_arrow` can be used here."""
-        return self.dialect.capabilities.arrow and find_spec(_WAYS[self.dialect.names[0]][0]) is not None
-
-    def scan_arrow(self, scan: Scan, fields: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Give these fields of all jobs that meet the conditions, all as of one moment.
-
-        State and priority are what the outside sees; numbers are of any width, times microseconds. A field that such
-        jobs do not have is null.
-        """
-        wanted = _fields(table_of(scan.of), fields).where(met(self.dialect, scan.of, shape_of(scan)))
-        yield from self._batches(wanted, self.given_to(scan))
-
-    def in_hand_arrow(
-        self, queue: str, token: str, first: str | None, last: str | None, fields: Sequence[str]
-    ) -> Iterator[pa.RecordBatch]:
-        """Give these fields of what `in_hand` gives, in the order of the ids."""
-        wanted = _fields(jobs, fields).where(held_under_token(self.dialect), within_ids()).order_by(jobs.c.id)
-        now = {**self.database.given(), "now": self.database.read(self.clock)}
-        yield from self._batches(wanted, {**now, **in_hand_of(queue, token, first, last)})
-
-    def _batches(self, wanted: Select[Any], params: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-        give = _WAYS[self.dialect.names[0]][1]
-        yield from give(self.database, wanted, params)
+Give = Callable[[Database, Select[Any], Params], "Iterator[pa.RecordBatch]"]
 
 
-def _fields(table: Table, fields: Sequence[str]) -> Select[Any]:
+class Arrow:
+    """Gives all jobs of a query as Arrow, in a database's own way."""
+
+    def __init__(self, database: Database, give: Give) -> None:
+        self._database, self._give = database, give
+
+    def select_arrow(self, query: Query) -> Iterator[pa.RecordBatch]:
+        shape = selection.shape_of(checked(query))
+        if not shape.tables:
+            return
+        params = {**self._database.given(), **selection.params_of(query)}
+        yield from self._give(self._database, _statement(self._database.dialect, shape, query.columns), params)
+
+
+def _statement(dialect: Dialect, shape: selection.Shape, columns: Sequence[str]) -> Select[Any]:
+    arms = [_fields(dialect, table, columns).where(selection.met(dialect, shape, table)) for table in shape.tables]
+    if len(arms) > 1:
+        return select(union_all(*arms).subquery("found"))
+    (table,) = shape.tables
+    return arms[0] if shape.walks(table) else arms[0].order_by(table.c.id)
+
+
+def _fields(dialect: Dialect, table: Table, fields: Sequence[str]) -> Select[Any]:
     """Return a selection of fields, as the outside sees them; ids may be UUIDs or their text."""
-    columns: list[ColumnElement[Any]] = []
-    for field in fields:
-        if field not in table.c:
-            columns.append(literal_column("NULL").label(field))
-            continue
-        columns.append(shown(table).get(field, table.c[field]).label(field))
-    return select(*columns)
+    shown = {"state": selection.seen_state(dialect, table), "priority": selection.own_priority(table)}
+    null: ColumnElement[Any] = literal_column("NULL")
+    return select(*(shown.get(field, table.c.get(field, null)).label(field) for field in fields))
 
 
-def _from_postgres(database: Database, wanted: Select[Any], params: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+def from_postgres(database: Database, wanted: Select[Any], params: Params) -> Iterator[pa.RecordBatch]:
+    """Give the rows by the ADBC driver, over a connection of its own."""
     from adbc_driver_postgresql import dbapi
 
     from stanchion.stores.sql.arrow_ids import with_text_ids
@@ -94,7 +85,8 @@ def _from_postgres(database: Database, wanted: Select[Any], params: Mapping[str,
             yield with_text_ids(batch)
 
 
-def _from_sqlite(database: Database, wanted: Select[Any], params: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
+def from_sqlite(database: Database, wanted: Select[Any], params: Params) -> Iterator[pa.RecordBatch]:
+    """Give the rows in batches of columns."""
     import pyarrow as pa
 
     schema = pa.schema([(column.name, _arrow_type(column.type)) for column in wanted.selected_columns])
@@ -112,9 +104,3 @@ def _arrow_type(kind: Any) -> pa.DataType:
     if isinstance(kind, (Float, Double)):
         return pa.float64()
     return pa.int64() if isinstance(kind, (Integer, Boolean)) else pa.string()
-
-
-_WAYS = {
-    "postgresql": ("adbc_driver_postgresql", _from_postgres),
-    "sqlite": ("pyarrow", _from_sqlite),
-}

@@ -1,43 +1,30 @@
-"""Reading jobs."""
+"""Reading jobs: by their ids, by the conditions of a query page by page, and queries cut into parts."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import (
-    Column,
-    ColumnElement,
-    Integer,
-    Select,
-    String,
-    Table,
-    Text,
-    and_,
-    cast,
-    literal_column,
-    not_,
-    or_,
-    select,
-    true,
-    union,
-)
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import Page, Query
+from stanchion.stores.rules.query import ORDERED, checked, cursor, cut, cut_off, value_of
+from stanchion.stores.rules.slots import held_gates, semaphore_of
+from stanchion.stores.sql import selection
+from stanchion.stores.sql.engine.database import CALL_SECONDS, Database
+from stanchion.stores.sql.engine.runner import Row, Runner
+from stanchion.stores.sql.jobs import Jobs, is_id
 
-from stanchion.stores.records.jobs import JobRow, JobState
-from stanchion.stores.records.query import Find
-from stanchion.stores.sql.base import SqlBase
-from stanchion.stores.sql.engine.columns import finished_row, is_letter, live_row, param
-from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.engine.schema import history, jobs, queues
-from stanchion.stores.sql.jobs import is_id
-
-_STORED = {JobState.SCHEDULED: "queued", JobState.READY: "queued"}
+SCAN_SECONDS = 120.0
+"""A statement may look at the whole table: to find a few jobs among many, or to cut it into parts."""
 
 
-class Looking(SqlBase):
-    """Finds jobs."""
+class Queries:
+    """Reads jobs, and changes nothing."""
+
+    def __init__(self, database: Database, jobs: Jobs) -> None:
+        self._database, self._dialect, self._jobs = database, database.dialect, jobs
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
         wanted = [one for one in ids if is_id(one)]
@@ -45,118 +32,57 @@ class Looking(SqlBase):
         def work(run: Runner) -> dict[str, JobRow]:
             # History first and live jobs over it: a job on its way from one to the other is seen in one at least
             # when it is re-driven, and read again below when it has just finished.
-            live, finished = self.jobs.read(run, wanted), self.jobs.finished(run, wanted)
+            live, finished = self._jobs.read(run, wanted), self._jobs.finished(run, wanted)
             if len(live) + len(finished) < len(ids):
-                live |= self.jobs.read(run, wanted)
+                live |= self._jobs.read(run, wanted)
             return finished | live
 
-        return self.database.read(work)
+        return self._database.read(work)
 
-    def find(self, query: Find) -> list[JobRow]:
-        params = {
-            "queue": query.queue,
-            "task": query.task,
-            "tenant": query.tenant,
-            "flow": query.flow,
-            "since": query.since,
-            "until": query.until,
-            "text": query.text,
-            "after": query.after,
-            "most": query.limit,
-        }
-        given = frozenset(name for name, value in params.items() if value is not None)
-        live = frozenset(state for state in query.states if not state.final)
-        final = frozenset(state for state in query.states if state.final)
-        dead_seen = JobState.DEAD in final and not query.stored
+    def select(self, query: Query) -> Page:
+        slot = value_of(checked(query), "holds")
+        if semaphore_of(slot) is None:
+            return self._page(query)
+        # Which semaphores of its own a job holds, its row tells; the statement finds those that hold any.
+        found: list[JobRow] = []
+        after = query.after
+        while True:
+            page = self._page(replace(query, columns=(), after=after))
+            found += [row for row in page.rows if slot in held_gates(row)]
+            if page.next is None or len(found) >= query.limit:
+                return cut_off(found, query)
+            after = page.next
 
-        def work(run: Runner) -> list[JobRow]:
-            found: dict[str, JobRow] = {}
-            if final or not query.states:
-                rows = run.rows(_search(history, self.dialect, given, final, query.stored), params)
-                found.update((row[0], JobRow(*row)) for row in rows)
-            if live or not query.states:
-                rows = run.rows(_search(jobs, self.dialect, given, live, query.stored), params)
-                found.update((row[0], JobRow(*row)) for row in rows)
-            for queue in self._letter_queues(run, query) if dead_seen else ():
-                for state in ("queued", "waiting"):
-                    rows = run.rows(_letters(self.dialect, given, state), {**params, "queue": queue})
-                    found.update((row[0], JobRow(*row)) for row in rows)
-            return sorted(found.values(), key=lambda job: job.id, reverse=True)[: query.limit]
+    def _page(self, query: Query) -> Page:
+        shape = selection.shape_of(query)
 
-        return self.database.read(work)
+        def work(run: Runner) -> list[Row]:
+            letters = self._letter_queues(run, query) if shape.seeks_letters else []
+            statement = selection.page(self._dialect, shape, letters=bool(letters))
+            given = {**selection.params_of(query), "letters": json.dumps(letters)}
+            return [] if statement is None else run.rows(statement, given)
 
-    def _letter_queues(self, run: Runner, query: Find) -> list[str]:
+        scans = query.order == "id" and any(map(shape.walks, shape.tables))
+        rows = self._database.read(work, SCAN_SECONDS if scans else CALL_SECONDS)
+        more = None
+        if len(rows) == query.limit:
+            names = shape.columns or JobRow._fields
+            more = cursor([rows[-1][names.index(name)] for name in ORDERED[query.order]])
+        if query.columns:
+            return Page([row[: len(query.columns)] for row in rows], more)
+        return Page([JobRow(*row) for row in rows], more)
+
+    def _letter_queues(self, run: Runner, query: Query) -> list[str]:
         """Return the queues in which dead letters can be."""
-        names = {row[0] for row in run.rows(_LETTER_QUEUES)}
-        return sorted(names if query.queue is None else names & {query.queue})
+        names = {row[0] for row in run.rows(selection.LETTER_QUEUES)}
+        queue = value_of(query, "queue")
+        return sorted(names if queue is None else names & {queue})
 
-
-@cache
-def _search(
-    table: Table, dialect: Dialect, given: frozenset[str], states: frozenset[JobState], stored: bool
-) -> Select[Any]:
-    """Return the search with these conditions; one statement for each set of them, so that each is compiled once."""
-    columns = finished_row() if table is history else live_row()
-    found = select(*columns).where(*_asked(table, dialect, given))
-    if states:
-        in_state = _stored_in if stored or table is history else _seen_in
-        found = found.where(or_(*(in_state(table, dialect, state) for state in sorted(states))))
-    # Those of a flow are found by its index, and not on a walk through all jobs in the order of their ids.
-    newest = cast(table.c.id, String(36)) if "flow" in given else table.c.id
-    return found.order_by(newest.desc()).limit(param("most", Integer))
-
-
-@cache
-def _letters(dialect: Dialect, given: frozenset[str], state: str) -> Select[Any]:
-    """Return the search for the dead letters of a queue in a stored state: by its index, not through all live jobs."""
-    in_state = and_(jobs.c.state == literal_column(f"'{state}'"), is_letter())
-    if state == "waiting":
-        in_state = and_(in_state, jobs.c.waits_for.is_not(None))  # which has an index
-    found = select(*live_row()).where(*_asked(jobs, dialect, given | {"queue"}), in_state)
-    return found.order_by(cast(jobs.c.id, String(36)).desc()).limit(param("most", Integer))
-
-
-def _asked(table: Table, dialect: Dialect, given: frozenset[str]) -> list[ColumnElement[bool]]:
-    """Return the conditions of a search but for the states."""
-    conditions: dict[str, ColumnElement[bool]] = {
-        "queue": table.c.queue == param("queue", String),
-        "task": table.c.task == param("task", String),
-        "tenant": table.c.tenant == param("tenant", String),
-        "flow": _begins(dialect.by_bytes(table.c.flow), table.c.flow),
-        "since": table.c.enqueued_at >= param("since"),
-        "until": table.c.enqueued_at < param("until"),
-        "after": table.c.id < param("after", table.c.id.type),
-        "text": or_(
-            *(dialect.position(column, param("text", Text)) > 0 for column in (table.c.payload, table.c.errors))
-        ),
-    }
-    return [conditions[name] for name in sorted(given - {"most"})]
-
-
-def _begins(by_bytes: ColumnElement[str], flow: Column[Any]) -> ColumnElement[bool]:
-    """Return the condition that a job stands in the flow with the id in parameter `flow`."""
-    root = param("flow", String)
-    return and_(flow.is_not(None), by_bytes >= root + ":", by_bytes < root + ";")
-
-
-def _seen_in(table: Table, dialect: Dialect, state: JobState) -> ColumnElement[bool]:
-    """Return the condition that a live job is in a state, as the outside sees it."""
-    if state is JobState.RUNNING:
-        return _stored_in(table, dialect, state)
-    return and_(_stored_in(table, dialect, state), not_(is_letter()))
-
-
-_LETTER_QUEUES = union(
-    select(queues.c.name).where(queues.c.letters == true()),
-    select(queues.c.dead_letter).where(queues.c.dead_letter.is_not(None)),
-)
-"""Where dead letters are: few jobs are to be looked at for them."""
-
-
-def _stored_in(table: Table, dialect: Dialect, state: JobState) -> ColumnElement[bool]:
-    stored = table.c.state == _STORED.get(state, state.value)
-    if state is JobState.SCHEDULED:
-        return stored & (table.c.run_at > dialect.now)
-    if state is JobState.READY:
-        return stored & (table.c.run_at <= dialect.now)
-    return stored
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        shape = selection.shape_of(checked(query))
+        if parts < 2 or not shape.tables:
+            return [query]
+        statement = selection.firsts(self._dialect, shape)
+        given: dict[str, Any] = {**selection.params_of(query), "parts": parts}
+        rows = self._database.read(lambda run: run.rows(statement, given), SCAN_SECONDS)
+        return cut(query, (first for (first,) in rows)) if rows else [query]

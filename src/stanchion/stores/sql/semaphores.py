@@ -9,11 +9,10 @@ from typing import Any
 from sqlalchemy import text
 
 from stanchion.stores.records.queues import SemaphoreRow
-from stanchion.stores.rules.slots import held_gates, semaphore_gate, semaphore_of
+from stanchion.stores.rules.slots import semaphore_gate, semaphore_of
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.jobs import outline
 from stanchion.stores.sql.slots import SlotRows
 from stanchion.stores.sql.transactions import Transactions
 
@@ -26,7 +25,7 @@ class SemaphoreStatements:
     """The statements that go by who holds a semaphore or waits for it, for one dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
-        gate, an_id = dialect.by("stanchion_jobs_gate"), "CAST(id AS CHAR(36))"
+        gate = dialect.by("stanchion_jobs_gate")
         self.all, self.named = (
             text(f"""
                 SELECT name, capacity, used, (SELECT COUNT(*) FROM stanchion_jobs {gate} WHERE waits_for = name)
@@ -34,14 +33,6 @@ class SemaphoreStatements:
             """)
             for which in (dialect.begins("name", "s:"), dialect.among("name", "names"))
         )
-        self.waiting = text(f"""
-            SELECT {an_id} FROM stanchion_jobs {gate} WHERE waits_for = :gate
-            ORDER BY stanchion_jobs.waits_since, stanchion_jobs.id
-        """)
-        self.holding = text(f"""
-            SELECT {an_id}, queue, order_key, limits, flow, held FROM stanchion_jobs
-            WHERE held > 0 AND limits LIKE :pattern ESCAPE '|'
-        """)
 
 
 class Semaphores:
@@ -86,16 +77,6 @@ class Semaphores:
             SemaphoreRow(semaphore_of(slot) or "", capacity, used, int(waiting))
             for slot, capacity, used, waiting in rows
         )
-
-    def permits(self, name: str) -> tuple[list[str], list[str]]:
-        slot = semaphore_gate(name)
-
-        def work(run: Runner) -> tuple[list[str], list[str]]:
-            found = [outline(*row) for row in run.rows(self._statements.holding, {"pattern": f"%{quoted(name)}%"})]
-            waiting = run.rows(self._statements.waiting, {"gate": slot})
-            return sorted(row.id for row in found if slot in held_gates(row)), [str(row[0]) for row in waiting]
-
-        return self._db.read(work)
 
 
 def quoted(name: str) -> str:

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 
 from stanchion.stores.records.jobs import QUEUED, JobState, NewJob
-from stanchion.stores.sql.engine.columns import RUNNING, live_row, param
+from stanchion.stores.sql.engine.columns import RUNNING, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, LIVE_COLUMNS, history, jobs, stage
 
@@ -41,11 +41,6 @@ def held_under_token(dialect: Dialect) -> ColumnElement[bool]:
     )
 
 
-def within_ids() -> ColumnElement[bool]:
-    """Return the condition that the id of a job is from `first` to `last`."""
-    return jobs.c.id.between(param("first", jobs.c.id.type), param("last", jobs.c.id.type))
-
-
 class StageStatements:
     """Every one of them, for one dialect."""
 
@@ -56,8 +51,7 @@ class StageStatements:
         mine = held_under_token(dialect)
         by_id = cast(jobs.c.id, String(36))
         self.count_in_hand = select(func.count()).select_from(jobs).where(mine)
-        self.ids_in_hand = select(by_id).where(mine).order_by(jobs.c.id)
-        self.ids_in_hand_locked = self.ids_in_hand.with_for_update()
+        self.ids_in_hand_locked = select(by_id).where(mine).order_by(jobs.c.id).with_for_update()
         # The end of others has consequences.
         plain = and_(mine, jobs.c.order_key.is_(None), jobs.c.limits.is_(None), jobs.c.flow.is_(None))
         done: dict[str, ColumnElement[Any]] = {
@@ -68,7 +62,6 @@ class StageStatements:
         as_done = select(*(done[name] if name in done else jobs.c[name] for name in HISTORY_COLUMNS)).where(plain)
         self.keep_plain = insert(history).from_select(list(HISTORY_COLUMNS), as_done)
         self.remove_plain = delete(jobs).where(plain)
-        self.in_hand = select(*live_row()).where(mine, within_ids()).order_by(jobs.c.id)
 
         # -- staged
         of_write = stage.c.write == param("of_write", String)

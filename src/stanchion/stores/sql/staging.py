@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from stanchion.errors import LeasesLost, StagedJobsLost
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
@@ -29,7 +29,7 @@ from stanchion.stores.sql.push import push_all
 from stanchion.stores.sql.stage_statements import StageStatements
 from stanchion.stores.sql.values import Values
 
-_FIRST, _LAST = "00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"
+_FIRST = "00000000-0000-0000-0000-000000000000"
 _AT_ONCE = 20_000
 """So many staged jobs one statement stores at most."""
 
@@ -96,14 +96,6 @@ class Staging(Claiming, Operating):
             return None
         self.jobs.tally(run, [(claim.queue, "reserved")] * reserved)
         return reserved
-
-    def ids_in_hand(self, queue: str, token: str) -> list[str]:
-        given = {"queue": queue, "token": token}
-        return [row[0] for row in self.database.read(lambda run: run.rows(self._stage.ids_in_hand, given))]
-
-    def in_hand(self, queue: str, token: str, first: str | None = None, last: str | None = None) -> list[JobRow]:
-        given = in_hand_of(queue, token, first, last)
-        return [JobRow(*row) for row in self.database.read(lambda run: run.rows(self._stage.in_hand, given))]
 
     def _count_in_hand(self, queue: str, token: str) -> int:
         given = {"queue": queue, "token": token}
@@ -248,11 +240,6 @@ class Staging(Claiming, Operating):
         if done:
             self.jobs.count(run, Counter({(finish.queue, "committed"): done}))
         return done
-
-
-def in_hand_of(queue: str, token: str, first: str | None, last: str | None) -> dict[str, Any]:
-    """Return the parameters that say which jobs in hand are meant."""
-    return {"queue": queue, "token": token, "first": first or _FIRST, "last": last or _LAST}
 
 
 def seconds_for(jobs: int) -> float:

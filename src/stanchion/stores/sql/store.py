@@ -8,23 +8,23 @@ from typing import Any
 
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
-from stanchion.stores.records.jobs import JobState, NewJob, Pushed
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Extension, Outcome, Progress
+from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.sql.adopt import Transferring
-from stanchion.stores.sql.arrow import Arrow
 from stanchion.stores.sql.discarding import Discarding
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
-from stanchion.stores.sql.query import Looking
+from stanchion.stores.sql.query import Queries
 from stanchion.stores.sql.semaphores import Semaphores
 from stanchion.stores.sql.staging import Staging
 from stanchion.stores.sql.stats import Stats
 
 
-class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
+class SqlStore(Staging, Transferring, Discarding):
     """Jobs in an SQL database."""
 
     stats_of: type[Stats] = Stats
@@ -33,6 +33,7 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
         super().__init__(database)
         self._semaphores = Semaphores(database, self.transactions, self.slots)
         self.capabilities = database.dialect.capabilities
+        self._queries = Queries(database, self.jobs)
         self._stats = self.stats_of(database)
         self._schema = Setup(database)
 
@@ -56,6 +57,15 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
         return self._values.compare_and_set(kind, name, text, version)
+
+    def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
+        return self._queries.fetch(ids)
+
+    def select(self, query: Query) -> Page:
+        return self._queries.select(query)
+
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        return self._queries.partition(query, parts)
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
         return self._stats.stats(queues, fields)
@@ -83,9 +93,6 @@ class SqlStore(Staging, Looking, Transferring, Arrow, Discarding):
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
         return self._semaphores.semaphores(names)
-
-    def permits(self, name: str) -> tuple[list[str], list[str]]:
-        return self._semaphores.permits(name)
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
         return self.pushes.push(jobs, tx)

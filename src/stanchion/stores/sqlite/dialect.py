@@ -8,6 +8,7 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,7 @@ CAPABILITIES = Capabilities(
     durable="every commit reaches the disk (synchronous=FULL); ?synchronous=normal may lose the last commits "
     "when the machine loses power, never when a process dies",
     processes=True,
-    arrow=True,
+    arrow=find_spec("pyarrow") is not None,
 )
 
 _BUSY_SECONDS = 5.0

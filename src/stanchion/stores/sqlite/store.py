@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from sqlalchemy import text
 
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.query import Query
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.slots import semaphore_gate, semaphore_of
+from stanchion.stores.sql.arrow import Arrow, from_sqlite
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
@@ -21,6 +24,9 @@ from stanchion.stores.sql.granting import Grants
 from stanchion.stores.sql.lanes import Head, Turn
 from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sqlite.file import StoreFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _PAUSE = 20
 """Claims that go the long way after one for which the short one was too short."""
@@ -62,9 +68,13 @@ class SqliteStore(SqlStore):
     def __init__(self, database: Database, file: StoreFile) -> None:
         super().__init__(database)
         self._schema = Setup(database, before=file.accept)
+        self._arrow = Arrow(database, from_sqlite)
         file.when_replaced(self._forget)
         self._long_way: Counter[str] = Counter()
         """How many of the next claims of a queue are not to try the short way, as it has just led nowhere."""
+
+    def select_arrow(self, query: Query) -> Iterator[pa.RecordBatch]:
+        return self._arrow.select_arrow(query)
 
     def _forget(self) -> None:
         """Know nothing of the file that was there before."""

@@ -1,15 +1,20 @@
--- Walks jobs from the newest id to the oldest. ARGV: offset, the id to begin below or '', ids to look at, then the
--- states wanted, none for all; `letter` stands for dead letters.
+-- Walks along the ids of a queue. ARGV: offset, 'newest' from the highest id down or 'id' from the lowest up, the lower and
+-- the upper bound as ZRANGEBYLEX takes them, ids to look at, then the states wanted, none for all; `letter` stands for
+-- dead letters.
 --
 -- Returns the clock, the jobs in these states, and the id reached, '' at the end.
 
-local states = {}
-for number = 4, #ARGV do
+local states, most = {}, tonumber(ARGV[5])
+for number = 6, #ARGV do
     states[ARGV[number]] = true
 end
 local letters = states['letter'] and redis.call('HEXISTS', P .. 'settings', 'letters') == 1
-local from = ARGV[2] == '' and '+' or '(' .. ARGV[2]
-local ids = redis.call('ZREVRANGEBYLEX', P .. 'ids', from, '-', 'LIMIT', 0, ARGV[3])
+local ids
+if ARGV[2] == 'newest' then
+    ids = redis.call('ZREVRANGEBYLEX', P .. 'ids', ARGV[4], ARGV[3], 'LIMIT', 0, most)
+else
+    ids = redis.call('ZRANGEBYLEX', P .. 'ids', ARGV[3], ARGV[4], 'LIMIT', 0, most)
+end
 local rows = {}
 if #ids > 0 then
     local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)
@@ -20,9 +25,9 @@ if #ids > 0 then
         if letters and (name == 'queued' or name == 'waiting') and not states[name] then
             body = redis.call('HGET', P .. 'body', id)
         end
-        if state and (#ARGV < 4 or states[name] or (body and has_letter(body, id))) then
+        if state and (#ARGV < 6 or states[name] or (body and has_letter(body, id))) then
             rows[#rows + 1] = id .. US .. state .. US .. (body or redis.call('HGET', P .. 'body', id))
         end
     end
 end
-return { whole(now), table.concat(rows, RS), #ids == tonumber(ARGV[3]) and ids[#ids] or '' }
+return { whole(now), table.concat(rows, RS), #ids == most and ids[#ids] or '' }

@@ -1,0 +1,117 @@
+"""Jobs of one index of Redis in its order: by the slot that they wait for, by their end, and as claims go.
+
+An index gives as many entries as are asked for, from behind the last one; those of several keys are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.records.query import Query
+from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.server import Call
+from stanchion.stores.redis.jobs import Jobs
+from stanchion.stores.redis.slots import SlotRows
+from stanchion.stores.rules.query import behind, value_of
+
+_HIGHEST_PRIORITY = 5000
+"""What the prelude of the scripts takes a priority from, to sort by text."""
+
+Entry = tuple[Any, ...]
+"""The values by which a job is sorted, its id at the end."""
+
+Found = Iterator[tuple[int, list[Seen]]]
+"""The clock, and the next jobs."""
+
+
+class Orders:
+    """Reads jobs in the orders `arrival`, `finished` and `due`."""
+
+    def __init__(self, jobs: Jobs, slots: SlotRows) -> None:
+        self._jobs, self._slots, self._server = jobs, slots, jobs.server
+
+    def jobs_of(self, query: Query) -> Found:
+        """Yield the jobs of the index of a query, behind its cursor and in its order."""
+        if query.order == "arrival":
+            slot = value_of(query, "waits_for")
+            queues = self._slots.queues_at(slot)
+            yield from self._read(query, None, partial(self._waiting, slot, queues))
+            return
+        queue = value_of(query, "queue")
+        next_ones = self._finished if query.order == "finished" else self._due
+        yield from self._read(query, queue, partial(next_ones, self._server.keys.queue(queue)))
+
+    def _read(self, query: Query, queue: str | None, next_ones: Callable[[Entry, int], list[Entry]]) -> Found:
+        last: Entry = behind(query)
+        while entries := next_ones(last, query.limit):
+            last = entries[-1]
+            ids = [entry[-1] for entry in entries]
+            seen: dict[str, Seen] = {}
+            if queue is None:
+                now, seen = self._jobs.read(ids)
+            else:
+                now = self._jobs.read_in(queue, ids, seen)
+            yield now, [seen[job_id] for job_id in ids if job_id in seen]
+            if len(entries) < query.limit:
+                return
+
+    def _waiting(self, slot: str, queues: Sequence[str], last: Entry, most: int) -> list[Entry]:
+        """Return the next of those who wait for a slot: since when, and the id."""
+        begin = f"({slot}{FIELD}{last[0]:020d}{FIELD}{last[1]}" if last else f"[{slot}{FIELD}"
+        index = ((queue, self._server.keys.queue(queue) + "waits") for queue in queues)
+        calls = {queue: Call(("ZRANGEBYLEX", key, begin, f"({slot} ", "LIMIT", 0, most)) for queue, key in index}
+        found: list[Entry] = []
+        for queue, entries in zip(calls, self._server.all(list(calls.values())), strict=True):
+            here = [entry.decode().split(FIELD)[-2:] for entry in entries]
+            self._jobs.places.remember(queue, (job_id for _, job_id in here))
+            found += [(int(since), job_id) for since, job_id in here]
+        return sorted(found)[:most]
+
+    def _finished(self, key: str, last: Entry, most: int) -> list[Entry]:
+        """Return the next of those in history: when they ended, and the id."""
+        return self._scored([f"{key}ended"], last, most)
+
+    def _due(self, key: str, last: Entry, most: int) -> list[Entry]:
+        """Return the next queued jobs: priority, when they are due, and the id."""
+        lines = sorted(
+            (_HIGHEST_PRIORITY - int(priority), line)
+            for line in (name.decode() for name in self._server.command("ZRANGE", f"{key}ready", 0, -1))
+            for _, _, priority in (line.partition(":"),)
+        )
+        found: list[Entry] = []
+        for priority, group in groupby(reversed(lines), key=lambda one: one[0]):
+            if len(found) < most and (not last or priority <= last[0]):
+                begin = last[1:] if last and priority == last[0] else ()
+                keys = [f"{key}ready:{line}" for _, line in group]
+                found += [(priority, *entry) for entry in self._scored(keys, begin, most - len(found))]
+        return found
+
+    def _scored(self, keys: Sequence[str], last: Entry, most: int) -> list[Entry]:
+        """Return the next entries of these sorted sets, by their scores and then by the ids."""
+        found: list[Entry] = []
+        for key in keys:
+            found += self._next_of(key, last, most)
+        return sorted(found)[:most]
+
+    def _next_of(self, key: str, last: Entry, most: int) -> list[Entry]:
+        # Of many with one score, those up to the last one are read again: as many as there are, at worst.
+        begin, asked = (last[0] if last else "-inf"), most
+        while True:
+            given = self._server.command("ZRANGEBYSCORE", key, begin, "+inf", "WITHSCORES", "LIMIT", 0, asked)
+            entries = [(int(float(score)), job_id.decode()) for job_id, score in _pairs(given)]
+            further = [entry for entry in entries if not last or entry > last]
+            if len(further) >= most or len(entries) < asked:
+                return further[:most]
+            asked *= 2
+
+
+def _pairs(given: Sequence[Any]) -> Iterator[tuple[bytes, Any]]:
+    """Yield members and scores, which a client gives in pairs or one after the other."""
+    if given and isinstance(given[0], (tuple, list)):
+        yield from ((member, score) for member, score in given)
+    else:
+        yield from zip(given[::2], given[1::2], strict=True)
