@@ -35,8 +35,6 @@ PARTS = {"prelude", "bucket"}
 BY_THE_CLIENT = {"client|setname", "select", "time"}
 ALL = Query("live", (Condition("queue", "=", QUEUE),), order="id")
 NOT_NEEDED = {"info", "client", "client|setinfo"}
-EARLIER_KEY = ":begun"
-"""Ends a key without the prefix under which an earlier release has begun publications."""
 
 
 def rights() -> list[str]:
@@ -53,7 +51,7 @@ def denied(admin: Redis) -> set[str]:
     """Return the commands and keys that were denied but for those that need not be granted."""
     found: list[dict[str, Any]] = admin.acl_log()
     objects = {entry["object"] for entry in found if entry["username"] == "app"}
-    return {one for one in objects if one.lower() not in NOT_NEEDED and not one.endswith(EARLIER_KEY)}
+    return {one for one in objects if one.lower() not in NOT_NEEDED}
 
 
 def use(app: Stanchion) -> None:

@@ -108,8 +108,6 @@ class StageRows:
 
     def _begun(self, kind: str, write: str) -> Begun | None:
         text = self._server.command("HGET", self._begun_key(kind) + "begun", write)
-        if text is None:  # a process of an earlier release may have begun it, under a key without the prefix
-            text = self._server.if_permitted("HGET", self._earlier_key(kind), write)
         if text is None:
             return None
         write, attempts, *rest = json.loads(text)
@@ -118,14 +116,10 @@ class StageRows:
     def delete_begun(self, begun: Begun) -> None:
         """Forget a publication that has come to its end."""
         self._server.command("HDEL", self._begun_key(begun.kind) + "begun", begun.write)
-        self._server.if_permitted("HDEL", self._earlier_key(begun.kind), begun.write)
         self._server.command("ZREM", self._keys.own("publishing"), _listed(begun.kind, begun.write))
 
     def _begun_key(self, kind: str) -> str:
         return f"{self._keys.own('publications')}:{{{self._values.key(kind)}}}:"
-
-    def _earlier_key(self, kind: str) -> str:
-        return f"{{{self._values.key(kind)}}}:begun"
 
     # -- upkeep
 

@@ -141,19 +141,6 @@ class Server:
         """Run a command of one key, again if need be; a repeat must do no harm."""
         return self.call(lambda _again: self.client.execute_command(*parts))
 
-    def if_permitted(self, *parts: Any) -> Any:
-        """Run such a command; None where this user has no right to it, or to the key."""
-        return self._if_permitted(lambda: self.client.execute_command(*parts))
-
-    def _if_permitted(self, work: Callable[[], T]) -> T | None:
-        def asked(_again: bool) -> T | None:
-            try:
-                return work()
-            except NoPermissionError:
-                return None
-
-        return self.call(asked)
-
     def enlist(self, name: str, *members: str, at: int | None = None, known: bool = False) -> Call:
         """Return a call that notes names in a sorted set, at a moment (None: now), be the server full.
 
@@ -171,8 +158,15 @@ class Server:
     def infos(self, section: str) -> list[dict[str, Any]]:
         """Return what each master says of itself; nothing where this user may not ask."""
         where = {"target_nodes": RedisCluster.PRIMARIES} if self.address.cluster else {}
-        found = self._if_permitted(lambda: self.client.info(section, **where))
-        if found is None:
+
+        def asked(_again: bool) -> dict[str, Any]:
+            try:
+                return self.client.info(section, **where)  # type: ignore[no-any-return]
+            except NoPermissionError:
+                return {}
+
+        found = self.call(asked)
+        if not found:
             return []
         return list(found.values()) if all(isinstance(one, dict) for one in found.values()) else [found]
 
