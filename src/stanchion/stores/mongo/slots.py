@@ -108,14 +108,6 @@ class SlotDocuments:
         found = {one.row.waits_for: one for one in self._earliest(waiting, "waits_since")}
         return [found.get(slot) for slot in slots]
 
-    def waiting_at(self, slot: str, limit: int) -> list[Seen]:
-        """Return up to `limit` of the jobs that wait at a slot."""
-
-        def work(on: Place, _again: bool) -> list[Document]:
-            return list(on.jobs.find({"waits_for": slot}, session=on.session).limit(limit))
-
-        return [seen_in(one) for one in self._server.call(work)]
-
     def _earliest(self, wanted: Sequence[Document], by: str) -> list[Seen]:
         """Return the first of each kind of jobs, as far as there is one."""
         first = {"$sort": {by: 1, "_id": 1}}, {"$limit": 1}
