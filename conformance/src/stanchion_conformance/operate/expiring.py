@@ -13,6 +13,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.records.queues import Counts, QueueSettings
+from stanchion.stores.rules import expiry
+from stanchion.stores.rules.expiry import ExpiringStore
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, counts_of, find_jobs, new_job, sizes_of, slot_of
 
 DAY = 86_400.0
@@ -189,14 +191,14 @@ class TestQueuesThatExpireWithJobs:
         store.push(old)
         passing(MINUTE)
         pushed = [new_job(), new_job(order_key="k")]
-        purge, left = store.purge, [pushed]
+        without_history, left = expiry.without_history, [pushed]
 
-        def interrupted(queue: str, older_than: float | None = None, limit: int = 500) -> int:
-            if older_than is not None and left:  # as what has expired is removed
+        def interrupted(expiring: ExpiringStore, queue: str, age: float) -> bool:
+            if left:
                 other_store.push(left.pop())
-            return purge(queue, older_than, limit)
+            return without_history(expiring, queue, age)
 
-        monkeypatch.setattr(store, "purge", interrupted)
+        monkeypatch.setattr(expiry, "without_history", interrupted)
         passing(DAY)
         monkeypatch.undo()
         if left:  # a store that has no such moment

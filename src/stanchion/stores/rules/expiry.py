@@ -85,10 +85,10 @@ def remove_expired(store: ExpiringStore) -> None:
         now, name = store.now(), one.settings.name
         if (use := one.to_note(now)) is not None:
             store.note_use(name, use)
-        elif (noted := one.unused(now)) is not None and _without_history(store, name, (now - noted.at) / SECOND):
+        elif (noted := one.unused(now)) is not None and without_history(store, name, (now - noted.at) / SECOND):
             store.remove_unused(one.settings, noted)
 
 
-def _without_history(store: ExpiringStore, queue: str, age: float) -> bool:
+def without_history(store: ExpiringStore, queue: str, age: float) -> bool:
     """Delete history; False when there is more of it than there is time for now."""
     return any(store.purge(queue, age) == 0 for _ in range(_ROUNDS))
