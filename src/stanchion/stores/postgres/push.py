@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import text
@@ -20,6 +21,10 @@ from stanchion.stores.sql.jobs import Jobs
 from stanchion.stores.sql.push import Push, push_within
 from stanchion.stores.sql.queue_rows import QueueRows
 from stanchion.stores.sql.transactions import Transactions
+
+# Called by built-ins over all jobs, which takes less than a comprehension's frame for each look at a single job.
+_ID, _QUEUE, _KEY, _LANE = map(attrgetter, ("id", "queue", "key", "lane"))
+_NO_KEYS = {None}
 
 _REQUIRED = object()
 DEFAULTS = tuple(NewJob._field_defaults.get(name, _REQUIRED) for name in NewJob._fields)
@@ -90,21 +95,22 @@ class PostgresPush:
         self._general = general
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
-        if tx is not None or any(job.key is not None for job in jobs):  # a duplicate may undo the batch
-            guarded = not any(job.lane for job in jobs)
-            return push_within(self._transactions, jobs, tx, self.push_in, guarded=guarded)
         if not jobs:
             return []
-        queues = {job.queue for job in jobs}
+        if tx is not None or set(map(_KEY, jobs)) != _NO_KEYS:  # a duplicate may undo the batch
+            guarded = not any(map(_LANE, jobs))
+            return push_within(self._transactions, jobs, tx, self.push_in, guarded=guarded)
+        queues = set(map(_QUEUE, jobs))
         self._queues.make(queues)
         pushed = self._db.statement(lambda run, again: self.push_in(run, jobs, again=again))
         self._db.dialect.announce(queues)
         return pushed
 
     def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
-        self._queues.make_laned(run, {job.queue for job in jobs if job.lane})
+        if any(map(_LANE, jobs)):
+            self._queues.make_laned(run, {job.queue for job in jobs if job.lane})
         ordered: Sequence[NewJob] = jobs
-        if again or any(job.key is not None for job in jobs):
+        if again or set(map(_KEY, jobs)) != _NO_KEYS:
             # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
             ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
         ((stored, now),) = run.rows(*_pushing(ordered, guarded=run.guarded))
@@ -134,7 +140,7 @@ class PostgresPush:
 def _pushing(jobs: Sequence[NewJob], *, guarded: bool) -> Asked:
     """Return the statement that stores these jobs, and its parameters."""
     given: Params = {"jobs": json.dumps([_given(job) for job in jobs])}
-    ids = [job.id.lower() for job in jobs]
+    ids = list(map(str.lower, map(_ID, jobs)))
     first, last = min(ids), max(ids)
     if first[:_MADE_TOGETHER] != last[:_MADE_TOGETHER]:
         return (_PUSH_APART_JOINED if guarded else _PUSH_APART), given

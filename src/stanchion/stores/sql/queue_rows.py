@@ -121,7 +121,7 @@ class QueueRows:
 
     def make(self, queues: Iterable[str]) -> None:
         """Make sure, once in the life of this process, that these queues have their rows."""
-        if new := [queue for queue in queues if queue not in self._known]:
+        if new := set(queues) - self._known:
             self._db.write(lambda run, _again: self.insert(run, new))
             self._known.update(new)
 

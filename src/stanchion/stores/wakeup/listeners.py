@@ -102,6 +102,8 @@ class Listeners:
         signs = Signs(None if queues is None else frozenset(queues), None if finished is None else frozenset(finished))
         with self.lock:
             listeners = list(self._listeners)
+            if not listeners:
+                return
             self._wake_one_of([one for one in listeners if one.interchangeable], signs.queues)
             for listener in listeners:
                 if not listener.interchangeable:

@@ -48,6 +48,7 @@ class Database:
         if self._engine is not None:
             self._engine.dispose(close=False)
             self._engine = None
+        self._compiler: Compiler | None = None
         self._opening = threading.Lock()
         # A database with one writer makes the threads of a process queue here, rather than poll for its lock.
         self._turn = WriteTurn() if self.dialect.single_writer else None
@@ -66,7 +67,9 @@ class Database:
     @property
     def compiler(self) -> Compiler:
         """What statements are compiled by; ask when connected."""
-        return compiler_for(self.engine.dialect)
+        if self._compiler is None:
+            self._compiler = compiler_for(self.engine.dialect)
+        return self._compiler
 
     def given(self) -> dict[str, Any]:
         """Return the parameters that any statement may use."""
