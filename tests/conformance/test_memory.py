@@ -2,7 +2,7 @@
 
 import pytest
 
-from stanchion.stores.memory import MemoryStore
+from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.outcomes import Rollback
 from stanchion_conformance import *  # noqa: F403
@@ -22,7 +22,7 @@ class TestToTheMicrosecond:
 
     @pytest.fixture
     def store_factory(self) -> NewStore:
-        store = MemoryStore(frozen=True)
+        store = MemoryStore(FrozenClock())
         return lambda: store
 
     def test_due_is_not_later_than_now(self, store: MemoryStore, clock: StoreClock) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stanchion.core.ids import new_ids
-from stanchion.stores.memory.store import MemoryStore
+from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Commit
@@ -109,7 +109,7 @@ def test_a_call_looks_at_so_many_gates(store: SqlStore, monkeypatch: pytest.Monk
 
 
 def test_in_memory_too() -> None:
-    store = MemoryStore(frozen=True)
+    store = MemoryStore(FrozenClock())
     store.set_semaphore("slot", 1)
     waiting = jobs(2, limits=SLOT)
     store._slots.held["s:slot"] += 1

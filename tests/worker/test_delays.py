@@ -1,6 +1,6 @@
 """The pick-up delays that a worker tells of."""
 
-from stanchion.stores.memory import MemoryStore
+from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.worker.pace import DELAYS_MAX, PickupDelays
@@ -8,7 +8,7 @@ from tests.worker.conftest import health, until, working
 
 
 def test_the_latest_of_each_queue():
-    store = MemoryStore(frozen=True)
+    store = MemoryStore(FrozenClock())
     delays = PickupDelays()
     now = store.now()
     store.push([NewJob(str(n), "q", "{}", run_at=now - n * SECOND) for n in range(DELAYS_MAX + 101)])

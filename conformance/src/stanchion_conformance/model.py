@@ -19,7 +19,7 @@ from hypothesis.stateful import (
 
 from stanchion.core.ids import new_id
 from stanchion.errors import DuplicateKey
-from stanchion.stores.memory import MemoryStore
+from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
@@ -64,7 +64,7 @@ class Comparison(RuleBasedStateMachine):
         run = next(_runs)
         self.queue, self.next, self.letters = (f"{name}{run}" for name in ("queue", "next", "letters"))
         self.workers = {name: f"{name}-{run}" for name in WORKERS}
-        self.reference = MemoryStore(frozen=True)
+        self.reference = MemoryStore(FrozenClock())
         self.stores: tuple[Store, Store] = (self.reference, self.store)
         self.semaphores = [f"{name}{run}" for name in SEMAPHORES]
         self.ids: list[str] = []

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, example, given, settings
 
 from stanchion.core.ids import new_id
-from stanchion.stores.memory import MemoryStore
+from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, JobRow
@@ -37,7 +37,7 @@ class Both:
     """A store and the reference, to which the same is done; they must hand out the same jobs in the same order."""
 
     def __init__(self, store: Store, clock: StoreClock, queue: str) -> None:
-        self._reference, self._store, self._clock, self._queue = MemoryStore(frozen=True), store, clock, queue
+        self._reference, self._store, self._clock, self._queue = MemoryStore(FrozenClock()), store, clock, queue
         self._held: list[JobRow] = []
 
     def step(self, what: str, *args: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from stanchion.stores.memory.flows import Flows
@@ -11,7 +10,7 @@ from stanchion.stores.memory.settle import Outcomes
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.memory.workers import Workers
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules.lost_leases import apart
@@ -70,7 +69,7 @@ class Claims:
     ) -> tuple[list[JobRow], bool]:
         """Make the step with due jobs that may run, park or defer the others; tell whether the time was over."""
         rows: list[JobRow] = []
-        until = time.monotonic() + self._seconds(claim)
+        until = now + int(self._seconds(claim) * SECOND)
         for row in queue.due.each(now, claim.lanes):
             if len(rows) == limit:
                 break
@@ -79,7 +78,7 @@ class Claims:
                 queue.due.advance(claim.lanes, row.lane)
                 rows.append(step(admitted, now))
                 self._flows.change(admitted, rows[-1])
-            elif time.monotonic() > until:
+            elif self._jobs.now() > until:
                 return rows, True
         return rows, False
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from heapq import heappop, heappush
+from typing import Protocol
 
 from stanchion.stores.memory.lanes import DueJobs
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
@@ -18,22 +19,39 @@ from stanchion.stores.rules.slots import order_gate
 from stanchion.stores.wakeup.listeners import Listeners
 
 
-class Clock:
-    """A steady clock: steps of the system's clock after the start do not reach it.
+class Clock(Protocol):
+    """What the store takes for the time."""
 
-    A `frozen` one stands still, and only `skew`, in seconds, moves it.
-    """
+    skew: float
+    """Seconds added to it, for tests."""
 
-    def __init__(self, *, frozen: bool) -> None:
+    def now(self) -> int:
+        """Return the time in microseconds since 1970."""
+
+
+class SteadyClock:
+    """A clock that runs on when somebody sets the system's clock."""
+
+    def __init__(self) -> None:
         self.skew = 0.0
-        self._frozen = frozen
         self._started_at = time.time_ns() // 1000
         self._started = time.monotonic_ns()
 
     def now(self) -> int:
         """Return the time in microseconds since 1970."""
-        elapsed = 0 if self._frozen else (time.monotonic_ns() - self._started) // 1000
+        elapsed = (time.monotonic_ns() - self._started) // 1000
         return self._started_at + elapsed + int(self.skew * SECOND)
+
+
+class FrozenClock:
+    """A clock that stands still, at the time of its making: its owner moves it, by `at` or by `skew`."""
+
+    def __init__(self) -> None:
+        self.at, self.skew = time.time_ns() // 1000, 0.0
+
+    def now(self) -> int:
+        """Return the time in microseconds since 1970."""
+        return self.at + int(self.skew * SECOND)
 
 
 class Queue:

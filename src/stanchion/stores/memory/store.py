@@ -10,7 +10,7 @@ from typing import Any
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.memory.claim import Claims
 from stanchion.stores.memory.flows import Flows
-from stanchion.stores.memory.jobs import Clock, Jobs
+from stanchion.stores.memory.jobs import Clock, FrozenClock, Jobs, SteadyClock
 from stanchion.stores.memory.operate import Operations
 from stanchion.stores.memory.push import Pushes
 from stanchion.stores.memory.query import Queries
@@ -46,17 +46,17 @@ CAPABILITIES = Capabilities(
 
 
 class MemoryStore:
-    """Jobs in this process, gone with it. With a `frozen` clock, only `skew` moves the time.
+    """Jobs in this process, gone with it.
 
     A verb takes the lock, and its collaborator does the rest: collaborators expect the lock to be held.
     """
 
     capabilities = CAPABILITIES
 
-    def __init__(self, *, frozen: bool = False) -> None:
+    def __init__(self, clock: Clock | None = None, listeners: Listeners | None = None) -> None:
         self._lock = threading.Lock()
-        self._listeners = Listeners()
-        self._clock = Clock(frozen=frozen)
+        self._listeners = Listeners() if listeners is None else listeners
+        self._clock = SteadyClock() if clock is None else clock
         self._values = Values()
         self._jobs = jobs = Jobs(self._clock, self._listeners)
         self._slots = slots = Slots(jobs)
@@ -333,9 +333,11 @@ def _cannot_join() -> CannotJoin:
 
 def open_store(url: str) -> MemoryStore:
     """Return an empty store: `memory://`, or `memory://?clock=frozen` for a clock that only a test moves."""
-    if url not in _CLOCKS:
-        raise InvalidInput(f"{url!r} names no memory store; there are {' and '.join(_CLOCKS)}")
-    return MemoryStore(frozen=_CLOCKS[url])
+    if url == _STEADY:
+        return MemoryStore()
+    if url == _FROZEN:
+        return MemoryStore(FrozenClock())
+    raise InvalidInput(f"{url!r} names no memory store; there are {_STEADY} and {_FROZEN}")
 
 
-_CLOCKS = {"memory://": False, "memory://?clock=frozen": True}
+_STEADY, _FROZEN = "memory://", "memory://?clock=frozen"
