@@ -11,6 +11,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, NewJob
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extension, Move, Outcome, Progress, Rollback
 from stanchion.stores.records.workers import WorkerRow
+from stanchion.waits.pop import pop as popped
 from stanchion_conformance.harness import StoreClock
 
 DOOMED = "doomed"
@@ -102,14 +103,14 @@ def claim_under_limits(world: World) -> Act:
 
 def pop(world: World) -> Act:
     world.push(4, key=None)
-    return lambda store: len(store.pop(Claim(world.queue, 4, new_id())))
+    return lambda store: len(popped(store, Claim(world.queue, 4, new_id())).rows)
 
 
 def pop_without_history(world: World) -> Act:
     world.may_vanish = True
     world.store.configure(world.queue, {"history_ttl": 0.0})
     world.push(4)
-    return lambda store: len(store.pop(Claim(world.queue, 4, new_id())))
+    return lambda store: len(popped(store, Claim(world.queue, 4, new_id())).rows)
 
 
 def settle(world: World) -> Act:

@@ -16,6 +16,7 @@ from stanchion.stores.records.outcomes import Bury, Commit, Continue
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import node_gate
+from stanchion.waits.pop import pop as popped
 from stanchion_conformance.harness import NewStore, StoreClock, find_jobs, slot_of
 from tests.mongo import inside
 from tests.mongo.acts import Act, World
@@ -140,7 +141,7 @@ def pop(world: World) -> Act:
     flow = Flow(world, 2)
     opened(world, flow, *flow.members(), flow.waiter())
     token = new_id()
-    return lambda store: len(store.pop(Claim(world.queue, 2, token))) >= 0
+    return lambda store: len(popped(store, Claim(world.queue, 2, token)).rows) >= 0
 
 
 def cancel(world: World) -> Act:

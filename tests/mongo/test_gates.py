@@ -14,6 +14,7 @@ from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollb
 from stanchion.stores.rules.jobs import uprooted
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 from stanchion.stores.rules.slots import gates_of, semaphore_gate
+from stanchion.waits.pop import pop as popped
 from stanchion_conformance.harness import counts_of
 from tests.mongo import inside
 from tests.mongo.acts import Act, World
@@ -113,7 +114,7 @@ def pop(world: World) -> Act:
     world.push(1)
     limited(world, 2, order_key="k")
     token = new_id()
-    return lambda store: len(store.pop(Claim(world.queue, 5, token))) >= 0
+    return lambda store: len(popped(store, Claim(world.queue, 5, token)).rows) >= 0
 
 
 def resize(world: World) -> Act:

@@ -11,6 +11,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Bury, Commit, Move
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import QUEUE, NewStore, claim, counts_of, new_job
 
 
@@ -24,7 +25,7 @@ def test_maintenance_lists_nothing_without_a_filter(new_store: NewStore, monkeyp
 
     store = new_store()
     store.push([new_job(queue=queue) for queue in (QUEUE, "other") for _ in range(3)])
-    assert len(store.pop(Claim(QUEUE, 2, new_id()))) == 2
+    assert len(pop(store, Claim(QUEUE, 2, new_id())).rows) == 2
     monkeypatch.setattr(Collection, "distinct", heard)
     store.maintain()
     assert all(args and args[0] for args in asked)

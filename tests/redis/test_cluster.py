@@ -14,6 +14,7 @@ from stanchion.stores.records.outcomes import Bury, Commit, Move, Rollback
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import counts_of, worker
 from tests.redis.conftest import Open
 from tests.redis.keys import broken_rules
@@ -99,7 +100,7 @@ def test_names_that_could_be_taken_for_each_other_are_apart(store: RedisStore) -
     for number, queue in enumerate(QUEUES):
         store.push([NewJob(f"{number}", queue, "{}")])
     for number, queue in enumerate(QUEUES):
-        assert [row.id for row in store.pop(Claim(queue, 9, "t"))] == [f"{number}"]
+        assert [row.id for row in pop(store, Claim(queue, 9, "t")).rows] == [f"{number}"]
     assert sorted(settings.name for settings in store.queues()) == sorted(QUEUES)
 
 

@@ -16,6 +16,7 @@ from stanchion.stores.records.outcomes import Bury, Move
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.registry import open_store
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import sizes_of
 from tests.servers.redis_cluster import RedisCluster
 
@@ -118,7 +119,7 @@ def test_upkeep_brings_what_nobody_asks_for(store: RedisStore, new_store: Callab
         if sizes_of(store, THERE) == Sizes(total=1, ready=1):
             arrived += 1
             assert sizes_of(store, HERE).total == 0
-            assert [row.id for row in store.pop(Claim(THERE, 1, "u"))] == [job]
+            assert [row.id for row in pop(store, Claim(THERE, 1, "u")).rows] == [job]
         store.drop_queue(HERE)
         store.drop_queue(THERE)
     assert arrived > 2
@@ -166,7 +167,7 @@ def test_brought_twice_it_arrives_once_also_when_it_is_done(
     job = running(store)
     goes_on = moves_and_dies(new_store(), job, "t", THERE, "arrive")
     store.maintain()
-    assert [row.id for row in store.pop(Claim(THERE, 1, "u"))] == [job]
+    assert [row.id for row in pop(store, Claim(THERE, 1, "u")).rows] == [job]
     assert store.fetch([job]) == {}
     goes_on()
     assert sizes_of(store, THERE).total == 0

@@ -11,6 +11,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.redis.store import RedisStore
+from stanchion.waits.pop import pop
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.servers.redis_cluster import RedisCluster
 
@@ -78,7 +79,7 @@ def test_an_idle_worker_does_not_bring_it_back(store: RedisStore) -> None:
     store.skew = DAY
     store.maintain()
     assert store.claim(Claim(QUEUE, 9, "t", worker="w")).rows == []
-    assert store.pop(Claim(QUEUE, 9, "")) == []
+    assert pop(store, Claim(QUEUE, 9, "")).rows == []
     store.maintain()
     assert keys(store) == set()
 

@@ -16,6 +16,7 @@ from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import find_jobs, sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.keys import broken_rules
@@ -59,7 +60,7 @@ def test_workers_run_it_empty(any_server: RedisServer, opened: Open, bare: Redis
         JobState.READY,
         *4 * [JobState.DONE],
     ]
-    assert [row.id for row in other.pop(Claim(QUEUE, 9, ""))] == [rows[0].id]
+    assert [row.id for row in pop(other, Claim(QUEUE, 9, "")).rows] == [rows[0].id]
     assert sizes_of(bare, QUEUE).total == 0
     assert broken_rules(bare, QUEUE) == []
 
@@ -73,7 +74,7 @@ def test_jobs_with_history_are_popped_cancelled_and_purged(
     other = opened(any_server.url())
     with pytest.raises(StoreUnavailable, match="maxmemory"):
         other.claim(Claim(QUEUE, 1, "u"))
-    assert [row.id for row in other.pop(Claim(QUEUE, 1, ""))] == [jobs[1].id]
+    assert [row.id for row in pop(other, Claim(QUEUE, 1, "")).rows] == [jobs[1].id]
     assert other.settle([Commit(running.id, "t", '"done"')]) == [JobState.DONE]
     assert other.cancel([job.id for job in jobs[2:]]) == 4 * [JobState.CANCELLED]
     assert other.purge(QUEUE, 0.0) == 6
@@ -85,7 +86,7 @@ def test_it_is_paused_and_its_history_shortened(any_server: RedisServer, opened:
     fill(any_server)
     other = opened(any_server.url())
     assert other.configure(QUEUE, {"paused": True, "history_ttl": 0.0}).paused
-    assert other.pop(Claim(QUEUE, 3, "")) == []
+    assert pop(other, Claim(QUEUE, 3, "")).rows == []
     other.configure(QUEUE, {"paused": False})
     rows = other.claim(Claim(QUEUE, 3, "t")).rows
     assert other.settle([Commit(row.id, "t") for row in rows]) == 3 * [JobState.DONE]
@@ -113,7 +114,7 @@ def test_limited_jobs_and_those_of_flows_end(any_server: RedisServer, opened: Op
 def test_the_upkeep_purges_first(any_server: RedisServer, opened: Open, store: RedisStore) -> None:
     store.configure(QUEUE, {"history_ttl": 60.0})
     store.push(new_jobs(4))
-    assert len(store.pop(Claim(QUEUE, 3, ""))) == 3
+    assert len(pop(store, Claim(QUEUE, 3, "")).rows) == 3
     (row,) = store.claim(Claim(QUEUE, 1, "t")).rows
     fill(any_server)
     other = opened(any_server.url())

@@ -16,6 +16,7 @@ from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 from stanchion.stores.rules.rate_limit import Bucket, Promise
 from stanchion.stores.rules.slots import Asking, gates_of, order_gate, semaphore_gate
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import sizes_of
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
@@ -121,7 +122,7 @@ def settling(outcome: Callable[[JobRow], Outcome]) -> Callable[[RedisStore, list
 
 STEPS: dict[str, Callable[[RedisStore, list[JobRow]], object]] = {
     "claim": lambda store, _rows: claimed(store, QUEUES[1]),
-    "pop": lambda store, _rows: store.pop(Claim(QUEUES[1], 9, new_id())),
+    "pop": lambda store, _rows: pop(store, Claim(QUEUES[1], 9, new_id())).rows,
     "commit": settling(lambda row: Commit(row.id, row.token or "")),
     "roll back": settling(lambda row: Rollback(row.id, row.token or "", 0.0, "no")),
     "move": settling(lambda row: Move(row.id, row.token or "", QUEUES[1])),

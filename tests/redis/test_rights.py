@@ -20,6 +20,7 @@ from stanchion.stores.records.values import ValueChange
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import due_of, find_jobs, rows_reserved, sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs
 from tests.redis.test_cluster import QUEUES, use_all
@@ -99,7 +100,7 @@ def use_store(store: RedisStore) -> None:
     assert store.lane_depths(QUEUE, [0]) == {0: 3}
     assert len(store.partition(ALL, 2)) == 2
     assert due_of(store, QUEUE) is not None
-    assert len(store.pop(Claim(QUEUE, 1, ""))) == 1
+    assert len(pop(store, Claim(QUEUE, 1, "")).rows) == 1
     store.cancel([pushed.id])
     rows = [row for page in pages(store, ALL) for row in page]
     assert store.take([row.id for row in rows])

@@ -28,6 +28,7 @@ from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.runner import CursorRunner
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import due_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -54,7 +55,7 @@ OPERATIONS: dict[str, Operation] = {
     "push with a key": lambda store, _: store.push([NewJob(new_ids(1)[0], "big", "1", key="k")]),
     "claim": lambda store, _: store.claim(Claim("big", BATCH, "other", "w1")),
     "reserve": lambda store, _: store.claim(Claim("big", BATCH, "other")),
-    "pop": lambda store, _: store.pop(Claim("big", 1, "other")),
+    "pop": lambda store, _: pop(store, Claim("big", 1, "other")).rows,
     "commit": lambda store, held: store.settle([Commit(job.id, job.token or "") for job in held]),
     "roll back": lambda store, held: store.settle([Rollback(job.id, job.token or "", 5, "boom") for job in held]),
     "move": lambda store, held: store.settle([Move(job.id, job.token or "", "next") for job in held]),
@@ -86,7 +87,7 @@ OPERATIONS: dict[str, Operation] = {
     "claim of lanes": lambda store, _: [store.claim(Claim("laned", BATCH // 2, "other", "w1")) for _ in range(2)],
     "claim one of lanes": lambda store, _: [store.claim(Claim("laned", 1, "other", "w1")) for _ in range(2)],
     "claim of some lanes": lambda store, _: store.claim(Claim("laned", 16, "other", "w1", lanes=(9, 24))),
-    "pop of lanes": lambda store, _: store.pop(Claim("laned", 1, "other")),
+    "pop of lanes": lambda store, _: pop(store, Claim("laned", 1, "other")).rows,
     "depths of lanes": lambda store, _: store.lane_depths("laned", range(1, 7), 300),
     "depths of all lanes": lambda store, _: store.lane_depths("laned", at_most=20),
     "next due of lanes": lambda store, _: due_of(store, "laned"),

@@ -28,6 +28,7 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import copy_of, state_of
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import held_gates, semaphore_of
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import NewStore, StoreClock, counts_of, sizes_of, slot_of
 
 # All spans are multiples of STEP, and leases and heartbeats end half-way between two steps, so that a few
@@ -87,16 +88,16 @@ class Comparison(RuleBasedStateMachine):
     def answer(self, store: Store, verb: str, *args: Any) -> Any:
         """Call a store and reduce the answer to what does not depend on its clock."""
         try:
-            answer = getattr(store, verb)(*args)
+            answer: Any = pop(store, *args) if verb == "pop" else getattr(store, verb)(*args)
         except DuplicateKey as error:
             return error.job_id
         match verb:
-            case "push" | "replay":
+            case "push":
                 return [pushed and (pushed.id, pushed.duplicate) for pushed in answer]
             case "claim":
                 return [(row.id, row.attempts, row.payload) for row in answer.rows]
             case "pop":
-                return [(row.id, row.state) for row in answer]
+                return [(row.id, row.state) for row in answer.rows]
             case "recover":
                 return {(row.id, row.state, row.queue) for row in answer}
             case "beat":

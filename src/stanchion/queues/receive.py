@@ -12,6 +12,7 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow
+from stanchion.waits.pop import pop
 from stanchion.waits.waiter import Waiter
 
 
@@ -48,7 +49,7 @@ class Taking:
         try:
             store = self._context.store
             self._context.declare(claim.queue)
-            rows = store.pop(claim) if self._pops else _claimed(store, claim)
+            rows = pop(store, claim).rows if self._pops else _claimed(store, claim)
         except StoreUnavailable as error:
             if error.lasting or self._wait <= 0:
                 raise

@@ -116,9 +116,6 @@ class Store(Protocol):
         One that has lost its lease twice or more is handed out alone, but where the claim asks for no rows.
         """
 
-    def pop(self, claim: Claim) -> list[JobRow]:
-        """Hand out due jobs for good: they are done."""
-
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes of reservations; for each the state it led to, or None: lease lost, nothing changed.
 

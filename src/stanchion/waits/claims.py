@@ -16,6 +16,7 @@ from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.wakeup.signs import Signs
 from stanchion.waits.look import BACKING_POLLS, Host, Keeper, Look
+from stanchion.waits.pop import pop
 from stanchion.waits.waiter import Waiter
 
 log = logging.getLogger("stanchion")
@@ -124,9 +125,8 @@ class ClaimLook(Look):
             raise
 
     def _ask_for(self, claim: Claim) -> tuple[list[JobRow], float | None]:
-        if self._pops:
-            return self.keeper.host.store.pop(claim), None
-        claimed = self.keeper.host.store.claim(claim)
+        store = self.keeper.host.store
+        claimed = pop(store, claim) if self._pops else store.claim(claim)
         return claimed.rows, claimed.retry_in
 
     def _hand_out(self, rows: list[JobRow]) -> list[JobRow]:

@@ -16,6 +16,7 @@ from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.rules.flows import Standing
 from stanchion.stores.rules.slots import node_gate
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,
     StoreClock,
@@ -109,7 +110,7 @@ class TestMembersOfANode:
     def test_may_be_popped(self, store: Store) -> None:
         node = new_node(2)
         store.change_flows([OpenFlow([node], members(node))])
-        assert len(store.pop(Claim(QUEUE, 2, new_id()))) == 2
+        assert len(pop(store, Claim(QUEUE, 2, new_id())).rows) == 2
         assert node_of(store, node).state == NodeState.DONE
 
     def test_may_be_retried_first(self, store: Store) -> None:

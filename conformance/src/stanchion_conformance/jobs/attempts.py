@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from stanchion import JobState, Queue, Retry
+from stanchion.core.ids import new_id
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.outcomes import Rollback
-from stanchion_conformance.harness import StoreClock, claim, new_job, row_of, state, worker
+from stanchion.stores.records.claims import POP, Claim
+from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion_conformance.harness import QUEUE, StoreClock, claim, counts_of, new_job, row_of, state, worker
 
 
 class TestAttempts:
@@ -17,6 +19,18 @@ class TestAttempts:
         (job,) = q.reserve()
         assert job.attempt == 1
         assert row_of(store, pushed.id).attempts == 1
+
+    def test_a_pop_that_died_before_its_commit_is_none(self, q: Queue, store: Store, clock: StoreClock) -> None:
+        pushed = q.push({}, max_attempts=1)
+        (row,) = store.claim(Claim(QUEUE, 1, new_id() + POP, lease=10)).rows
+        clock.advance(11)
+        assert store.settle([Commit(row.id, row.token or "")]) == [None]
+        assert [lost.attempts for lost in store.recover()] == [0]
+        popped = q.pop()
+        assert popped is not None
+        assert (popped.id, popped.attempts) == (pushed.id, 1)
+        counts = counts_of(store, QUEUE)
+        assert (counts.reserved, counts.committed, counts.popped) == (0, 0, 1)
 
     @pytest.mark.parametrize("how", ["claim", "pop", "recover"])
     def test_a_job_that_kills_its_workers_ends_dead(self, q: Queue, clock: StoreClock, how: str) -> None:

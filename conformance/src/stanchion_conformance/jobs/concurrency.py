@@ -14,6 +14,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,
     NewStore,
@@ -69,7 +70,7 @@ class TestEveryJobGoesToOne:
 
         def work(mine: Store) -> None:
             taken: list[str] = []
-            while rows := mine.pop(Claim(QUEUE, 25, new_id())):
+            while rows := pop(mine, Claim(QUEUE, 25, new_id())).rows:
                 taken += [row.id for row in rows]
             got.append(taken)
 

@@ -14,6 +14,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.rules.slots import order_gate
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,
     StoreClock,
@@ -101,11 +102,11 @@ class TestOneAtATime:
 
     def test_popped_in_order(self, store: Store) -> None:
         ids = push(store, *(keyed() for _ in range(3)))
-        assert [row.id for row in store.pop(Claim(QUEUE, 1, new_id()))] == ids[:1]
+        assert [row.id for row in pop(store, Claim(QUEUE, 1, new_id())).rows] == ids[:1]
         (row,) = claim(store, 3)
-        assert store.pop(Claim(QUEUE, 1, new_id())) == []
+        assert pop(store, Claim(QUEUE, 1, new_id())).rows == []
         commit(store, row)
-        assert [row.id for row in store.pop(Claim(QUEUE, 1, new_id()))] == ids[2:]
+        assert [row.id for row in pop(store, Claim(QUEUE, 1, new_id())).rows] == ids[2:]
 
     def test_thousands_of_one_key_are_in_nobodys_way(self, store: Store) -> None:
         push(store, keyed(priority=1))

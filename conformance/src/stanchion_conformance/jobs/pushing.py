@@ -12,6 +12,7 @@ from stanchion.errors import DuplicateKey
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,
     StoreClock,
@@ -137,7 +138,7 @@ class TestRepeats:
     def test_of_a_popped_job_is_no_job(self, store: Store) -> None:
         job = new_job()
         store.push([job])
-        assert len(store.pop(Claim(QUEUE, 1, "token"))) == 1
+        assert len(pop(store, Claim(QUEUE, 1, "token")).rows) == 1
         store.push([job])
         assert sizes_of(store, QUEUE).total == 0
 
@@ -303,8 +304,8 @@ class TestPop:
 
     def test_hands_out_batches(self, store: Store) -> None:
         store.push([new_job(str(number)) for number in range(5)])
-        assert [row.payload for row in store.pop(Claim(QUEUE, 3, "token"))] == ["0", "1", "2"]
-        assert [row.payload for row in store.pop(Claim(QUEUE, 3, "token"))] == ["3", "4"]
+        assert [row.payload for row in pop(store, Claim(QUEUE, 3, "token")).rows] == ["0", "1", "2"]
+        assert [row.payload for row in pop(store, Claim(QUEUE, 3, "token")).rows] == ["3", "4"]
 
 
 class TestLargeBatches:

@@ -14,6 +14,7 @@ from stanchion.context.shard import shuffle_shard, stored_lane
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import QUEUE, StoreClock, all_at_once, claim, new_job, payloads
 
 LANES = 4
@@ -73,7 +74,7 @@ class TestTurns:
     def test_are_taken_by_pop_and_by_a_worker_too(self, store: Store) -> None:
         fill(store, 3, *range(LANES))
         ways = (
-            lambda: store.pop(Claim(QUEUE, 1, "")),
+            lambda: pop(store, Claim(QUEUE, 1, "")).rows,
             lambda: claim(store, worker="w"),
             lambda: claim(store),
         )

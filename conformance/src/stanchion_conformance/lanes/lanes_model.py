@@ -14,6 +14,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.records.outcomes import Rollback
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import LONG_LEASE, StoreClock, new_job
 
 PLACES = st.sampled_from([UNLANED, 1, 2, 3, 5])
@@ -52,7 +53,9 @@ class Both:
                     store.push(jobs)
             case "claim" | "pop", limit, lanes:
                 wish = Claim(self._queue, limit, new_id(), lease=LONG_LEASE, lanes=lanes)
-                expected, got = ((store.claim(wish).rows if what == "claim" else store.pop(wish)) for store in stores)
+                expected, got = (
+                    (store.claim(wish).rows if what == "claim" else pop(store, wish).rows) for store in stores
+                )
                 assert [(row.id, row.lane) for row in got] == [(row.id, row.lane) for row in expected]
                 self._held += got if what == "claim" else []
             case ("give back",):

@@ -10,6 +10,7 @@ from stanchion import Push, Queue
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, payloads, sizes_of
 
 
@@ -78,7 +79,7 @@ class TestOrder:
 
     def test_an_unknown_queue_is_empty(self, store: Store) -> None:
         assert claim(store, queue="nowhere") == []
-        assert store.pop(Claim("nowhere", 1, "token")) == []
+        assert pop(store, Claim("nowhere", 1, "token")).rows == []
 
 
 class TestScheduledJobsStandAside:

@@ -11,6 +11,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
 from stanchion.stores.records.outcomes import Bury, Commit, Move
 from stanchion.stores.rules.jobs import uprooted
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, claim, new_job, row_of, state
 from stanchion_conformance.jobs.ordering import KEY, back, keyed
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, settle, took
@@ -63,7 +64,7 @@ class TestTheNextHasItsTurn:
             assert store.take([first]) == [first]
         else:
             clock.advance(101)
-            assert [row.id for row in store.pop(Claim(QUEUE, 1, new_id()))] == [first]
+            assert [row.id for row in pop(store, Claim(QUEUE, 1, new_id())).rows] == [first]
         assert took(store, 2) == [second]
 
     def test_when_it_waited_for_its_retry(self, store: Store) -> None:

@@ -15,6 +15,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.limits import Limits, Rate, limits_in
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,
     StoreClock,
@@ -190,10 +191,10 @@ class TestKeyedRates:
 
     def test_of_popped_jobs(self, store: Store, clock: StoreClock) -> None:
         push(store, rated(), rated())
-        assert len(store.pop(Claim(QUEUE, 1, new_id()))) == 1
-        assert store.pop(Claim(QUEUE, 1, new_id())) == []
+        assert len(pop(store, Claim(QUEUE, 1, new_id())).rows) == 1
+        assert pop(store, Claim(QUEUE, 1, new_id())).rows == []
         clock.advance(101)
-        assert len(store.pop(Claim(QUEUE, 1, new_id()))) == 1
+        assert len(pop(store, Claim(QUEUE, 1, new_id())).rows) == 1
 
     def test_a_new_rate_holds_from_the_next_start_on(self, store: Store, clock: StoreClock) -> None:
         push(store, rated())

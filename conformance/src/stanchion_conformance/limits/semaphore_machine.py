@@ -32,6 +32,7 @@ from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import gates_of, held_gates, order_gate, semaphore_gate
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import NewStore, StoreClock, slot_of, worker
 
 LEASE = 300.0
@@ -110,7 +111,7 @@ class Permits(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def pop(self, data: st.DataObject) -> None:
-        self.store.pop(Claim(data.draw(st.sampled_from(self.queues)), 1, new_id()))
+        pop(self.store, Claim(data.draw(st.sampled_from(self.queues)), 1, new_id()))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())

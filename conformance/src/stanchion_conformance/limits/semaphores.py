@@ -16,6 +16,7 @@ from stanchion.stores.records.outcomes import Commit, Outcome, Rollback
 from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 from stanchion.stores.rules.slots import semaphore_gate
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     LONG_LEASE,
     QUEUE,
@@ -329,13 +330,13 @@ class TestSlots:
     def test_popped_jobs_take_their_turn(self, store: Store) -> None:
         store.set_semaphore(SMTP, 1)
         ids = push(store, *(limited(SMTP) for _ in range(3)))
-        assert [row.id for row in store.pop(Claim(QUEUE, 1, new_id()))] == [ids[0]]
+        assert [row.id for row in pop(store, Claim(QUEUE, 1, new_id())).rows] == [ids[0]]
         assert usage(store) == (0, 0)
         (row,) = claim(store)
-        assert store.pop(Claim(QUEUE, 1, new_id())) == []
+        assert pop(store, Claim(QUEUE, 1, new_id())).rows == []
         assert usage(store) == (1, 1)
         commit(store, row)
-        assert [row.id for row in store.pop(Claim(QUEUE, 1, new_id()))] == [ids[2]]
+        assert [row.id for row in pop(store, Claim(QUEUE, 1, new_id())).rows] == [ids[2]]
         assert usage(store) == (0, 0)
 
     @pytest.mark.parametrize("limit", [{"max_running": 1}, {"max_rate": 0.001}, {"paused": True}])

@@ -15,6 +15,7 @@ from stanchion.stores.protocol import Listener, Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit
 from stanchion.stores.wakeup.signs import Signs
+from stanchion.waits.pop import pop
 from stanchion_conformance.harness import QUEUE, claim, find_jobs, in_threads, new_job, payloads
 from stanchion_conformance.operate.waits import hears_ends, until
 from stanchion_conformance.operate.wakeup import LONG, SOON, seconds, soon
@@ -44,7 +45,7 @@ class TestSignalledEnds:
             if end == "cancel":
                 other_store.cancel([job.id])
             elif end == "pop":
-                other_store.pop(Claim(QUEUE, 1, "t"))
+                pop(other_store, Claim(QUEUE, 1, "t"))
             else:
                 (row,) = claim(other_store)
                 if end == "abandon":

@@ -327,7 +327,7 @@ class TestCancelledAwaits:
     @pytest.mark.parametrize("verb", ["claim", "pop"])
     @pytest.mark.parametrize("when", ["in the first try", "in a later look"])
     def test_cancelled_while_a_job_is_handed_out_it_gives_it_back(self, store: Store, verb: str, when: str) -> None:
-        slow: Any = Slow(store, verb, after=0 if when == "in the first try" else 1)
+        slow: Any = Slow(store, "claim", after=0 if when == "in the first try" else 1)
         app = Stanchion(store=slow, poll=0.1)
         store.configure(QUEUE, {"lease": 1e6})
 

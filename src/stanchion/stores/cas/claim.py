@@ -75,29 +75,21 @@ class Claims:
 
     def claim_together(self, claim: Claim) -> Claimed:
         """Reserve jobs as `claim` does, but those that are to run alone together with others."""
-        return self.hand_out(claim, self._due.reserve_due, "-reserved", beyond=True)
+        return self.hand_out(claim, self._due.reserve_due)
 
-    def hand_out_some(
-        self, claim: Claim, reserve: Reserve, uncounted: str | None, *, beyond: bool = False
-    ) -> list[JobRow]:
-        """Reserve jobs as `hand_out` does, again where it breaks off with none, for a caller who can't be told so."""
-        while True:
-            claimed = self.hand_out(claim, reserve, uncounted, beyond=beyond)
-            if claimed.rows or claimed.retry_in != 0:
-                return claimed.rows
+    def hand_out(self, claim: Claim, reserve: Reserve) -> Claimed:
+        """Reserve jobs until there are enough that have their slots.
 
-    def hand_out(self, claim: Claim, reserve: Reserve, uncounted: str | None, *, beyond: bool = False) -> Claimed:
-        """Reserve jobs until there are enough that have their slots; `uncounted`: counted for each of the others.
-
-        `beyond`: `reserve` may be asked for more than there are to be, as what it gives can be put back.
+        `reserve` may be asked for more than there are to be, as what it gives can be put back.
         """
+        uncounted = "-reserved" if claim.counted else "-"
         rows: dict[str, JobRow] = {}
         wish, began, until = claim, 0, time.monotonic() + CLAIM_SECONDS
         full: dict[str, None] = {}
         refused = False
         while True:
             missing = claim.limit - len(rows)
-            wish = wish._replace(limit=max(missing, wish.limit) if beyond else missing)
+            wish = wish._replace(limit=max(missing, wish.limit))
             asked = time.monotonic()
             claimed = reserve(wish)
             if not refused and not any(map(gated, claimed.rows)):

@@ -17,10 +17,8 @@ class Outcomes:
     def __init__(self, loop: JobLoop) -> None:
         self._loop = loop
 
-    def settle(
-        self, outcomes: Sequence[Outcome], *, repeat: bool = False, counted: str | None = None
-    ) -> list[JobState | None]:
-        """Apply outcomes; None for each whose lease was lost. `counted`: in place of what they count as."""
+    def settle(self, outcomes: Sequence[Outcome], *, repeat: bool = False) -> list[JobState | None]:
+        """Apply outcomes; None for each whose lease was lost."""
 
         def decide(index: int, row: JobRow | None, facts: Facts) -> Decision[JobState | None]:
             outcome = outcomes[index]
@@ -29,7 +27,7 @@ class Outcomes:
                 return Decision(claim_rules.left_in(row, outcome.token, facts.now) if known else None)
             step = outcome_rules.settled(row, outcome, facts.settings[row.queue], facts.now)
             opens = outcome if isinstance(outcome, Continue | Commit) and step.counted == "moved" else None
-            return Decision(step.state(facts.now), step.row, counted or step.counted, opens=opens)
+            return Decision(step.state(facts.now), step.row, step.counted, opens=opens)
 
         return self._loop.decide_each([outcome.id for outcome in outcomes], decide)
 

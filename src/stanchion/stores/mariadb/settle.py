@@ -12,6 +12,7 @@ from stanchion.stores.mariadb.statements import LISTED, NOW, TEXT, by_ids, given
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.outcomes import counted_as
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, queues
@@ -116,7 +117,8 @@ class MariaDBCommits:
         if kept == {True}:
             self._held.keep_done(run, commits)
         self._jobs.remove(run, ids)
-        self._jobs.tally(run, [(queue, "committed") for queue, count, _, _ in held for _ in range(count)])
+        counted = counted_as(commits[0])  # of one token, as all of them
+        self._jobs.tally(run, [(queue, counted) for queue, count, _, _ in held for _ in range(count)])
         return Committed([JobState.DONE] * len(ids))
 
     def _commit_each(self, run: Runner, commits: Sequence[Commit]) -> Committed:

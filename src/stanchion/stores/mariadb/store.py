@@ -76,7 +76,8 @@ class MariaDBStore(MariaDBAdmitting):
             if again and (held := self.held(run, claim)):
                 return Admission(held)
             found = self.hold(run, claim, search, settings, claim.limit, head)
-            self.jobs.tally(run, [(claim.queue, "reserved")] * len(found.rows))
+            if claim.counted:
+                self.jobs.tally(run, [(claim.queue, "reserved")] * len(found.rows))
             return found
 
         found = self.transactions.write(work, together=True)

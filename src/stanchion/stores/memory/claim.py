@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Jobs, Queue
 from stanchion.stores.memory.settle import Outcomes
@@ -12,7 +10,6 @@ from stanchion.stores.memory.workers import Workers
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules.lost_leases import apart
 from stanchion.stores.rules.slots import gated
 
@@ -21,7 +18,7 @@ CLAIM_SECONDS_MAX = 2.0
 
 
 class Claims:
-    """Hands out due jobs: reserved, or for good."""
+    """Hands out due jobs."""
 
     def __init__(self, jobs: Jobs, slots: Slots, flows: Flows, workers: Workers, outcomes: Outcomes) -> None:
         self._jobs, self._slots, self._flows = jobs, slots, flows
@@ -36,21 +33,16 @@ class Claims:
         self._outcomes.settle(others)
         return claimed
 
-    def pop(self, claim: Claim) -> list[JobRow]:
-        """Hand out due jobs for good: they are done."""
-        return self._hand_out(claim, "popped", outcome_rules.popped).rows
-
     def _reserve(self, claim: Claim) -> Claimed:
         if claim.repeat and (rows := self._under_token(claim)):
             return Claimed(rows)
-        lease = self._lease(claim)
-        return self._hand_out(claim, "reserved", lambda row, now: claim_rules.claimed(row, claim, lease, now))
+        return self._hand_out(claim)
 
     def _under_token(self, claim: Claim) -> list[JobRow]:
         rows = [row for row in self._jobs.running() if row.queue == claim.queue and row.token == claim.token]
         return sorted(rows, key=lambda row: (-row.priority, row.run_at, row.id))
 
-    def _hand_out(self, claim: Claim, counted: str, step: Callable[[JobRow, int], JobRow]) -> Claimed:
+    def _hand_out(self, claim: Claim) -> Claimed:
         queue = self._jobs.queues.get(claim.queue)
         if queue is None:
             return Claimed([])
@@ -58,16 +50,14 @@ class Claims:
         for row in queue.expired(now):
             self._workers.take_back(row, now)
         allowed, retry_in = queue.allowance(claim.limit, now)
-        rows, broken_off = self._admitted(queue, claim, allowed, now, step)
-        queue.started(counted, len(rows))
+        rows, broken_off = self._admitted(queue, claim, allowed, now)
+        queue.started(len(rows), counted=claim.counted)
         if broken_off:
             return Claimed(rows, 0.0)
         return Claimed(rows, retry_in if len(rows) == allowed else None)
 
-    def _admitted(
-        self, queue: Queue, claim: Claim, limit: int, now: int, step: Callable[[JobRow, int], JobRow]
-    ) -> tuple[list[JobRow], bool]:
-        """Make the step with due jobs that may run, park or defer the others; tell whether the time was over."""
+    def _admitted(self, queue: Queue, claim: Claim, limit: int, now: int) -> tuple[list[JobRow], bool]:
+        """Reserve due jobs that may run, park or defer the others; tell whether the time was over."""
         rows: list[JobRow] = []
         until = now + int(self._seconds(claim) * SECOND)
         for row in queue.due.each(now, claim.lanes):
@@ -76,7 +66,7 @@ class Claims:
             admitted = self._admit(row, claim, now)
             if admitted is not None:
                 queue.due.advance(claim.lanes, row.lane)
-                rows.append(step(admitted, now))
+                rows.append(claim_rules.claimed(admitted, claim, self._lease(claim), now))
                 self._flows.change(admitted, rows[-1])
             elif self._jobs.now() > until:
                 return rows, True

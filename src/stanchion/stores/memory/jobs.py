@@ -114,9 +114,10 @@ class Queue:
             return wanted, None
         return permitted, self._bucket.spent(permitted).next_in
 
-    def started(self, counted: str, jobs: int) -> None:
+    def started(self, jobs: int, *, counted: bool) -> None:
         """Count jobs that were handed out, and take their tokens of the rate."""
-        self.counts[counted] += jobs
+        if counted:
+            self.counts["reserved"] += jobs
         if self.settings.max_rate is not None:
             self._bucket = self._bucket.spent(jobs)
 

@@ -138,11 +138,6 @@ class MemoryStore:
         with self._lock:
             return self._claims.claim(claim)
 
-    def pop(self, claim: Claim) -> list[JobRow]:
-        """Hand out due jobs for good: they are done."""
-        with self._lock:
-            return self._claims.pop(claim)
-
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes of reservations; for each the state it led to, or None where the lease was lost."""
         _refuse_to_join(tx)

@@ -1,4 +1,4 @@
-"""Claims: due jobs reserved, within the limits of the queue; and pops, which finish them at once.
+"""Claims: due jobs reserved, within the limits of the queue.
 
 Steps of a claim, one command each: (1) the settings of the queue and the clock, (2) which leases have run out and
 which jobs are next, (3) one update that reserves those of them that are still queued, each on its own, (4) which of
@@ -12,30 +12,22 @@ priority.
 Under `max_rate` or `max_running`, and in a queue that has lanes, (3) and (4) are done under the claim lock, see
 `lanes.py`. A claimer that comes back too late, and finds the lock gone to another, gives back what it has reserved.
 A queue without lanes that is found to hold jobs in some has lanes from then on.
-
-A pop finishes jobs where a claim reserves them, but for those whose end entails something elsewhere: they are reserved,
-admitted to their slots, and then finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from secrets import token_hex
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from bson import ObjectId
 
-from stanchion.stores.cas.claim import Claims, Parked
-from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
+from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.mongo.client.documents import (
-    FINISHED,
-    PLAIN,
     Document,
     claim_order,
     event,
-    expiry,
     queued,
     row_of,
     up_to,
@@ -45,12 +37,9 @@ from stanchion.stores.mongo.client.queues import make_queue
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.mongo.lanes import ClaimLocks, Lanes, QueueState, rotated
 from stanchion.stores.mongo.parking import PARKED_AT_ONCE, PARKED_FEW, Parking, passing
-from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Rollback
-from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules.slots import HOLDER_BOOST
 
 _EXPIRED_AT_ONCE = 500
@@ -58,16 +47,12 @@ _LANE_MAX = 1 << 30
 
 
 class Obtained(NamedTuple):
-    """Jobs that a claim or a pop has got; `in_limits`: within the limits of the queue."""
+    """Jobs that a claim has got; `in_limits`: within the limits of the queue."""
 
     rows: list[JobRow]
     state: QueueState
     retry_in: float | None = None
     in_limits: bool = True
-
-
-Updates = Callable[[QueueState], list[tuple[Document, Document]]]
-"""Returns the updates that hand out jobs, each with the filter for those that it is for."""
 
 
 class DueJobs:
@@ -83,7 +68,7 @@ class DueJobs:
         """Reserve due jobs, whatever slots they need."""
         if claim.repeat and (held := self._held(claim)):
             return Claimed(held)
-        obtained = self.obtain(claim, lambda state: _reserving(claim, state))
+        obtained = self._obtain(claim)
         if obtained.in_limits:
             return Claimed(obtained.rows, obtained.retry_in)
         self._outcomes.settle([Rollback(row.id, claim.token, 0.0, refund=True) for row in obtained.rows])
@@ -103,8 +88,8 @@ class DueJobs:
         rows = [row_of(one) for one in self._server.call(lambda on, _again: list(on.jobs.find(held)))]
         return sorted(rows, key=lambda row: (-row.priority, row.run_at, row.id))
 
-    def obtain(self, claim: Claim, updates: Updates) -> Obtained:
-        """Get the next due jobs by these updates, under the claim lock where the queue has limits or lanes."""
+    def _obtain(self, claim: Claim) -> Obtained:
+        """Get the next due jobs, under the claim lock where the queue has limits or lanes."""
         state = self._locks.state_of(claim.queue)
         ids = self._next(claim, state, claim.limit) if claim.limit else []
         if ids is None:
@@ -113,7 +98,7 @@ class DueJobs:
         if not ids or state.settings.paused:
             return Obtained([], state)
         if not state.settings.throttled and claim.lanes is None:
-            return Obtained(self._take(claim, state, ids, claim.limit, updates), state)
+            return Obtained(self._take(claim, state, ids, claim.limit), state)
         lock = self._locks.acquire(state, claim.limit)
         if lock is None:
             return Obtained([], state)
@@ -123,7 +108,7 @@ class DueJobs:
             state = lock.state
             ids = self._next(claim, state, claim.limit) or []
         allowed = self._locks.allowed(lock)
-        rows = self._take(claim, state, ids[:allowed], allowed, updates) if allowed > 0 else []
+        rows = self._take(claim, state, ids[:allowed], allowed) if allowed > 0 else []
         offset: Document = {f"served.{_range(claim)}": rows[-1].lane} if rows and _by_lanes(claim, state) else {}
         in_limits = self._locks.release(lock, len(rows), offset)
         used_up = len(rows) == lock.starts < claim.limit
@@ -187,27 +172,25 @@ class DueJobs:
                 return None if any("stray" in one for one in found) else _ids(sorted(found, key=claim_order))
             self._lost.free(lost, {})
 
-    def _take(self, claim: Claim, state: QueueState, ids: list[str], limit: int, updates: Updates) -> list[JobRow]:
+    def _take(self, claim: Claim, state: QueueState, ids: list[str], limit: int) -> list[JobRow]:
         """Get these jobs; where others were quicker, those that come next."""
         rows: list[JobRow] = []
         while ids:
-            found = self._take_once(claim, state, ids, updates(state))
+            found = self._take_once(claim, state, ids)
             rows += found
             if len(found) == len(ids):
                 break
             ids = self._next(claim, state, limit - len(rows), rows[-1].lane if rows else None) or []
         return rows
 
-    def _take_once(
-        self, claim: Claim, state: QueueState, ids: list[str], updates: list[tuple[Document, Document]]
-    ) -> list[JobRow]:
+    def _take_once(self, claim: Claim, state: QueueState, ids: list[str]) -> list[JobRow]:
         due = {"_id": {"$in": ids}, "queue": claim.queue, "state": QUEUED, "run_at": {"$lte": state.now}}
         mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": state.now}
         places = {job: place for place, job in enumerate(ids)}
 
         def work(on: Place, again: bool) -> list[JobRow]:
             taken = 0
-            for such, update in updates:
+            for such, update in _reserving(claim, state):
                 if taken < len(ids):
                     taken += on.jobs.update_many({**due, **such}, update).matched_count
             found = on.jobs.find(mine) if taken or again else ()
@@ -216,64 +199,12 @@ class DueJobs:
         return self._server.call(work)
 
 
-class Pops:
-    """Hands out due jobs for good."""
-
-    def __init__(self, server: Access, due: DueJobs, claims: Claims, loop: JobLoop, signals: Announcer) -> None:
-        self._server, self._due, self._claims = server, due, claims
-        self._loop, self._signals = loop, signals
-
-    def pop(self, claim: Claim) -> list[JobRow]:
-        """Hand out due jobs for good: they are done."""
-        claim = claim._replace(token=claim.token or token_hex(16))
-        handed = self._pop_or_reserve(claim)
-        rows = [row for row in handed if row.finished_at is not None]
-        reserved = [row for row in handed if row.finished_at is None]
-        if not reserved:
-            return rows
-
-        def reserve(wish: Claim) -> Claimed:
-            if not reserved:
-                return self._due.reserve_due(wish)
-            first = Claimed(list(reserved))
-            reserved.clear()
-            return first
-
-        admitted = self._claims.hand_out_some(claim._replace(limit=claim.limit - len(rows)), reserve, "-reserved")
-        popped = self._pop_reserved([row.id for row in admitted], claim.token)
-        return rows + [row for row in popped if row is not None]
-
-    def _pop_or_reserve(self, claim: Claim) -> list[JobRow]:
-        # What was popped without the lock is popped all the same: nothing of it can run over the limit from now on.
-        obtained = self._due.obtain(
-            claim, lambda state: [(PLAIN, _popped(claim, state)), *_reserving(claim, state, {"$nor": [PLAIN]})]
-        )
-        if obtained.rows and not obtained.state.settings.history_ttl:
-            kept = {"_id": {"$in": [row.id for row in obtained.rows]}, "token": claim.token, **FINISHED}
-            gone = {"$set": {"gone": True}, "$unset": {"payload": "", "headers": "", "errors": ""}}
-            self._server.call(lambda on, _again: on.jobs.update_many(kept, gone))
-        self._signals.announce((), [row.id for row in obtained.rows if row.finished_at is not None])
-        return obtained.rows
-
-    def _pop_reserved(self, ids: list[str], token: str) -> list[JobRow | None]:
-        """Finish jobs that are reserved under this token, as popped; None for each that was lost."""
-        made: dict[int, JobRow] = {}
-
-        def decide(index: int, row: JobRow | None, facts: Facts) -> Decision[JobRow | None]:
-            if not claim_rules.holds(row, token, facts.now):
-                return Decision(made.get(index) if facts.repeated else None)
-            made[index] = outcome_rules.popped(row._replace(attempts=row.attempts - 1), facts.now)
-            return Decision(made[index], made[index], "-reserved popped")
-
-        return self._loop.decide_each(ids, decide)
-
-
-def _reserving(claim: Claim, state: QueueState, such: Document | None = None) -> list[tuple[Document, Document]]:
-    """Return the updates that reserve such jobs: `rules.claims.claimed` for all jobs at once."""
+def _reserving(claim: Claim, state: QueueState) -> list[tuple[Document, Document]]:
+    """Return the updates that reserve jobs, `rules.claims.claimed` for all at once, each with a filter for its jobs."""
     reserved, boosted = _reserved(claim, state), _reserved(claim, state)
     boosted["$inc"]["priority"] = -HOLDER_BOOST
     low, high = {"priority": {"$lte": HOLDER_BOOST // 2}}, {"priority": {"$gt": HOLDER_BOOST // 2}}
-    return [({**(such or {}), **low}, reserved), ({**(such or {}), **high}, boosted)]
+    return [(low, reserved), (high, boosted)]
 
 
 def _reserved(claim: Claim, state: QueueState) -> Document:
@@ -283,29 +214,10 @@ def _reserved(claim: Claim, state: QueueState) -> Document:
         held["lease_until"] = state.now + int(lease * SECOND)
     else:
         held |= {"worker": claim.worker, "held_by": claim.worker}
-    return {
-        "$set": held,
-        "$inc": {"attempts": 1, "version": 1},
-        "$unset": {"progress": ""},
-        "$push": {"events": event(ObjectId(), claim.queue, "reserved")},
-    }
-
-
-def _popped(claim: Claim, state: QueueState) -> Document:
-    """Return the update that finishes a job as it is handed out; `rules.outcomes.popped` for all jobs at once."""
-    done = {
-        "state": JobState.DONE.value,
-        "token": claim.token,
-        "started_at": state.now,
-        "finished_at": state.now,
-        "expires_at": expiry(state.now, state.settings.history_ttl),
-    }
-    return {
-        "$set": done,
-        "$inc": {"attempts": 1, "version": 1},
-        "$unset": {"live": "", "unique": ""},
-        "$push": {"events": event(ObjectId(), claim.queue, "popped")},
-    }
+    update: Document = {"$set": held, "$inc": {"attempts": 1, "version": 1}, "$unset": {"progress": ""}}
+    if claim.counted:
+        update["$push"] = {"events": event(ObjectId(), claim.queue, "reserved")}
+    return update
 
 
 def _by_lanes(claim: Claim, state: QueueState) -> bool:

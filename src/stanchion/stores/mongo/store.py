@@ -19,7 +19,7 @@ from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.staging import Staging
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.mongo import CAPABILITIES
-from stanchion.stores.mongo.claim import DueJobs, Pops
+from stanchion.stores.mongo.claim import DueJobs
 from stanchion.stores.mongo.client.joining import join, transaction
 from stanchion.stores.mongo.client.queues import QueueDocuments
 from stanchion.stores.mongo.client.schema import checked, set_up, steps
@@ -84,7 +84,6 @@ class MongoStore:
 
         due = DueJobs(server, locks, lanes, Parking(server, locks, slots.wake), self._lost, self._outcomes)
         self._claims = Claims(due, Admission(loop, slots, self._operator.cancel), self._outcomes)
-        self._pops = Pops(server, due, self._claims, loop, signals)
 
         self._values = Values(server)
         self._batches = Batches(server, self._claims.claim_together)
@@ -189,9 +188,6 @@ class MongoStore:
         if not claim.rows:
             return Claimed([], reserved=reserve(self._batches, claim))
         return self._claims.claim(claim)
-
-    def pop(self, claim: Claim) -> list[JobRow]:
-        return self._pops.pop(claim)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         return self._in(tx)._outcomes.settle(outcomes, repeat=repeat)

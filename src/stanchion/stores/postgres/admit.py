@@ -163,7 +163,7 @@ class PostgresAdmitting(SqlStore):
             "worker": claim.worker,
             "lease_until": lease_until(claim, settings, decision.now),
             "now": decision.now,
-            "counted": decision.last,
+            "counted": decision.last and claim.counted,
         }
         rows = run.all_rows([(_CARRY_OUT, given)], last=decision.last and not run.freed)[0]
         return {row[0]: JobRow(*row) for row in rows}

@@ -107,7 +107,8 @@ def claim_in_turn(now: str, none_expired: str, columns: str) -> TextClause:
         WHERE name = :queue AND EXISTS (SELECT 1 FROM taken)
     ), counted AS (
         INSERT INTO stanchion_tallies (queue, what, n)
-        SELECT :queue, 'reserved', count(*) FROM claimed HAVING count(*) > 0
+        SELECT :queue, 'reserved', count(*) FROM claimed
+        WHERE right(CAST(:token AS text), 1) <> '-' HAVING count(*) > 0
     )
     SELECT claimed.*, last_lane, (SELECT count(*) FROM due), EXISTS (SELECT 1 FROM picked WHERE gated)
     FROM line LEFT JOIN claimed ON true

@@ -54,7 +54,8 @@ _FINISH = f"""
         WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = gone.queue AND history_ttl <= 0)
     ), counted AS (
         INSERT INTO stanchion_tallies (queue, what, n)
-        SELECT queue, 'committed', count(*) FROM gone GROUP BY queue
+        SELECT queue, CASE WHEN right(token, 1) = '-' THEN 'popped' ELSE 'committed' END AS what, count(*)
+        FROM gone GROUP BY queue, what
     )
     SELECT {listed(HELD_COLUMNS, id="CAST(id AS text)")}, token,
         queue IN (SELECT name FROM stanchion_queues WHERE max_running IS NOT NULL) AS bounded

@@ -74,7 +74,8 @@ def claim_at_gates(picked: str, reserved: str, columns: tuple[str, ...], returni
         RETURNING {returning}
     ), counted AS (
         INSERT INTO stanchion_tallies (queue, what, n)
-        SELECT :queue, 'reserved', count(*) FROM claimed HAVING count(*) > 0
+        SELECT :queue, 'reserved', count(*) FROM claimed
+        WHERE right(CAST(:token AS text), 1) <> '-' HAVING count(*) > 0
     ), places AS (
         SELECT CAST(id AS text) AS id, row_number() OVER () AS nth FROM picked
     )

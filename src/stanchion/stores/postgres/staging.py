@@ -28,7 +28,8 @@ _RESERVE = text(f"""
         RETURNING 1
     ), counted AS (
         INSERT INTO stanchion_tallies (queue, what, n)
-        SELECT :queue, 'reserved', count(*) FROM claimed HAVING count(*) > 0
+        SELECT :queue, 'reserved', count(*) FROM claimed
+        WHERE right(CAST(:token AS text), 1) <> '-' HAVING count(*) > 0
     )
     SELECT count(*) FROM claimed
 """)

@@ -45,7 +45,8 @@ _CLAIM = text(f"""
         RETURNING {WHOLE}
     ), counted AS (
         INSERT INTO stanchion_tallies (queue, what, n)
-        SELECT :queue, 'reserved', count(*) FROM claimed HAVING count(*) > 0
+        SELECT :queue, 'reserved', count(*) FROM claimed
+        WHERE right(CAST(:token AS text), 1) <> '-' HAVING count(*) > 0
     )
     SELECT * FROM claimed
     -- One row without an id: some of these jobs must pass a gate first.

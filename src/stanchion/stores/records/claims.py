@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from stanchion.stores.records.jobs import JobRow
+
+POP: Final = "-"
+"""Ends the token of a claim whose jobs are committed before anybody gets them; see `Claim.counted`."""
 
 
 class Claim(NamedTuple):
@@ -27,6 +30,15 @@ class Claim(NamedTuple):
     lanes: tuple[int, int] | None = None
     full: tuple[str, ...] = ()
     rows: bool = True
+
+    @property
+    def counted(self) -> bool:
+        """False where the token is that of a pop: the delivery is not counted as reserved, and is no attempt if lost.
+
+        The commit counts the job as popped. The token says so, as it is stored with the job: a lease that runs out
+        gives the attempt back.
+        """
+        return not self.token.endswith(POP)
 
 
 class Claimed(NamedTuple):

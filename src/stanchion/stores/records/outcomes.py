@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stanchion.stores.records.claims import POP
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import UNLANED, NewJob
 
@@ -20,6 +21,11 @@ class Commit(NamedTuple):
     result: str | None = None
     payload: str | None = None
     jobs: tuple[NewJob, ...] = ()
+
+    @property
+    def popped(self) -> bool:
+        """True under the token of a pop; see `Claim.counted`. It counts as popped."""
+        return self.token.endswith(POP)
 
 
 class Rollback(NamedTuple):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from secrets import token_hex
 from typing import Any
 
 from stanchion.stores.cas import claim as cas
@@ -12,14 +11,10 @@ from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.redis.client.rows import rows_in
 from stanchion.stores.redis.jobs import Jobs
-from stanchion.stores.redis.settle import Outcomes
-from stanchion.stores.rules.outcomes import popped
 
 _AT_ONCE = 2000
-_POP_SECONDS = 30.0
 
 
 class DueJobs:
@@ -30,22 +25,22 @@ class DueJobs:
 
     def reserve_due(self, claim: Claim) -> Claimed:
         """Reserve due jobs, whatever slots they need."""
-        return self.reserve(claim, "reserved")
+        return self.reserve(claim)
 
-    def reserve(self, claim: Claim, counted: str, batch: str = "") -> Claimed:
+    def reserve(self, claim: Claim, batch: str = "") -> Claimed:
         """Reserve jobs, so many in a step; between two of them others are served. `batch`: "1" for one."""
         rows: dict[str, JobRow] = {}
         while True:
             part = claim._replace(limit=min(claim.limit - len(rows), _AT_ONCE))
-            claimed, before = self._reserve_some(part, counted, batch), len(rows)
+            claimed, before = self._reserve_some(part, batch), len(rows)
             rows.update((row.id, row) for row in claimed.rows)  # after a lost answer all that the token holds come
             if claim.repeat or len(rows) >= claim.limit or len(rows) - before < part.limit:
                 return Claimed(list(rows.values()), claimed.retry_in)
 
-    def _reserve_some(self, claim: Claim, counted: str, batch: str) -> Claimed:
+    def _reserve_some(self, claim: Claim, batch: str) -> Claimed:
         lease = "" if claim.lease is None else str(int(claim.lease * SECOND))
         worker = claim.worker or ""
-        lanes = claim.lanes or ("", "")
+        lanes, counted = claim.lanes or ("", ""), "reserved" if claim.counted else ""
         server, places = self._jobs.server, self._jobs.places
 
         begins: Sequence[Any] = ("", 0)
@@ -109,10 +104,10 @@ class Batches:
 
 
 class Claims:
-    """Claims, pops, and reserves batches."""
+    """Claims, and reserves batches."""
 
-    def __init__(self, jobs: Jobs, due: DueJobs, general: cas.Claims, outcomes: Outcomes) -> None:
-        self._due, self._general, self._outcomes = due, general, outcomes
+    def __init__(self, jobs: Jobs, due: DueJobs, general: cas.Claims) -> None:
+        self._due, self._general = due, general
         self.batches = Batches(jobs, self._claim_batch)
 
     def claim(self, claim: Claim) -> Claimed:
@@ -122,20 +117,4 @@ class Claims:
         return self._general.claim(claim)
 
     def _claim_batch(self, claim: Claim) -> Claimed:
-        return self._general.hand_out(
-            claim, lambda part: self._due.reserve(part, "reserved", "1"), "-reserved", beyond=True
-        )
-
-    def pop(self, claim: Claim) -> list[JobRow]:
-        """Hand out due jobs for good: reserved, then done before anybody sees them.
-
-        After a death between the two steps a job was not handed out; it is ready again when its lease is over.
-        """
-        wish = claim._replace(worker=None, lease=_POP_SECONDS, token=claim.token or token_hex(8))
-        rows = self._general.hand_out_some(wish, lambda part: self._due.reserve(part, ""), "-", beyond=True)
-        states = self._outcomes.commit([Commit(row.id, row.token or "") for row in rows], "popped")
-        return [
-            popped(row._replace(attempts=row.attempts - 1), row.started_at or 0)
-            for row, state in zip(rows, states, strict=True)
-            if state is not None
-        ]
+        return self._general.hand_out(claim, lambda part: self._due.reserve(part, "1"))

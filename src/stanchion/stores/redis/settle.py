@@ -10,6 +10,7 @@ from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Outcome
 from stanchion.stores.redis.jobs import Jobs
+from stanchion.stores.rules.outcomes import counted_as
 
 _AT_ONCE = 2000
 _DONE, _LOST, _UNKNOWN = 1, 0, -1
@@ -25,15 +26,15 @@ class Outcomes:
     def settle(self, outcomes: Sequence[Outcome], *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes, in their order."""
         states: list[JobState | None] = []
-        for plain, group in groupby(outcomes, key=lambda outcome: _is_plain(outcome) and not repeat):
+        for counted, group in groupby(outcomes, key=lambda outcome: "" if repeat else _counted_as(outcome)):
             batch = list(group)
-            if plain:
-                states += self.commit([one for one in batch if isinstance(one, Commit)], "committed")
+            if counted:
+                states += self._commit([one for one in batch if isinstance(one, Commit)], counted)
             else:
                 states += self._general.settle(batch, repeat=repeat)
         return states
 
-    def commit(self, commits: Sequence[Commit], counted: str) -> list[JobState | None]:
+    def _commit(self, commits: Sequence[Commit], counted: str) -> list[JobState | None]:
         """Commit in the queues where the jobs were seen last; look for the others."""
         answers = [_UNKNOWN] * len(commits)
         places: dict[str, list[int]] = {}
@@ -46,7 +47,7 @@ class Outcomes:
                 for place, answer in zip(part, found, strict=True):
                     answers[place] = answer
         unknown = [place for place, answer in enumerate(answers) if answer == _UNKNOWN]
-        late = self._general.settle([commits[place] for place in unknown], counted=counted)
+        late = self._general.settle([commits[place] for place in unknown])
         found_later = dict(zip(unknown, late, strict=True))
         return [
             found_later.get(place, JobState.DONE if answer == _DONE else None) for place, answer in enumerate(answers)
@@ -58,7 +59,7 @@ class Outcomes:
 
         def run(again: bool) -> list[int]:
             if again:  # an answer was lost: see what has been done
-                states = self._general.settle(commits, repeat=True, counted=counted)
+                states = self._general.settle(commits, repeat=True)
                 return [_DONE if state else _LOST for state in states]
             answers: list[int] = server.run("commit", server.keys.queue(queue), counted, *arguments)
             return answers
@@ -66,5 +67,7 @@ class Outcomes:
         return server.call(run)
 
 
-def _is_plain(outcome: Outcome) -> bool:
-    return type(outcome) is Commit and outcome.payload is None and not outcome.jobs
+def _counted_as(outcome: Outcome) -> str:
+    """Return what a plain commit counts as; nothing for any other outcome."""
+    plain = isinstance(outcome, Commit) and outcome.payload is None and not outcome.jobs
+    return counted_as(outcome) if isinstance(outcome, Commit) and plain else ""

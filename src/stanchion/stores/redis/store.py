@@ -72,7 +72,7 @@ class RedisStore:
         self._outcomes = Outcomes(jobs, self._settled)
         self._due = due = DueJobs(jobs, slots, self._lost)
         admission = Admission(loop, slots, self._operator.cancel)
-        self._claims = Claims(jobs, due, claim.Claims(due, admission, self._settled), self._outcomes)
+        self._claims = Claims(jobs, due, claim.Claims(due, admission, self._settled))
         self._semaphores = Semaphores(jobs, self._slot_rows, slots)
         self._flows = Flows(server, self._nodes, pushes, ends, assembly, self._operator)
         self._stage = StageRows(server, self._values, pushes, self._claims.batches)
@@ -148,10 +148,6 @@ class RedisStore:
     def claim(self, claim: Claim) -> Claimed:
         """Reserve due jobs that have their slots; park or defer those that have not."""
         return self._claims.claim(claim)
-
-    def pop(self, claim: Claim) -> list[JobRow]:
-        """Hand out due jobs for good."""
-        return self._claims.pop(claim)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes of reservations: plain commits in one step per queue, others each in its own."""

@@ -3,7 +3,7 @@
 Of the jobs that a dead worker held, those that had begun are charged with the loss, and the attempt counts. The others
 get it back. What is known of a start:
 
-    a reservation without a worker     it began when it was handed out
+    a reservation without a worker     it began when it was handed out; that of a pop never began
     the token of a claim ends in "+"   the worker had a free thread for each of its jobs: they began at once
     the worker's row lists the job     it was running at the last heartbeat
     the worker's row has no list       a worker of an earlier release: all that it held counts as begun
@@ -22,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from stanchion.stores.records.claims import Claimed
+from stanchion.stores.records.claims import POP, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.records.workers import WorkerRow
@@ -99,9 +99,9 @@ def start_of(job_id: str, token: str) -> str:
 
 def had_begun(row: JobRow, worker: WorkerRow | None) -> bool:
     """Tell whether a job is known to have begun whose holder is gone; `worker`: its row, None where it has none."""
-    if row.worker is None:
-        return True
     token = row.token or ""
+    if row.worker is None:
+        return not token.endswith(POP)
     if token.endswith(AT_ONCE) and not is_alone(row):
         return True
     return worker is not None and (worker.began is None or start_of(row.id, token) in worker.began)

@@ -35,8 +35,7 @@ def settled(row: JobRow, outcome: Outcome, queue: QueueSettings, now: int) -> Tr
             return Transition(_cancelled(row, "", now), "cancelled")
         case Commit(result=result, payload=payload):
             kept = row if payload is None else row._replace(payload=payload)
-            counted = "moved" if outcome.jobs else "committed"
-            return Transition(_finished(kept, JobState.DONE, now)._replace(result=result), counted)
+            return Transition(_finished(kept, JobState.DONE, now)._replace(result=result), counted_as(outcome))
         case Rollback():
             return _given_back(row, outcome, queue, now)
         case Move():
@@ -53,6 +52,13 @@ def settled(row: JobRow, outcome: Outcome, queue: QueueSettings, now: int) -> Tr
             return _dead(_failed(row, error, traceback, now), queue, now)
         case Abandon(reason=reason):
             return Transition(_cancelled(row, reason, now), "cancelled")
+
+
+def counted_as(commit: Commit) -> str:
+    """Return what a commit counts as in its queue."""
+    if commit.jobs:
+        return "moved"
+    return "popped" if commit.popped else "committed"
 
 
 def opens_jobs(outcome: Outcome) -> bool:
@@ -180,6 +186,6 @@ def _failed(row: JobRow, error: str, traceback: str | None, now: int) -> JobRow:
     return with_error(row, error, traceback, now)._replace(failures=row.failures + 1)
 
 
-def popped(row: JobRow, now: int) -> JobRow:
-    """Finish a job as it is handed out."""
-    return _finished(row._replace(attempts=row.attempts + 1, started_at=now), JobState.DONE, now)
+def popped(row: JobRow) -> JobRow:
+    """Return a reserved job as it is once it is committed, for whoever has popped it."""
+    return _finished(row, JobState.DONE, row.started_at or 0)

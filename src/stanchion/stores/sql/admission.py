@@ -143,7 +143,7 @@ class Gating(Parking):
         self.slots.use(run, decision.slots.taken)
         self.slots.fill(run, decision.slots.buckets)
         self._keep_back(run, decision.kept)
-        if decision.last:
+        if decision.last and claim.counted:
             self.jobs.tally(run, [(claim.queue, "reserved")] * len(decision.admitted))
         return self._reserve_admitted(run, claim, settings, decision)
 

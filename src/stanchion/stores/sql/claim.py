@@ -18,11 +18,7 @@ from sqlalchemy import Executable
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.rules.claims import holds
-from stanchion.stores.rules.jobs import Transition
-from stanchion.stores.rules.outcomes import popped
 from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.rules.slots import gated
 from stanchion.stores.sql.admission import Admission, Gating
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
@@ -56,9 +52,6 @@ class Claiming(Laning, Recovery, Gating):
     def search(self, claim: Claim, search: Search) -> Claimed:
         """Claim, in as many transactions as it takes."""
         return self.claim_by(self.claim_some, claim, search)
-
-    def pop(self, claim: Claim) -> list[JobRow]:
-        return self.claim_by(self._popped, claim, Search()).rows
 
     def claim_by(self, work: Work, claim: Claim, search: Search) -> Claimed:
         """Claim by as many of these transactions as it takes, and park jobs that they have looked past."""
@@ -120,9 +113,7 @@ class Claiming(Laning, Recovery, Gating):
     def _park_run(self, claim: Claim, search: Search, alike: Alike, run: Runner, _again: bool) -> bool:
         return self.park_run(run, claim, search, alike)
 
-    def _claim_in(
-        self, run: Runner, claim: Claim, search: Search, *, again: bool = False, counted: str | None = "reserved"
-    ) -> Admission | None:
+    def _claim_in(self, run: Runner, claim: Claim, search: Search, *, again: bool = False) -> Admission | None:
         expired, queue = run.all_rows([self.asks_expired, self.queue_rows.asks(claim.queue)])
         if expired:
             self.free_lost(run, expired)
@@ -131,14 +122,14 @@ class Claiming(Laning, Recovery, Gating):
             return Admission(held)
         settings = QueueRow(*queue[0]).settings if queue else QueueSettings(claim.queue)
         if settings.throttled:
-            return self._throttled(run, claim, search, counted)
-        return self._reserve(run, claim, search, settings, claim.limit, counted)
+            return self._throttled(run, claim, search)
+        return self._reserve(run, claim, search, settings, claim.limit)
 
     def held(self, run: Runner, claim: Claim) -> list[JobRow]:
         """Return what an earlier try of this claim reserved, when its answer was lost."""
         return in_order(run.rows(self.statements.held_by_token, {"queue": claim.queue, "token": claim.token}))
 
-    def _throttled(self, run: Runner, claim: Claim, search: Search, counted: str | None) -> Admission:
+    def _throttled(self, run: Runner, claim: Claim, search: Search) -> Admission:
         """Claim under the queue's limits; its row is locked, so that all claimers share one count."""
         row = self.queue_rows.find(run, claim.queue, lock=True)
         if row is None or row.paused:
@@ -149,10 +140,10 @@ class Claiming(Laning, Recovery, Gating):
             running = run.rows(self.statements.running_count, {"queue": claim.queue})[0][0]
             limit = min(limit, settings.max_running - running)
         if settings.max_rate is None:
-            return self._reserve(run, claim, search, settings, limit, counted, row)
+            return self._reserve(run, claim, search, settings, limit, row)
         now = self.clock(run)
         bucket = Bucket(settings.max_rate, tokens=row.rate_tokens, filled_at=row.rate_at).at(now)
-        found = self._reserve(run, claim, search, settings, min(limit, bucket.whole), counted, row)
+        found = self._reserve(run, claim, search, settings, min(limit, bucket.whole), row)
         if found.rows:
             bucket = bucket.spent(len(found.rows))
             run.change(
@@ -168,7 +159,6 @@ class Claiming(Laning, Recovery, Gating):
         search: Search,
         settings: QueueSettings,
         limit: int,
-        counted: str | None,
         queue: QueueRow | None = None,
     ) -> Admission:
         """Reserve the next due jobs; of a laned queue, whose row must be locked, each lane's in its turn."""
@@ -182,8 +172,8 @@ class Claiming(Laning, Recovery, Gating):
             held = Admission([])
         else:
             held = self.hold(run, claim, search, settings, limit)
-        if counted:
-            self.jobs.tally(run, [(claim.queue, counted)] * len(held.rows))
+        if claim.counted:
+            self.jobs.tally(run, [(claim.queue, "reserved")] * len(held.rows))
         return held
 
     def hold(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
@@ -246,38 +236,6 @@ class Claiming(Laning, Recovery, Gating):
             self.serve(run, claim, served)
         return found._replace(rows=held, more=found.asked and len(held) < limit)
 
-    def _popped(self, claim: Claim, search: Search) -> Admission | None:
-        # What a job had to hold is free again as soon as it is popped.
-        one_by_one = claim.queue in self.gated_queues
-        wish = claim._replace(limit=1) if one_by_one else claim
-
-        def take(run: Runner, again: bool) -> Admission | None:
-            found = self._claim_in(run, wish, search, again=again, counted=None)
-            if found is None or any(map(gated, found.rows)):
-                return found
-            return found._replace(rows=self._end_popped(run, found.rows))
-
-        found = self.transactions.write(take)
-        if found is None:
-            return None
-        rows = found.rows
-        if any(map(gated, rows)):  # their end comes to nodes of flows, which are locked before gates
-            rows = self.transactions.write(lambda run, again: self._end_taken(run, rows, again))
-        return found._replace(rows=rows, more=found.more or (one_by_one and bool(rows)))
-
-    def _end_taken(self, run: Runner, rows: Sequence[JobRow], again: bool) -> list[JobRow]:
-        """End jobs that another transaction has reserved; those whose lease has run out are left out."""
-        live, now = self.jobs.lock(run, [row.id for row in rows]), self.clock(run)
-        held = [row for row in rows if holds(live.get(row.id), row.token or "", now)]
-        ended = {row.id for row in rows if row.id not in live} if again else set()
-        self._end_popped(run, held)
-        return [_as_popped(row) for row in rows if row in held or row.id in ended]
-
-    def _end_popped(self, run: Runner, rows: Sequence[JobRow]) -> list[JobRow]:
-        done = [_as_popped(row) for row in rows]
-        self.flows.put(run, rows, [Transition(row, "popped") for row in done])
-        return done
-
     def due(self, run: Runner, queue: str, limit: int, past: Params | None = None) -> list[str]:
         """Return the ids of the next due jobs, locked, in order."""
         ids: list[str] = []
@@ -303,11 +261,6 @@ class Claiming(Laning, Recovery, Gating):
             priority = int(found[0][0])
             yield priority
             found = run.rows(self.statements.next_priority, {"queue": queue, "below": priority})
-
-
-def _as_popped(row: JobRow) -> JobRow:
-    """Return a job that was reserved to be popped as it is by then."""
-    return popped(row._replace(attempts=row.attempts - 1), row.started_at or 0)
 
 
 def beside_the_lane(claim: Claim) -> bool:

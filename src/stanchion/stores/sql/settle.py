@@ -31,7 +31,7 @@ from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules.claims import holds, left_in
 from stanchion.stores.rules.jobs import Transition
 from stanchion.stores.rules.limits import limits_in
-from stanchion.stores.rules.outcomes import settled
+from stanchion.stores.rules.outcomes import counted_as, settled
 from stanchion.stores.rules.slots import semaphore_gate
 from stanchion.stores.sql.engine.columns import RUNS, held_row, param
 from stanchion.stores.sql.engine.database import Database
@@ -180,7 +180,7 @@ class TransactionCommits:
         note_ended(run, (job for _, job in done))
         self._held.keep_done(run, [commit for commit, job in done if settings[job.queue].history_ttl > 0])
         self._jobs.remove(run, [commit.id for commit, _ in done])
-        self._jobs.tally(run, [(job.queue, "committed") for _, job in done])
+        self._jobs.tally(run, [(job.queue, counted_as(commit)) for commit, job in done])
         return Committed(states, self.follow(run, done))
 
     def follow(self, run: Runner, done: Sequence[tuple[Commit, HeldJob]]) -> bool:

@@ -94,7 +94,8 @@ class Staging(Claiming, Operating):
         if reserved != len(ids):
             run.change(BACK)
             return None
-        self.jobs.tally(run, [(claim.queue, "reserved")] * reserved)
+        if claim.counted:
+            self.jobs.tally(run, [(claim.queue, "reserved")] * reserved)
         return reserved
 
     def _count_in_hand(self, queue: str, token: str) -> int:

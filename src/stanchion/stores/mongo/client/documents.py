@@ -131,7 +131,7 @@ def unwanted(now: int) -> Document:
 
 
 def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
-    """Return the update that makes a change; in what it `counted` there may be several words."""
+    """Return the update that makes a change; what it `counted` as is a minus alone where nothing was counted before."""
     (before, _), after, counted, entry = change
     old, new = document_of(before), document_of(after)
     if after.finished_at is not None and not history_ttl:
@@ -146,8 +146,8 @@ def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
     if gone:
         update["$unset"] = gone
     noted: Document = {}
-    if counted is not None:
-        noted["events"] = {"$each": [event(stamp, before.queue, what) for what in counted.split()]}
+    if counted not in (None, "-"):
+        noted["events"] = event(stamp, before.queue, counted)
     if entry is not None:
         noted["duties"] = {"mark": entry.key, "noted_at": entry.noted_at, "queue": entry.queue, "text": entry.text}
     if noted:
