@@ -9,7 +9,7 @@ from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, NewJob
-from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extension, Move, Outcome, Progress, Rollback
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.waits.pop import pop as popped
 from stanchion_conformance.harness import StoreClock
@@ -156,13 +156,13 @@ def outcomes(world: World, rows: list[JobRow]) -> list[Outcome]:
 def extend(world: World) -> Act:
     world.push(3)
     rows = world.claim(3, lease=30.0)
-    return lambda store: store.extend([Extension(row.id, row.token or "", 60.0) for row in rows])
+    return lambda store: store.settle([Extend(row.id, row.token or "", 60.0) for row in rows])
 
 
 def progress(world: World) -> Act:
     world.push(3)
     rows = world.claim(3)
-    return lambda store: store.progress([Progress(row.id, row.token or "", 0.5) for row in rows])
+    return lambda store: store.settle([Progress(row.id, row.token or "", 0.5) for row in rows])
 
 
 def recover(world: World) -> Act:

@@ -23,7 +23,7 @@ from stanchion.core.ids import new_ids
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.outcomes import Commit, Extension, Move, Progress, Rollback
+from stanchion.stores.records.outcomes import Commit, Extend, Move, Progress, Rollback
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
@@ -59,8 +59,8 @@ OPERATIONS: dict[str, Operation] = {
     "commit": lambda store, held: store.settle([Commit(job.id, job.token or "") for job in held]),
     "roll back": lambda store, held: store.settle([Rollback(job.id, job.token or "", 5, "boom") for job in held]),
     "move": lambda store, held: store.settle([Move(job.id, job.token or "", "next") for job in held]),
-    "extend": lambda store, held: store.extend([Extension(held[0].id, held[0].token or "", 9)]),
-    "progress": lambda store, held: store.progress([Progress(held[0].id, held[0].token or "", 0.5)]),
+    "extend": lambda store, held: store.settle([Extend(held[0].id, held[0].token or "", 9)]),
+    "progress": lambda store, held: store.settle([Progress(held[0].id, held[0].token or "", 0.5)]),
     "beat": lambda store, _: store.beat([WORKER]),
     "recover": lambda store, _: store.recover(),
     "next due": lambda store, _: due_of(store, "big"),

@@ -131,6 +131,7 @@ from stanchion_conformance.jobs.leases import (
     TestFencing,
     TestLease,
     TestProgress,
+    TestRenewals,
     TestRepeatedClaim,
     TestRepeatedOutcome,
 )
@@ -347,6 +348,7 @@ __all__ = [
     "TestRefusedAtTheDoor",
     "TestRefusedPositions",
     "TestRefusing",
+    "TestRenewals",
     "TestRepair",
     "TestRepeatedClaim",
     "TestRepeatedOutcome",

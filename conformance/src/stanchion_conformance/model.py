@@ -23,7 +23,7 @@ from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extension, Move, Outcome, Progress, Rollback
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import copy_of, state_of
 from stanchion.stores.rules.limits import Limits, limits_text
@@ -198,9 +198,9 @@ class Comparison(RuleBasedStateMachine):
     def hold(self, data: st.DataObject, value: float) -> None:
         held = self.pick_held(data)
         if data.draw(st.booleans()):
-            self.same("extend", [Extension(held.id, held.token, LEASE)])
+            self.same("settle", [Extend(held.id, held.token, LEASE)])
         else:
-            self.same("progress", [Progress(held.id, held.token, value)])
+            self.same("settle", [Progress(held.id, held.token, value)])
 
     # -- time and liveness
 

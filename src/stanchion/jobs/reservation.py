@@ -112,16 +112,16 @@ class Reservation(Job):
 
     def extend(self, seconds: float | timedelta) -> None:
         """Hold the job for `seconds` from now on."""
-        wanted = outcomes.Extension(self.id, self.token, seconds_of(seconds, "extend"))
+        wanted = outcomes.Extend(self.id, self.token, seconds_of(seconds, "extend"))
         if wanted.seconds == 0:
             raise InvalidInput("extend must be more than 0 seconds; to give the job back, call rollback() or release()")
-        if not self._context.store.extend([wanted])[0]:
+        if self._context.store.settle([wanted]) == [None]:
             raise LeaseLost(self.id)
 
     def report_progress(self, value: float) -> None:
         """Record the share done."""
         share = number(value, "progress", 0, 1)
-        if not self._context.store.progress([outcomes.Progress(self.id, self.token, share)])[0]:
+        if self._context.store.settle([outcomes.Progress(self.id, self.token, share)]) == [None]:
             raise LeaseLost(self.id)
 
     def retry_delay(self, error: BaseException | str | None) -> float:

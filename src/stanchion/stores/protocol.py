@@ -15,7 +15,7 @@ from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.records.outcomes import Extension, Outcome, Progress
+from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
@@ -119,15 +119,9 @@ class Store(Protocol):
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes of reservations; for each the state it led to, or None: lease lost, nothing changed.
 
-        The state is dead also for a job that was moved to a dead-letter queue. A `repeat`, after a call that
-        was never answered, also gives the state for what that call has done already.
+        The state is dead also for a job that was moved to a dead-letter queue, and running after a renewal. A
+        `repeat`, after a call that was never answered, also gives the state for what that call has done already.
         """
-
-    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        """Renew leases; False for each that was lost."""
-
-    def progress(self, reports: Sequence[Progress]) -> list[bool]:
-        """Record progress; False for each reservation that was lost."""
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         """Give back jobs whose lease ran out or whose worker is dead; return them as they are now.

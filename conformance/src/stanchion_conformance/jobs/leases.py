@@ -11,7 +11,7 @@ from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extension, Move, Outcome, Progress, Rollback
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
 from stanchion_conformance.harness import (
     QUEUE,
     StoreClock,
@@ -160,8 +160,8 @@ class TestFencing:
         before = row_of(store, one.id)
         unknown = new_job().id
         assert store.settle([outcome(one.id, two.token or ""), outcome(unknown, two.token or "")]) == [None, None]
-        assert store.extend([Extension(one.id, two.token or "", 60.0)]) == [False]
-        assert store.progress([Progress(one.id, two.token or "", 0.5)]) == [False]
+        renewals: list[Outcome] = [Extend(one.id, two.token or "", 60.0), Progress(one.id, two.token or "", 0.5)]
+        assert store.settle(renewals) == [None, None]
         assert row_of(store, one.id) == before
 
     def test_a_late_worker_in_a_with_block_hears_of_it(self, q: Queue, clock: StoreClock) -> None:
@@ -222,8 +222,9 @@ class TestLease:
     def test_extend_in_a_batch(self, store: Store, clock: StoreClock) -> None:
         store.push([new_job(), new_job(), new_job()])
         rows = claim(store, 3, lease=10.0)
-        wishes = [Extension(row.id, row.token or "", 60.0) for row in rows]
-        assert store.extend([wishes[0], wishes[1]._replace(token="other"), wishes[2]]) == [True, False, True]
+        wishes = [Extend(row.id, row.token or "", 60.0) for row in rows]
+        states = store.settle([wishes[0], wishes[1]._replace(token="other"), wishes[2]])
+        assert states == [JobState.RUNNING, None, JobState.RUNNING]
         clock.advance(11)
         assert [row.id for row in store.recover()] == [rows[1].id]
 
@@ -280,7 +281,7 @@ class TestLease:
         store.push([new_job()])
         (row,) = claim(store, worker="w")
         assert row.lease_until is None
-        assert store.extend([Extension(row.id, row.token or "", 1.0)]) == [True]
+        assert store.settle([Extend(row.id, row.token or "", 1.0)]) == [JobState.RUNNING]
         clock.advance(20)
         store.beat([worker("w")])
         clock.advance(20)
@@ -310,8 +311,57 @@ class TestProgress:
         store.push([new_job(), new_job()])
         one, two = claim(store, 2)
         reports = [Progress(one.id, "other", 0.5), Progress(two.id, two.token or "", 0.5)]
-        assert store.progress(reports) == [False, True]
+        assert store.settle(reports) == [None, JobState.RUNNING]
         assert [row_of(store, row.id).progress for row in (one, two)] == [None, 0.5]
+
+
+class TestRenewals:
+    """A reservation that goes on: `Extend` and `Progress` among other outcomes."""
+
+    def test_are_applied_in_their_place_among_outcomes(self, store: Store, clock: StoreClock) -> None:
+        store.push([new_job() for _ in range(4)])
+        rows = claim(store, 4, lease=10.0)
+        first, second, third, fourth = ((row.id, row.token or "") for row in rows)
+        outcomes: list[Outcome] = [
+            Progress(*first, 0.25),
+            Commit(*first),
+            Extend(*second, 60.0),
+            Rollback(*third, 0.0),
+            Extend(*third, 60.0),
+            Progress(*fourth, 0.5),
+            Progress(*fourth, 0.75),
+            Extend(*fourth, 60.0),
+        ]
+        ready, running = JobState.READY, JobState.RUNNING
+        assert store.settle(outcomes) == [running, JobState.DONE, running, ready, None, running, running, running]
+        assert row_of(store, fourth[0]).progress == 0.75
+        clock.advance(11)
+        assert store.recover() == []
+        assert [row_of(store, row.id).state for row in rows[1:]] == ["running", "queued", "running"]
+
+    def test_of_an_end_come_too_late(self, store: Store) -> None:
+        store.push([new_job()])
+        (row,) = claim(store, lease=10.0)
+        held = row.id, row.token or ""
+        assert store.settle([Commit(*held), Progress(*held, 0.5), Extend(*held, 60.0)]) == [JobState.DONE, None, None]
+
+    def test_that_were_never_answered_are_repeated(self, store: Store, clock: StoreClock) -> None:
+        store.push([new_job()])
+        (row,) = claim(store, lease=10.0)
+        renewals: list[Outcome] = [Extend(row.id, row.token or "", 60.0), Progress(row.id, row.token or "", 0.5)]
+        for _ in range(2):
+            assert store.settle(renewals, repeat=True) == [JobState.RUNNING, JobState.RUNNING]
+        clock.advance(61)
+        assert store.settle(renewals, repeat=True) == [None, None]
+        store.recover()
+        assert store.settle(renewals, repeat=True) == [None, None]
+
+    def test_leave_the_rest_as_it_was(self, store: Store) -> None:
+        store.push([new_job(), new_job(order_key="k"), new_job(order_key="k")])
+        rows = claim(store, 3, lease=10.0)
+        before = [row_of(store, row.id) for row in rows]
+        store.settle([Progress(row.id, row.token or "", 0.5) for row in rows])
+        assert [row_of(store, row.id)._replace(progress=None) for row in rows] == before
 
 
 class TestRepeatedClaim:

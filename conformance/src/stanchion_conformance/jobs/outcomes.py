@@ -304,8 +304,6 @@ class TestBatches:
     def test_none_is_none(self, store: Store) -> None:
         assert store.settle([]) == []
         assert store.push([]) == []
-        assert store.extend([]) == []
-        assert store.progress([]) == []
         assert store.fetch([]) == {}
         assert store.cancel([]) == []
         assert store.retry([]) == []

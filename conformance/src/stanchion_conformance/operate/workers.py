@@ -170,7 +170,7 @@ class TestRecovery:
         (again,) = claim(store)
         assert again.attempts == 2
         assert store.settle([Commit(late.id, late.token or "")]) == [None]
-        assert store.progress([Progress(late.id, late.token or "", 0.5)]) == [False]
+        assert store.settle([Progress(late.id, late.token or "", 0.5)]) == [None]
         assert store.settle([Commit(again.id, again.token or "")]) == [JobState.DONE]
 
     def test_judges_as_of_the_given_time(self, store: Store, clock: StoreClock) -> None:

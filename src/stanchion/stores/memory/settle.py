@@ -8,8 +8,8 @@ from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.push import Pushes
 from stanchion.stores.records.flows import OpenFlow
-from stanchion.stores.records.jobs import JobState
-from stanchion.stores.records.outcomes import Commit, Continue, Extension, Outcome, Progress
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.outcomes import Commit, Continue, Extend, Outcome, Progress, Renewal
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import outcomes as outcome_rules
 
@@ -27,6 +27,8 @@ class Outcomes:
 
     def _settle(self, outcome: Outcome, now: int, repeat: bool) -> JobState | None:
         row = self._jobs.held(outcome.id, outcome.token, now)
+        if isinstance(outcome, Extend | Progress):
+            return None if row is None else self._renew(row, outcome, now)
         if row is None:
             return claim_rules.left_in(self._jobs.find(outcome.id), outcome.token, now) if repeat else None
         step = outcome_rules.settled(row, outcome, self._jobs.settings(row.queue), now)
@@ -39,24 +41,6 @@ class Outcomes:
             self._pushes.store(outcome_rules.fanned_out(outcome))
         return step.state(now)
 
-    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        """Renew leases; False for each that was lost."""
-        now = self._jobs.now()
-        return [self._extend(extension, now) for extension in extensions]
-
-    def _extend(self, extension: Extension, now: int) -> bool:
-        row = self._jobs.held(extension.id, extension.token, now)
-        if row is not None:
-            self._jobs.put(claim_rules.extended(row, extension.seconds, now))
-        return row is not None
-
-    def progress(self, reports: Sequence[Progress]) -> list[bool]:
-        """Record progress; False for each reservation that was lost."""
-        now = self._jobs.now()
-        return [self._progress(report, now) for report in reports]
-
-    def _progress(self, report: Progress, now: int) -> bool:
-        row = self._jobs.held(report.id, report.token, now)
-        if row is not None:
-            self._jobs.put(row._replace(progress=report.value))
-        return row is not None
+    def _renew(self, row: JobRow, renewal: Renewal, now: int) -> JobState:
+        self._jobs.put(claim_rules.renewed(row, renewal, now))
+        return JobState.RUNNING

@@ -24,7 +24,7 @@ from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.records.outcomes import Extension, Outcome, Progress
+from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
@@ -143,16 +143,6 @@ class MemoryStore:
         _refuse_to_join(tx)
         with self._lock:
             return self._outcomes.settle(outcomes, repeat=repeat)
-
-    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        """Renew leases; False for each that was lost."""
-        with self._lock:
-            return self._outcomes.extend(extensions)
-
-    def progress(self, reports: Sequence[Progress]) -> list[bool]:
-        """Record progress; False for each reservation that was lost."""
-        with self._lock:
-            return self._outcomes.progress(reports)
 
     # -- looking
 

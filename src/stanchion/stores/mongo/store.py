@@ -43,7 +43,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.records.outcomes import Extension, Outcome, Progress
+from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
@@ -191,12 +191,6 @@ class MongoStore:
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         return self._in(tx)._outcomes.settle(outcomes, repeat=repeat)
-
-    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        return self._outcomes.extend(extensions)
-
-    def progress(self, reports: Sequence[Progress]) -> list[bool]:
-        return self._outcomes.progress(reports)
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         return self._lost.recover(limit, as_of)

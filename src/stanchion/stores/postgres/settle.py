@@ -145,7 +145,7 @@ class PostgresOutcomes:
 
     def __init__(self, db: Database, transactions: Transactions, commits: PostgresCommits, general: Outcomes) -> None:
         self._db, self._transactions, self._commits, self._general = db, transactions, commits, general
-        self.extend, self.progress, self.settle_in = general.extend, general.progress, general.settle_in
+        self.settle_in = general.settle_in
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         plain = all(map(is_plain, outcomes))

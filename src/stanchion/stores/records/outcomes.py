@@ -91,11 +91,8 @@ class Continue(NamedTuple):
     jobs: tuple[NewJob, ...] = ()
 
 
-Outcome = Commit | Rollback | Move | Bury | Abandon | Continue
-
-
-class Extension(NamedTuple):
-    """A new lease for a running job: `seconds` from now."""
+class Extend(NamedTuple):
+    """Renew the lease of a running job: it ends in `seconds`."""
 
     id: str
     token: str
@@ -103,8 +100,17 @@ class Extension(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a running job is, from 0 to 1."""
+    """Record how far a running job is, from 0 to 1."""
 
     id: str
     token: str
     value: float
+
+
+Renewal = Extend | Progress
+"""The reservation goes on."""
+
+Ending = Commit | Rollback | Move | Bury | Abandon | Continue
+"""The reservation is over."""
+
+Outcome = Ending | Renewal

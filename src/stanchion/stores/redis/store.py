@@ -19,7 +19,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.records.outcomes import Extension, Outcome, Progress
+from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.staging import Publication
@@ -153,14 +153,6 @@ class RedisStore:
         """Apply outcomes of reservations: plain commits in one step per queue, others each in its own."""
         _refuse(tx)
         return self._outcomes.settle(outcomes, repeat=repeat)
-
-    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        """Renew leases; False for each that was lost."""
-        return self._settled.extend(extensions)
-
-    def progress(self, reports: Sequence[Progress]) -> list[bool]:
-        """Record progress; False for each reservation that was lost."""
-        return self._settled.progress(reports)
 
     # -- looking
 

@@ -6,6 +6,7 @@ from typing import TypeGuard
 
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
+from stanchion.stores.records.outcomes import Progress, Renewal
 from stanchion.stores.rules.jobs import own_priority, state_of, stored_state_of
 from stanchion.stores.rules.slots import (
     HOLDER_BOOST,
@@ -83,6 +84,8 @@ def left_in(row: JobRow | None, token: str, now: int) -> JobState | None:
     return state_of(row, now) if row.attempts == 0 else stored_state_of(row, now)
 
 
-def extended(row: JobRow, seconds: float, now: int) -> JobRow:
-    """Renew a lease. A job held by a worker has none: the worker's heartbeat holds it."""
-    return row if row.lease_until is None else row._replace(lease_until=now + int(seconds * SECOND))
+def renewed(row: JobRow, renewal: Renewal, now: int) -> JobRow:
+    """Renew a lease, or record progress. A job held by a worker has no lease: the worker's heartbeat holds it."""
+    if isinstance(renewal, Progress):
+        return row._replace(progress=renewal.value)
+    return row if row.lease_until is None else row._replace(lease_until=now + int(renewal.seconds * SECOND))

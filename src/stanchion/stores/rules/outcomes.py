@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, NewJob
-from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Move, Outcome, Rollback
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Ending, Move, Outcome, Rollback
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.dead_letters import DEAD_FROM, headers_of_letter, unmarked, without_story
 from stanchion.stores.rules.error_entries import not_put_off, put_off, with_error
@@ -28,7 +28,7 @@ LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
 NEVER_BEGAN = "LeaseLost: the worker died before it had said that this job began; the attempt is not counted"
 
 
-def settled(row: JobRow, outcome: Outcome, queue: QueueSettings, now: int) -> Transition:
+def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Transition:
     """Apply the outcome of a reservation that still holds."""
     match outcome:
         case Commit() | Continue() if opens_jobs(outcome) and row.cancel_requested:

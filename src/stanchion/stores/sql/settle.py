@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 from itertools import chain, groupby
 from typing import Any, NamedTuple, Protocol
 
@@ -25,7 +26,7 @@ from sqlalchemy import (
 )
 
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Extension, Outcome, Progress
+from stanchion.stores.records.outcomes import Commit, Continue, Ending, Extend, Outcome, Progress, Renewal
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules.claims import holds, left_in
@@ -138,14 +139,14 @@ class HeldJobs:
             [{"job": one.id, "result": one.result, "new_payload": one.payload} for one in commits],
         )
 
-    def extend(self, run: Runner, one: Extension) -> bool:
-        """Extend the lease of a job; False where it is lost."""
-        given = {"job": one.id, "token": one.token, "lease_micros": int(one.seconds * SECOND)}
-        return run.change(self._statements.extend, given) == 1
-
-    def progress(self, run: Runner, one: Progress) -> bool:
-        """Write how far a job is; False where its lease is lost."""
-        return run.change(self._statements.progress, {"job": one.id, "token": one.token, "share": one.value}) == 1
+    def renew(self, run: Runner, one: Renewal) -> JobState | None:
+        """Renew the lease of a job, or record its progress; None where the lease is lost."""
+        held = {"job": one.id, "token": one.token}
+        if isinstance(one, Progress):
+            found = run.change(self._statements.progress, {**held, "share": one.value})
+        else:
+            found = run.change(self._statements.extend, {**held, "lease_micros": int(one.seconds * SECOND)})
+        return JobState.RUNNING if found else None
 
 
 class HeldRows(Protocol):
@@ -209,12 +210,6 @@ class Settles(Protocol):
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes, fenced by their tokens; None: the lease is lost."""
 
-    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        """Extend leases; False: the lease is lost."""
-
-    def progress(self, reports: Sequence[Progress]) -> list[bool]:
-        """Write how far jobs are; False: the lease is lost."""
-
 
 class Outcomes:
     """Commits, gives back, moves, buries and cancels running jobs, in batches."""
@@ -246,36 +241,28 @@ class Outcomes:
 
         return self._transactions.enter({job.queue for job in jobs}, tx, work, guarded=guarded)
 
-    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        # One order for all who lock several jobs.
-        ordered = sorted(enumerate(extensions), key=lambda one: one[1].id)
-        return self._db.write(
-            lambda run, _again: _in_places([(n, self._held.extend(run, extension)) for n, extension in ordered])
-        )
-
-    def progress(self, reports: Sequence[Progress]) -> list[bool]:
-        ordered = sorted(enumerate(reports), key=lambda one: one[1].id)
-        return self._db.write(
-            lambda run, _again: _in_places([(n, self._held.progress(run, report)) for n, report in ordered])
-        )
-
     def settle_in(self, run: Runner, outcomes: Sequence[Outcome], *, again: bool = False) -> list[JobState | None]:
-        """Apply runs of plain commits by the short way, and all else row by row, in their order."""
-        runs = [
-            (plain, list(batch))
-            for plain, batch in groupby(outcomes, key=lambda outcome: is_plain(outcome) and not again)
-        ]
+        """Apply runs of plain commits and of renewals by short ways, and all else row by row, in their order."""
+        runs = [(way, list(batch)) for way, batch in groupby(outcomes, key=lambda outcome: _way_of(outcome, again))]
         if len(runs) > 1:  # the jobs of all of them are locked before what follows from the first
             self._held.lock(run, [outcome.id for outcome in outcomes])
         states: list[JobState | None] = []
-        for plain, batch in runs:
-            if plain:
+        for way, batch in runs:
+            if way is _Way.COMMIT:
                 states += self._commits.commit_in(run, [one for one in batch if isinstance(one, Commit)]).states
+            elif way is _Way.RENEW:
+                states += self._renew(run, [one for one in batch if isinstance(one, Extend | Progress)])
             else:
-                states += self._apply(run, batch, again)
+                states += self._apply(run, [one for one in batch if not isinstance(one, Extend | Progress)], again)
         return states
 
-    def _apply(self, run: Runner, outcomes: Sequence[Outcome], again: bool) -> list[JobState | None]:
+    def _renew(self, run: Runner, renewals: Sequence[Renewal]) -> list[JobState | None]:
+        # One order for all who lock several jobs; those of one job stay in theirs.
+        ordered = sorted(enumerate(renewals), key=lambda one: one[1].id)
+        states = {place: self._held.renew(run, one) for place, one in ordered}
+        return [states[place] for place in range(len(renewals))]
+
+    def _apply(self, run: Runner, outcomes: Sequence[Ending], again: bool) -> list[JobState | None]:
         rows = self._jobs.lock(run, [outcome.id for outcome in outcomes])
         now = self._db.clock(run)
         settings = self._queues.settings_of(run, {row.queue for row in rows.values()})
@@ -313,9 +300,18 @@ class Outcomes:
         return left_in(row, outcome.token, now)
 
 
-def _in_places(answers: Iterable[tuple[int, bool]]) -> list[bool]:
-    """Return answers in the order of their questions."""
-    return [answer for _, answer in sorted(answers)]
+class _Way(Enum):
+    """How an outcome is applied."""
+
+    COMMIT = auto()
+    RENEW = auto()
+    ROW_BY_ROW = auto()
+
+
+def _way_of(outcome: Outcome, again: bool) -> _Way:
+    if isinstance(outcome, Extend | Progress):
+        return _Way.RENEW
+    return _Way.COMMIT if is_plain(outcome) and not again else _Way.ROW_BY_ROW
 
 
 def is_plain(outcome: Outcome) -> bool:

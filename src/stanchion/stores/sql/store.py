@@ -9,7 +9,7 @@ from typing import Any
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
-from stanchion.stores.records.outcomes import Extension, Outcome, Progress
+from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.values import VersionedValue
@@ -99,12 +99,6 @@ class SqlStore(Staging, Transferring, Discarding):
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         return self.outcomes.settle(outcomes, tx, repeat=repeat)
-
-    def extend(self, extensions: Sequence[Extension]) -> list[bool]:
-        return self.outcomes.extend(extensions)
-
-    def progress(self, reports: Sequence[Progress]) -> list[bool]:
-        return self.outcomes.progress(reports)
 
     def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
         return self.flows.change_flows(changes, tx)
