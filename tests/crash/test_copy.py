@@ -40,7 +40,7 @@ RULES = (
 FATES = [
     {"source_fate": "after configure 1"},
     {"destination_fate": "after configure 1"},
-    {"source_fate": "after find 2"},
+    {"source_fate": "after select 2"},
     {"destination_fate": "before adopt 2"},
     {"destination_fate": "after adopt 2"},
     {"source_fate": "before take 3"},

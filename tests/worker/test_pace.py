@@ -109,7 +109,7 @@ def test_the_polling_is_shared_among_those_that_share_a_queue(app, monkeypatch):
         for _ in range(3):
             stack.enter_context(working(app, ["busy"], poll=0.1, heartbeat=0.2))
         with working(app, ["quiet", "busy"], poll=0.2, heartbeat=0.2):
-            until(lambda: 4 in shared[0.1])
+            until(lambda: 4 in shared[0.1] and bool(shared[0.2]))
             assert set(shared[0.2]) == {1}
         shared[0.1].clear()
         until(lambda: 3 in shared[0.1])

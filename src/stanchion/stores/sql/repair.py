@@ -42,6 +42,8 @@ class RepairStatements:
 
     def __init__(self, dialect: Dialect) -> None:
         waiting, held, key = map(dialect.by, ("stanchion_jobs_gate", "stanchion_jobs_held", "PRIMARY"))
+        # In the order of the index, whose entries are few: without one, a planner may read the whole table instead.
+        in_order = "held" if held else "id"
         self.next_slots = text(f"""
             SELECT {SLOT_COLUMNS} FROM stanchion_gates {key} WHERE name > :after ORDER BY name LIMIT :most
         """)
@@ -50,7 +52,7 @@ class RepairStatements:
         """)
         self.holders = text(f"""
             SELECT CAST(id AS CHAR(36)), queue, order_key, limits, flow, held FROM stanchion_jobs {held}
-            WHERE held > 0 LIMIT :most
+            WHERE held > 0 ORDER BY {in_order} LIMIT :most
         """)
 
 
