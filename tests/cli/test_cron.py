@@ -21,11 +21,11 @@ def app(url: str) -> Iterator[Stanchion]:
 
 def undeclared(app: Stanchion) -> None:
     """Move the declarations into the past."""
-    app.store.skew = -3600
+    app.store.clock_offset = -3600
     for schedule in app.schedules():
         schedule.remove()
     Stanchion.tick(app)
-    app.store.skew = 0
+    app.store.clock_offset = 0
 
 
 @pytest.mark.usefixtures("app")
@@ -55,9 +55,9 @@ def test_json_shape(run: Run) -> None:
 
 
 def test_shows_the_last_tick(run: Run, app: Stanchion) -> None:
-    app.store.skew = 15 * 60
+    app.store.clock_offset = 15 * 60
     assert app.tick() >= 1
-    app.store.skew = 0
+    app.store.clock_offset = 0
     tidy = run("cron", "list", "--json").json[1]
     assert datetime.fromisoformat(tidy["last"]).minute % 15 == 0
     assert tidy["last"].endswith("Z")

@@ -186,7 +186,7 @@ class TestOneAtATime:
 
         def select(query: Query) -> Page:
             found = here.select(query)
-            stalled.skew += 1.0
+            stalled.clock_offset += 1.0
             return found
 
         with pytest.raises(CopyRefused, match="stood still"):

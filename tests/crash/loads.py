@@ -6,7 +6,7 @@ from typing import Protocol
 
 from stanchion.core.ids import new_id
 from stanchion.stores.records.flows import FlowNode, NodeState, OpenFlow
-from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import node_gate
 from tests.crash.journal import What
@@ -77,11 +77,11 @@ class Flow:
         self._root = root = root._replace(root=root.id)
         bond = FlowNode(new_id(), root.id)
         self._members = [
-            job._replace(flow=Standing(root.id, root.id, place).text)
+            job._replace(flow=FlowPosition(root.id, root.id, place).text)
             for place, job in enumerate(new_batch(members, 0.005))
         ]
         self._after = [
-            job._replace(flow=Standing(root.id, bond.id if n == 0 else "").text, waits_for=node_gate(root.id))
+            job._replace(flow=FlowPosition(root.id, bond.id if n == 0 else "").text, waits_for=node_gate(root.id))
             for n, job in enumerate(new_batch(fanned, 0.005))
         ]
         scene.store.change_flows([OpenFlow([root, bond], [*self._after, *self._members])])

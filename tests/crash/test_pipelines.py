@@ -138,7 +138,7 @@ def test_the_judge_sees_what_is_lost_doubled_and_left() -> None:
     etl.push_many([{"n": number} for number in numbers])
     for _ in range(3):
         etl.drain()
-        etl.context.store.skew += 1
+        etl.context.store.clock_offset += 1
     assert list(broken_rules(etl, numbers)) == []
     assert any(told.startswith("0 times at the end") for told in broken_rules(etl, range(1, 33)))
     assert any("dropped" in told for told in broken_rules(etl, range(1, 36)))

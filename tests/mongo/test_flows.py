@@ -13,7 +13,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
-from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import node_gate
 from stanchion.waits.pop import pop as popped
@@ -36,16 +36,16 @@ class Flow:
         """Return the jobs in its places."""
         node = self.node
         places = range(node.size if count is None else count)
-        return [self.world.new(flow=Standing(node.root, node.id, place).text, **fields) for place in places]
+        return [self.world.new(flow=FlowPosition(node.root, node.id, place).text, **fields) for place in places]
 
     def waiter(self, seat: str = "") -> NewJob:
         """Return a job that waits for the node."""
-        standing = Standing(self.node.root, seat, 0, self.node.id)
-        return self.world.new(flow=standing.text, waits_for=node_gate(self.node.id))
+        flow_position = FlowPosition(self.node.root, seat, 0, self.node.id)
+        return self.world.new(flow=flow_position.text, waits_for=node_gate(self.node.id))
 
     def handled(self) -> "Flow":
         """Return this, with a handler for a failure."""
-        job = self.world.new(flow=Standing(self.node.root).text, task="handler")
+        job = self.world.new(flow=FlowPosition(self.node.root).text, task="handler")
         self.node = self.node._replace(handler=json.dumps(job._asdict()))
         return self
 
@@ -111,7 +111,9 @@ def continues(world: World) -> Act:
     opened(world, flow, *flow.members(), flow.waiter())
     (row,) = world.claim(1)
     rest = Flow(world, 2, root=flow.node.id)
-    job = world.new(flow=Standing(flow.node.id, flow.node.id, 0, rest.node.id).text, waits_for=node_gate(rest.node.id))
+    job = world.new(
+        flow=FlowPosition(flow.node.id, flow.node.id, 0, rest.node.id).text, waits_for=node_gate(rest.node.id)
+    )
     outcome = Continue(row.id, row.token or "", job, (rest.node,), tuple(rest.members()))
     return lambda store: store.settle([outcome], repeat=True)
 

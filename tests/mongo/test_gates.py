@@ -11,7 +11,7 @@ from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
-from stanchion.stores.rules.jobs import uprooted
+from stanchion.stores.rules.jobs import detached
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 from stanchion.stores.rules.slots import gates_of, semaphore_gate
 from stanchion.waits.pop import pop as popped
@@ -136,7 +136,7 @@ def adopt(world: World) -> Act:
     (job,) = limited(world, 1)
     (row,) = world.store.fetch([job]).values()
     world.store.take([job])
-    return lambda store: store.adopt([uprooted(row)])
+    return lambda store: store.adopt([detached(row)])
 
 
 def drop_queue(world: World) -> Act:

@@ -11,7 +11,7 @@ from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.records.flows import FlowNode, NodeState
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue, Outcome
-from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 from stanchion.stores.rules.slots import node_gate, semaphore_gate
 from tests.protocol.actors import (
@@ -279,7 +279,7 @@ CHILD = FlowNode("N", "P", parent="P:0", size=2, handler=json.dumps(NewJob("hand
 
 def member(name: str, node: str, place: int, *semaphores: str, **fields: Any) -> NewJob:
     """Return a job that stands in a place of a node."""
-    return job(name, *semaphores, flow=Standing("P", node, place).text, **fields)
+    return job(name, *semaphores, flow=FlowPosition("P", node, place).text, **fields)
 
 
 def flow(*jobs: NewJob, then: Prepare = lambda _store: None) -> Prepare:

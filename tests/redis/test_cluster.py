@@ -12,7 +12,7 @@ from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Rollback
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import counts_of, worker
@@ -64,7 +64,7 @@ def use_all(store: RedisStore, queue: str, other: str) -> None:
     store.set_semaphore(queue, 1)
     limits = limits_text(Limits((queue,), Rate("mail}", 1e6)))
     node = FlowNode(f"{queue}-node", f"{queue}-node", size=2)
-    flow = Standing(node.id, node.id).text
+    flow = FlowPosition(node.id, node.id).text
     keyed = [NewJob(f"{queue}-key{number}", queue, "{}", order_key="}{", limits=limits) for number in range(2)]
     store.change_flows([OpenFlow([node], [*keyed, NewJob(f"{queue}-flow", queue, "{}", flow=flow)])])
     store.push([NewJob(f"{queue}-limited{number}", queue, "{}", limits=limits) for number in range(3)])
@@ -117,7 +117,7 @@ def test_a_slot_moves_while_its_queue_is_in_use(own_cluster: RedisCluster, opene
     assert broken_rules(store, "orders") == []
     counts = counts_of(store, "orders")
     assert (counts.pushed, counts.committed) == (len(load.pushed), len(load.committed))
-    store.skew += 3600
+    store.clock_offset += 3600
     while rows := store.claim(Claim("orders", 500, "last")).rows:
         assert set(store.settle([Commit(row.id, "last") for row in rows])) == {JobState.DONE}
     assert counts_of(store, "orders").committed == len(load.pushed)

@@ -46,7 +46,7 @@ def test_no_key_is_left(store: RedisStore, with_jobs: bool) -> None:
     store.maintain()
     assert keys(store) != set()
     for _ in range(3):
-        store.skew += DAY + 61.0
+        store.clock_offset += DAY + 61.0
         store.maintain()
     assert keys(store) == set()
     assert store.queues() == []
@@ -67,7 +67,7 @@ def test_a_push_at_the_last_moment_keeps_it(
         return script(name, *given)
 
     monkeypatch.setattr(store._jobs, "script", interrupted)
-    store.skew = DAY
+    store.clock_offset = DAY
     store.maintain()
     assert store.fetch(["late"]).keys() == {"late"}
     assert [settings.expires for settings in store.queues()] == [DAY]
@@ -76,7 +76,7 @@ def test_a_push_at_the_last_moment_keeps_it(
 def test_an_idle_worker_does_not_bring_it_back(store: RedisStore) -> None:
     store.configure(QUEUE, {"expires": DAY})
     store.maintain()
-    store.skew = DAY
+    store.clock_offset = DAY
     store.maintain()
     assert store.claim(Claim(QUEUE, 9, "t", worker="w")).rows == []
     assert pop(store, Claim(QUEUE, 9, "")).rows == []

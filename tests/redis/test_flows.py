@@ -15,7 +15,7 @@ from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, Memb
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
 from stanchion.stores.redis.store import RedisStore
-from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.slots import node_gate
 from stanchion_conformance.harness import counts_of, find_jobs, sizes_of
 from tests.redis.conftest import Open
@@ -28,7 +28,7 @@ LEASE = 30.0
 
 
 def job(node: FlowNode, place: int, queue: str = QUEUES[0], **fields: Any) -> NewJob:
-    return NewJob(new_id(), queue, str(place), flow=Standing(node.root, node.id, place).text, **fields)
+    return NewJob(new_id(), queue, str(place), flow=FlowPosition(node.root, node.id, place).text, **fields)
 
 
 class Flow:
@@ -36,12 +36,12 @@ class Flow:
 
     def __init__(self, *, closed: bool = True) -> None:
         root = new_id()
-        self.handler = NewJob(new_id(), "handlers", "{}", flow=Standing(root).text)
+        self.handler = NewJob(new_id(), "handlers", "{}", flow=FlowPosition(root).text)
         self.root = FlowNode(
             root, root, "list", size=2 + closed, closed=closed, handler=json.dumps(self.handler._asdict())
         )
         self.part = FlowNode(new_id(), root, "list", parent=f"{root}:0", size=1)
-        after = Standing(root, "", 0, root).text
+        after = FlowPosition(root, "", 0, root).text
         self.after = NewJob(new_id(), "shipping", "{}", flow=after, waits_for=node_gate(root))
         self.members = [job(self.part, 0, "shipping"), job(self.root, 1)]
         self.members += [job(self.root, 2)] if closed else []
@@ -57,7 +57,7 @@ def claimed(store: RedisStore, limit: int = 9) -> list[JobRow]:
 
 
 def look_after(store: RedisStore, seconds: float = LEASE + STALE / SECOND + 1) -> None:
-    store.skew += seconds
+    store.clock_offset += seconds
     store.recover(limit=0)
     store.recover()
     store.recover(limit=0)
@@ -218,7 +218,7 @@ class TestForgetting:
         flow = Flow().stored(one)
         finish(flow, one)
         assert find_jobs(one, flow=flow.root.id) != []
-        one.skew += 8 * 86_400
+        one.clock_offset += 8 * 86_400
         one.maintain()
         left = {
             key.decode().removeprefix(one.server.keys.own(""))
@@ -227,12 +227,12 @@ class TestForgetting:
         assert [key for key in left if key.startswith(("flow", "slot"))] == []
 
     def test_a_root_that_nobody_knows(self, one: RedisStore) -> None:  # noqa: F811
-        one.push([NewJob(new_id(), "orders", "{}", flow=Standing("lost").text)])
-        one.skew += 8 * 86_400
+        one.push([NewJob(new_id(), "orders", "{}", flow=FlowPosition("lost").text)])
+        one.clock_offset += 8 * 86_400
         one.maintain()
         assert len(find_jobs(one, flow="lost")) == 1
         one.drop_queue("orders")
-        one.skew += 8 * 86_400
+        one.clock_offset += 8 * 86_400
         one.maintain()
         assert one.server.command("ZCARD", one.server.keys.own("flows")) == 0
 

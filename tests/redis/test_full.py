@@ -120,7 +120,7 @@ def test_the_upkeep_purges_first(any_server: RedisServer, opened: Open, store: R
     other = opened(any_server.url())
     with pytest.raises(StoreUnavailable, match="maxmemory"):
         other.settle([Commit(row.id, "t", jobs=tuple(new_jobs(1)))])
-    other.skew = 61.0
+    other.clock_offset = 61.0
     with pytest.raises(StoreUnavailable, match="maxmemory"):
         other.maintain()  # what the commit entails has no room yet
     assert find_jobs(other, queue=QUEUE) == []

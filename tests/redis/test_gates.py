@@ -95,7 +95,7 @@ def unsound(store: RedisStore) -> list[str]:
 
 def look_after(store: RedisStore) -> None:
     """Do what workers do now and then, once what a dead process held is given up."""
-    store.skew += LEASE + STALE / SECOND + 1
+    store.clock_offset += LEASE + STALE / SECOND + 1
     store.recover(limit=0)
     store.recover()
     store.recover(limit=0)
@@ -156,7 +156,7 @@ class TestDeath:
     def test_between_noting_a_gate_and_taking_it(self, one: RedisStore) -> None:
         one.server.command("ZADD", one.server.keys.own("slots"), one.now(), "s:nobody")
         assert list(one._slot_rows.holds()) == []
-        one.skew += 61
+        one.clock_offset += 61
         one.recover(limit=0)
         assert one.server.command("ZCARD", one.server.keys.own("slots")) == 0
 
@@ -197,7 +197,7 @@ def test_a_rate_is_the_bucket_of_all_stores(one: RedisStore, per_second: float) 
     step, refused = 0.0, 0
     clock = int(one.server.client.time()[0]) * SECOND
     for starts in (1, 4, 1, 2, 5, 1, 1, 3, 9, 2, 1, 1, 6):
-        one.skew = (clock - one.now()) / SECOND + one.skew + step
+        one.clock_offset = (clock - one.now()) / SECOND + one.clock_offset + step
         promises = [(None, Promise(clock, again=True), Promise(clock, again=False))[n * n % 3] for n in range(starts)]
         answers = one._slot_rows.spend([Asking(rate, promise) for promise in promises])
         at = stored_moment(one, rate)

@@ -109,7 +109,7 @@ def use_store(store: RedisStore) -> None:
     assert store.discard(ends) == len(ends) > 0
     assert listener.wait(10.0)
     listener.close()
-    store.skew = 9 * 86_400.0
+    store.clock_offset = 9 * 86_400.0
     store.recover()
     store.maintain()
     store.drop_queue(QUEUE)

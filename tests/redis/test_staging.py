@@ -78,7 +78,7 @@ def run_out(store: RedisStore, *queues: str) -> Counter[str]:
 
 def look_after(store: RedisStore, seconds: float = LEASE + STALE / SECOND + 1) -> None:
     """Do what workers do now and then, once what a dead process held is given up."""
-    store.skew += seconds
+    store.clock_offset += seconds
     store.recover(limit=0)
     store.recover()
     store.recover(limit=0)
@@ -222,7 +222,7 @@ class TestPublishing:
                 assert store.publish(self.staged(store))
 
         def sweep(store: RedisStore, _made: object) -> None:
-            store.skew = 5.0
+            store.clock_offset = 5.0
             store.recover(limit=0)
 
         for scene in at_every_call(opened, url, way, begun, sweep):
@@ -238,18 +238,18 @@ class TestPublishing:
             assert one.publish(self.staged(one))
 
         def sweep_early() -> None:
-            one.skew -= 60  # so that it is young on a slow machine too
+            one.clock_offset -= 60  # so that it is young on a slow machine too
             one.recover(limit=0)
-            one.skew += 60
+            one.clock_offset += 60
 
         sweep_early()
         assert run_out(one) == Counter()
-        one.skew += STALE / SECOND + 1
+        one.clock_offset += STALE / SECOND + 1
         (begun,) = one._stage.begun(one.now())
         one._stage.drop_piece(begun, "a", publishing.Piece("none", []))
         sweep_early()
         assert run_out(one) == Counter()
-        one.skew += STALE / SECOND + 1
+        one.clock_offset += STALE / SECOND + 1
         one.recover(limit=0)
         assert len(run_out(one)) == 7
 
@@ -271,7 +271,7 @@ class TestPublishing:
     def test_what_has_begun_is_kept_longer_than_a_day(self, one: RedisStore) -> None:
         with patch.object(one._staging, "go_on"):
             assert one.publish(self.staged(one))
-        one.skew += 3 * 86_400
+        one.clock_offset += 3 * 86_400
         one.maintain()
         assert len(run_out(one)) == 7
 
@@ -280,10 +280,10 @@ class TestPublishing:
         one.stage(WRITE, "a", [*jobs, late._replace(delay=1000.0)])
         with patch.object(one._staging, "go_on"):
             assert one.publish(Publication(WRITE, (("a", 6),)))
-        one.skew += 900
+        one.clock_offset += 900
         one.recover(limit=0)
         assert [row.id for row in one.claim(Claim(INTO, 9, "t", lease=1e6)).rows] == [job.id for job in jobs]
-        one.skew += 101
+        one.clock_offset += 101
         assert [row.id for row in one.claim(Claim(INTO, 9, "t2")).rows] == [late.id]
 
 
@@ -305,7 +305,7 @@ class TestStaging:
         for scene in at_every_call(
             opened, url, way, lambda _store: None, lambda store, _made: store.stage(WRITE, "a", new_jobs(5))
         ):
-            scene.witness.skew += 86_401
+            scene.witness.clock_offset += 86_401
             scene.witness.maintain()
             TestPublishing.cleared(scene.witness)
 
@@ -377,7 +377,7 @@ class TestKeys:
         one.claim(Claim(FROM, 2, TOKEN, worker="w", rows=False))
         ids = ids_reserved(one, FROM, TOKEN)
         one.settle([Commit(ids[0], TOKEN)])
-        one.skew += HOUR + 1
+        one.clock_offset += HOUR + 1
         one.maintain()
         assert ids_reserved(one, FROM, TOKEN) == ids[1:]
         assert len(self.batches(one)) == 2
@@ -386,6 +386,6 @@ class TestKeys:
             "dropped": lambda: one.drop_queue(FROM),
         }
         ends[how]()
-        one.skew += HOUR + 1
+        one.clock_offset += HOUR + 1
         one.maintain()
         assert self.batches(one) == []

@@ -19,7 +19,7 @@ from stanchion.core.ids import new_id, new_ids
 from stanchion.stores.records.flows import FlowNode, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.sql.store import SqlStore
 from stanchion_conformance.harness import sizes_of
 
@@ -112,7 +112,7 @@ def wait_until_it_waits(server: Server) -> None:
 def test_a_flow_is_stopped_from_below_upwards(server: Server, store: SqlStore, another: Connection) -> None:
     root, child = new_ids(2)
     nodes = [FlowNode(root, root, created_at=0), FlowNode(child, root, parent=f"{root}:0")]
-    store.change_flows([OpenFlow(nodes, [NewJob(new_id(), "q", "1", flow=Standing(root, child).text)])])
+    store.change_flows([OpenFlow(nodes, [NewJob(new_id(), "q", "1", flow=FlowPosition(root, child).text)])])
     before = server.deadlocks()
     with ThreadPoolExecutor() as pool:
         lock(another, "stanchion_nodes", child)  # as the end of its member does, which goes on to the root

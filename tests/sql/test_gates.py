@@ -21,7 +21,7 @@ from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, Node
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.registry import open_store
-from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.limits import Limits, limits_in, limits_text
 from stanchion.stores.rules.slots import node_gate, order_gate
 from stanchion.stores.sql.store import SqlStore
@@ -173,8 +173,8 @@ def test_a_line_behind_an_order_key_costs_its_next_nothing(store: SqlStore, work
 @pytest.mark.slow
 def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work: Work) -> None:
     root, after = new_ids(2)
-    members = [job._replace(flow=Standing(root, root, place).text) for place, job in enumerate(jobs(PARKED))]
-    then = jobs(1, flow=Standing(root, after, 0, root).text, waits_for=node_gate(root))
+    members = [job._replace(flow=FlowPosition(root, root, place).text) for place, job in enumerate(jobs(PARKED))]
+    then = jobs(1, flow=FlowPosition(root, after, 0, root).text, waits_for=node_gate(root))
     store.change_flows([OpenFlow([FlowNode(root, root, "list", size=0, closed=False), FlowNode(after, root)], then)])
     for start in range(0, PARKED, 2000):
         assert store.change_flows([ExtendFlow(root, members[start : start + 2000])]) == [True]
@@ -194,7 +194,7 @@ def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work:
 def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -> None:
     push_all(store, jobs(PARKED))
     root = new_id()
-    member = jobs(1, flow=Standing(root, root).text)
+    member = jobs(1, flow=FlowPosition(root, root).text)
     store.change_flows([OpenFlow([FlowNode(root, root)], member)])
     push_all(store, jobs(PARKED))
     found: list[JobRow] = []
@@ -318,7 +318,7 @@ class Undo(Exception):
 
 def test_a_flow_comes_and_goes_with_the_transaction(store: SqlStore) -> None:
     root = new_id()
-    members = jobs(2, flow=Standing(root, root).text)
+    members = jobs(2, flow=FlowPosition(root, root).text)
 
     with undone(store) as tx:
         store.change_flows([OpenFlow([FlowNode(root, root)], members)], tx=tx)

@@ -196,7 +196,7 @@ def test_jobs_of_dead_workers_are_looked_for_only_where_one_is_dead(url: str, pl
             assert of_running_jobs(plans) == []
         assert read_by(plans, store.maintain) < 2 * FEW
         assert of_running_jobs(plans) == []
-        store.skew += 31.0
+        store.clock_offset += 31.0
         store.beat([replace(alive, id="other")])
         assert read_by(plans, store.recover) > DEAD / 200
         assert of_running_jobs(plans)
@@ -209,7 +209,7 @@ def test_orphans_are_looked_for_once_in_three_heartbeats(url: str) -> None:
             assert store.recover() == []
             store.push([NewJob(new_id(), QUEUE, "1", priority=round_)])
             (row,) = store.claim(Claim(QUEUE, 1, new_id(), f"without a row {round_}")).rows
-            store.skew += 31.0
+            store.clock_offset += 31.0
             store.beat([WorkerRow(WORKER, "host", 1, (QUEUE,), 8, 10.0)])
             assert [job.id for job in store.recover()] == [row.id]
 

@@ -284,7 +284,7 @@ def test_a_session_in_another_zone_pushes_what_is_due_now(store: Store, app: Sta
         return job and job.payload
 
     assert [popped(), popped()] == [1, None]
-    store.skew += 61
+    store.clock_offset += 61
     assert [popped(), popped()] == [2, None]
 
 
@@ -450,12 +450,14 @@ def test_everybody_at_once_in_processes(store: Store, mariadb_url: str) -> None:
 def check_counts(store: Store, done: int) -> None:
     """What came in is done, or still there; what is there can be had."""
     assert done
-    store.skew += 60
+    store.clock_offset += 60
     store.recover()
     counts, sizes = counts_of(store, "orders"), sizes_of(store, "orders")
     assert counts.committed == done
     assert counts.pushed == counts.committed + counts.buried + sizes.total
-    store.skew += 100_000  # some have lost leases, and wait by their retry policy; each of these is handed out alone
+    store.clock_offset += (
+        100_000  # some have lost leases, and wait by their retry policy; each of these is handed out alone
+    )
     claims = iter(lambda: len(store.claim(Claim("orders", 10_000, new_id(), lease=1e6)).rows), 0)
     assert sum(claims) == sizes.total
 

@@ -101,7 +101,7 @@ def test_a_job_that_a_rate_promised_a_time_is_not_looked_past(store: Store) -> N
     first, second = push(store, 2, **given)
     assert took(store) == [first]
     promised = store.fetch([second])[second].run_at
-    store.skew = 1001
+    store.clock_offset = 1001
     push(store, RUN, **given, priority=1)
     push(store, 10)
     took(store)

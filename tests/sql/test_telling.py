@@ -136,7 +136,7 @@ def test_a_lease_that_is_lost_is_told_so(app: Stanchion) -> None:
     queue = app.queue("orders")
     queue.push(1)
     (job,) = queue.reserve(lease=300)
-    app.store.skew += 301
+    app.store.clock_offset += 301
     assert len(queue.reserve(lease=300)) == 1
     with app.transaction() as transaction, pytest.raises(LeaseLost):
         job.commit(tx=transaction)

@@ -129,7 +129,7 @@ def test_a_lost_lease_is_refused_in_the_transaction_too(app: Stanchion, begin: B
     queue = app.queue("orders")
     queue.push(1)
     (late,) = queue.reserve(lease=5)
-    app.store.skew += 6
+    app.store.clock_offset += 6
     (again,) = queue.reserve()
     with begin() as (tx, _, _, rollback):
         with pytest.raises(LeaseLost):

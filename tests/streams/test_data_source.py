@@ -198,7 +198,7 @@ def test_append_of_what_is_no_longer_in_hand(app: Stanchion) -> None:
 
     def take_back() -> None:
         app.store.leave("stream:etl:1")
-        app.store.skew += 100
+        app.store.clock_offset += 100
         app.store.beat([WorkerRow("w", "host", 1, (), 1, 10.0)])
         assert len(app.store.recover(limit=3)) == 3
 

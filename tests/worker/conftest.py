@@ -73,12 +73,12 @@ class Faulty:
         self.calls: dict[str, int] = {}
 
     @property
-    def skew(self) -> float:
-        return float(self._store.skew)
+    def clock_offset(self) -> float:
+        return float(self._store.clock_offset)
 
-    @skew.setter
-    def skew(self, seconds: float) -> None:
-        self._store.skew = seconds
+    @clock_offset.setter
+    def clock_offset(self, seconds: float) -> None:
+        self._store.clock_offset = seconds
 
     def __getattr__(self, name: str) -> Any:
         verb = getattr(self._store, name)

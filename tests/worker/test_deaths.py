@@ -111,9 +111,9 @@ def lost_twice(app: Stanchion, task: str) -> str:
     for number in range(2):
         (row,) = app.store.claim(Claim("default", 1, f"lost {number}", lease=10.0)).rows
         assert row.id == handle.id
-        app.store.skew += 11
+        app.store.clock_offset += 11
         app.store.recover()
-        app.store.skew += 1000
+        app.store.clock_offset += 1000
     return handle.id
 
 

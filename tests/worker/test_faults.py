@@ -162,7 +162,7 @@ def test_an_outcome_too_large_for_the_store_ends_its_job_at_once(app, store, cap
 def test_a_late_outcome_changes_nothing(app, store, caplog):
     @app.task
     def task() -> None:
-        store.skew += 1000
+        store.clock_offset += 1000
         other = store.recover()
         assert len(other) == 1
         store.claim(Claim("default", 1, "other"))
@@ -188,7 +188,7 @@ def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
     store.beat([row._row()])
     again, last = task.enqueue(), task.using(max_attempts=1).enqueue()
     assert len(store.claim(Claim("default", 2, "lost", worker=row.id)).rows) == 2
-    store.skew += 31
+    store.clock_offset += 31
     with working(app, heartbeat=0.2):
         assert again.result(timeout=30) == 1
         assert ended(app, last.id).state is JobState.DEAD
@@ -208,7 +208,7 @@ def test_a_newcomer_takes_no_job_back_before_the_others_had_time_to_return(app, 
     store.beat([row._row()])
     handle = task.enqueue()
     (job,) = store.claim(Claim("default", 1, "held", worker=row.id)).rows
-    store.skew += 1000  # the store was away
+    store.clock_offset += 1000  # the store was away
     with working(app, heartbeat=0.05):
         time.sleep(0.7)
         store.beat([row._row()])

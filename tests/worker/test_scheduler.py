@@ -36,11 +36,11 @@ scheduler.LONGEST = scheduler.JITTER = 0.02
 def run_fast():
     began = float(os.environ["JOBS_BEGAN"])
     while True:
-        app.store.skew = (time.time() - began) * (SPEED - 1)
+        app.store.clock_offset = (time.time() - began) * (SPEED - 1)
         time.sleep(0.002)
 
 
-app.store.skew = (time.time() - float(os.environ["JOBS_BEGAN"])) * (SPEED - 1)
+app.store.clock_offset = (time.time() - float(os.environ["JOBS_BEGAN"])) * (SPEED - 1)
 threading.Thread(target=run_fast, daemon=True).start()
 
 
@@ -61,7 +61,7 @@ def swift(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def to_the_next_minute(app: Stanchion) -> None:
     """Move the store's clock past its next full minute."""
-    app.store.skew += MINUTE - app.store.now() / SECOND % MINUTE + 0.001
+    app.store.clock_offset += MINUTE - app.store.now() / SECOND % MINUTE + 0.001
 
 
 def declare(app: Stanchion) -> None:

@@ -13,7 +13,7 @@ A test module that imports all of this, takes out what is not for its store, and
 
 The function opens the database of the case, which is empty at first, once more at each call, as another process would,
 and returns a store that is set up. Only a store that lives in one process may be the same object each time. The
-cases move the clocks of the stores by their `skew`. Needs pytest and hypothesis.
+cases move the clocks of the stores by their `clock_offset`. Needs pytest and hypothesis.
 """
 
 import pytest

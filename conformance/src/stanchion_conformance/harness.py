@@ -35,19 +35,19 @@ class StoreClock:
 
     def __init__(self) -> None:
         self._stores: list[Store] = []
-        self._skew = 0.0
+        self._clock_offset = 0.0
 
     def governs(self, store: Store) -> Store:
         """Move this store's clock too."""
         self._stores.append(store)
-        store.skew = self._skew
+        store.clock_offset = self._clock_offset
         return store
 
     def advance(self, seconds: float) -> None:
         """Move the clocks forward."""
-        self._skew += seconds
+        self._clock_offset += seconds
         for store in self._stores:
-            store.skew = self._skew
+            store.clock_offset = self._clock_offset
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ class Comparison(RuleBasedStateMachine):
 
     def same(self, verb: str, *args: Any) -> Any:
         """Call both stores, check that they answer alike, and return the answer."""
-        self.reference.skew += INSTANT
+        self.reference.clock_offset += INSTANT
         expected, answer = (self.answer(store, verb, *args) for store in self.stores)
         assert answer == expected, verb
         return answer
@@ -206,7 +206,7 @@ class Comparison(RuleBasedStateMachine):
 
     @rule(steps=st.integers(1, 3))
     def advance(self, steps: int) -> None:
-        self.reference.skew += steps * STEP + INSTANT
+        self.reference.clock_offset += steps * STEP + INSTANT
         self.clock.advance(steps * STEP)
 
     @rule(name=st.sampled_from(WORKERS))

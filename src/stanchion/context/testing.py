@@ -16,7 +16,7 @@ class Clock:
 
     def advance(self, seconds: float) -> None:
         """Move the clock forward."""
-        self._store.skew += seconds
+        self._store.clock_offset += seconds
 
     def now(self) -> datetime:
         """Return the time it shows."""

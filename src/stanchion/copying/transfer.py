@@ -34,7 +34,7 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.records.workers import WorkerRow
-from stanchion.stores.rules.jobs import uprooted
+from stanchion.stores.rules.jobs import detached
 
 SETTLE = 10.0
 """Seconds after which every call that began before the pause has come to its end."""
@@ -176,7 +176,7 @@ class Transfer:
             movable = [row for row in rows if row.flow is None or row.finished_at is not None]
             of_flows += len(rows) - len(movable)
             # A database without booleans has a 0 there; what does not run is not asked to stop.
-            for portion in portions([uprooted(row._replace(cancel_requested=False)) for row in movable]):
+            for portion in portions([detached(row._replace(cancel_requested=False)) for row in movable]):
                 count = self._hand_over(portion, refused)
                 self._watcher.moved(copied.queue, count)
                 moved += count

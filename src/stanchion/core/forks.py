@@ -1,7 +1,7 @@
-"""Starting anew in a forked child.
+"""Resetting what a forked child must not share.
 
 A fork takes along no thread but the caller's, every lock as it was at that moment, and open connections
-that are the parent's. So what has any of these begins afresh in the child.
+that are the parent's. So what has any of these is reset in the child.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Forkable(Protocol):
 _live: WeakSet[Forkable] = WeakSet()
 
 
-def begins_anew(thing: Forkable) -> None:
-    """Begin `thing`, now and in every forked child."""
+def reset_after_fork(thing: Forkable) -> None:
+    """Reset `thing`, now and in every forked child."""
     thing.begin()
     _live.add(thing)
 

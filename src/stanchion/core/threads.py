@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 
 T = TypeVar("T")
 
@@ -23,7 +23,7 @@ class DaemonPool:
 
     def __init__(self, name: str, most: int) -> None:
         self._name, self._most = name, most
-        begins_anew(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Have no thread and no call."""

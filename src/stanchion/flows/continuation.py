@@ -10,7 +10,7 @@ from stanchion.flows.plan import MOST_IN_ONE_STEP, After, Part, Plan, fresh_ids
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Continue
-from stanchion.stores.rules.flows import Standing, standing
+from stanchion.stores.rules.flows import FlowPosition, flow_position
 
 
 def continued(context: Context, row: JobRow, part: Part) -> Continue:
@@ -21,13 +21,13 @@ def continued(context: Context, row: JobRow, part: Part) -> Continue:
     assert row.token is not None  # noqa: S101 - a claimed row has one
     ids = fresh_ids()
     nodes: list[FlowNode] = []
-    position = None if row.flow is None else standing(row.flow)._replace(after="")
+    position = None if row.flow is None else flow_position(row.flow)._replace(after="")
     if (call := part.lone_call) is not None:
         return Continue(row.id, row.token, call.new_job(row.id, None if position is None else position.text))
     if position is None:
         root = next(ids)
         nodes = [FlowNode(root, root, definition=json.dumps({"as": "call"}))]
-        position = Standing(root, root)
+        position = FlowPosition(root, root)
     plan = Plan(context, position.root, ids, added_by=row)
     last, after = part.lay_out_but_last(plan, After())
     if len(plan.jobs) > MOST_IN_ONE_STEP:

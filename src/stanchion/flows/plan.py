@@ -22,7 +22,7 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.call import COLLECT, arguments
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.rules.flows import Standing, standing
+from stanchion.stores.rules.flows import FlowPosition, flow_position
 from stanchion.stores.rules.jobs import own_priority
 from stanchion.stores.rules.slots import node_gate
 
@@ -83,7 +83,7 @@ class After(NamedTuple):
 
 def after_of(row: JobRow) -> After:
     """Return the node whose value a job gets; one without a node where it gets none."""
-    text = standing(row.flow).after if row.flow is not None else ""
+    text = flow_position(row.flow).after if row.flow is not None else ""
     if not text:
         return After()
     return After(text.removesuffix(_LIST), "list" if text.endswith(_LIST) else "one")
@@ -140,7 +140,7 @@ class Plan:
 
     def streamed(self, part: Part, stream: Stream) -> NewJob:
         """Return the job that stands for a member of a large group; of a flow, the one that takes its value."""
-        position = Standing(self.root, stream.node)
+        position = FlowPosition(self.root, stream.node)
         job_id = next(self.ids)
         if (call := part.lone_call) is not None:
             return self.job(call, job_id, position, stream.after)
@@ -150,7 +150,7 @@ class Plan:
 
     def call(self, call: Call, node: str, index: int, after: After) -> None:
         """Plan a call as a member of a node."""
-        self._like = self.job(call, next(self.ids), Standing(self.root, node, index), after)
+        self._like = self.job(call, next(self.ids), FlowPosition(self.root, node, index), after)
         self.jobs.append(self._like)
 
     def member(self, part: Part, node: str, index: int, after: After) -> Kind:
@@ -169,7 +169,7 @@ class Plan:
             # A node without members is done at once, and this one must wait: a call stands for it.
             value: list[Any] | None = [] if kind == "list" else None
             waiting = After(after.node, "none")
-            self.jobs.append(self.collecting(next(self.ids), Standing(self.root, node), waiting, value))
+            self.jobs.append(self.collecting(next(self.ids), FlowPosition(self.root, node), waiting, value))
             return Inside("one" if kind == "list" else "none", shows)
         if len(first) <= most:
             for index, member in enumerate(first):
@@ -184,11 +184,11 @@ class Plan:
 
     # -- jobs
 
-    def job(self, call: Call, job_id: str, position: Standing, after: After) -> NewJob:
+    def job(self, call: Call, job_id: str, position: FlowPosition, after: After) -> NewJob:
         """Return the job of a call, at this position behind another part."""
         return call.new_job(job_id, position._replace(after=after.text).text, after.dependency)
 
-    def collecting(self, job_id: str, position: Standing, after: After, value: Any = None) -> NewJob:
+    def collecting(self, job_id: str, position: FlowPosition, after: After, value: Any = None) -> NewJob:
         """Return a job, to be run where the one before it is, that has the value of a part for its own.
 
         That of the part which it comes behind; `value` where it gets none from there.
@@ -224,5 +224,5 @@ class Plan:
     def _handler(self, handler: Call | None) -> str | None:
         if handler is None:
             return None
-        job = handler.new_job(next(self.ids), Standing(self.root).text)
+        job = handler.new_job(next(self.ids), FlowPosition(self.root).text)
         return json.dumps({name: value for name, value in job._asdict().items() if value is not None})

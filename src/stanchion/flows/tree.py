@@ -11,7 +11,7 @@ from stanchion.context.context import Context
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.flows import standing
+from stanchion.stores.rules.flows import flow_position
 from stanchion.stores.rules.jobs import state_of
 
 PartKind = Literal["job", "chain", "group", "barrier"]
@@ -53,7 +53,7 @@ class _Drawing:
         self._seats: dict[str, dict[int, JobRow | FlowNode]] = defaultdict(dict)
         self._added: dict[str, list[str]] = defaultdict(list)
         for row in rows:
-            place = standing(row.flow or "")
+            place = flow_position(row.flow or "")
             if place.node:
                 self._seats[place.node][place.place] = row
         for node in nodes:

@@ -11,7 +11,7 @@ from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.rules.dead_letters import DEAD_AT, is_letter
-from stanchion.stores.rules.flows import standing
+from stanchion.stores.rules.flows import flow_position
 from stanchion.stores.rules.jobs import created, own_priority
 from stanchion.stores.rules.limits import limits_in
 
@@ -174,7 +174,7 @@ class Job:
     @property
     def flow(self) -> str | None:
         """The id of the flow that it belongs to; `app.flow(job.flow)` is a handle to that."""
-        return None if self._row.flow is None else standing(self._row.flow).root
+        return None if self._row.flow is None else flow_position(self._row.flow).root
 
     @property
     def cancelled(self) -> bool:

@@ -57,7 +57,7 @@ class Store(Protocol):
     """Where jobs live."""
 
     capabilities: Capabilities
-    skew: float
+    clock_offset: float
     """Seconds added to the store's clock. For tests, which can't wait for a lease to run out."""
     lost_lease_delay: LostLeaseDelay
     """For how long a job waits from its second lost lease on; the app puts the retry policies of its tasks here."""

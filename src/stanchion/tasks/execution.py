@@ -15,7 +15,7 @@ from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
 from stanchion.jobs.reservation import Reservation, described
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.rules.flows import standing
+from stanchion.stores.rules.flows import flow_position
 
 
 class Unrunnable(StanchionError):
@@ -40,7 +40,7 @@ class Execution:
             self.payload = context.codec.decode(row.payload)
             self.args, self.kwargs = self.work.arguments(self.payload)
             if row.flow is not None and (after := after_of(row)).node:
-                self.args.insert(0, Values(context, standing(row.flow).root).behind(after))
+                self.args.insert(0, Values(context, flow_position(row.flow).root).behind(after))
         except (StoreUnavailable, Unrunnable, Unknown):
             raise
         except (ValueError, RecursionError, StanchionError) as error:

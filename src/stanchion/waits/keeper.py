@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from stanchion.core.backoff import Backoff
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 from stanchion.core.threads import DaemonPool
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim
@@ -44,7 +44,7 @@ class Waits:
     def __init__(self, host: Host) -> None:
         self.host = host
         self._pool = DaemonPool("stanchion-look", _LOOKS_AT_ONCE)
-        begins_anew(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Have no waiter."""

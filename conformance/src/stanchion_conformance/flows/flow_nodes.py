@@ -14,7 +14,7 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
-from stanchion.stores.rules.flows import Standing
+from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.slots import node_gate
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
@@ -40,18 +40,18 @@ def new_node(size: int = 1, kind: str = "list", **fields: Any) -> FlowNode:
 def members(node: FlowNode, count: int | None = None, **fields: Any) -> list[NewJob]:
     """Return the jobs in the places of a node."""
     places = range(node.size if count is None else count)
-    return [new_job(str(place), flow=Standing(node.root, node.id, place).text, **fields) for place in places]
+    return [new_job(str(place), flow=FlowPosition(node.root, node.id, place).text, **fields) for place in places]
 
 
 def waiter(node: FlowNode, seat: FlowNode | None = None, **fields: Any) -> NewJob:
     """Return a job that waits for a node, and is itself the only member of `seat`."""
-    standing = Standing(node.root, "" if seat is None else seat.id, 0, node.id)
-    return new_job("waiter", flow=standing.text, waits_for=node_gate(node.id), **fields)
+    flow_position = FlowPosition(node.root, "" if seat is None else seat.id, 0, node.id)
+    return new_job("waiter", flow=flow_position.text, waits_for=node_gate(node.id), **fields)
 
 
 def handler_in(node: FlowNode, **fields: Any) -> tuple[FlowNode, str]:
     """Return the node with a handler, and that one's id."""
-    job = new_job("handler", flow=Standing(node.root).text, **fields)
+    job = new_job("handler", flow=FlowPosition(node.root).text, **fields)
     return node._replace(handler=json.dumps(job._asdict())), job.id
 
 

@@ -43,7 +43,7 @@ class Both:
 
     def step(self, what: str, *args: Any) -> None:
         """Do this to both."""
-        self._reference.skew += 0.001  # each step has its own instant, as it has with a clock that runs
+        self._reference.clock_offset += 0.001  # each step has its own instant, as it has with a clock that runs
         stores = (self._reference, self._store)
         match what, *args:
             case "push", places:
@@ -64,7 +64,7 @@ class Both:
                 for store in stores:
                     store.settle(back)
             case ("advance",):
-                self._reference.skew += 60
+                self._reference.clock_offset += 60
                 self._clock.advance(60)
             case "max_running", limit:
                 for store in stores:

@@ -10,7 +10,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, Redriven
 from stanchion.stores.records.outcomes import Bury, Commit, Move
-from stanchion.stores.rules.jobs import uprooted
+from stanchion.stores.rules.jobs import detached
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, claim, new_job, row_of, state
 from stanchion_conformance.jobs.ordering import KEY, back, keyed
@@ -164,7 +164,7 @@ class TestInASecondLife:
         ids = push(store, *(keyed(priority=n) for n in range(3)))
         (row,) = claim(store, 3)
         back(store, row, 0.0)
-        rows = [uprooted(row_of(store, job)) for job in ids]
+        rows = [detached(row_of(store, job)) for job in ids]
         assert sorted(store.take(ids)) == sorted(ids)
         there = new_store()
         assert there.adopt(rows[::-1]) == [True] * 3

@@ -12,7 +12,7 @@ from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState, Redriven
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
-from stanchion.stores.rules.jobs import uprooted
+from stanchion.stores.rules.jobs import detached
 from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, claim, new_job, row_of, slot_of, state, worker
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, settle, took, usage
 
@@ -222,7 +222,7 @@ class TestTheLine:
         assert slot_of(store, SMTP)[1] == line
 
     def test_are_moved_to_another_store_as_queued(self, store: Store, line: list[str], new_store: NewStore) -> None:
-        rows = [uprooted(row_of(store, job)) for job in line]
+        rows = [detached(row_of(store, job)) for job in line]
         assert {(row.state, row.held, row.waits_for, row.permit) for row in rows} == {(QUEUED, 0, None, None)}
         assert store.take(line) == line
         there = new_store()
@@ -284,7 +284,7 @@ class TestSlotsTakenAgain:
         store.set_semaphore(SMTP, 1)
         push(store, limited(SMTP), limited(SMTP))
         rows = [row_of(store, job)._replace(id=new_id()) for job in took(store, 2)]
-        adopted = [uprooted(row._replace(state=QUEUED, lease_until=None)) for row in rows]
+        adopted = [detached(row._replace(state=QUEUED, lease_until=None)) for row in rows]
         assert new_store().adopt(adopted) == [True]
         assert took(store) == []
         assert usage(store) == (1, 2)

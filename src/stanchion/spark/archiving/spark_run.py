@@ -34,13 +34,13 @@ def write_all(
     running = spark or session()
     queries = app.store.partition(query, _parts(running))
     texts_of = [(json.dumps(one.where),) for one in queries]
-    skew = app.store.skew
+    clock_offset = app.store.clock_offset
 
     def work(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             for text in batch.column(0).to_pylist():
                 with place.app() as there:
-                    there.store.skew = skew
+                    there.store.clock_offset = clock_offset
                     purger = Purger(there.store, keep=keep)
                     where = tuple(Condition(*texts(one)) for one in json.loads(text))
                     found = pages(there.store, replace(query, where=where))

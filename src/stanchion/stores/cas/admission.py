@@ -78,7 +78,7 @@ class Admission:
 
         def kept(row: JobRow, _now: int) -> JobRow:
             verdict = by_id[row.id]
-            after = claim_rules.kept_back(claim_rules.undelivered(row), verdict, row.token or "", began)
+            after = claim_rules.parked_or_deferred(claim_rules.undelivered(row), verdict, row.token or "", began)
             if after.permit is None or row.order_key is None:
                 return after
             tokens = permits_of(row)  # who is deferred gives back its semaphores

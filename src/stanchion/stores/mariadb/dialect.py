@@ -20,7 +20,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import CALL_SECONDS, Database
-from stanchion.stores.sql.engine.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
+from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Together
 from stanchion.stores.wakeup.listeners import Listeners
 
@@ -72,7 +72,7 @@ class MariaDBDialect(Dialect):
         "check host, port, user, password and database name in the URL, that the server runs, and that its "
         "max_allowed_packet is above the largest payload"
     )
-    now = literal_column(CLOCK, BigInteger) + SKEW
+    now = literal_column(CLOCK, BigInteger) + CLOCK_OFFSET
     new_identity = "UUID()"
     identity = "CONCAT(identity, ' ', LOWER(DATABASE()))"
     strange = frozenset({1046, 1054, 1146})

@@ -28,7 +28,7 @@ CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 ABOVE_ALL = 10_000
 """Above every priority, also of jobs that hold a semaphore."""
 
-NOW = f"({CLOCK} + :skew)"
+NOW = f"({CLOCK} + :clock_offset)"
 
 
 def names_of(columns: Sequence[str], prefix: str = "", **instead: str) -> str:

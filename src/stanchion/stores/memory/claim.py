@@ -79,7 +79,7 @@ class Claims:
         verdict = self._slots.admit(row, now)
         if verdict.admitted:
             return row._replace(held=verdict.held, permit=row.permit or claim.token)
-        self._flows.change(row, claim_rules.kept_back(row, verdict, claim.token, now))
+        self._flows.change(row, claim_rules.parked_or_deferred(row, verdict, claim.token, now))
         return None
 
     def _lease(self, claim: Claim) -> float:

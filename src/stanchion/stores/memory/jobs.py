@@ -22,7 +22,7 @@ from stanchion.stores.wakeup.listeners import Listeners
 class Clock(Protocol):
     """What the store takes for the time."""
 
-    skew: float
+    clock_offset: float
     """Seconds added to it, for tests."""
 
     def now(self) -> int:
@@ -33,25 +33,25 @@ class SteadyClock:
     """A clock that runs on when somebody sets the system's clock."""
 
     def __init__(self) -> None:
-        self.skew = 0.0
+        self.clock_offset = 0.0
         self._started_at = time.time_ns() // 1000
         self._started = time.monotonic_ns()
 
     def now(self) -> int:
         """Return the time in microseconds since 1970."""
         elapsed = (time.monotonic_ns() - self._started) // 1000
-        return self._started_at + elapsed + int(self.skew * SECOND)
+        return self._started_at + elapsed + int(self.clock_offset * SECOND)
 
 
 class FrozenClock:
-    """A clock that stands still, at the time of its making: its owner moves it, by `at` or by `skew`."""
+    """A clock that stands still, at the time of its making: its owner moves it, by `at` or by `clock_offset`."""
 
     def __init__(self) -> None:
-        self.at, self.skew = time.time_ns() // 1000, 0.0
+        self.at, self.clock_offset = time.time_ns() // 1000, 0.0
 
     def now(self) -> int:
         """Return the time in microseconds since 1970."""
-        return self.at + int(self.skew * SECOND)
+        return self.at + int(self.clock_offset * SECOND)
 
 
 class Queue:

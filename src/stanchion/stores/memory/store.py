@@ -73,13 +73,13 @@ class MemoryStore:
     # -- the store itself
 
     @property
-    def skew(self) -> float:
+    def clock_offset(self) -> float:
         """Seconds added to the store's clock."""
-        return self._clock.skew
+        return self._clock.clock_offset
 
-    @skew.setter
-    def skew(self, seconds: float) -> None:
-        self._clock.skew = seconds
+    @clock_offset.setter
+    def clock_offset(self, seconds: float) -> None:
+        self._clock.clock_offset = seconds
 
     @property
     def lost_lease_delay(self) -> LostLeaseDelay:

@@ -77,7 +77,7 @@ class Parking:
         return sorted(self._server.call(work), key=claim_order)
 
     def _park(self, claim: Claim, state: QueueState, ids: list[str], as_read: Waits, began: int) -> None:
-        """Park jobs as `rules.claims.kept_back` does, all at once."""
+        """Park jobs as `rules.claims.parked_or_deferred` does, all at once."""
         slot, order_key, limits = as_read
         unchanged = {"order_key": order_key, "limits": limits, **_UNHELD}
         due = {"_id": {"$in": ids}, **queued(claim.queue), "run_at": {"$lte": state.now}, **unchanged}

@@ -126,13 +126,13 @@ class MongoStore:
     # -- life of the store itself
 
     @property
-    def skew(self) -> float:
+    def clock_offset(self) -> float:
         """Seconds added to the server's clock, for tests."""
-        return self.server.outside.skew
+        return self.server.outside.clock_offset
 
-    @skew.setter
-    def skew(self, seconds: float) -> None:
-        self.server.outside.skew = seconds
+    @clock_offset.setter
+    def clock_offset(self, seconds: float) -> None:
+        self.server.outside.clock_offset = seconds
 
     @property
     def lost_lease_delay(self) -> LostLeaseDelay:

@@ -35,7 +35,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.dialect import IDLE_SECONDS, SKEW, Dialect, Fault
+from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.joining import alchemy_connection
 from stanchion.stores.sql.engine.runner import Runner, Together
 
@@ -86,7 +86,9 @@ class PostgresDialect(Dialect):
     or_lock = "ON CONFLICT (name) DO UPDATE SET used = 0 WHERE false"
     way_out = "check host, port, user, password and database name in the URL, and that the server runs"
     # Stable within a statement, so that an index serves `run_at <= now`; moving within a transaction.
-    now = literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + SKEW
+    now = (
+        literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + CLOCK_OFFSET
+    )
 
     new_identity = "CAST(gen_random_uuid() AS text)"
     identity = IDENTITY

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
 
-NOW = "(CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:skew AS BIGINT))"
+NOW = "(CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:clock_offset AS BIGINT))"
 ONCE = f"(SELECT {NOW})"
 """The same for many rows, for which the clock is read once. It says nothing to who plans the search for them."""
 

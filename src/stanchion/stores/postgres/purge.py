@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import text
 
+from stanchion.stores.postgres.pick import NOW
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -15,7 +16,7 @@ _PURGE = f"""
     DELETE FROM stanchion_history WHERE id = ANY (ARRAY(
         SELECT id FROM stanchion_history
         WHERE queue = :queue AND {{from_where}} finished_at <= (
-            CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:skew AS BIGINT) - coalesce(
+            {NOW} - coalesce(
                 CAST(:age_micros AS BIGINT),
                 (SELECT CAST(history_ttl * 1000000 AS BIGINT) FROM stanchion_queues WHERE name = :queue),
                 {int(QueueSettings("").history_ttl * SECOND)}

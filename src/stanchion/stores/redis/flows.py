@@ -23,7 +23,7 @@ from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.nodes import Nodes, fields_of
 from stanchion.stores.redis.push import Pushes
-from stanchion.stores.rules.flows import placed, standing
+from stanchion.stores.rules.flows import flow_position, placed
 from stanchion.stores.rules.jobs import state_of
 from stanchion.stores.rules.slots import node_gate
 
@@ -96,7 +96,7 @@ class Flows:
     def open_flow(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store the nodes of a flow and its jobs."""
         self._pushes.refuse_duplicates(jobs)
-        roots = sorted({node.root for node in nodes} | {standing(job.flow).root for job in jobs if job.flow})
+        roots = sorted({node.root for node in nodes} | {flow_position(job.flow).root for job in jobs if job.flow})
         if roots:
             now = self._server.now()
             noted = (part for root in roots for part in (now, root))

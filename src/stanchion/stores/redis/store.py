@@ -84,13 +84,13 @@ class RedisStore:
         self._upkeep = Upkeep(jobs, recoveries, self._queues, self._workers, self._flows, self._stage)
 
     @property
-    def skew(self) -> float:
+    def clock_offset(self) -> float:
         """Seconds added to the server's clock, for tests."""
-        return self.server.skew
+        return self.server.clock_offset
 
-    @skew.setter
-    def skew(self, seconds: float) -> None:
-        self.server.skew = seconds
+    @clock_offset.setter
+    def clock_offset(self, seconds: float) -> None:
+        self.server.clock_offset = seconds
 
     @property
     def lost_lease_delay(self) -> LostLeaseDelay:

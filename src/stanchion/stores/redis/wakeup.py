@@ -19,7 +19,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.redis.client.server import Server
 from stanchion.stores.wakeup.broadcast import started
@@ -43,7 +43,7 @@ class StreamSignals:
     def __init__(self, server: Server, key: Callable[[str], str]) -> None:
         self._server, self._key = server, key
         self.listeners = Listeners(connected=lambda _listener: self._connected)
-        begins_anew(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Read for nobody; connections and the pipe are the parent's."""

@@ -31,7 +31,7 @@ def claimed(row: JobRow, claim: Claim, lease: float, now: int) -> JobRow:
     )
 
 
-def kept_back(row: JobRow, verdict: Verdict, permit: str, now: int) -> JobRow:
+def parked_or_deferred(row: JobRow, verdict: Verdict, permit: str, now: int) -> JobRow:
     """Return a queued job that may not run yet: parked at a gate, or postponed by its rate."""
     kept = row._replace(
         held=verdict.held,

@@ -16,7 +16,7 @@ from stanchion.stores.records.flows import ExtendFlow, FlowChange, FlowNode, Mem
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 
 
-class Standing(NamedTuple):
+class FlowPosition(NamedTuple):
     """Where a job stands in a flow; `node` is empty for one that nothing waits for, `after` for one that begins."""
 
     root: str
@@ -30,10 +30,10 @@ class Standing(NamedTuple):
         return f"{self.root}:{self.node}:{self.place}:{self.after}"
 
 
-def standing(flow: str) -> Standing:
+def flow_position(flow: str) -> FlowPosition:
     """Return where a job stands that has this `flow`."""
     root, node, place, after = flow.split(":")
-    return Standing(root, node, int(place), after)
+    return FlowPosition(root, node, int(place), after)
 
 
 def jobs_in(changes: Sequence[FlowChange]) -> list[NewJob]:
@@ -48,7 +48,7 @@ def end_of(before: JobRow, after: JobRow | None, counted: str | None = None) -> 
     """
     if before.flow is None or before.finished_at is not None:
         return None
-    place = standing(before.flow)
+    place = flow_position(before.flow)
     if not place.node:
         return None
     if after is None:
@@ -126,7 +126,7 @@ def handler_of(node: FlowNode) -> NewJob | None:
 def placed(jobs: list[NewJob], first: int) -> list[NewJob]:
     """Return jobs that were added to an open node, in its places from `first` on."""
     return [
-        job._replace(flow=standing(job.flow)._replace(place=place).text)
+        job._replace(flow=flow_position(job.flow)._replace(place=place).text)
         for place, job in enumerate(jobs, first)
         if job.flow is not None
     ]

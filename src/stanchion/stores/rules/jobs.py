@@ -113,7 +113,7 @@ def stored_state_of(row: JobRow, now: int) -> JobState:
     return JobState(row.state)
 
 
-def uprooted(row: JobRow) -> JobRow:
+def detached(row: JobRow) -> JobRow:
     """Return a job, no live one of a flow, as another store is to get it: holding nothing, and in no line."""
     held_nothing = row._replace(priority=own_priority(row.priority), **_HOLDS_NOTHING)
     return held_nothing if row.finished_at is not None else held_nothing._replace(state=QUEUED)

@@ -130,7 +130,7 @@ class Gating(Parking):
             if verdict.admitted:
                 admitted.append(verdict)
             else:
-                kept.append(Step(row, claim_rules.kept_back(row, verdict, claim.token, search.at)))
+                kept.append(Step(row, claim_rules.parked_or_deferred(row, verdict, claim.token, search.at)))
         if kept:
             search.parked([(step.before, step.after) for step in kept if step.after is not None])
         note_freed(run, kept)  # they are locked already

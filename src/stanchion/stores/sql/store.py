@@ -38,13 +38,13 @@ class SqlStore(Staging, Transferring, Discarding):
         self._schema = Setup(database)
 
     @property
-    def skew(self) -> float:
+    def clock_offset(self) -> float:
         """Seconds added to the database's clock, for tests."""
-        return self.database.skew
+        return self.database.clock_offset
 
-    @skew.setter
-    def skew(self, seconds: float) -> None:
-        self.database.skew = seconds
+    @clock_offset.setter
+    def clock_offset(self, seconds: float) -> None:
+        self.database.clock_offset = seconds
 
     def setup(self, *, dry_run: bool = False) -> list[str]:
         return self._schema.setup(dry_run=dry_run)

@@ -36,7 +36,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.dialect import SKEW, Dialect, Fault
+from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import VERSION
 from stanchion.stores.sql.store import SqlStore
@@ -91,7 +91,8 @@ class SqliteDialect(Dialect):
     rights = "let this user write to the file and its folder, which gets files beside it"
     # SQLite's own clock has milliseconds; julianday() carries them through a double without loss.
     now = (
-        literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000", BigInteger) + SKEW
+        literal_column("CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000", BigInteger)
+        + CLOCK_OFFSET
     )
 
     new_identity = "lower(hex(randomblob(16)))"

@@ -20,7 +20,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 from stanchion.errors import StoreUnavailable
 
 log = logging.getLogger("stanchion.stores")
@@ -37,7 +37,7 @@ class StoreFile:
         self._version = version
         self._opened: Place | None = None
         self._replaced: list[Callable[[], None]] = []
-        begins_anew(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Have a lock that nobody holds."""

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Iterable
 
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 from stanchion.stores.sqlite.file import Place, StoreFile
 from stanchion.stores.wakeup.listeners import READY_SECONDS, EventListener, Listeners
 
@@ -25,7 +25,7 @@ class FileWatch:
     def __init__(self, file: StoreFile) -> None:
         self._file = file
         self.listeners = Listeners(connected=lambda _listener: self._reads)
-        begins_anew(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Watch for nobody."""

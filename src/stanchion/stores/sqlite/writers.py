@@ -13,7 +13,7 @@ import os
 import time
 from contextlib import suppress
 
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 
 with suppress(ImportError):  # Windows has none: whoever looks at the right moment goes first
     import fcntl
@@ -35,7 +35,7 @@ class WriterQueue:
     def __init__(self, path: str) -> None:
         self._path = f"{path}-writers"
         self._file: int | None = None
-        begins_anew(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Have no file open: locks of one that a fork has copied are the parent's too."""

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 from stanchion.stores.wakeup.listeners import READY_SECONDS, EventListener, Listeners
 
 log = logging.getLogger("stanchion.wakeup")
@@ -109,7 +109,7 @@ class Broadcast(ABC):
 
     def __init__(self) -> None:
         self.listeners = Listeners(connected=self._is_connected)
-        begins_anew(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Send to and listen for nobody."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from itertools import count
 from weakref import WeakSet
 
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
 
 READY_SECONDS = 1.0
@@ -73,7 +73,7 @@ class Listeners:
 
     def __init__(self, *, connected: Callable[[EventListener], bool] = lambda _listener: True) -> None:
         self.connected = connected
-        begins_anew(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Have no listener."""

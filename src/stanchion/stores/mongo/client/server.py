@@ -17,7 +17,7 @@ from pymongo.client_session import ClientSession
 from pymongo.errors import ConfigurationError, DocumentTooLarge, InvalidOperation, InvalidURI, PyMongoError
 from pymongo.uri_parser import parse_uri
 
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.mongo.client.address import Address
 from stanchion.stores.mongo.client.documents import Document, micros
@@ -81,14 +81,14 @@ class Server:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self.skew = 0.0
+        self.clock_offset = 0.0
         self.joined: WeakSet[MongoClient[Any]] = WeakSet()
         """Clients of callers that were found to reach this store."""
         self.queues_made: set[str] = set()
         """The queues that this process knows to have a document: another process may have dropped one since."""
         self._options = _options(address.url)
         self._place: Place | None = None
-        begins_anew(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Have no client; that of before a fork is the parent's."""
@@ -123,7 +123,7 @@ class Server:
 
     def at(self, date: Any) -> int:
         """Return the time that a date of the server's clock stands for."""
-        return micros(date) + int(self.skew * SECOND)
+        return micros(date) + int(self.clock_offset * SECOND)
 
     def call(self, work: Callable[[Place, bool], T], seconds: float = CALL_SECONDS) -> T:
         """Do the work, again while that is safe and may help; it is told when it is a repeat after a lost reply."""

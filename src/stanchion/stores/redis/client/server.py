@@ -87,7 +87,7 @@ class Server:
     def __init__(self, address: Address) -> None:
         self.address = address
         self.keys = Keys(address.prefix)
-        self.skew = 0.0
+        self.clock_offset = 0.0
         self._client: Any = None
         self._under_way = threading.local()
 
@@ -108,7 +108,7 @@ class Server:
         """Return a script that is to be run on the keys that begin with `key`."""
         # With a second key, which is never there, a script is put off while its slot moves and keys are here and there.
         keys = (key, f"{key}moving") if key.endswith(":") else (key,)
-        return Call((len(keys), *keys, int(self.skew * SECOND), *arguments), script(name))
+        return Call((len(keys), *keys, int(self.clock_offset * SECOND), *arguments), script(name))
 
     def run(self, name: str, key: str, *arguments: Any) -> Any:
         """Run a script once."""
@@ -153,7 +153,7 @@ class Server:
         """Return the clock in microseconds; of any node, in a cluster."""
         where = {"target_nodes": RedisCluster.RANDOM} if self.address.cluster else {}
         seconds, micros = self.call(lambda _again: self.client.time(**where))
-        return int(seconds) * SECOND + int(micros) + int(self.skew * SECOND)
+        return int(seconds) * SECOND + int(micros) + int(self.clock_offset * SECOND)
 
     def infos(self, section: str) -> list[dict[str, Any]]:
         """Return what each master says of itself; nothing where this user may not ask."""

@@ -15,7 +15,7 @@ from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 from stanchion.errors import CannotJoin, StanchionError, StoreUnavailable, TaskTimeout
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.sql.engine.deadlines import Deadlines
@@ -34,13 +34,13 @@ class Database:
 
     def __init__(self, url: URL, dialect: Dialect) -> None:
         self.url, self.dialect = url, dialect
-        self.skew = 0.0
+        self.clock_offset = 0.0
         self.identity: str | None = None
         """What tells this database from others, once it was read."""
         self.joined: WeakSet[Any] = WeakSet()
         """Connections of callers that were found to be in this database."""
         self._engine: Engine | None = None
-        begins_anew(self)
+        reset_after_fork(self)
         self._deadlines = Deadlines()
 
     def begin(self) -> None:
@@ -73,7 +73,7 @@ class Database:
 
     def given(self) -> dict[str, Any]:
         """Return the parameters that any statement may use."""
-        return {"skew": int(self.skew * SECOND), "identity": self.identity}
+        return {"clock_offset": int(self.clock_offset * SECOND), "identity": self.identity}
 
     def now(self) -> int:
         """Return the database's clock."""

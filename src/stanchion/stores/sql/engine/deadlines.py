@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from stanchion.core.forks import begins_anew
+from stanchion.core.forks import reset_after_fork
 
 _TICK = 0.25
 
@@ -22,7 +22,7 @@ class Deadlines:
     """
 
     def __init__(self) -> None:
-        begins_anew(self)
+        reset_after_fork(self)
 
     def begin(self) -> None:
         """Watch no call."""

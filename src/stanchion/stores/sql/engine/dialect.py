@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 _made: dict[tuple[type[Dialect], Callable[..., Any]], Any] = {}
 
-SKEW: ColumnElement[int] = bindparam("skew", type_=BigInteger)
+CLOCK_OFFSET: ColumnElement[int] = bindparam("clock_offset", type_=BigInteger)
 
 
 class Dialect(ABC):
@@ -68,7 +68,7 @@ class Dialect(ABC):
     rights = "give the user of the URL the rights that the store's page names"
     """What to do when rights are missing."""
     now: ColumnElement[int]
-    """The database's clock, plus SKEW."""
+    """The database's clock, plus CLOCK_OFFSET."""
     new_identity: str
     """Makes a text that no other database has."""
     identity: str
