@@ -79,7 +79,7 @@ def test_the_culprit_alone_ends_dead(workers):
     fatal = workers.app.enqueue("fatal")
     healthy += [workers.app.enqueue("healthy", 0.05, max_attempts=3) for _ in range(20)]
     deaths = 0
-    while workers.start().wait(90) == -signal.SIGKILL:
+    while workers.start().wait(600) == -signal.SIGKILL:
         deaths += 1
         assert deaths <= 5
     assert fatal.state is JobState.DEAD
@@ -93,13 +93,13 @@ def test_prefetched_jobs_with_a_single_attempt_survive(workers):
     blocking = [workers.app.enqueue("lasting", max_attempts=1) for _ in range(8)]
     last = [workers.app.enqueue("quick", max_attempts=1) for _ in range(300)]
     worker = workers.start()
-    until(lambda: len(workers.begun()) == 308, 90)
+    until(lambda: len(workers.begun()) == 308, 600)
     until(lambda: sum(len(row.began or ()) for row in workers.app.workers()) == 8)
     assert workers.app.queue("default").size().running > 8
     worker.kill()
     worker.wait()
     worker = workers.start()
-    assert worker.wait(90) == 0
+    assert worker.wait(600) == 0
     assert {handle.state for handle in blocking} == {JobState.DEAD}
     assert {handle.state for handle in quick + last} == {JobState.DONE}
     assert max(map(workers.begun().count, {handle.id for handle in quick + last})) == 1

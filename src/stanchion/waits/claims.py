@@ -148,13 +148,13 @@ class ClaimLook(Look):
         if retry_in is not None:
             naps.append(max(0.001, retry_in))
         due = host.store.stats([queue], ["next_due"])[queue].next_due
-        if due is not None:
-            later = (due - host.store.now()) / SECOND
-            if later > 0:
-                naps.append(later)
-            elif due != self._overdue:  # it may have become due since the try: the next one tells
-                naps.append(0.0)
-        self._overdue = due
+        later = math.inf if due is None else (due - host.store.now()) / SECOND
+        overdue = due if later <= 0 else None
+        if later > 0:
+            naps.append(later)
+        elif overdue != self._overdue:  # it may have become due since the try: the next one tells
+            naps.append(0.0)
+        self._overdue = overdue
         return min(naps)
 
     def _rest(self, nap: float, *, quiet: bool = False) -> None:

@@ -193,6 +193,25 @@ class TestWaiting:
             assert seconds(lambda: app.queue(QUEUE).reserve(wait=LONG)) < SOON
         assert sizes_of(store, QUEUE).running == 1
 
+    def test_ends_though_a_job_that_was_seen_before_is_due_between_two_looks(
+        self, store: Store, clock: StoreClock
+    ) -> None:
+        app = Stanchion(store=store, poll=LONG)
+        app.queue(QUEUE).push(1, delay=3600)
+        look, looks = store.stats, iter(range(1))
+
+        def late(queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+            if next(looks, None) is None:
+                clock.advance(3601)
+                return look(queues, fields)
+            seen = look(queues, fields)
+            app.queue(QUEUE).push(2, delay=7200)
+            return seen
+
+        with mock.patch.object(store, "stats", late):
+            assert seconds(lambda: app.queue(QUEUE).reserve(wait=LONG)) < SOON
+        assert sizes_of(store, QUEUE).running == 1
+
     def test_ends_when_a_moved_job_arrives(self, q: Queue, other_app: Stanchion) -> None:
         other_app.queue("before").push(1)
         (job,) = other_app.queue("before").reserve()
