@@ -75,7 +75,7 @@ class Backlog:
         return self._store.claim(Claim(QUEUE, limit, f"claim-{self._claims}")).rows
 
     def _finish(self, rows: Sequence[JobRow]) -> None:
-        self._store.settle([Commit(row.id, cast(str, row.token)) for row in rows])
+        self._store.settle([Commit(row.lease) for row in rows])
 
 
 def filled(reference: str, place: Place, kind: str, size: int) -> Backlog:

@@ -5,8 +5,10 @@
 
 BEFORE is a checkout of the earlier version (`git worktree add`), `--after` the later one: this one, if left out. Each
 round runs each load with both versions, on empty databases of one server, and begins with the other version than the
-round before. A line gives the median rates, the median of the ratios (after / before; more is better), the middle half
-of these, and what the server did for each job: statements on MariaDB, commands on Redis, transactions on PostgreSQL.
+round before. A line gives the median rates, the median of the ratios (after / before; more is better) with the middle
+half of these, and the median ratio of the processor time for each job, of the caller and of the server (less is
+better); then what the server did for each job: statements on MariaDB, commands on Redis, transactions on PostgreSQL.
+Other work on the machine changes rates much more than processor time.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import nan
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any, NamedTuple
@@ -29,22 +32,23 @@ from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
-from benchmarks.load import LOADS
+from benchmarks.load import LOADS, Figures
 
 HERE = Path(__file__).parents[1]
 
 
 class Place(NamedTuple):
-    """A running server: what makes an empty database, and what counts its work."""
+    """A running server: what makes an empty database, what counts its work, and its process or 0."""
 
     empty: Callable[[], str]
     work: Callable[[], int]
+    process: int
 
 
 class Reading(NamedTuple):
-    """What one load came to: jobs per second, and the server's work for each job."""
+    """What one load came to, and the server's work for each job."""
 
-    rate: float
+    figures: Figures
     work: float
 
 
@@ -52,7 +56,7 @@ class Reading(NamedTuple):
 def sqlite() -> Iterator[Place]:
     """Files; nothing is counted."""
     with tempfile.TemporaryDirectory() as folder:
-        yield Place(lambda: f"sqlite:///{folder}/{uuid.uuid4().hex}.db", lambda: 0)
+        yield Place(lambda: f"sqlite:///{folder}/{uuid.uuid4().hex}.db", lambda: 0, 0)
 
 
 @contextmanager
@@ -65,7 +69,7 @@ def postgresql() -> Iterator[Place]:
         return int(row[0]) if row else 0
 
     with PostgresServer() as server:
-        yield Place(lambda: server.create_database(f"d{uuid.uuid4().hex}"), transactions)
+        yield Place(lambda: server.create_database(f"d{uuid.uuid4().hex}"), transactions, server.pid or 0)
 
 
 @contextmanager
@@ -79,7 +83,7 @@ def mariadb() -> Iterator[Place]:
         return int(row[1]) if row else 0
 
     with MariaDBServer() as server:
-        yield Place(lambda: server.create_database(f"d{uuid.uuid4().hex}"), questions)
+        yield Place(lambda: server.create_database(f"d{uuid.uuid4().hex}"), questions, server.pid or 0)
 
 
 @contextmanager
@@ -91,7 +95,7 @@ def redis_server() -> Iterator[Place]:
             client.flushall()
             return str(server.url())
 
-        yield Place(empty, lambda: int(client.info("stats")["total_commands_processed"]))
+        yield Place(empty, lambda: int(client.info("stats")["total_commands_processed"]), server.pid or 0)
 
 
 SERVERS = {"sqlite": sqlite, "postgresql": postgresql, "mariadb": mariadb, "redis": redis_server}
@@ -100,9 +104,10 @@ SERVERS = {"sqlite": sqlite, "postgresql": postgresql, "mariadb": mariadb, "redi
 def measured(source: Path, place: Place, load: str, jobs: int) -> Reading:
     """Run a load by a version, on an empty database."""
     url, before = place.empty(), place.work()
-    command = [sys.executable, str(HERE / "benchmarks" / "load.py"), str(source / "src"), url, load, str(jobs)]
+    given = [str(source / "src"), url, load, str(jobs), str(place.process)]
+    command = [sys.executable, str(HERE / "benchmarks" / "load.py"), *given]
     answer = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return Reading(json.loads(answer), (place.work() - before) / jobs)
+    return Reading(Figures(**json.loads(answer)), (place.work() - before) / jobs)
 
 
 def jobs_of(load: str, jobs: int) -> int:
@@ -118,11 +123,19 @@ def compare(place: Place, load: str, sources: tuple[Path, Path], jobs: int, roun
     for number in range(rounds):
         for side in (0, 1) if number % 2 else (1, 0):
             readings[side].append(measured(sources[side], place, load, jobs))
-    ratios = [after.rate / before.rate for before, after in zip(*readings, strict=True)]
-    low, _, high = quantiles(ratios, n=4) if rounds > 1 else ratios * 3
-    rates, work = ([median(getattr(one, name) for one in side) for side in readings] for name in Reading._fields)
+    ratios = {
+        name: [
+            getattr(after.figures, name) / (getattr(before.figures, name) or nan)
+            for before, after in zip(*readings, strict=True)
+        ]
+        for name in Figures._fields
+    }
+    low, _, high = quantiles(ratios["rate"], n=4) if rounds > 1 else ratios["rate"] * 3
+    rates = [median(one.figures.rate for one in side) for side in readings]
+    work = [median(one.work for one in side) for side in readings]
     return (
-        f"  {load:8} {rates[0]:9.0f} → {rates[1]:9.0f} jobs/s   {median(ratios):5.2f} ({low:.2f} to {high:.2f})"
+        f"  {load:8} {rates[0]:9.0f} → {rates[1]:9.0f} jobs/s   {median(ratios['rate']):5.2f} ({low:.2f} to {high:.2f})"
+        f"   caller {median(ratios['client']):5.2f}, server {median(ratios['server']):5.2f}"
         f"   {work[0]:6.2f} → {work[1]:6.2f} for each job"
     )
 

@@ -2,7 +2,7 @@
 
     python benchmarks/behind_parked.py redis://127.0.0.1:6379/0 --jobs 100000
 
-The database must be empty. Prints the seconds from the first claim until the first free job is in hand, until all of
+The database must be empty. Prints the seconds from the first claim until the first free job is reserved, until all of
 them are, and until all others are parked.
 """
 

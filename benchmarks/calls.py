@@ -70,7 +70,7 @@ def one_round(store: Store, queue: str, size: int) -> dict[str, Calls]:
     claimed, found = counted(lambda: store.claim(claim))
     rows: list[JobRow] = found.rows
     assert len(rows) == size, f"{len(rows)} of {size} jobs were claimed"
-    commits = [Commit(row.id, row.token or "") for row in rows]
+    commits = [Commit(row.lease) for row in rows]
     committed, states = counted(lambda: store.settle(commits))
     assert None not in states
     return {"push": pushed, "claim": claimed, "commit": committed}

@@ -10,7 +10,6 @@ from benchmarks.contenders import Place, load
 from benchmarks.contenders.base import batches
 from benchmarks.contenders.stanchion_app import StanchionContender
 from stanchion import Queue, Stanchion, Task, Worker
-from stanchion.context.shard import stored_lane
 from stanchion.core.ids import new_ids
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
@@ -85,10 +84,10 @@ def filled(reference: str, place: Place, lanes: int, jobs: int) -> Store:
     """Return a store with ready jobs in so many lanes; with one, the queue has none."""
     store = open_store(_url(reference, place))
     store.setup()
-    store.configure("mail", {"lanes": lanes, "laned": lanes > 1})
+    store.configure("mail", {"lanes": lanes, "uses_lanes": lanes > 1})
     for numbers in batches(0, jobs):
         ids = new_ids(len(numbers))
-        of = [UNLANED if lanes == 1 else stored_lane(number % lanes) for number in numbers]
+        of = [UNLANED if lanes == 1 else number % lanes for number in numbers]
         store.push([NewJob(job_id, "mail", "{}", lane=lane) for job_id, lane in zip(ids, of, strict=True)])
     return store
 

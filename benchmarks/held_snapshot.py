@@ -91,7 +91,7 @@ def through(store: Store, jobs: int, batch: int, upkeep: bool) -> Took:
             at = perf_counter()
             rows = store.claim(Claim(QUEUE, batch, new_id(), WORKER)).rows
             claimed = perf_counter()
-            store.settle([Commit(row.id, row.token or "") for row in rows])
+            store.settle([Commit(row.lease) for row in rows])
             claim, settle = claim + claimed - at, settle + perf_counter() - claimed
             left -= len(rows)
     at = perf_counter()

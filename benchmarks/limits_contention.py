@@ -68,10 +68,10 @@ def measure(name: str, seconds: float, rounds: int) -> None:
                     store.setup()
                     declare(store)
                 before = count()
-                tallies = contend(url, kind, PROCESSES, "--seconds", str(seconds))
-                rates[kind].append(sum(one.settled / one.seconds for one in tallies))
+                results = contend(url, kind, PROCESSES, "--seconds", str(seconds))
+                rates[kind].append(sum(one.settled / one.seconds for one in results))
                 deadlocks[kind] += count() - before
-                refused[kind] += sum(one.unavailable for one in tallies)
+                refused[kind] += sum(one.unavailable for one in results)
     print(f"{name}: {PROCESSES} processes, {rounds} rounds of {seconds:g} s")
     for kind, found in rates.items():
         ratio = median(rate / plain for rate, plain in zip(found, rates["plain"], strict=True))

@@ -66,7 +66,7 @@ def mariadb() -> Iterator[tuple[str, Counter]]:
 
 @contextmanager
 def sqlite() -> Iterator[tuple[str, Counter]]:
-    """A file; nobody counts there."""
+    """A file, which counts no queries."""
     with tempfile.TemporaryDirectory() as folder:
         yield f"sqlite:///{folder}/waits.db", lambda: 0
 
@@ -108,7 +108,7 @@ def idle_reserves(app: Stanchion, count: Counter, seconds: float) -> float:
 
 def idle_results(app: Stanchion, count: Counter, seconds: float) -> float:
     """Return the transactions per second of those who wait for results."""
-    handles = [app.enqueue("nobody", queue="results") for _ in range(WAITERS)]
+    handles = [app.enqueue("unknown", queue="results") for _ in range(WAITERS)]
 
     def wait(handle: JobHandle) -> None:
         with suppress(JobCancelled):
@@ -153,7 +153,7 @@ def enqueues_beside(app: Stanchion, pending: int) -> tuple[float, float]:
     """Return the median and the longest time of 20 enqueues beside so many pending waits, in milliseconds."""
 
     async def measure() -> tuple[float, float]:
-        handles = await app.using("nobody", queue="beside").aenqueue_many([()] * pending) if pending else []
+        handles = await app.using("unknown", queue="beside").aenqueue_many([()] * pending) if pending else []
         waits = [asyncio.create_task(handle.aresult()) for handle in handles]
         await asyncio.sleep(SETTLE if pending <= 100 else 4 * SETTLE)
         took = []
@@ -161,7 +161,7 @@ def enqueues_beside(app: Stanchion, pending: int) -> tuple[float, float]:
             began = time.perf_counter()
             try:
                 async with asyncio.timeout(60):
-                    await app.using("nobody", queue="other").aenqueue()
+                    await app.using("unknown", queue="other").aenqueue()
             except TimeoutError:
                 pass
             took.append((time.perf_counter() - began) * 1000)

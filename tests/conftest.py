@@ -5,11 +5,13 @@ import signal
 import sys
 import uuid
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 import pytest
 
+from stanchion.stores.records import calls
+from stanchion.stores.registry import open_store
 from tests import tiers
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mongo import MongoServer, OwnMongoServer, shared_mongo_server
@@ -26,6 +28,13 @@ sys.dont_write_bytecode = False
 
 # A shell that runs the tests in its background has them ignore Ctrl-C, and all processes that they start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def short_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls to a store that does not answer end soon."""
+    monkeypatch.setattr(calls, "CALL_SECONDS", 2.0)
+
 
 IN_CI = os.environ.get("CI", "").lower() not in ("", "0", "false")
 
@@ -48,7 +57,7 @@ SERVERS = frozenset(
     (
         *("postgres_server", "mariadb_server", "redis_server", "redis_cluster", "mongo_server", "pgbouncer"),
         *("own_postgres_server", "own_mariadb_server", "own_redis_server", "own_mongo_server"),
-        *("pg_url", "mariadb_url", "redis_url", "mongo_url"),
+        *("pg_url", "pg_store_url", "mariadb_url", "redis_url", "mongo_url"),
         *("postgresql", "mariadb", "mysql", "redis", "mongodb"),
     )
 )
@@ -121,6 +130,23 @@ def new_pg_database(postgres_server: PostgresServer) -> NewDatabase:
 def pg_url(postgres_server: PostgresServer, new_pg_database: NewDatabase) -> Iterator[str]:
     """The address of an empty database for one test."""
     url = new_pg_database()
+    yield url
+    postgres_server.drop_database(url.rpartition("/")[2])
+
+
+@pytest.fixture(scope="session")
+def pg_template(new_pg_database: NewDatabase) -> str:
+    """The name of a database with the schema of a store: to copy it costs a fraction of making one."""
+    url = new_pg_database()
+    with closing(open_store(url)) as store:
+        store.setup()
+    return url.rpartition("/")[2]
+
+
+@pytest.fixture
+def pg_store_url(postgres_server: PostgresServer, new_pg_database: NewDatabase, pg_template: str) -> Iterator[str]:
+    """The address of a database for one test, which has the schema of a store."""
+    url = new_pg_database(pg_template)
     yield url
     postgres_server.drop_database(url.rpartition("/")[2])
 

@@ -7,19 +7,25 @@ SPARK = "tests/spark/"
 KILLS = "tests/spark/ that kill"
 
 SECONDS = {
-    KILLS: 90.0,
+    KILLS: 60.0,
     SPARK: 5.0,
     "tests/test_big_flows.py": 45.0,
+    "tests/crash/test_mixed.py": 30.0,
     "tests/crash/": 14.0,
-    "tests/docs/": 3.5,
+    "tests/mongo/test_slots.py": 14.0,
+    "tests/mongo/test_flows.py": 7.0,
+    "tests/worker/test_scheduler.py": 8.5,
+    "tests/sql/test_slots.py": 5.5,
     "tests/demo/": 3.5,
-    "tests/mongo/": 3.0,
-    "tests/sql/": 2.5,
-    "tests/redis/": 2.5,
+    "tests/docs/": 2.6,
     "tests/protocol/": 2.5,
-    "tests/worker/": 1.5,
+    "tests/mongo/": 2.0,
+    "tests/redis/": 1.5,
+    "tests/sql/": 1.0,
+    "tests/worker/": 1.0,
     "tests/servers/": 1.0,
-    "tests/conformance/test_m": 0.4,
+    "tests/conformance/test_mongo": 0.5,
+    "tests/conformance/test_mariadb": 0.4,
     "tests/conformance/test_postgres": 0.3,
 }
 """About how long a test takes on a busy machine, by how its name begins."""
@@ -30,7 +36,7 @@ USUAL = 0.1
 class LongestFirst(LoadFileScheduling):  # type: ignore[misc]  # it has no types
     """Each file goes to one process, and the tests with Spark to two: they share a session, which takes 2 GB.
 
-    What takes longest begins first, so that nobody is left with a long file when all others are done.
+    What takes longest begins first, so that no process is left with a long file when all others are done.
     """
 
     def _split_scope(self, nodeid: str) -> str:

@@ -234,10 +234,10 @@ def test_a_handler_sees_its_flow(app):
         raise ValueError("it broke")
 
     @app.task
-    def mend(what: str, job: Job) -> None:
+    def handle(what: str, job: Job) -> None:
         seen.append((what, job.flow, job.state))
 
-    flow = fail.s().on_failure(mend.s("fail")).enqueue()
+    flow = fail.s().on_failure(handle.s("fail")).enqueue()
     app.drain()
     assert seen == [("fail", flow.id, JobState.RUNNING)]
     assert QUEUED not in {job.state for job in flow.members()}

@@ -15,6 +15,7 @@ from benchmarks.contenders import Place
 from benchmarks.contenders.base import batches
 from benchmarks.spark.engine import FIRST, TEXT, fill, opened, url_of
 from stanchion.core.ids import new_ids
+from stanchion.stores.records.jobs import UNLANED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,7 @@ BLOCK = 10_000
 """Rows that go to the database at once, by hand and by JDBC."""
 
 COLUMNS = (
-    *("id", "queue", "lane", "state", "priority", "run_at", "enqueued_at", "payload"),
+    *("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "payload"),
     *("attempts", "failures", "max_attempts", "cancel_requested"),
 )
 """Those columns of stanchion_jobs that a plain new job has; the others are null or have a default."""
@@ -67,9 +68,9 @@ def jdbc(spark: SparkSession, place: Place, count: int) -> float:
     rows = spark.range(count).selectExpr(
         f"concat({number.format(8)}, '-0000-7000-8000-', {number.format(12)}) as id",
         f"'{QUEUE}' as queue",
-        "0 as lane",
+        f"{UNLANED} as lane",
         "'queued' as state",
-        "0 as priority",
+        *("0 as priority", "0 as rank"),
         *(f"unix_micros(now()) as {column}" for column in ("run_at", "enqueued_at")),
         f"to_json({_payload()}) as payload",
         *("0 as attempts", "0 as failures", "25 as max_attempts", "false as cancel_requested"),
@@ -109,6 +110,6 @@ def _blocks(count: int) -> Iterator[list[tuple[object, ...]]]:
     for numbers in batches(0, count, BLOCK):
         now = int(time() * 1e6)
         yield [
-            (job, QUEUE, 0, "queued", 0, now, now, f'{{"n":{FIRST + n},"text":"{TEXT}"}}', 0, 0, 25, False)
+            (job, QUEUE, 0, "queued", 0, 0, now, now, f'{{"n":{FIRST + n},"text":"{TEXT}"}}', 0, 0, 25, False)
             for job, n in zip(new_ids(len(numbers)), numbers, strict=True)
         ]

@@ -42,7 +42,7 @@ def trouble_with(flight: str, attempt: int) -> str | None:
     """Return why this attempt fails, or None. It depends on nothing but the flight and the attempt."""
     lot = crc32(flight.encode()) % 100
     if lot < _UNDELIVERABLE:
-        return f"nobody can be reached about {flight}"
+        return f"no passenger can be reached about {flight}"
     if lot < _UNDELIVERABLE + _BUSY and attempt == 1:
         return "the mail server is busy"
     return None

@@ -58,7 +58,7 @@ class Queues(NamedTuple):
 
 
 class Pipeline:
-    """Flights on their way through the stations, whose queues are made anew; with `spark`, Spark enriches them."""
+    """Flights at the stations, whose queues are made at the start; with `spark`, Spark enriches them."""
 
     def __init__(self, app: Stanchion, queues: Queues, spark: SparkSession | None = None) -> None:
         self._app, self.queues, self.spark = app, queues, spark

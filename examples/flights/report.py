@@ -16,7 +16,7 @@ class Line:
     """What one station did; times in seconds."""
 
     station: str
-    way: str
+    route: str
     jobs: int
     per_second: float | None
     pickup_p50: float | None
@@ -73,11 +73,11 @@ def report(app: Stanchion, pipeline: Pipeline, summary: Summary) -> Report:
 
     queues = pipeline.queues
 
-    def line(station: str, way: str, meter: Meter, queue: str | None = None) -> Line:
+    def line(station: str, route: str, meter: Meter, queue: str | None = None) -> Line:
         counts = app.queue(queue).counts() if queue else None
         return Line(
             station,
-            way,
+            route,
             meter.jobs,
             meter.rate,
             meter.delays.within(0.5),

@@ -165,7 +165,7 @@ def to_look_at(queues: Queues, store: str, out: Output, *, delete: bool) -> None
 def _station(line: Line) -> list[Cell]:
     return [
         line.station,
-        line.way,
+        line.route,
         f"{line.jobs:,}",
         rate(line.per_second),
         duration(line.pickup_p50),

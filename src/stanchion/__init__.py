@@ -5,6 +5,7 @@ from stanchion.core.retry import Retry
 from stanchion.cron.schedule import Schedule
 from stanchion.errors import (
     ArchiveBusy,
+    BatchLeasesLost,
     BatchNotKept,
     CannotJoin,
     DuplicateKey,
@@ -47,6 +48,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArchiveBusy",
+    "BatchLeasesLost",
     "BatchNotKept",
     "Bury",
     "Cancel",

@@ -19,6 +19,7 @@ from stanchion.core.events import Event
 from stanchion.core.retry import Retry
 from stanchion.cron.schedule import Missed, Schedule, declared, on_task, schedule_named, schedules
 from stanchion.cron.ticker import Ticker
+from stanchion.errors import CannotJoin
 from stanchion.flows.event_group import EventGroup
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.parts import Part, Signature, checked_part
@@ -27,11 +28,13 @@ from stanchion.jobs.call import COLLECT, arguments
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.options import EnqueueOptions, named_queues
+from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.search import Search
+from stanchion.jobs.settling import reservation, settle
 from stanchion.pipelines import Pipeline, Station
 from stanchion.queues.queue import Queue, declared_queue
 from stanchion.queues.semaphore import Semaphore, declared_semaphore
-from stanchion.stores.protocol import Store
+from stanchion.stores.protocol import Store, Transactions
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.tasks.enqueuer import Enqueuer
@@ -43,17 +46,17 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 DEFAULT_POLL = 0.5
-"""Seconds between the polls of the whole fleet; each worker's own interval is this times the live workers."""
+"""Seconds between polls of the whole fleet; each worker's own interval is this times the number of live workers."""
 
 
 class Stanchion:
     """One store, its queues and its tasks.
 
-    `url`: where jobs live, such as `sqlite:///jobs.db`, `postgresql://user@host/db` or `memory://`; left out,
+    `url`: the store, such as `sqlite:///jobs.db`, `postgresql://user@host/db` or `memory://`; by default
     STANCHION_URL. Nothing connects before the first use. `keys`: Fernet keys, newest first, to encrypt
     payloads and results. `max_payload`: the largest payload in bytes. `poll`: seconds between polls of all
-    workers together, the wake-up of last resort. `bury_unknown_after`: seconds that a job whose task no worker
-    knows is put off before it is dead.
+    workers together, the fallback for lost signals. `bury_unknown_after`: seconds for which a job is put off,
+    before it is dead, if no worker knows its task.
     """
 
     def __init__(
@@ -79,14 +82,14 @@ class Stanchion:
         return app
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Go to other processes, such as those of Spark, without connections, threads and what only workers need."""
+        """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
         return Stanchion.of, (self.context,)
 
     # -- the store
 
     @property
     def url(self) -> str:
-        """The store's URL; InvalidInput when none was given."""
+        """The store's URL. Raises InvalidInput if none was given."""
         return self.context.url
 
     @property
@@ -95,50 +98,57 @@ class Stanchion:
         return self.context.store
 
     def setup(self) -> None:
-        """Make the tables, or bring them up to date, and store what the code declares of queues and semaphores.
+        """Create or migrate the tables, and store the queue settings and semaphores that the code declares.
 
-        Safe to repeat. SQLite makes its tables by itself on first use.
+        Safe to repeat. SQLite creates its tables on first use.
         """
         self.context.setup()
 
     def transaction(self) -> AbstractContextManager[Any]:
-        """Open a transaction of the store to be passed as `tx`; CannotJoin where the store has none."""
-        return self.store.transaction()
+        """Open a transaction of the store, to pass as `tx`. Raises CannotJoin if the store has none."""
+        capabilities = self.store.capabilities
+        if not capabilities.joins_transactions:
+            raise CannotJoin(
+                f"the {capabilities.name} store has no transactions that jobs could be part of: leave tx out, or use a "
+                f"store on the database that holds your transaction"
+            )
+        return cast("Transactions", self.store).transaction()
 
     def maintain(self, seconds: float = 60.0) -> Maintained:
-        """Look after the store once, as workers do all the time: for programs that have none.
+        """Maintain the store once, as workers do all the time; for programs without workers.
 
-        Takes back the jobs of dead workers and of leases that ran out, finishes what died half-way, purges history, for
-        about so many seconds at most.
+        Takes back the jobs of dead workers and expired leases, completes the outbox of dead processes, and purges
+        history, for about `seconds` at most.
         """
         return self.context.upkeep.round(seconds_of(seconds, "seconds"), self.store.now())
 
     def close(self) -> None:
-        """Release connections and threads; a later call opens them anew. Who waits gets an error."""
+        """Release connections and threads; a later call reopens them. Pending waits end with an error."""
         self.context.close()
 
     # -- queues and semaphores
 
     def queue(self, name: str, **settings: Any) -> Queue:
-        """Return a queue. Settings given here are stored at its first use by this process, or by `setup`.
+        """Return a queue. Settings given here are stored when this process first uses it, or by `setup`.
 
-        Those of several calls add up. Where they were declared like this before, what is in force now stays.
+        Settings of several calls are merged. A setting that is unchanged since its last declaration is not applied
+        again, so that the change of an operator stays in force.
         """
         return declared_queue(self.context, name, settings)
 
     def queues(self) -> list[Queue]:
-        """Return all queues that the store knows, by name."""
+        """Return all queues in the store, by name."""
         return [Queue(self.context, settings.name) for settings in self.store.queues()]
 
     def semaphore(self, name: str, capacity: int | None = None) -> Semaphore:
-        """Return a semaphore. A capacity given here is stored at the first use by this process.
+        """Return a semaphore. A capacity given here is stored when this process first uses it.
 
-        Jobs hold it while they run when enqueued with `limits=[name]`. Capacity 0 closes it.
+        Jobs enqueued with `limits=[name]` hold a slot of it while they run. Capacity 0 closes it.
         """
         return declared_semaphore(self.context, name, capacity)
 
     def semaphores(self) -> list[Semaphore]:
-        """Return all semaphores that the store knows, by name."""
+        """Return all semaphores in the store, by name."""
         return [Semaphore(self.context, row.name) for row in self.context.store_semaphores().semaphores()]
 
     # -- tasks
@@ -165,7 +175,7 @@ class Stanchion:
     ) -> Task[P, R] | Callable[[Callable[P, R]], Task[P, R]]:
         """Register a function as a task, with the defaults of its jobs.
 
-        `name` defaults to `module.function`; keep it when the function moves, as stored jobs know it by name.
+        `name` defaults to `module.function`. Keep it when the function moves: stored jobs refer to it.
         """
 
         def register(function: Callable[P, R]) -> Task[P, R]:
@@ -193,7 +203,7 @@ class Stanchion:
         return known.using(**options) if known is not None else Enqueuer(self.context, task, options)
 
     def pipeline(self, name: str) -> Pipeline:
-        """Return a pipeline of stations, made at the first call; its queues are named `name.station`."""
+        """Return a pipeline of stations, created at the first call; its queues are named `name.station`."""
         return self.pipelines.setdefault(name, Pipeline(self.context, name, run_worker))
 
     @property
@@ -222,11 +232,11 @@ class Stanchion:
         retry: Retry | None = None,
         **options: Unpack[EnqueueOptions],
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
-        """Have a function called by the calendar: at each tick of a cron expression a worker enqueues one job.
+        """Enqueue a call of the decorated function at each tick of a cron expression.
 
-        Stands above a function, which becomes a task, with the options of `task`, or above a task. `missed`: what
-        becomes of ticks for which no worker was there within a minute. `args`, `kwargs`: of each call. `schedule`:
-        its name, that of the task unless it has several.
+        Decorates a function, which becomes a task with the options of `task`, or a task. `missed`: what happens to
+        ticks that no worker fired within a minute. `args`, `kwargs`: the arguments of each call. `schedule`: its
+        name, by default the task's; needed if a task has several.
         """
 
         def register(function: Callable[P, R]) -> Task[P, R]:
@@ -238,15 +248,15 @@ class Stanchion:
         return register
 
     def schedules(self) -> list[Schedule]:
-        """Return all schedules, by name: those in the store, and those of this app that no worker has stored yet."""
+        """Return all schedules, by name: those in the store, and those of this app that are not stored yet."""
         return schedules(self.context)
 
     def schedule(self, name: str) -> Schedule:
-        """Return a schedule; InvalidInput for one that is not known."""
+        """Return a schedule. Raises InvalidInput if it is unknown."""
         return schedule_named(self.context, checked_name(name, "the name of a schedule"))
 
     def tick(self) -> int:
-        """Enqueue the jobs of all ticks that are due, as a worker does; return how many. For tests and scripts."""
+        """Enqueue the jobs of all due ticks, as a worker does; return how many. For tests and scripts."""
         return self._ticker.tick().jobs
 
     # -- jobs
@@ -260,25 +270,42 @@ class Stanchion:
         return lookup.find(self.context, **search)
 
     def cancel(self, job_id: str) -> JobState | None:
-        """Cancel a job, or ask it to stop if it runs; return its state after that, None if unknown."""
+        """Cancel a job, or ask it to stop if it is running; return its new state, or None if it is unknown."""
         return lookup.cancel(self.context, job_id)
 
     def retry_job(self, job_id: str) -> Job:
-        """Make a dead, cancelled or scheduled job ready now, with all attempts before it."""
+        """Make a dead, cancelled or scheduled job ready now, with its attempts reset."""
         return lookup.retry(self.context, job_id)
 
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
         """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
         return lookup.replay(self.context, job_ids)
 
+    def settle(self, settlements: Iterable[Settlement], *, tx: Any = None) -> list[JobState | None]:
+        """End many reserved jobs together: `app.settle([job.committed(result), other.rolled_back(error="no")])`.
+
+        Returns the state that each job has now, in order; None: its lease is lost, and nothing was changed for it. The
+        store is called once for 2,000 jobs. With `tx`, all end in that transaction.
+        """
+        return settle(self.context, settlements, tx)
+
+    asettle = off_loop(settle)
+
+    def reservation(self, job_id: str, token: str) -> Reservation:
+        """Return the reservation that another request, process or host made: to end, extend or move the job here.
+
+        Raises LeaseLost if the job is not reserved under this token.
+        """
+        return reservation(self.context, job_id, token)
+
     def workers(self) -> list[WorkerRow]:
-        """Return the workers that the store knows, also those that are late."""
+        """Return all workers in the store, including late ones."""
         return self.store.workers()
 
     # -- flows
 
     def enqueue_flow(self, part: Part, tx: Any = None) -> FlowHandle:
-        """Store a flow; with `tx`, in that transaction. The same as `part.enqueue(tx)`, also where it has no call."""
+        """Store a flow; with `tx`, in that transaction. Like `part.enqueue(tx)`, but works for a flow without calls."""
         return checked_part(part).enqueue_in(self.context, tx)
 
     def flow(self, flow_id: str) -> FlowHandle:
@@ -286,9 +313,9 @@ class Stanchion:
         return FlowHandle(self.context, flow_id)
 
     def event_group(self, name: str, then: Part | None = None, on_failure: Signature | None = None) -> EventGroup:
-        """Open a group that takes members until it is closed; or return it, where one of that name is open already.
+        """Open a group that takes members until it is closed, or return the existing group of that name.
 
-        `then` follows once all members are done, and gets the list of their results; `on_failure` when one fails.
+        `then` runs once all members are done and gets the list of their results; `on_failure` runs if one fails.
         """
         events = EventGroup(self.context, name)
         events.open(then, on_failure)
@@ -301,10 +328,10 @@ class Stanchion:
         run_worker(self.context, queues, threads, **options)
 
     def drain(self, queues: Sequence[str] | None = None) -> int:
-        """Run all that is due, here and now, in this thread; return how many attempts that were.
+        """Run all due jobs in this thread; return the number of attempts.
 
         `queues`: their names; None for those of the registered tasks and stations. Jobs in other queues, such as those
-        of another program that shares the store, stay as they are.
+        of another program that shares the store, are left alone.
         """
         named = named_queues(queues) if queues is not None else self.context.registry.own_queues()
         return drained(self.context, named)
@@ -317,24 +344,24 @@ class Stanchion:
 
     @contextmanager
     def testing(self) -> Iterator[Clock]:
-        """Work on a fresh store in memory, under a clock that the test moves, for the length of the block."""
+        """Use a fresh store in memory within the block, with a clock that the test moves."""
         store = open_store("memory://?clock=frozen")
         with self.on_store(store):
             yield Clock(store)
 
     @contextmanager
     def on_store(self, store: Store) -> Iterator[None]:
-        """Work on another store for the length of the block."""
+        """Use another store within the block."""
         ticker, self._ticker = self._ticker, Ticker(self.context)
         try:
             with self.context.on_store(store):
-                self.tick()  # schedules begin when they are first seen
+                self.tick()  # schedules start when they are first stored
                 yield
         finally:
             self._ticker = ticker
 
     def assert_enqueued(self, task: Task[..., Any] | str, *args: Any, **kwargs: Any) -> Job:
-        """Return a live job that calls the task with these arguments; AssertionError when there is none."""
+        """Return a live job that calls the task with these arguments. Raises AssertionError if there is none."""
         name = task.name if isinstance(task, Task) else checked_name(task, "task name")
         return enqueued(self.context, name, arguments(args, kwargs))
 

@@ -12,7 +12,7 @@ from stanchion import Stanchion
 from stanchion.spark.archiving.files import End
 from stanchion.spark.archiving.table import existing_archive
 from stanchion.stores.protocol import Store, pages
-from stanchion.stores.records.jobs import SECOND, JobRow, JobState
+from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.query import Query
 
 FINAL = (JobState.DONE, JobState.DONE, JobState.DONE, JobState.DEAD, JobState.CANCELLED)
@@ -31,9 +31,10 @@ def finished(app: Stanchion, count: int, queue: str = "orders", days: float = 3,
             JobRow(
                 job_id,
                 queue,
-                0,
+                UNLANED,
                 chance.choice(FINAL).value,
-                chance.choice((-30, 0, 30, 70)),
+                priority := chance.choice((-30, 0, 30, 70)),
+                priority,
                 ended - 3 * SECOND,
                 ended - 4 * SECOND,
                 f'{{"n":{number}}}',

@@ -51,7 +51,7 @@ STEPS = {
     "writing a part": (run, "write_part"),
     "committing": (ArchiveTable, "commit"),
     "purging a batch": (parts.Purger, "purge"),
-    "purging some": (Store, "discard"),
+    "purging some": (Store, "delete"),
 }
 MOMENTS = [(step, calls) for step in STEPS for calls in (1, 2) if (step, calls) != ("making the table", 2)]
 
@@ -142,7 +142,7 @@ def test_other_stores(
     rows = finished(app, 3_000)
     monkeypatch.setattr(run, "BATCH", 2_000)
     with monkeypatch.context() as patched:
-        patched.setattr(app.store, "discard", dying(2, app.store.discard, before=True))
+        patched.setattr(app.store, "delete", dying(2, app.store.delete, before=True))
         with pytest.raises(Died):
             archive(app, folder)
     assert 0 < archived(folder).total() < 3_000

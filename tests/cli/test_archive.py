@@ -40,16 +40,16 @@ def test_archive(run: Run, app: Stanchion, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (("archive", "{here}"), "holds something else"),
+        (("archive", "{here}"), "contains something other than an archive"),
         (("archive", "new", "--engine", "flink"), "spark or local, not 'flink'"),
-        (("archive", "new", "--older-than", "soon"), "length of time"),
+        (("archive", "new", "--older-than", "soon"), "must be a duration"),
         (("archive", "new", "--queue", "ordres"), "no queue 'ordres'"),
         (("replay", "--archive", "new", "--where", "true"), "there is no archive in"),
-        (("replay", "--archive", "new"), "say it in Spark SQL"),
-        (("replay", "--archive", "new", "--where", "true", "--task", "mail"), "choose jobs by --where"),
+        (("replay", "--archive", "new"), "select them in Spark SQL"),
+        (("replay", "--archive", "new", "--where", "true", "--task", "mail"), "select archived jobs by --where"),
         (("replay", "--where", "true"), "give --archive DIR too"),
         (("replay", "--queue", "orders", "--dry-run"), "give --archive DIR too"),
-        (("report", "--since", "soon"), "length of time"),
+        (("report", "--since", "soon"), "must be a duration"),
     ],
 )
 def test_what_is_refused(run: Run, app: Stanchion, tmp_path: Path, args: tuple[str, ...], said: str) -> None:

@@ -28,7 +28,7 @@ def there(tmp_path: Path) -> Iterator[Stanchion]:
 
 @pytest.fixture
 def copy(run: Run, app: Stanchion, there: Stanchion) -> Callable[..., Answer]:
-    """Copy from one to the other, where nobody else takes jobs."""
+    """Copy from one to the other, where no other process takes jobs."""
     return lambda *options: run("copy", app.url, there.url, "--settle", "0", *options)
 
 
@@ -192,7 +192,7 @@ class TestTheCommand:
         app.queue("q").push(1)
         answer = run("copy", app.url, there.url, "--settle", "200ms")
         assert answer.code == 0
-        assert "giving calls under way 0.2 s to end" in answer.err
+        assert "calls in progress get 0.2 s to end" in answer.err
 
     def test_nothing_to_copy(self, copy: Callable[..., Answer], app: Stanchion) -> None:
         assert app.store.queues() == []
@@ -209,12 +209,12 @@ class TestRefused:
             (["{here}", "{there}", "--queue", "nowhere"], "no queue 'nowhere'; it has q"),
             (["{here}", "{there}", "-q", "q", "-q", "q"], "'q' is given twice"),
             (["{here}", "{there}", "-q", ""], "a queue must be 1 to 200"),
-            (["memory://", "{there}"], "the source, memory://, ends with its process"),
-            (["{here}", "memory://"], "the destination, memory://, ends with its process"),
+            (["memory://", "{there}"], "the source, memory://, lives in one process"),
+            (["{here}", "memory://"], "the destination, memory://, lives in one process"),
             (["sqlite:///{folder}/none.db", "{there}"], "there is no file"),
             (["{here}", "nosql://x"], "no store understands"),
             (["{here}", "{there}", "--url", "{here}"], "two stores as arguments"),
-            (["{here}", "{there}", "--wait", "long"], "--wait must be a length of time"),
+            (["{here}", "{there}", "--wait", "long"], "--wait must be a duration"),
         ],
     )
     def test_bad_input_changes_nothing(
@@ -248,7 +248,7 @@ def test_jobs_of_flows_stay(copy: Callable[..., Answer], app: Stanchion, there: 
     largest.enqueue(3, 4)
     answer = copy()
     assert answer.code == Exit.FAILED
-    assert "2 jobs of q are parts of flows and stay in the source" in answer.err
+    assert "2 jobs of q belong to flows and stay in the source" in answer.err
     assert there.queue("q").size().total == 1
     app.queue("q").resume()
     app.drain()

@@ -108,7 +108,7 @@ def test_trigger_tells_of_a_key_that_is_taken(run: Run, app: Stanchion) -> None:
     first = run("cron", "trigger", "once")
     again = run("cron", "trigger", "once")
     assert first.out == again.out
-    assert "key already" in again.err
+    assert "already has its key" in again.err
 
 
 def test_removing_what_lives_says_that_it_comes_back(run: Run, app: Stanchion) -> None:
@@ -123,7 +123,7 @@ def test_removing_what_lives_says_that_it_comes_back(run: Run, app: Stanchion) -
 def test_a_mistyped_name_is_refused(run: Run, verb: str) -> None:
     answer = run("cron", verb, "nihgtly")
     assert answer.code == 2
-    assert "there are: nightly, tidy" in answer.error
+    assert "known: nightly, tidy" in answer.error
 
 
 def test_next_needs_no_store(run: Run, tmp_path: Path) -> None:

@@ -18,20 +18,20 @@ def lost(app: Stanchion) -> str:
 
 
 def test_takes_back_what_was_lost(run: Run, lost: str) -> None:
-    assert run("maintain").out == "took back 1 jobs from holders that are gone\n"
-    assert run("maintain").out == "nothing was lost, nothing is behind\n"
+    assert run("maintain").out == "recovered 1 lost jobs\n"
+    assert run("maintain").out == "nothing to do\n"
     assert run("maintain", "--json").json == {"recovered": 0, "behind": []}
     assert run("show", lost, "--json").json["state"] == "ready"
 
 
 def test_refuses_what_is_no_length_of_time(run: Run) -> None:
-    assert "--every must be a length of time" in run("maintain", "--every", "often").error
+    assert "--every must be a duration" in run("maintain", "--every", "often").error
 
 
 def test_goes_on(start: Callable[..., subprocess.Popen[str]], app: Stanchion, lost: str) -> None:
     said = start("maintain", "--every", "50ms").stdout
     assert said is not None
-    assert "took back 1 jobs from holders that are gone\n" in iter(said.readline, "")
+    assert "recovered 1 lost jobs\n" in iter(said.readline, "")
     job = app.get(lost)
     assert job is not None
     assert job.state == "ready"

@@ -28,7 +28,7 @@ def test_durations(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["", " ", "soon", "5 parsecs", "-5", "1h30", "h", "1e3", "nan", "inf"])
 def test_bad_durations(text: str) -> None:
-    with pytest.raises(InvalidInput, match="length of time"):
+    with pytest.raises(InvalidInput, match="must be a duration"):
         given.duration(text, "x")
 
 

@@ -49,7 +49,7 @@ def test_a_duplicate_says_so(run: Run) -> None:
     first = run("push", "q", "1", "--key", "k")
     again = run("push", "q", "2", "--key", "k")
     assert again.out == first.out
-    assert "has this key already" in again.err
+    assert "already has this key" in again.err
     assert run("push", "q", "2", "--key", "k", "--json").json["duplicate"] is True
     refused = run("push", "q", "2", "--key", "k", "--on-duplicate", "raise")
     assert refused.code == 1
@@ -108,7 +108,7 @@ def test_a_bad_line_is_named_and_the_rest_can_go_on(run: Run, app: Stanchion, tm
     answer = run("push", "q", "--file", str(file))
     assert answer.code == 2
     assert answer.error.startswith("error: line 2,501: the line is not JSON")
-    assert "lines 1 to 2,000 are stored; go on with `tail -n +2001`" in answer.err
+    assert "lines 1 to 2,000 are stored; continue with `tail -n +2001`" in answer.err
     assert app.queue("q").size().total == 2_000
 
 
@@ -117,7 +117,7 @@ def test_a_bad_line_is_named_and_the_rest_can_go_on(run: Run, app: Stanchion, tm
     [
         (b'"\xff"\n', "line 1: it is not UTF-8"),
         (b'"%s"\n' % (b"x" * 2_000_000), "line 1: the payload takes 2,000,002 bytes"),
-        (b"x" * 8_000_000, "line 1 is longer than any payload may be"),
+        (b"x" * 8_000_000, "line 1 is longer than the largest payload"),
     ],
 )
 def test_bad_content_is_refused(run: Run, tmp_path: Path, content: bytes, message: str) -> None:
@@ -135,10 +135,10 @@ def test_an_empty_file_is_nothing_found(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        ([], "push what?"),
+        ([], "nothing to push"),
         (["q", "{bad"], "not JSON"),
         (["q", "NaN"], "JSON"),
-        (["q", "1", "--delay", "soon"], "length of time"),
+        (["q", "1", "--delay", "soon"], "must be a duration"),
         (["q", "1", "--delay", "5m", "--run-at", "2031-05-01"], "run_at or delay"),
         (["q", "1", "--run-at", "tomorrow"], "ISO 8601"),
         (["q", "1", "--priority", "101"], "from -100 to 100"),
@@ -149,7 +149,7 @@ def test_an_empty_file_is_nothing_found(run: Run, tmp_path: Path) -> None:
         (["q", "1", "--file", "-"], "not both"),
         (["q", "--file", "-", "--key", "k"], "--key"),
         (["q", "--file", "/does/not/exist"], "No such file"),
-        (["--file", "-"], "push where?"),
+        (["--file", "-"], "no target"),
         (["q", "--task", "t", "--arg", "[1"], "not JSON"),
     ],
 )

@@ -21,7 +21,18 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
     (queue,) = run("queues", "--json").json
     assert queue.keys() == {
         *("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant"),
-        *("history_ttl", "dead_letter", "lease", "expires", "expires_with_jobs", "size", "counts", "next_due", "lag"),
+        *(
+            "history_ttl",
+            "dead_letter",
+            "lease",
+            "expires",
+            "expires_with_jobs",
+            "shape",
+            "size",
+            "counts",
+            "next_due",
+            "lag",
+        ),
     }
     assert queue["size"] == {"total": 1, "ready": 1, "scheduled": 0, "waiting": 0, "running": 0}
     assert queue["counts"]["pushed"] == 1
@@ -92,7 +103,7 @@ def test_a_mistyped_queue_is_refused(run: Run, app: Stanchion) -> None:
     for args in (["pause", "male"], ["resume", "male"], ["queues", "purge", "male"], ["queues", "delete", "male"]):
         answer = run(*args)
         assert answer.code == 2
-        assert "there are: mail" in answer.error
+        assert "known: mail" in answer.error
     assert len(app.queues()) == 1
 
 

@@ -44,8 +44,8 @@ def test_one_with_its_holders_and_its_line(run: Run, ids: list[str]) -> None:
     found = run("semaphores", "smtp", "--json", "--limit", "2").json
     assert (found["capacity"], found["held"], found["waiting"]) == (1, 1, 3)
     assert [job["id"] for job in found["holders"]] == ids[:1]
-    assert [job["id"] for job in found["line"]] == ids[1:3]
-    assert found["line"][0] == {"id": ids[1], "queue": "mail", "task": None, "state": "waiting"}
+    assert [job["id"] for job in found["waiters"]] == ids[1:3]
+    assert found["waiters"][0] == {"id": ids[1], "queue": "mail", "task": None, "state": "waiting"}
 
 
 def test_resize(run: Run, app: Stanchion, ids: list[str]) -> None:
@@ -71,7 +71,7 @@ def test_a_mistyped_name_is_refused(run: Run, app: Stanchion) -> None:
     for args in (["semaphores", "smpt"], ["semaphores", "resize", "smpt", "3"]):
         answer = run(*args)
         assert answer.code == 2
-        assert "there are: api, smtp" in answer.error
+        assert "known: api, smtp" in answer.error
     assert run("semaphores", "resize", "--new", "gpu", "3").code == 0
     assert app.semaphore("gpu").capacity == 3
 
@@ -99,7 +99,7 @@ def test_show_says_what_a_job_waits_for(run: Run, app: Stanchion, ids: list[str]
     assert f"waits for    job {first.id} of the same order key\n" in run("show", third.id).out
 
 
-def test_show_says_whose_turn_it_is_before_anybody_had_it(run: Run, app: Stanchion) -> None:
+def test_show_says_which_job_is_next_before_any_had_a_slot(run: Run, app: Stanchion) -> None:
     first, second = app.queue("orders").push_many([Push(1, order_key="acme", delay=60), Push(2, order_key="acme")])
     assert app.queue("orders").reserve(3) == []
     assert f"waits for    job {first.id} of the same order key\n" in run("show", second.id).out

@@ -23,7 +23,9 @@ def test_setup_sql_changes_nothing(run: Run, tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "by-hand.db") as connection:
         connection.executescript(script)
     assert run("setup", "--sql", "--json").json["sql"] + "\n" == script
-    assert run("queues", "--url", f"sqlite:///{tmp_path}/by-hand.db").err == "no queues yet: the first push makes one\n"
+    assert (
+        run("queues", "--url", f"sqlite:///{tmp_path}/by-hand.db").err == "no queues yet: the first push creates one\n"
+    )
 
 
 def test_setup_sql_of_a_server_needs_no_server(run: Run) -> None:

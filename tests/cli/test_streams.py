@@ -6,7 +6,7 @@ from tests.cli.conftest import Run
 
 
 def read(app: Stanchion, count: int) -> None:
-    """Take jobs in hand as a driver does."""
+    """Reserve jobs as a driver does."""
     app.queue("raw").push_many(list(range(count)))
     source = StreamSource(app.store, "etl", "raw")
     source.latest(source.initial(), count)
@@ -26,7 +26,7 @@ def test_lists_them(run: Run, app: Stanchion) -> None:
         assert line.split()[:5] == ["etl", "raw", "1", "0", "3"]
         assert line.endswith("live")
     (one,) = run("streams", "--json").json
-    assert (one["name"], one["queue"], one["reserved"], one["acked"], one["in_hand"]) == ("etl", "raw", 1, 0, 3)
+    assert (one["name"], one["queue"], one["reserved"], one["acked"], one["reserved_jobs"]) == ("etl", "raw", 1, 0, 3)
 
 
 def test_release_of_a_live_one_wants_a_yes(run: Run, app: Stanchion) -> None:
@@ -35,7 +35,7 @@ def test_release_of_a_live_one_wants_a_yes(run: Run, app: Stanchion) -> None:
     assert refused.code == 2
     assert "--yes" in refused.error
     assert app.queue("raw").size().running == 2
-    assert run("streams", "release", "etl", "--yes").out == "etl: released, with 2 jobs in hand\n"
+    assert run("streams", "release", "etl", "--yes").out == "etl: released, with 2 reserved jobs\n"
     assert app.queue("raw").size().ready == 2
 
 

@@ -16,7 +16,7 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.jobs import JobRef, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.workers import WorkerRow
@@ -34,6 +34,13 @@ class Meddler:
             return getattr(self._store, name)
         self._verb = ""
         return self._instead
+
+
+class Always(Meddler):
+    """A store that does something else in place of one of its verbs."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self._instead if name == self._verb else getattr(self._store, name)
 
 
 def meddled(store: Store, verb: str, instead: Callable[..., Any]) -> Store:
@@ -62,7 +69,7 @@ def finish_all(store: Store) -> list[str]:
     """Do all jobs; return their payloads."""
     token = new_id()
     claimed = store.claim(Claim("q", 100, token)).rows
-    store.settle([Commit(row.id, token) for row in claimed])
+    store.settle([Commit(row.lease) for row in claimed])
     return sorted(row.payload for row in claimed)
 
 
@@ -71,7 +78,7 @@ ALL = ["0", "1", "2", "3", "4"]
 
 class TestBroken:
     @pytest.mark.parametrize("side", ["source", "destination"])
-    @pytest.mark.parametrize("verb", ["configure", "select", "adopt", "take", "stats", "beat", "workers"])
+    @pytest.mark.parametrize("verb", ["configure", "select", "adopt", "delete", "stats", "beat", "workers"])
     @pytest.mark.parametrize("done", [True, False])
     def test_after_any_call_the_next_copy_goes_on(
         self, here: MemoryStore, elsewhere: MemoryStore, side: str, verb: str, done: bool
@@ -86,19 +93,21 @@ class TestBroken:
 
         stores[side] = meddled(store, verb, fail)
         used = (side, verb) not in {("source", "adopt"), ("destination", "select"), ("destination", "stats")}
-        if used and (side, verb) != ("destination", "take"):
+        if used and (side, verb) != ("destination", "delete"):
             with pytest.raises(StoreUnavailable):
                 transfer(*stores.values()).run()
         assert transfer(here, elsewhere).run()[0].resumed
         assert finish_all(elsewhere) == ALL
         assert rows(here) == {}
 
-    def test_a_take_whose_answer_was_lost(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
-        def twice(ids: Sequence[str]) -> list[str]:
-            here.take(ids)
-            return here.take(ids)
+    def test_what_somebody_else_has_deleted_is_in_the_destination(
+        self, here: MemoryStore, elsewhere: MemoryStore
+    ) -> None:
+        def twice(refs: Sequence[JobRef]) -> list[bool]:
+            here.delete(refs)
+            return here.delete(refs)
 
-        (copied,) = transfer(meddled(here, "take", twice), elsewhere).run()
+        (copied,) = transfer(meddled(here, "delete", twice), elsewhere).run()
         assert (copied.live, copied.resumed) == (5, True)
         assert finish_all(elsewhere) == ALL
 
@@ -107,27 +116,44 @@ class TestBroken:
     ) -> None:
         token = new_id()
 
-        def after_a_claim(ids: Sequence[str]) -> list[str]:
+        def after_a_claim(refs: Sequence[JobRef]) -> list[bool]:
             here.configure("q", {"paused": False})
             here.claim(Claim("q", 1, token))
             here.configure("q", {"paused": True})
-            return here.take(ids)
+            return here.delete(refs)
 
-        (copied,) = transfer(meddled(here, "take", after_a_claim), elsewhere).run()
+        (copied,) = transfer(meddled(here, "delete", after_a_claim), elsewhere).run()
         assert copied.live == 4
         (running,) = rows(here).values()
         assert len(rows(elsewhere)) == 4
-        here.settle([Rollback(running.id, token, 0.0)])
+        here.settle([Rollback(running.lease, 0.0)])
         transfer(here, elsewhere).run()
         assert finish_all(elsewhere) == ALL
 
     def test_dead_jobs_that_are_kept_go_with_history(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
         here.configure("q", {"history_ttl": 60.0})
         (row,) = here.claim(Claim("q", 1, "t")).rows
-        here.settle([Bury(row.id, "t", "broken")])
+        here.settle([Bury(row.lease, "broken")])
         (copied,) = transfer(here, elsewhere, history=True).run()
         assert (copied.live, copied.history) == (4, 1)
         assert elsewhere.fetch([row.id])[row.id].state == JobState.DEAD
+
+    def test_a_dead_job_that_is_retried_meanwhile_stays(self, here: MemoryStore, elsewhere: MemoryStore) -> None:
+        here.configure("q", {"history_ttl": 60.0})
+        (row,) = here.claim(Claim("q", 1, "t")).rows
+        here.settle([Bury(row.lease, "broken")])
+
+        def after_a_retry(refs: Sequence[JobRef]) -> list[bool]:
+            if row.id not in [ref.id for ref in refs]:
+                return here.delete(refs)
+            here.retry([row.id])
+            return here.delete(refs)
+
+        source = cast(Store, Always(here, "delete", after_a_retry))
+        (copied,) = transfer(source, elsewhere, history=True).run()
+        assert (copied.live, copied.history) == (4, 0)
+        assert list(rows(here)) == [row.id]
+        assert len(rows(elsewhere)) == 4
 
 
 class Standing(Watcher):
@@ -146,7 +172,7 @@ class TestOneAtATime:
         for source, destination in ((here, elsewhere), (here, MemoryStore()), (elsewhere, here)):
             destination.configure("q", {})
             with Guard(source, destination, ["other", "q"], heartbeat=60).held(watcher.standing_by):
-                with pytest.raises(CopyRefused, match="copies other, q; wait"):
+                with pytest.raises(CopyRefused, match="is copying other, q; wait"):
                     transfer(here, elsewhere, watcher=watcher).run()
                 assert len(rows(here)) == 5
                 assert rows(elsewhere) == {}
@@ -189,7 +215,7 @@ class TestOneAtATime:
             stalled.clock_offset += 1.0
             return found
 
-        with pytest.raises(CopyRefused, match="stood still"):
+        with pytest.raises(CopyRefused, match="suspended"):
             transfer(meddled(here, "select", select), elsewhere).run()
         assert rows(elsewhere) == {}
 

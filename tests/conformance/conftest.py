@@ -32,10 +32,11 @@ HEAVY = frozenset(("TestAgainstTheReference", "TestPermitsAlongAnyPath", "TestLa
 
 EACH_SCRIPT = frozenset(
     (
-        *("TestPush", "TestUniqueKeys", "TestReserve", "TestInHand", "TestFencing", "TestCommit", "TestRollback"),
+        *("TestPush", "TestUniqueKeys", "TestReserve", "TestReservedJobs", "TestFencing", "TestCommit", "TestRollback"),
         *("TestMove", "TestBuryAndAbandon", "TestRecovery", "TestHeartbeat", "TestCancel", "TestRetry", "TestReplay"),
-        *("TestPop", "TestPurge", "TestDelete", "TestDiscard", "TestAdopting", "TestTaking", "TestValues", "TestFind"),
-        *("TestScan", "TestSizes", "TestNextDue", "TestSlots", "TestKeyedRates", "TestMaxRunning", "TestTurns"),
+        *("TestPop", "TestPurge", "TestDelete", "TestDeleteFinished", "TestDeleteQueued", "TestDeleteTogether"),
+        *("TestAdopting", "TestValues", "TestFind"),
+        *("TestScan", "TestSizes", "TestNextDue", "TestSlots", "TestKeyedRates", "TestMaxRunning", "TestRoundRobin"),
         *("TestLaneDepths", "TestGroup", "TestAFailedMember", "TestAnOpenNode", "TestFanOut", "TestPublishing"),
         *("TestOneWins", "TestPushSignal", "TestWaitingForASlot"),
     )

@@ -16,7 +16,10 @@ del TestPushSignal, TestSignalledEnds  # noqa: F821
 
 pytestmark = pytest.mark.slow
 
-TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers", "gates", "nodes", "ends", "notes", "stage")
+TABLES = (
+    *("jobs", "history", "queues", "counter_events", "counts", "workers"),
+    *("slots", "flow_nodes", "flow_ends", "values", "stage"),
+)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from stanchion.stores.records.outcomes import Rollback
 from stanchion_conformance import *  # noqa: F403
 from stanchion_conformance.harness import NewStore, StoreClock, claim, new_job, worker
 
-del TestJoining, TestAnotherDatabase  # noqa: F821
+del TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ class TestToTheMicrosecond:
         clock.advance(9.999999)
         assert store.recover() == []
         clock.advance(0.000001)
-        assert store.settle([Rollback(row.id, row.token or "", 0.0)]) == [None]
+        assert store.settle([Rollback(row.lease, 0.0)]) == [None]
         assert [back.id for back in store.recover()] == [row.id]
 
     def test_the_third_heartbeat_is_the_last_to_miss(self, store: MemoryStore, clock: StoreClock) -> None:
@@ -65,5 +65,5 @@ class TestToTheMicrosecond:
         jobs = [new_job() for _ in range(3)]
         store.push(jobs)
         (first,) = claim(store)
-        store.settle([Rollback(first.id, first.token or "", 0.0)])
+        store.settle([Rollback(first.lease, 0.0)])
         assert [row.id for row in claim(store, 3)] == [job.id for job in jobs]

@@ -17,7 +17,7 @@ del TestAnotherDatabase  # noqa: F821 - it takes another server: see tests/mongo
 
 pytestmark = pytest.mark.slow
 
-COLLECTIONS = ("jobs", "queues", "workers", "notes", "gates", "nodes", "ends", "stage")
+COLLECTIONS = ("jobs", "queues", "workers", "values", "slots", "flow_nodes", "flow_ends", "stage")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,10 @@ from tests.conftest import NewDatabase
 del TestRefusing  # noqa: F821
 
 
-TABLES = ("jobs", "history", "queues", "tallies", "counts", "workers", "gates", "nodes", "ends", "notes", "stage")
+TABLES = (
+    *("jobs", "history", "queues", "counter_events", "counts", "workers"),
+    *("slots", "flow_nodes", "flow_ends", "values", "stage"),
+)
 EMPTY = "\n".join(
     f"IF EXISTS (SELECT FROM stanchion_{name}) THEN TRUNCATE stanchion_{name}; END IF;" for name in TABLES
 )

@@ -80,7 +80,7 @@ def jobs_are_committed_once(trial: Trial) -> Iterator[str]:
 
 
 def commits_hold(trial: Trial) -> Iterator[str]:
-    """What was told to be committed is done by that reservation, and done is only what somebody committed."""
+    """What was told to be committed is done by that reservation, and done is only what was committed."""
     for event in trial.commits:
         row = trial.stored.get(event.job)
         if row is not None and (row.state, row.token) != (JobState.DONE, event.token):
@@ -88,7 +88,7 @@ def commits_hold(trial: Trial) -> Iterator[str]:
     asked = {(event.job, event.token) for event in trial.by_kind["asked commit"]}
     for row in trial.rows:
         if row.state == JobState.DONE and (row.id, row.token) not in asked:
-            yield f"done by nobody: {row.id}"
+            yield f"done by none: {row.id}"
 
 
 def refusals_hold(trial: Trial) -> Iterator[str]:
@@ -100,8 +100,8 @@ def refusals_hold(trial: Trial) -> Iterator[str]:
 
 
 def nothing_starts_after_its_commit(trial: Trial) -> Iterator[str]:
-    """No delivery comes after a commit; a stalled process may still begin an earlier one."""
-    delivered = {(event.job, event.token): event for event in trial.by_kind["told claim"]}
+    """No claim that begins after a commit delivers the job; a stalled process may still begin an earlier delivery."""
+    delivered = {(event.job, event.token): event for event in trial.by_kind["claimed"]}
     committed = {event.job: event for event in trial.commits}
     for event in trial.by_kind["started"]:
         commit, claim = committed.get(event.job), delivered.get((event.job, event.token))
@@ -113,7 +113,7 @@ def reservations_start_once(trial: Trial) -> Iterator[str]:
     for (job, token), times in Counter((e.job, e.token) for e in trial.by_kind["started"]).items():
         if times > 1:
             yield f"started {times} times under one token: {job} under {token}"
-    delivered = {(event.job, event.token) for event in trial.by_kind["told claim"]}
+    delivered = {(event.job, event.token) for event in trial.by_kind["claimed"]}
     for event in trial.by_kind["started"]:
         if (event.job, event.token) not in delivered:
             yield f"started without a claim: {event.job} under {event.token}"

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 What = Literal[
     "asked push",
     "told push",
-    "told claim",
+    "claimed",
     "started",
     "asked commit",
     "told commit",
@@ -36,7 +36,8 @@ UNAVAILABLE = "unavailable"
 class Event(NamedTuple):
     """One line of a journal, about one job.
 
-    `at` is the time before an "asked" or "recovered" and after a "told", on the clock that all processes share.
+    `at` is the time before an "asked", "claimed" or "recovered" and after a "told", on the clock that all processes
+    share. A process may stop for long between the two: a claim is only known to be later than its beginning.
     `detail` is the payload of a push that was asked, and the answer to what was told. `batch` names the push.
     """
 
@@ -65,13 +66,15 @@ class Journal:
         self.write([Event(time.monotonic(), os.getpid(), what, job, token, attempt)])
 
 
-def history(folder: Path) -> list[Event]:
-    """Return the events of all processes in the order of their time.
+def history(folder: Path, *kinds: What, pid: int | None = None) -> list[Event]:
+    """Return the events in the order of their time: all, or those of these kinds, or those of one process.
 
     The last line of a process that was killed in the midst of writing it counts as not written.
     """
     events: list[Event] = []
-    for file in folder.glob("*.jsonl"):
+    for file in folder.glob(f"{'*' if pid is None else pid}.jsonl"):
         whole = file.read_text().rpartition("\n")[0]
-        events += [Event(*json.loads(line)) for line in whole.splitlines()]
-    return sorted(events)
+        # To look for words costs a fraction of reading JSON, and those who wait for an event look many times.
+        lines = [line for line in whole.splitlines() if not kinds or any(f'"{kind}"' in line for kind in kinds)]
+        events += [Event(*json.loads(line)) for line in lines]
+    return sorted(event for event in events if not kinds or event.what in kinds)

@@ -1,4 +1,4 @@
-"""What the workers of a scene have to do, each with what must hold of it in the end, whoever died meanwhile."""
+"""Loads for the workers of a scene, each with what must hold in the end, whichever process died meanwhile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stanchion.core.ids import new_id
 from stanchion.stores.records.flows import FlowNode, NodeState, OpenFlow
 from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import node_gate
+from stanchion.stores.rules.slots import node_slot, waits_at
 from tests.crash.journal import What
 from tests.crash.producer import new_batch
 from tests.crash.runs import Run, first_starts, most_at_once, runs
@@ -27,7 +27,7 @@ def _runs(scene: Scene, jobs: set[str]) -> list[Run]:
         "asked commit",
         "asked refund",
         "asked rollback",
-        "told claim",
+        "claimed",
         "told commit",
         "recovered",
     )
@@ -77,12 +77,13 @@ class Flow:
         self._root = root = root._replace(root=root.id)
         bond = FlowNode(new_id(), root.id)
         self._members = [
-            job._replace(flow=FlowPosition(root.id, root.id, place).text)
+            job._replace(**FlowPosition(root.id, root.id, place)._asdict())
             for place, job in enumerate(new_batch(members, 0.005))
         ]
+        positions = [FlowPosition(root.id, bond.id, 0), *[FlowPosition(root.id)] * (fanned - 1)]
         self._after = [
-            job._replace(flow=FlowPosition(root.id, bond.id if n == 0 else "").text, waits_for=node_gate(root.id))
-            for n, job in enumerate(new_batch(fanned, 0.005))
+            job._replace(**position._asdict(), **waits_at(node_slot(root.id)))
+            for position, job in zip(positions, new_batch(fanned, 0.005), strict=True)
         ]
         scene.store.change_flows([OpenFlow([root, bond], [*self._after, *self._members])])
 
@@ -92,7 +93,7 @@ class Flow:
         nodes = {node.id: node for node in store.flow_nodes(self._root.id)}
         assert {node.state for node in nodes.values()} == {NodeState.DONE}
         assert nodes[self._root.id].ended == self._size
-        assert [end.place for end in store.flow_ends(self._root.id)] == list(range(self._size))
+        assert [end.index for end in store.flow_ends(self._root.id)] == list(range(self._size))
         ids = {job.id for job in (*self._members, *self._after)}
         assert {job for job, row in store.fetch(list(ids)).items() if row.state == "done"} == ids
         started = first_starts(runs(self._scene.events("started", "asked commit"), ids))

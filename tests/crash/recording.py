@@ -62,17 +62,19 @@ class Recording:
         return rows
 
     def claim(self, claim: Claim) -> Claimed:
+        began = time.monotonic()
         claimed = self._store.claim(claim)
         if claimed.rows:
             self._journal.write(
-                _event("told claim", row.id, token=claim.token, attempt=row.attempts) for row in claimed.rows
+                _event("claimed", row.id, token=claim.token, attempt=row.attempts)._replace(at=began)
+                for row in claimed.rows
             )
         return claimed
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         verbs = [_verb(outcome) for outcome in outcomes]
         self._journal.write(
-            _event(verb.asked, one.id, token=one.token) for verb, one in zip(verbs, outcomes, strict=True)
+            _event(verb.asked, one.lease.id, token=one.lease.token) for verb, one in zip(verbs, outcomes, strict=True)
         )
         answers: Sequence[str] = [UNAVAILABLE] * len(outcomes)
         try:
@@ -80,7 +82,7 @@ class Recording:
             answers = [state or LOST for state in states]
         finally:
             self._journal.write(
-                _event(verb.told, one.id, token=one.token, detail=answer)
+                _event(verb.told, one.lease.id, token=one.lease.token, detail=answer)
                 for verb, one, answer in zip(verbs, outcomes, answers, strict=True)
             )
         return states

@@ -29,7 +29,7 @@ REPOSITORY = Path(__file__).parents[2]
 STANCHION = [sys.executable, "-c", "from stanchion.ops.cli import main; main()"]
 WORKER = [*STANCHION, "worker", "tests.crash.jobs:app"]
 MOST_ROWS = 100_000
-PATIENCE = 180.0
+TIMEOUT_SECONDS = 180.0
 """Seconds that nothing takes on the slowest machine, if it comes at all."""
 
 
@@ -74,6 +74,7 @@ class Scene:
     def _start(self, command: Sequence[str], url: str | None, fate: str) -> Process:
         environment = {
             **os.environ,
+            "STANCHION_CALL_SECONDS": "10",  # shorter than the outages
             "PYTHONPATH": str(REPOSITORY),
             "STANCHION_URL": url or self.url,
             "CRASH_JOURNAL": str(self._journals),
@@ -86,9 +87,9 @@ class Scene:
     def kill(self, process: Process) -> None:
         """Kill a process and wait for its end."""
         process.kill()
-        process.wait(PATIENCE)
+        process.wait(TIMEOUT_SECONDS)
 
-    def end(self, *processes: Process, seconds: float = PATIENCE) -> None:
+    def end(self, *processes: Process, seconds: float = TIMEOUT_SECONDS) -> None:
         """Send SIGTERM and wait; all processes must end well."""
         for process in processes:
             process.send_signal(signal.SIGTERM)
@@ -122,7 +123,7 @@ class Scene:
         def begun() -> list[Event]:
             return [event for event in self.events("started") if event.job == job]
 
-        return self.wait(begun, PATIENCE, "the job to begin")[0].at - began
+        return self.wait(begun, TIMEOUT_SECONDS, "the job to begin")[0].at - began
 
     @property
     def sizes(self) -> Sizes:
@@ -136,20 +137,18 @@ class Scene:
 
     def drained(self) -> None:
         """Wait until no job is live."""
-        self.wait(lambda: self.sizes.total == 0, PATIENCE, "no live jobs")
+        self.wait(lambda: self.sizes.total == 0, TIMEOUT_SECONDS, "no live jobs")
 
     def advances(self, by: int, what: str) -> None:
         """Wait until so many more jobs are committed."""
         before = self.committed
-        self.wait(lambda: self.committed >= before + by, PATIENCE, f"{by} more commits {what}")
+        self.wait(lambda: self.committed >= before + by, TIMEOUT_SECONDS, f"{by} more commits {what}")
 
     # -- what happened
 
     def events(self, *kinds: What, of: Process | None = None) -> list[Event]:
         """Return the events of these kinds so far, of all processes or one."""
-        return [
-            event for event in history(self._journals) if event.what in kinds and (of is None or event.pid == of.pid)
-        ]
+        return history(self._journals, *kinds, pid=of.pid if of else None)
 
     def seen(self, what: What, of: Process, count: int = 1) -> list[Event]:
         """Wait until a process has written down so many events of a kind; return them."""
@@ -158,7 +157,7 @@ class Scene:
             events = self.events(what, of=of)
             return events if len(events) >= count else []
 
-        return self.wait(written, PATIENCE, f"{count} times {what!r} of {of.pid}")
+        return self.wait(written, TIMEOUT_SECONDS, f"{count} times {what!r} of {of.pid}")
 
     def row(self, job: str) -> JobRow:
         """Return a job as it is stored."""
@@ -176,7 +175,7 @@ class Scene:
         assert not broken, "\n".join([f"{len(broken)} rules broken", *broken[:20], self.log])
 
     def wait(self, reached: Callable[[], T], seconds: float, what: str) -> T:
-        """Do as `until`, and show the log when it was in vain."""
+        """Do as `until`, and show the log when the time runs out."""
         try:
             return until(reached, seconds, what)
         except AssertionError as error:

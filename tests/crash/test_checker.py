@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 
+from stanchion.stores.memory import MemoryStore
+from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.queues import Counts
 from tests.crash.checker import Trial, broken_rules
 from tests.crash.journal import LOST, UNAVAILABLE, Event, Journal, What, history
+from tests.crash.producer import QUEUE, new_batch
+from tests.crash.recording import recorded
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +49,7 @@ class Told:
         self.events.append(Event(float(len(self.events)), 1, what, job, token, attempt, detail, batch))
 
     def delivery(self, job: str, token: str, attempt: int) -> None:
-        self.add("told claim", job, token, attempt)
+        self.add("claimed", job, token, attempt)
         self.add("started", job, token, attempt)
 
     def committed(self, job: str, token: str) -> None:
@@ -59,7 +66,7 @@ class Told:
 
 
 def row(job: str, state: JobState | str, *, token: str | None, attempts: int) -> JobRow:
-    return JobRow(job, "q", 0, str(state), 0, 0, 0, PAYLOAD, token=token, attempts=attempts, max_attempts=3)
+    return JobRow(job, "q", 0, str(state), 0, 0, 0, 0, PAYLOAD, token=token, attempts=attempts, max_attempts=3)
 
 
 @pytest.fixture
@@ -119,7 +126,7 @@ def test_a_committed_job_is_ready_again(told: Told) -> None:
 
 def test_a_job_is_done_that_nobody_committed(told: Told) -> None:
     told.forget("asked commit", "a")
-    assert told.broken() == ["done by nobody"]
+    assert told.broken() == ["done by none"]
 
 
 def test_a_refused_commit_was_made(told: Told) -> None:
@@ -152,13 +159,29 @@ def test_a_stalled_process_begins_an_earlier_delivery(told: Told) -> None:
     assert told.broken() == []
 
 
+def test_a_claim_is_as_old_as_its_beginning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may be stopped after the store has claimed and before the journal is written."""
+    store = MemoryStore()
+    store.push(new_batch(1, 0.0))
+    claim, moments = store.claim, []
+
+    def remembered(what: Claim) -> Claimed:
+        claimed = claim(what)
+        moments.append(time.monotonic())
+        return claimed
+
+    monkeypatch.setattr(store, "claim", remembered)
+    recorded(store, Journal(tmp_path)).claim(Claim(QUEUE, 1, "token", "worker", 60_000_000))
+    assert [event.at < moments[0] for event in history(tmp_path)] == [True]
+
+
 def test_a_reservation_is_started_twice(told: Told) -> None:
     told.add("started", "c", "c1", 1)
     assert told.broken() == ["started 2 times under one token"]
 
 
 def test_a_job_is_started_that_nobody_claimed(told: Told) -> None:
-    told.forget("told claim", "a")
+    told.forget("claimed", "a")
     assert told.broken() == ["started without a claim"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.benches import Bench
 from tests.crash.producer import Pushing
-from tests.crash.scene import PATIENCE, until
+from tests.crash.scene import TIMEOUT_SECONDS, until
 
 pytestmark = pytest.mark.nightly
 
@@ -40,7 +40,7 @@ def test_a_job_pushed_without_a_listener_starts_within_a_poll(bench: Bench[Any])
     worker = bench.scene.worker()
     bench.scene.delay()
     for _ in range(5):
-        until(bench.end_listeners, PATIENCE, "a listener to end")
+        until(bench.end_listeners, TIMEOUT_SECONDS, "a listener to end")
         assert bench.scene.delay() < LONGEST_POLL + MARGIN
     bench.scene.end(worker)
     bench.scene.verify()
@@ -51,7 +51,7 @@ def test_wake_up_heals(bench: Bench[Any]) -> None:
     worker = bench.scene.worker("--poll", "30s")
     bench.scene.delay()
     for _ in range(3):
-        until(bench.end_listeners, PATIENCE, "a listener to end")
+        until(bench.end_listeners, TIMEOUT_SECONDS, "a listener to end")
         assert bench.scene.delay() < 5 + MARGIN  # it may just have connected again, and be waking all
         assert bench.scene.delay() < MARGIN
     bench.scene.end(worker)

@@ -25,7 +25,7 @@ from tests.crash import checker
 from tests.crash.copier import REFUSED, Copying, settings
 from tests.crash.journal import LOST
 from tests.crash.producer import QUEUE
-from tests.crash.scene import MOST_ROWS, PATIENCE, REPOSITORY, Scene
+from tests.crash.scene import MOST_ROWS, REPOSITORY, TIMEOUT_SECONDS, Scene
 
 pytestmark = pytest.mark.slow
 
@@ -43,8 +43,8 @@ FATES = [
     {"source_fate": "after select 2"},
     {"destination_fate": "before adopt 2"},
     {"destination_fate": "after adopt 2"},
-    {"source_fate": "before take 3"},
-    {"source_fate": "after take 3"},
+    {"source_fate": "before delete 3"},
+    {"source_fate": "after delete 3"},
     {"destination_fate": "before configure 2"},
     {"destination_fate": "after configure 2"},
     {"destination_fate": "before leave 1"},
@@ -71,7 +71,7 @@ class Two:
 
     def ended(self, source: Scene, destination: Scene, **options: object) -> int:
         """Copy; return the exit code. On a slow machine a copy may take itself for late: then there is another one."""
-        while (code := self.copy(source, destination, **options).wait(PATIENCE)) == REFUSED:
+        while (code := self.copy(source, destination, **options).wait(TIMEOUT_SECONDS)) == REFUSED:
             pass
         return code
 
@@ -79,7 +79,7 @@ class Two:
         """Kill what still runs."""
         for process in self.copies:
             process.kill()
-            process.wait(PATIENCE)
+            process.wait(TIMEOUT_SECONDS)
         self.sqlite.close()
         self.postgresql.close()
 
@@ -119,7 +119,7 @@ def fill(store: Store, count: int, seconds: float = 0.0) -> None:
     for start in range(0, count, 1000):
         store.push(jobs[start : start + 1000])
     rows = store.claim(Claim(QUEUE, 50, "token")).rows
-    store.settle([Rollback(row.id, "token", 0.0, error="ValueError: é") for row in rows])
+    store.settle([Rollback(row.lease, 0.0, error="ValueError: é") for row in rows])
 
 
 def rows(scene: Scene) -> dict[str, JobRow]:
@@ -156,7 +156,7 @@ def kill_under_way(copy: subprocess.Popen[bytes], destination: Scene) -> None:
     destination.wait(lambda: destination.sizes.total > before or copy.poll() is not None, 30, "the copy to get on")
     time.sleep(random.uniform(0, 0.1))
     copy.kill()
-    copy.wait(PATIENCE)
+    copy.wait(TIMEOUT_SECONDS)
 
 
 @pytest.mark.nightly_except("to postgresql")
@@ -202,10 +202,10 @@ def test_several_at_once_some_of_them_killed(two: Two, scenes: tuple[Scene, Scen
     rivals = [
         two.copy(source, destination),
         two.copy(source, destination, destination_fate=f"after adopt {random.randint(1, 4)}"),
-        two.copy(source, destination, source_fate=f"before take {random.randint(1, 4)}"),
+        two.copy(source, destination, source_fate=f"before delete {random.randint(1, 4)}"),
         two.copy(source, destination),
     ]
-    assert {process.wait(PATIENCE) for process in rivals} <= {0, REFUSED, -9}
+    assert {process.wait(TIMEOUT_SECONDS) for process in rivals} <= {0, REFUSED, -9}
     two.ended(source, destination)
     destination.drained()
     destination.end(worker)
@@ -222,9 +222,9 @@ def test_while_workers_take_jobs_from_both(two: Two, scenes: tuple[Scene, Scene]
     workers = [store.worker(threads=1, heartbeat=10.0) for store in (source, source, destination)]
     for worker in workers[:2]:
         source.seen("started", worker, 20)
-    patience = {"settle": 2.0, "wait": 30.0}
-    assert two.ended(source, destination, **patience, destination_fate="after adopt 3") == -9
-    assert two.ended(source, destination, **patience) == 0
+    timing = {"settle": 2.0, "wait": 30.0}
+    assert two.ended(source, destination, **timing, destination_fate="after adopt 3") == -9
+    assert two.ended(source, destination, **timing) == 0
     assert source.sizes.total == 0
     destination.drained()
     source.end(*workers[:2])

@@ -17,7 +17,7 @@ from tests.crash.deaths import finish, freeze, producers_die, workers_die
 from tests.crash.journal import LOST, What
 from tests.crash.loads import Flow, Load, OrderKeys, Semaphores
 from tests.crash.producer import Pushing
-from tests.crash.scene import PATIENCE, Process, Scene
+from tests.crash.scene import TIMEOUT_SECONDS, Process, Scene
 from tests.servers.proxy import TcpProxy
 
 pytestmark = pytest.mark.slow
@@ -32,14 +32,12 @@ def test_workers_and_producers_die_and_stall(scene: Scene, request: pytest.Fixtu
     fates = [f"before message {random.randint(10, 200)}"] if request.node.callspec.params["scene"] in IN_PYTHON else []
     workers_die(scene, *fates)
     stalled = scene.worker()
-    scene.push(4, 2.0, priority=1)
-    in_hand = {event.job for event in scene.seen("started", stalled)}
-    freeze(scene, stalled)
+    running = freeze(scene, stalled, 2.0)
     producers_die(scene)
     workers_die(scene)
     finish(scene)
     stalled.send_signal(signal.SIGCONT)
-    scene.wait(lambda: refused(scene, stalled) & in_hand, PATIENCE, "a late outcome refused")
+    scene.wait(lambda: refused(scene, stalled) >= running, TIMEOUT_SECONDS, "late outcomes refused")
     later = scene.push(20)
     scene.drained()
     scene.end(stalled)
@@ -85,7 +83,7 @@ def test_connections_networks_and_servers_fail(own_bench: Bench[Any]) -> None:
         scene.delay()
         own_bench.end_listeners()
         scene.delay()
-        scene.end(*workers, seconds=PATIENCE)
+        scene.end(*workers, seconds=TIMEOUT_SECONDS)
     scene.verify()
     for load in loads:
         load.judge()

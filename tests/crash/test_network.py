@@ -11,7 +11,7 @@ import pytest
 from tests.crash.benches import Bench
 from tests.crash.journal import UNAVAILABLE
 from tests.crash.producer import Pushing
-from tests.crash.scene import PATIENCE
+from tests.crash.scene import TIMEOUT_SECONDS
 from tests.servers.proxy import TcpProxy
 
 pytestmark = pytest.mark.nightly
@@ -44,7 +44,7 @@ def test_work_goes_on_after_a_silence_longer_than_any_call(bench: Bench[Any], pr
     jobs += scene.push(50)
     scene.wait(
         lambda: [event for event in scene.events("told commit") if event.detail == UNAVAILABLE],
-        PATIENCE,
+        TIMEOUT_SECONDS,
         "a commit that was given up",
     )
     proxy.pass_through()

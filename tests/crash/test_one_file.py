@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from tests.crash.producer import Pushing
-from tests.crash.scene import PATIENCE, Process, Scene
+from tests.crash.scene import TIMEOUT_SECONDS, Process, Scene
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ def test_a_writer_that_keeps_the_lock_for_seconds_breaks_nobody(sqlite_scene: Sc
         time.sleep(3)
         holder.execute("COMMIT")
     scene.advances(50, "after the lock was free")
-    assert producer.wait(PATIENCE) == 0
+    assert producer.wait(TIMEOUT_SECONDS) == 0
     scene.drained()
     scene.end(*workers)
     scene.verify()

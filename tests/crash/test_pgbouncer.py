@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from tests.crash.producer import Pushing
-from tests.crash.scene import PATIENCE, Scene
+from tests.crash.scene import TIMEOUT_SECONDS, Scene
 from tests.servers.pgbouncer import PgBouncer
 from tests.servers.postgres import PostgresServer
 
@@ -32,7 +32,7 @@ def test_everything_works_by_polling(pg_scene: Scene, pool: PgBouncer) -> None:
     url = pool.url(make_url(scene.url).database or "")
     workers = [scene.worker(url=url) for _ in range(WORKERS)]
     producer = scene.producer(Pushing(batches=60, pause=0.01, seconds=0.01), url=url)
-    assert producer.wait(PATIENCE) == 0
+    assert producer.wait(TIMEOUT_SECONDS) == 0
     scene.drained()
     for _ in range(5):
         time.sleep(0.2)

@@ -15,7 +15,7 @@ from stanchion import JobState, Pipeline, Queue, Stanchion
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.registry import open_store
 from stanchion_conformance.harness import counts_of, sizes_of
-from tests.crash.scene import PATIENCE, Process, Scene
+from tests.crash.scene import TIMEOUT_SECONDS, Process, Scene
 from tests.crash.stations import ends_of, parts_of, pipeline, rounds_of
 
 FATES = ("before claim", "after claim", "before settle", "after settle")
@@ -54,9 +54,9 @@ def broken_rules(etl: Pipeline, numbers: range) -> Iterator[str]:
         if wanted[one] != found[one]
     )
     for row in ended:
-        way = [stop[0] for stop in json.loads(row.headers or "{}").get("x-way", [])]
-        if way != ["raw", *["mid"] * (1 + rounds_of(json.loads(row.payload)["n"]))]:
-            yield f"a way that does not lead here: {way} of {row.id}"
+        route = [stop[0] for stop in json.loads(row.headers or "{}").get("x-route", [])]
+        if route != ["raw", *["mid"] * (1 + rounds_of(json.loads(row.payload)["n"]))]:
+            yield f"a route that does not lead here: {route} of {row.id}"
     dropped = sorted(
         json.loads(row.payload)["n"] for row in rows if row.queue == "crash.raw" and row.id not in parents(ended)
     )
@@ -86,7 +86,9 @@ def verify(scene: Scene, etl: Pipeline, numbers: range) -> None:
 
 def meet_their_fates(scene: Scene, etl: Pipeline, doomed: list[Process]) -> None:
     """Wait until all have died, or have nothing left to die of."""
-    scene.wait(lambda: etl.status().empty or all(one.poll() is not None for one in doomed), PATIENCE, "their deaths")
+    scene.wait(
+        lambda: etl.status().empty or all(one.poll() is not None for one in doomed), TIMEOUT_SECONDS, "their deaths"
+    )
     for process in doomed:
         scene.kill(process)
 
@@ -108,7 +110,7 @@ def test_workers_killed_at_any_moment(scene: Scene, etl: Pipeline) -> None:
     for _ in range(3):
         victims = [runner(scene) for _ in range(2)]
         before = started(etl)
-        scene.wait(lambda: etl.status().empty or started(etl) > before, PATIENCE, "their first items")  # noqa: B023
+        scene.wait(lambda: etl.status().empty or started(etl) > before, TIMEOUT_SECONDS, "their first items")  # noqa: B023
         time.sleep(random.uniform(0, 0.4))
         for victim in victims:
             scene.kill(victim)
@@ -147,4 +149,4 @@ def test_the_judge_sees_what_is_lost_doubled_and_left() -> None:
     etl.drain()
     told = list(broken_rules(etl, numbers))
     assert any(one.startswith("2 times at the end") for one in told)
-    assert any(one.startswith("a way that does not lead here") for one in told)
+    assert any(one.startswith("a route that does not lead here") for one in told)

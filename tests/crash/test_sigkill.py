@@ -9,7 +9,7 @@ import pytest
 
 from tests.crash.deaths import WORKER_FATES, producers_die
 from tests.crash.producer import Pushing
-from tests.crash.scene import PATIENCE, Scene
+from tests.crash.scene import TIMEOUT_SECONDS, Scene
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def test_workers_killed_between_claim_run_and_commit(scene: Scene) -> None:
         scene.seen("started", victim)
         time.sleep(random.uniform(0, 0.3))
         scene.kill(victim)
-        assert [process.wait(PATIENCE) for process in doomed] == [-9] * len(doomed)
+        assert [process.wait(TIMEOUT_SECONDS) for process in doomed] == [-9] * len(doomed)
     last = [scene.worker(), scene.worker()]
     scene.drained()
     scene.end(*last)
@@ -44,10 +44,10 @@ def test_producers_killed_around_their_pushes(scene: Scene) -> None:
     scene.end(worker)
     scene.verify()
     told = {event.job for event in scene.events("told push")}
-    unheard = {event.job for event in scene.events("asked push")} - told
+    unanswered = {event.job for event in scene.events("asked push")} - told
     stored = {row.id for row in scene.trial().rows}
-    assert unheard & stored
-    assert unheard - stored
+    assert unanswered & stored
+    assert unanswered - stored
 
 
 @pytest.mark.nightly
@@ -57,7 +57,7 @@ def test_processes_killed_between_two_messages(scene: Scene) -> None:
     for most in (40, 400):
         doomed = [scene.worker(fate=f"before message {random.randint(10, most)}") for _ in range(3)]
         doomed += [scene.producer(Pushing(pause=0.01), fate=f"before message {random.randint(4, 40)}")]
-        assert [process.wait(PATIENCE) for process in doomed] == [-9] * len(doomed)
+        assert [process.wait(TIMEOUT_SECONDS) for process in doomed] == [-9] * len(doomed)
     scene.push(20)
     last = scene.worker()
     scene.seen("started", last)

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from stanchion.stores.records.jobs import QUEUED, JobState
-from tests.crash.scene import PATIENCE, Scene
+from tests.crash.scene import TIMEOUT_SECONDS, Scene
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def test_gives_back_unharmed_what_does_not_finish(scene: Scene, grace: int, sign
     for _ in range(signals):
         assert worker.poll() is None
         worker.send_signal(signal.SIGTERM)
-        scene.wait(lambda: "reserved jobs get" in scene.log, PATIENCE, "the first signal to be heard")
+        scene.wait(lambda: "reserved jobs get" in scene.log, TIMEOUT_SECONDS, "the first signal to be heard")
     assert worker.wait(MARGIN) == 0
     assert {(row.state, row.attempts) for row in scene.trial().rows} == {(QUEUED, 0)}
     scene.verify(drained=False)

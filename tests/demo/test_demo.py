@@ -17,6 +17,7 @@ from stanchion import Stanchion
 from stanchion.errors import InvalidInput, MissingExtra, SchemaMismatch, StanchionError
 from stanchion.jobs.job import JobState
 from stanchion.ops.cli.console.output import Output
+from stanchion.stores.records.query import Condition, Query
 from tests.demo.flights import assert_agrees, by_pandas, let_leave
 
 Demo = Callable[..., dict[str, Any]]
@@ -189,7 +190,9 @@ def test_a_lost_flight_is_told(
     sqlite_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def losing(queue: Any, *args: Any) -> Any:
-        assert queue.context.store.purge(queue.name, older_than=0, limit=1) == 1
+        store = queue.context.store
+        (row,) = store.select(Query("history", (Condition("queue", "=", queue.name),), limit=1)).rows
+        assert store.delete([row.ref]) == [True]
         return summarise(queue, *args)
 
     monkeypatch.setattr("flights.show.summarise", losing)

@@ -1,6 +1,6 @@
 """What the page of internals says of code, and how the code has it.
 
-python -m tests.docs.internals     write the table of verbs anew
+python -m tests.docs.internals     rewrite the table of verbs
 """
 
 from __future__ import annotations

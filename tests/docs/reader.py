@@ -25,7 +25,7 @@ _CHANGING = [
     (re.compile(r"\s+"), " "),
 ]
 
-PATIENCE = 120.0
+TIMEOUT_SECONDS = 120.0
 """Seconds in which what is started comes up, and what is stopped ends, on the slowest machine."""
 
 
@@ -67,7 +67,7 @@ class Reader:
         for process, _ in self._running:
             process.send_signal(signal.SIGINT)
         for process, printed in self._running:
-            assert process.wait(PATIENCE) == 0, printed.read_text()
+            assert process.wait(TIMEOUT_SECONDS) == 0, printed.read_text()
 
     # -- Python
 
@@ -128,7 +128,7 @@ class Reader:
         self._running.append((process, printed))
         processes = _PROCESSES.search(text)
         ready, times = (" runs ", int(processes[1]) if processes else 1) if "stanchion worker" in text else ("", 1)
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while not (found := printed.read_text()) or found.count(ready) < times:
             assert process.poll() is None, found
             assert time.monotonic() < deadline, found

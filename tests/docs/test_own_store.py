@@ -61,7 +61,7 @@ def test_a_snapshot_takes_the_place_of_the_log(logged: ModuleType, log: Path, mo
     one.maintain()
     assert log.read_bytes()[: logged.GENERATION] != before
     other.push([second])
-    assert one.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+    assert one.settle([Commit(row.lease)]) == [JobState.DONE]
     assert [row.id for row in claim(opened(logged, log))] == [second.id]
     assert [semaphore.capacity for semaphore in other.semaphores()] == [3]
 

@@ -1,14 +1,16 @@
 """Every verb that writes, ready to be done once: what the tests cut in pieces."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from stanchion.core.ids import new_id
 from stanchion.jobs.lookup import push_copies
+from stanchion.queues.purging import purge as by_age
+from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, NewJob
+from stanchion.stores.records.jobs import QUEUED, SECOND, JobRef, JobRow, NewJob
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.waits.pop import pop as popped
@@ -52,8 +54,19 @@ class World:
         return self.store.claim(Claim(**{"queue": self.queue, "limit": limit, "token": new_id(), **fields})).rows
 
 
+def purged(store: Store, queue: str, limit: int = 500) -> int:
+    """Purge a portion of a queue, as upkeep does, of all that has ended."""
+    assert isinstance(store, MongoStore)
+    return store._purges.purge(queue, 0.0, limit)
+
+
 Act = Callable[[Store], Any]
 """Does it, once more at each call as a caller would after a lost answer; returns what can be compared."""
+
+
+def settled(outcomes: Sequence[Outcome]) -> Act:
+    """Settle these."""
+    return lambda store: store.settle(outcomes, repeat=True)
 
 
 def push(world: World) -> Act:
@@ -126,9 +139,7 @@ def settle_without_history(world: World) -> Act:
     world.push(4)
     world.push(1, key="k")
     rows = world.claim(5)
-    return lambda store: [
-        state is not None for state in store.settle([Commit(row.id, row.token or "") for row in rows])
-    ]
+    return lambda store: [state is not None for state in store.settle([Commit(row.lease) for row in rows])]
 
 
 def settle_with_dead_letters(world: World) -> Act:
@@ -141,28 +152,28 @@ def settle_with_dead_letters(world: World) -> Act:
 
 def outcomes(world: World, rows: list[JobRow]) -> list[Outcome]:
     """Return one outcome of each kind."""
-    (one, two, three, four, five, six, seven), token = [row.id for row in rows], rows[0].token or ""
+    one, two, three, four, five, six, seven = (row.lease for row in rows)
     return [
-        Commit(one, token, '"done"'),
-        Rollback(two, token, 60.0, "failed"),
-        Rollback(three, token, 0.0, refund=True),
-        Move(four, token, world.other, '"moved"'),
-        Bury(five, token, "broken"),
-        Abandon(six, token),
-        Commit(seven, token),
+        Commit(one, '"done"'),
+        Rollback(two, 60.0, "failed"),
+        Rollback(three, 0.0, refund=True),
+        Move(four, world.other, '"moved"'),
+        Bury(five, "broken"),
+        Abandon(six),
+        Commit(seven),
     ]
 
 
 def extend(world: World) -> Act:
     world.push(3)
     rows = world.claim(3, lease=30.0)
-    return lambda store: store.settle([Extend(row.id, row.token or "", 60.0) for row in rows])
+    return lambda store: store.settle([Extend(row.lease, 60.0) for row in rows])
 
 
 def progress(world: World) -> Act:
     world.push(3)
     rows = world.claim(3)
-    return lambda store: store.settle([Progress(row.id, row.token or "", 0.5) for row in rows])
+    return lambda store: store.settle([Progress(row.lease, 0.5) for row in rows])
 
 
 def recover(world: World) -> Act:
@@ -183,7 +194,7 @@ def retry(world: World) -> Act:
     world.store.configure(world.queue, {"dead_letter": world.other})
     buried, cancelled = world.push(2), world.push(1, key="k")
     rows = world.claim(2)
-    world.store.settle([Bury(row.id, row.token or "", "broken") for row in rows])
+    world.store.settle([Bury(row.lease, "broken") for row in rows])
     world.store.cancel(cancelled)
     return lambda store: store.retry(buried + cancelled)
 
@@ -212,13 +223,20 @@ def purge(world: World) -> Act:
     world.may_vanish = True
     world.store.cancel(world.push(4))
     world.push(1)
-    return lambda store: store.purge(world.queue, older_than=0)
+    return lambda store: purged(store, world.queue)
+
+
+def purge_by_hand(world: World) -> Act:
+    world.may_vanish = True
+    world.store.cancel(world.push(4))
+    world.push(1)
+    return lambda store: by_age(store, world.queue, 0)
 
 
 def maintain(world: World) -> Act:
     world.push(3)
     rows = world.claim(2)
-    world.store.settle([Commit(row.id, row.token or "") for row in rows])
+    world.store.settle([Commit(row.lease) for row in rows])
     world.store.beat([WorkerRow(DOOMED, "host", 1, (world.queue,), 1, 10.0)])
     return lambda store: store.maintain()
 
@@ -232,20 +250,29 @@ def beat(world: World) -> Act:
 def adopt(world: World) -> Act:
     now = world.store.now()
     rows = [
-        JobRow(new_id(), world.queue, 0, QUEUED, 0, now, now, '"a"', key="k" if number == 1 else None)
+        JobRow(new_id(), world.queue, 0, QUEUED, 0, 0, now, now, '"a"', key="k" if number == 1 else None)
         for number in range(4)
     ]
-    ended = JobRow(new_id(), world.queue, 0, "done", 0, now, now, '"a"', finished_at=now + SECOND)
+    ended = JobRow(new_id(), world.queue, 0, "done", 0, 0, now, now, '"a"', finished_at=now + SECOND)
     world.keys.add("k")
     world.adopted = frozenset(row.id for row in [*rows, ended])
     return lambda store: store.adopt([*rows, ended])
 
 
-def take(world: World) -> Act:
+def delete_queued(world: World) -> Act:
     world.may_vanish = True
     world.push(3)
     world.claim(1)
-    return lambda store: len(store.take(world.ids))
+    return lambda store: store.delete([JobRef(one) for one in world.ids])
+
+
+def delete_finished(world: World) -> Act:
+    world.may_vanish = True
+    world.push(5)
+    rows = world.claim(4)
+    world.store.settle([Commit(row.lease) for row in rows[:3]])
+    refs = [row.ref for row in world.store.fetch(world.ids).values() if row.finished_at is not None]
+    return lambda store: store.delete(refs)
 
 
 ACTS: list[Callable[[World], Act]] = [
@@ -269,8 +296,10 @@ ACTS: list[Callable[[World], Act]] = [
     configure,
     drop_queue,
     purge,
+    purge_by_hand,
     maintain,
     beat,
     adopt,
-    take,
+    delete_queued,
+    delete_finished,
 ]

@@ -30,7 +30,7 @@ def finish(store: Store, world: World, see: Callable[[list[JobRow]], None] = lam
         for queue in (world.queue, world.other):
             rows = store.claim(Claim(queue, 50, new_id())).rows
             see(rows)
-            assert None not in store.settle([Commit(row.id, row.token or "", '"done"') for row in rows])
+            assert None not in store.settle([Commit(row.lease, '"done"') for row in rows])
         if not sizes_of(store, world.queue).total + sizes_of(store, world.other).total:
             return
         world.clock.advance(1000)

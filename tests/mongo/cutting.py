@@ -1,6 +1,6 @@
 """Cuts an act at each of its commands in turn, and has the test clear up and look after each cut."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -56,20 +56,24 @@ class Cutting:
                 return
         pytest.fail("it never ends")
 
-    def meets_a_sweep(self, begin: Begin) -> None:
-        """Let another process, to whom all of it looks stale, sweep before each command that writes."""
+    def meets_a_recovery(self, begin: Begin) -> None:
+        """Let another process, to whom all of it looks stale, recover the outbox before each command that writes."""
 
-        def sweep() -> None:
+        def recover_outbox() -> None:
             self._clock.advance(5)
             self._other.recover(limit=0)
 
         self._undisturbed(begin)
         for at in self._guillotine.writes:
-            self._cut(begin, at, after(sweep))
+            self._cut(begin, at, after(recover_outbox))
 
     def _undisturbed(self, begin: Begin) -> Any:
-        """Do it once, so that the guillotine knows the commands; return what it returns."""
-        done = self._cut(begin, 0, before)
+        """Do it until two runs have as many commands, which the guillotine then knows; return what it returns."""
+        counts, done = [-1, -2], None
+        while counts[-1] != counts[-2]:  # a run has had one command more than all others
+            done = self._cut(begin, 0, before)
+            counts.append(self._guillotine.commands)
+            assert len(counts) < MOST_COMMANDS, f"no two runs are alike: {counts}"
         assert self._guillotine.writes, "there was nothing to cut"
         return done
 
@@ -97,5 +101,17 @@ WAYS: dict[str, Callable[[Cutting, Begin], None]] = {
     "repeated": Cutting.dies_and_is_repeated,
     "unanswered": Cutting.loses_an_answer,
     "another": Cutting.meets_another,
-    "sweep": Cutting.meets_a_sweep,
+    "recovery": Cutting.meets_a_recovery,
 }
+
+
+def cut_at_any_command(acts: Sequence[Begin], check: Check, ways: Sequence[str] = tuple(WAYS)) -> Callable[..., None]:
+    """Return a test that cuts each of these acts in all ways; by day each in one."""
+
+    @pytest.mark.one_in_each("begin", "way")
+    @pytest.mark.parametrize("way", ways)
+    @pytest.mark.parametrize("begin", acts)
+    def cut(begin: Begin, way: str, cutting: Callable[[Check], Cutting]) -> None:
+        WAYS[way](cutting(check), begin)
+
+    return cut

@@ -23,7 +23,7 @@ def main(url: str, journal: str, seed: str, lease: str) -> None:
             token = new_id()
             rows = store.claim(Claim(QUEUE, dice.randint(1, 20), token, lease=float(lease))).rows
             lines.writelines(f"claimed {row.id}\n" for row in rows)
-            answers = store.settle([Commit(row.id, token) for row in rows])
+            answers = store.settle([Commit(row.lease) for row in rows])
             lines.writelines(
                 f"{'done' if answer is JobState.DONE else 'lost'} {row.id}\n"
                 for row, answer in zip(rows, answers, strict=True)

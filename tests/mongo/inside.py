@@ -3,7 +3,7 @@
 from stanchion.stores.cas.entries import Entry, Hold
 from stanchion.stores.cas.staging import Begun, Staged
 from stanchion.stores.mongo.client.queues import QueueDocuments
-from stanchion.stores.mongo.flow_ends import FlowEnds
+from stanchion.stores.mongo.flows.ends import FlowEnds
 from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.slots import SlotDocuments
 from stanchion.stores.mongo.staging import Stage
@@ -24,7 +24,7 @@ def holds(store: MongoStore) -> list[Hold]:
 
 
 def unfollowed(store: MongoStore) -> list[FlowNode]:
-    """Return the nodes whose end nobody has followed up."""
+    """Return the nodes whose end has not been followed up."""
     return FlowEnds(store.server).unfollowed()
 
 

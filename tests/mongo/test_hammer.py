@@ -69,7 +69,7 @@ def store(new_store: NewStore) -> Iterator[Store]:
     store.drop_queue(QUEUE)
 
 
-@pytest.mark.parametrize("limits", [{}, {"max_running": 40}], ids=["", "in turns"])
+@pytest.mark.parametrize("limits", [{}, {"max_running": 40}], ids=["", "one by one"])
 def test_no_job_is_handed_out_twice(store: Store, database: str, tmp_path: Path, limits: dict[str, int]) -> None:
     store.configure(QUEUE, limits)
     hammers = Hammers(database, tmp_path, lease=300)
@@ -79,7 +79,7 @@ def test_no_job_is_handed_out_twice(store: Store, database: str, tmp_path: Path,
     assert set(events.values()) == {1}
     assert Counter(event for event, _ in events) == {"claimed": JOBS, "done": JOBS}
     counts = counts_of(store, QUEUE)
-    # Whoever has lost a turn on a slow machine gives back what it got.
+    # A claimer that has lost its lock on a slow machine gives back what it got.
     assert (counts.pushed, counts.reserved - counts.rolled_back, counts.committed) == (JOBS, JOBS, JOBS)
 
 

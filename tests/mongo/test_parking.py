@@ -14,7 +14,7 @@ from stanchion.core.ids import new_id, new_ids
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion_conformance.harness import NewStore, counts_of, row_of, sizes_of, slot_of
@@ -51,8 +51,8 @@ def queue() -> str:
 def store(new_store: NewStore, monkeypatch: pytest.MonkeyPatch) -> Iterator[MongoStore]:
     """A store with a semaphore that is full, and two that are not; it parks few jobs at once."""
     with monkeypatch.context() as patched:
-        patched.setattr("stanchion.stores.mongo.claim.PARKED_AT_ONCE", 50)
-        patched.setattr("stanchion.stores.mongo.claim.PARKED_FEW", 10)
+        patched.setattr("stanchion.stores.mongo.claims.claim.PARKED_AT_ONCE", 50)
+        patched.setattr("stanchion.stores.mongo.claims.claim.PARKED_FEW", 10)
         yield from with_semaphores(new_store())
 
 
@@ -113,7 +113,7 @@ def test_a_run_is_parked_from_one_lane_and_in_one_page(store: MongoStore, queue:
     monkeypatch.setattr(Collection, "find", heard)
     assert len(claim(store, queue).rows) == 1
     runs = [(args[0], options) for args, options in asked if "run_at" in args[0]]
-    assert [(wanted["lane"], options["batch_size"]) for wanted, options in runs] == [(0, 51)] * len(runs)
+    assert [(wanted["lane"], options["batch_size"]) for wanted, options in runs] == [(UNLANED, 51)] * len(runs)
     assert runs
 
 
@@ -137,7 +137,7 @@ def test_what_begins_alike_is_not_passed_over(store: MongoStore, queue: str) -> 
     push(store, queue, 20, limits=SMTP)
     others = push(store, queue, 5, limits=OTHER)
     assert [row.id for row in claim(store, queue, 3).rows] == others[:3]
-    assert [(row_of(store, job).state, row_of(store, job).held) for job in others[3:]] == [("queued", 0)] * 2
+    assert [(row_of(store, job).state, row_of(store, job).slots_held) for job in others[3:]] == [("queued", 0)] * 2
 
 
 def test_they_go_on_in_their_order_when_there_is_a_slot(store: MongoStore, queue: str) -> None:
@@ -148,7 +148,7 @@ def test_they_go_on_in_their_order_when_there_is_a_slot(store: MongoStore, queue
     done = []
     while rows := claim(store, queue, 9).rows:
         done += [row.id for row in rows]
-        assert store.settle([Commit(row.id, row.token or "") for row in rows]) == [JobState.DONE]
+        assert store.settle([Commit(row.lease) for row in rows]) == [JobState.DONE]
     assert done == ids
     assert slot_of(store, "smtp") == slot_of(store, "zebra") == ([], [])
 
@@ -163,7 +163,7 @@ def test_a_long_line_of_an_order_key(store: MongoStore, queue: str, limits: str 
     assert len(claim(store, queue).rows) == 1
     assert sum(Commands.counted.values()) < 60
     for _ in range(4):
-        store.settle([Commit(row.id, row.token or "") for row in rows])
+        store.settle([Commit(row.lease) for row in rows])
         rows = claim(store, queue, 9).rows
         done += [row.id for row in rows]
     assert done == ids[:5]
@@ -199,8 +199,8 @@ def test_a_slot_that_comes_free_meanwhile_is_taken(
         answer = update_many(jobs, wanted, update, *args, **options)
         if update.get("$set", {}).get("state") == JobState.WAITING.value:
             monkeypatch.undo()
-            gates = store.server.outside.place.slots
-            gates.update_one({"_id": "s:smtp"}, {"$set": {"capacity": 2}, "$inc": {"free": 2}})  # and looks late
+            slots = store.server.outside.place.slots
+            slots.update_one({"_id": "s:smtp"}, {"$set": {"capacity": 2}, "$inc": {"free": 2}})  # and looks late
         return answer
 
     monkeypatch.setattr(Collection, "update_many", interrupted)

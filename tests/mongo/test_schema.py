@@ -16,6 +16,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
 from stanchion_conformance.harness import QUEUE, claim, counts_of, new_job, sizes_of, worker
+from tests.mongo.acts import purged
 
 
 @pytest.fixture
@@ -138,8 +139,8 @@ def test_times_are_looked_up_in_the_indexes_that_hold_them(store: Store, monkeyp
         monkeypatch.setattr(Collection, name, heard(getattr(Collection, name)))
     store.push([new_job(), new_job()])
     (job,) = claim(store)
-    store.settle([Commit(job.id, job.token or "")])
-    store.purge(QUEUE, 0.0)
+    store.settle([Commit(job.lease)])
+    assert purged(store, QUEUE) == 1
     store.recover()
     store.maintain()
     ranges = [(key, one) for key, one in asked if "$lte" in one or "$lt" in one]

@@ -1,6 +1,7 @@
 """Jobs that go on as others, and staged jobs that are published, by processes that are cut at any command."""
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from unittest.mock import patch
 
@@ -8,6 +9,7 @@ import pytest
 
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import LeasesLost
+from stanchion.queues.purging import purge
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.staging import Staging
 from stanchion.stores.mongo import staging
@@ -15,14 +17,15 @@ from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import SECOND, JobState, NewJob
+from stanchion.stores.records.jobs import QUEUED, SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.jobs import detached
 from stanchion_conformance.harness import NewStore, StoreClock, counts_of, ids_reserved, rows_reserved, sizes_of
 from tests.mongo import inside
-from tests.mongo.acts import Act, World
+from tests.mongo.acts import Act, World, purged
 from tests.mongo.cutting import WAYS, Begin, Check, Cutting
 from tests.mongo.guillotine import Guillotine
 
@@ -57,7 +60,7 @@ def run_out(store: Store, queue: str) -> Counter[str]:
     """Run all that is due in a queue, and tell how often each job was run."""
     ran: Counter[str] = Counter()
     while rows := store.claim(Claim(queue, 50, new_id(), lease=30.0)).rows:
-        assert set(store.settle([Commit(row.id, row.token or "") for row in rows])) == {JobState.DONE}
+        assert set(store.settle([Commit(row.lease) for row in rows])) == {JobState.DONE}
         ran.update(row.id for row in rows)
     return ran
 
@@ -78,10 +81,10 @@ def run_early_and_late(store: MongoStore, world: World) -> Counter[str]:
 
 def fan_out(world: World) -> Act:
     world.store.configure(world.other, {"history_ttl": 0.0})
-    (job,) = world.push()
+    world.push()
     (row,) = world.claim(lease=30.0)
     children = tuple(NewJob(one, world.other, "{}") for one in new_ids(2))
-    return lambda store: store.settle([Commit(job, row.token or "", jobs=children)], repeat=True)
+    return lambda store: store.settle([Commit(row.lease, jobs=children)], repeat=True)
 
 
 def check_fan_out(store: MongoStore, world: World) -> None:
@@ -247,15 +250,20 @@ class TestPublishing:
             nothing_staged(store, world)
 
 
-def test_what_is_purged_early_does_not_come_again(world: World) -> None:
+def by_hand(store: Store, queue: str) -> int:
+    return purge(store, queue, 0.0)
+
+
+@pytest.mark.parametrize("by", [purged, by_hand])
+def test_what_is_purged_early_does_not_come_again(world: World, by: Callable[[Store, str], int]) -> None:
     act = fan_out(world)
     store = world.store
     store.configure(world.other, {"history_ttl": 100.0})
     with patch.object(Jobs, "delete_entries"):
         assert act(store) == [JobState.DONE]
     ran = run_out(store, world.other)
-    assert store.purge(world.other, older_than=0) == 2
-    assert store.purge(world.other, older_than=0) == 0
+    assert by(store, world.other) == 2
+    assert by(store, world.other) == 0
     assert store.fetch(list(ran)) == {}
     world.clock.advance(ASIDE)
     store.recover(limit=0)
@@ -263,7 +271,25 @@ def test_what_is_purged_early_does_not_come_again(world: World) -> None:
     assert not run_out(store, world.other)
 
 
-def test_a_batch_in_hand_is_found_by_an_index(world: World) -> None:
+def test_what_was_deleted_early_can_be_adopted(world: World) -> None:
+    act = fan_out(world)
+    store = world.store
+    store.configure(world.other, {"history_ttl": 100.0})
+    act(store)
+    ran = run_out(store, world.other)
+    first, second = store.fetch(list(ran)).values()
+    assert store.delete([first.ref, second.ref]) == [True, True]
+    store.push([NewJob(new_id(), world.other, "{}", key="k")])
+    again = [detached(first)._replace(state=QUEUED, finished_at=None, result=None), second]
+    taken = again[0]._replace(key="k")
+    assert store.adopt([taken, second]) == [False, True]
+    assert store.adopt(again) == [True, True]
+    assert store.fetch(list(ran)) == {row.id: row for row in again}
+    store.maintain()
+    assert len(store.fetch(list(ran))) == 2
+
+
+def test_a_reserved_batch_is_found_by_an_index(world: World) -> None:
     store = world.store
     assert isinstance(store, MongoStore)
     world.push(3)

@@ -14,7 +14,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
-from stanchion_conformance.harness import QUEUE, NewStore, claim, counts_of, new_job, sizes_of
+from stanchion_conformance.harness import QUEUE, NewStore, claim, counts_of, new_job, sizes_of, transaction
 from tests.servers.mongo import MongoServer, OwnMongoServer
 
 
@@ -43,7 +43,7 @@ def test_of_the_application_commits_its_effect_and_the_job(store: Store, client:
         def work(session: ClientSession) -> None:
             effects.insert_one({"_id": row.id}, session=session)
             store.push([new_job(queue="next")], tx=session)
-            assert store.settle([Commit(row.id, row.token or "")], tx=session) == [JobState.DONE]
+            assert store.settle([Commit(row.lease)], tx=session) == [JobState.DONE]
             assert store.fetch([row.id])[row.id].state == JobState.RUNNING  # to all others
 
         session.with_transaction(work)
@@ -57,7 +57,7 @@ def test_a_conflict_is_told_as_the_driver_tells_it(
 ) -> None:
     store.push([new_job()])
     (row,) = claim(store)
-    commit = Commit(row.id, row.token or "")
+    commit = Commit(row.lease)
     with (  # noqa: PT012
         client.start_session() as session,
         pytest.raises(OperationFailure) as caught,
@@ -103,7 +103,7 @@ def test_signals_go_out_with_the_commit(store: Store, new_store: NewStore) -> No
     try:
         while listener.wait(0.1):
             pass
-        with store.transaction() as session:
+        with transaction(store) as session:
             store.push([new_job()], tx=session)
             assert not listener.wait(0.3)
         assert listener.wait(5)
@@ -115,5 +115,5 @@ def test_a_standalone_server_has_none(mongo_server: MongoServer, database: str) 
     if not isinstance(mongo_server, OwnMongoServer):
         pytest.skip("the server is another's, and what it is: see what STANCHION_TEST_MONGODB names")
     url = mongo_server.url(database.rpartition("/")[2], like="standalone")
-    with closing(open_store(url)) as store, pytest.raises(CannotJoin, match="standalone"), store.transaction():
+    with closing(open_store(url)) as store, pytest.raises(CannotJoin, match="standalone"), transaction(store):
         pass

@@ -13,6 +13,7 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Bury, Commit, Move
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import QUEUE, NewStore, claim, counts_of, new_job
+from tests.mongo.acts import purged
 
 
 def test_maintenance_lists_nothing_without_a_filter(new_store: NewStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +60,7 @@ def finish(store: Store, queue: str, jobs: int) -> None:
 
 
 def commit(store: Store, rows: Sequence[JobRow]) -> None:
-    assert None not in store.settle([Commit(row.id, row.token or "") for row in rows])
+    assert None not in store.settle([Commit(row.lease) for row in rows])
 
 
 def test_a_purge_takes_few_commands(new_store: NewStore, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +78,7 @@ def test_a_purge_takes_few_commands(new_store: NewStore, queue: str, monkeypatch
 
     for name in ("update_one", "update_many", "delete_many", "bulk_write"):
         monkeypatch.setattr(Collection, name, heard(name, getattr(Collection, name)))
-    assert (store.purge(queue, 0.0, 50), store.purge(queue, 0.0, 50)) == (50, 10)
+    assert (purged(store, queue, 50), purged(store, queue, 50)) == (50, 10)
     assert writes == ["update_one", "delete_many", "update_one"] * 4
     counts = counts_of(store, queue)
     assert (counts.pushed, counts.reserved, counts.committed) == (60, 60, 60)
@@ -85,7 +86,7 @@ def test_a_purge_takes_few_commands(new_store: NewStore, queue: str, monkeypatch
     finish(store, queue, 5)
     store.maintain()  # counts what happened
     writes.clear()
-    assert (store.purge(queue, 0.0), counts_of(store, queue).committed, writes) == (5, 65, ["delete_many"])
+    assert (purged(store, queue), counts_of(store, queue).committed, writes) == (5, 65, ["delete_many"])
 
 
 def test_a_job_that_is_retried_while_it_is_purged(
@@ -95,7 +96,7 @@ def test_a_job_that_is_retried_while_it_is_purged(
     finish(store, queue, 3)
     store.push([new_job(queue=queue)])
     (job,) = claim(store, queue=queue)
-    store.settle([Bury(job.id, job.token or "", "why")])
+    store.settle([Bury(job.lease, "why")])
     delete_many = Collection.delete_many
 
     def late(collection: Any, *args: Any) -> Any:
@@ -104,7 +105,7 @@ def test_a_job_that_is_retried_while_it_is_purged(
         return delete_many(collection, *args)
 
     monkeypatch.setattr(Collection, "delete_many", late)
-    assert store.purge(queue, 0.0) == 3
+    assert purged(store, queue) == 3
     (row,) = claim(store, queue=queue)
     assert row.id == job.id
     commit(store, [row])
@@ -125,7 +126,7 @@ def test_events_that_another_counts_while_jobs_are_purged(
         return update_one(collection, *args)
 
     monkeypatch.setattr(Collection, "update_one", late)
-    assert store.purge(queue, 0.0) == 3
+    assert purged(store, queue) == 3
     counts = counts_of(store, queue)
     assert (counts.pushed, counts.reserved, counts.committed) == (3, 3, 3)
 
@@ -134,9 +135,9 @@ def test_what_happened_elsewhere_to_jobs_that_are_purged(new_store: NewStore, qu
     store, other = new_store(), new_id()
     store.push([new_job(queue=other), new_job(queue=queue)])
     (job,) = claim(store, queue=other)
-    store.settle([Move(job.id, job.token or "", queue)])
+    store.settle([Move(job.lease, queue)])
     commit(store, claim(store, 2, queue=queue))
-    assert store.purge(queue, 0.0) == 2
+    assert purged(store, queue) == 2
     assert (counts_of(store, other).pushed, counts_of(store, other).moved, counts_of(store, queue).committed) == (
         1,
         1,

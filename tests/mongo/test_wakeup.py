@@ -59,7 +59,7 @@ def test_signals_for_other_queues_wake_nobody(new_store: NewStore) -> None:
         assert not listener.wait(0.5)
 
 
-@pytest.mark.parametrize("harm", ["dropped", "overrun", "made anew without a cap"])
+@pytest.mark.parametrize("harm", ["dropped", "overrun", "made again without a cap"])
 def test_a_collection_that_was(harm: str, new_store: NewStore, collections: Database[dict[str, Any]]) -> None:
     with closing(new_store().listen([QUEUE])) as listener:
         rest(listener)

@@ -22,7 +22,7 @@ from rich.progress import Progress
 
 from tests.mutants.mutant import REPOSITORY, Mutant, mutants
 
-PATIENCE = 900.0
+TIMEOUT_SECONDS = 900.0
 """Seconds after which tests that hang have noticed the fault."""
 
 COPIED = ("src", "tests", "benchmarks", "docs", "pyproject.toml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md")
@@ -56,7 +56,7 @@ def verdict(mutant: Mutant, tier: str) -> str:
                     [*command, *shlex.split(mutant.tests)],
                     cwd=folder,
                     env=environment,
-                    timeout=PATIENCE,
+                    timeout=TIMEOUT_SECONDS,
                     capture_output=True,
                     text=True,
                     check=False,

@@ -131,12 +131,12 @@ def test_bad_input(etl: Pipeline, run: Run, arguments: list[str], told: str) -> 
     assert told in answer.error
 
 
-def test_the_way_of_an_item_is_shown(etl: Pipeline, run: Run) -> None:  # noqa: F811
+def test_the_route_of_an_item_is_shown(etl: Pipeline, run: Run) -> None:  # noqa: F811
     one, bad = etl.push(1), etl.push(13)
     etl.drain()
-    assert "way          raw → odd → even\n" in run("show", one.id).out
-    assert "x-way" not in run("show", one.id).out
-    assert run("show", one.id, "--json").json["headers"]["x-way"][0][:2] == ["raw", 1]
+    assert "route        raw → odd → even\n" in run("show", one.id).out
+    assert "x-route" not in run("show", one.id).out
+    assert run("show", one.id, "--json").json["headers"]["x-route"][0][:2] == ["raw", 1]
     assert "\nway  " not in run("show", bad.id).out
 
 

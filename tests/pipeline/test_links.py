@@ -35,8 +35,8 @@ def test_an_unknown_target(etl):
     etl.station("raw", to="claen")(same)
     etl.station("clean")(same)
     assert refusal(etl) == (
-        "station 'raw' of pipeline 'etl' goes on to 'claen', which is no station (there are: raw, clean); "
-        "declare it, or mend to="
+        "station 'raw' of pipeline 'etl' sends items to 'claen', which is no station (known: raw, clean); "
+        "declare it, or correct to="
     )
 
 
@@ -73,7 +73,7 @@ def test_a_loop_without_an_end(etl):
     etl.station("raw", to="ping")(same)
     etl.station("ping", to="pong")(same)
     etl.station("pong", to="ping")(same)
-    assert "can never leave it" in refusal(etl)
+    assert "can never finish" in refusal(etl)
     etl.station("pong", to=["ping", "end"])(same)
     etl.station("end")(same)
     etl.check()
@@ -136,7 +136,7 @@ def test_two_functions_for_one_station(etl):
 def test_unknown_stations_are_named(etl):
     etl.station("raw")(same)
     for use in (etl.queue, etl.pause, lambda name: etl.push(1, name)):
-        with pytest.raises(InvalidInput, match=r"no station 'rwa' \(there are: raw\)"):
+        with pytest.raises(InvalidInput, match=r"no station 'rwa' \(known: raw\)"):
             use("rwa")
 
 

@@ -8,6 +8,7 @@ from stanchion.stores.cas.entries import entry_of
 from stanchion.stores.cas.jobs import Change, Result
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
 from stanchion.stores.rules import jobs as job_rules
 from tests.protocol.explorer import Hand, Operation
@@ -37,29 +38,29 @@ def claimed(store: Fake, worker: str, limit: int = 1) -> None:
     store.world.admitted.update({(row.id, worker): None for row in rows})
 
 
-def settle(outcome: Callable[[str, str], Outcome]) -> Operation:
-    """End what is in hand in this way, one after the other."""
+def settle(outcome: Callable[[Lease], Outcome]) -> Operation:
+    """End the reserved jobs in this way, one after the other."""
 
     def run(store: Fake, _name: str, hand: Hand) -> Hand:
         for job, token in hand:
-            store.settle([outcome(job, token)])
+            store.settle([outcome(Lease(QUEUE, job, token))])
         return ()
 
     return run
 
 
 commit = settle(Commit)
-fail = settle(lambda job, token: Bury(job, token, "no"))
+fail = settle(lambda lease: Bury(lease, "no"))
 
 
 def rollback(delay: float = 0.0) -> Operation:
-    """Give back what is in hand, after an error."""
-    return settle(lambda job, token: Rollback(job, token, delay, error="no"))
+    """Give back the reserved jobs, after an error."""
+    return settle(lambda lease: Rollback(lease, delay, error="no"))
 
 
 def move(queue: str) -> Operation:
-    """Move what is in hand to another queue."""
-    return settle(lambda job, token: Move(job, token, queue))
+    """Move the reserved jobs to another queue."""
+    return settle(lambda lease: Move(lease, queue))
 
 
 def recover(worker: str) -> Operation:
@@ -119,4 +120,4 @@ def _do(act: Callable[[Fake], object]) -> Operation:
     return run
 
 
-sweep = _do(Fake.sweep)
+recover_outbox = _do(Fake.recover_outbox)

@@ -1,6 +1,6 @@
 """Walks through all ways in which a few actors can get in each other's way, or stop for good.
 
-An actor is a script: one operation after the other, each a function of the store and of what the actor has in hand.
+An actor is a script: one operation after the other, each a function of the store and of what the actor has reserved.
 It depends on nothing but what its steps give, so how far it has got is told by what they gave. To learn its next step,
 its operation is run from the start: earlier steps give what they gave, and it is stopped at the first one that is not
 known. This is done once; the step can then be taken in any world. So there are no threads, the code runs as it is, and
@@ -19,16 +19,17 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 from unittest import mock
 
+from stanchion.stores.records.slots import Slot
 from tests.protocol import judge
 from tests.protocol.fake import Fake
 from tests.protocol.world import World
 
 Result = TypeVar("Result")
 Hand = tuple[tuple[str, str], ...]
-"""The jobs that an actor has in hand, each with its token."""
+"""The jobs that an actor has reserved, each with its token."""
 
 Operation = Callable[[Fake, str, Hand], Hand]
-"""Gets the store, a name that no other operation has, for tokens, and what is in hand; returns what is then."""
+"""Gets the store, a unique name for tokens, and the reserved jobs; returns the jobs reserved afterwards."""
 
 _MOST_STEPS = 400
 
@@ -37,15 +38,15 @@ _MOST_STEPS = 400
 class Scenario:
     """Actors by name, each with its script, in a world that `prepare` has made.
 
-    `crashes`: how many of the actors may stop for good. `most`: the highest capacity of gates with other than one slot.
+    `crashes`: how many of the actors may stop for good. `most`: the capacity of semaphores with other than one slot.
     `ends_once`: no job is ended twice, as none is driven again. `in_order`: jobs of an order key run as enqueued.
-    `at_rest`: where nobody has crashed, all is well before any sweep. `finally_`: what is wrong when all is done.
+    `at_rest`: if no actor has crashed, all is well before outbox recovery. `finally_`: what is wrong in the end.
     """
 
     prepare: Callable[[Fake], object]
     actors: Mapping[str, tuple[Operation, ...]]
     crashes: int = 1
-    most: Mapping[str, int] = field(default_factory=dict)
+    most: Mapping[Slot, int] = field(default_factory=dict)
     ends_once: bool = True
     in_order: bool = True
     at_rest: bool = True
@@ -53,7 +54,7 @@ class Scenario:
 
 
 class Position(NamedTuple):
-    """How far an actor has got: operations that are over, what it has in hand, what the steps since then gave.
+    """How far an actor has got: operations that are over, the jobs it has reserved, what the steps since then gave.
 
     `what`: its next step, taken by `take` on the world of `store`; empty when its script is over.
     """
@@ -98,7 +99,7 @@ class Violation(AssertionError):
 
 
 class Explored(NamedTuple):
-    """How much there was to see: states, ways between them, and worlds in which nobody has anything left to do."""
+    """How much there was to see: states, steps between them, and worlds in which no actor has anything left to do."""
 
     states: int
     ways: int
@@ -235,12 +236,12 @@ class Explorer:
                 return wrong
         world = state.world.copy()
         self.ids.begin("survivor")
-        return list(judge.in_the_end(self.store(world, judge.Patience()), crashed, self.scenario))
+        return list(judge.in_the_end(self.store(world, judge.BoundedSteps()), crashed, self.scenario))
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Let nobody look for cycles among very many states, which have none."""
+    """Keep the garbage collector from very many states, which have no cycles."""
     gc.disable()
     try:
         yield

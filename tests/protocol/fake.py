@@ -20,12 +20,13 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowNode, MemberEnd, NodeState
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.slots import SEMAPHORE, Slot
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows
 from stanchion.stores.rules import jobs as job_rules
 from stanchion.stores.rules.limits import Rate
-from stanchion.stores.rules.slots import Asking, semaphore_gate, semaphore_of
+from stanchion.stores.rules.slots import Asking, semaphore_slot
 from tests.protocol.world import World
 
 Given = TypeVar("Given")
@@ -57,10 +58,11 @@ class Rows:
 
     # -- jobs
 
-    def read(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
+    def read(self, ids: Sequence[str], queues: Sequence[str] | None = None) -> tuple[int, dict[str, Seen]]:
         """Read one job after the other."""
         found = {job: self.step(f"read {job}", partial(self._seen, job)) for job in ids}
-        return self.now(), {job: seen for job, seen in found.items() if seen is not None}
+        there = dict(zip(ids, queues, strict=True)) if queues is not None else {}
+        return self.now(), {job: one for job, one in found.items() if one and there.get(job) in (None, one.row.queue)}
 
     def compare_and_set(self, changes: Sequence[Change]) -> Results:
         """Make one change after the other, each with its entry."""
@@ -74,6 +76,9 @@ class Rows:
         """Store jobs, whose ids tell that they are known."""
         for _, jobs in batches:
             self.push(jobs)
+
+    def batch_size(self, queue: str, token: str) -> int:
+        raise NotImplementedError  # no actor reserves batches
 
     def reserve_due(self, claim: Claim) -> Claimed:
         """Reserve due jobs one by one."""
@@ -94,16 +99,16 @@ class Rows:
         """Look for the first of one order key after the other."""
         return [self.step(f"first live of {key}", partial(self._first_live, queue, key)) for queue, key in keys]
 
-    def first_waiting_each(self, slots: Sequence[str]) -> list[Seen | None]:
-        """Look for the first in one line after the other."""
+    def first_waiting_each(self, slots: Sequence[Slot]) -> list[Seen | None]:
+        """Read the first waiters of several slots, one after the other."""
         return [self.step(f"first waiting at {slot}", partial(self._first_waiting, slot)) for slot in slots]
 
-    def waiting_at(self, slot: str, limit: int) -> list[Seen]:
-        """Read the line."""
+    def waiting_at(self, slot: Slot, limit: int) -> list[Seen]:
+        """Read the waiters of a slot."""
         return list(self.step(f"waiting at {slot}", lambda: tuple(self._waiting_at(slot)[:limit])))
 
-    def slots_waited_at(self) -> Iterable[str]:
-        """Read the slots that have a line."""
+    def slots_waited_at(self) -> Iterable[Slot]:
+        """Read the slots that have waiters."""
         return self.step(
             "slots waited at",
             lambda: tuple(sorted({row.waits_for for row in self.world.live() if row.waits_for is not None})),
@@ -144,7 +149,7 @@ class Rows:
         """Change the capacity of a semaphore."""
 
         def resized() -> None:
-            self.world.capacity[semaphore_gate(name)] = capacity
+            self.world.capacity[semaphore_slot(name)] = capacity
 
         self.step(f"resize {name} {capacity}", resized)
 
@@ -167,7 +172,7 @@ class Rows:
 
     def end_members(self, node: str, ends: Sequence[MemberEnd]) -> FlowNode | None:
         """Record one end after the other."""
-        completed = [self.step(f"end {one.place} of {node}", partial(self._end_member, one)) for one in ends]
+        completed = [self.step(f"end {one.index} of {node}", partial(self._end_member, one)) for one in ends]
         return next((one for one in completed if one is not None), None)
 
     def followed(self, node: FlowNode) -> None:
@@ -219,7 +224,7 @@ class Rows:
 
     def _reserve(self, claim: Claim) -> JobRow | None:
         queued = (row for row in self.world.live() if row.state == QUEUED and row.queue == claim.queue)
-        due = sorted((-row.priority, row.run_at, row.id) for row in queued if row.run_at <= self.now())
+        due = sorted((-row.rank, row.run_at, row.id) for row in queued if row.run_at <= self.now())
         if not due:
             return None
         row = claim_rules.claimed(self.world.rows[due[0][-1]][1], claim, 30.0, self.now())
@@ -231,12 +236,12 @@ class Rows:
         first = min(mine, key=lambda row: (row.enqueued_at, row.id), default=None)
         return None if first is None else self._seen(first.id)
 
-    def _first_waiting(self, slot: str) -> Seen | None:
+    def _first_waiting(self, slot: Slot) -> Seen | None:
         return next(iter(self._waiting_at(slot)), None)
 
-    def _waiting_at(self, gate: str) -> list[Seen]:
-        line = sorted((row.waits_since or 0, row.id) for row in self.world.live() if row.waits_for == gate)
-        return [Seen(self.world.rows[job][1], self.world.rows[job][0]) for _, job in line]
+    def _waiting_at(self, slot: Slot) -> list[Seen]:
+        waiters = sorted((row.waits_since or 0, row.id) for row in self.world.live() if row.waits_for == slot)
+        return [Seen(self.world.rows[job][1], self.world.rows[job][0]) for _, job in waiters]
 
     def _workers(self) -> dict[str, WorkerRow]:
         names = {row.worker for row in self.world.live() if row.worker is not None}
@@ -256,10 +261,10 @@ class Rows:
     def _free_slot(self, hold: Hold) -> None:
         self.world.slots.pop(hold, None)
 
-    def free_at(self, gate: str) -> bool:
+    def free_at(self, slot: Slot) -> bool:
         """Tell whether a slot is free."""
-        capacity = self.world.capacity.get(gate, 1) if semaphore_of(gate) is not None else 1
-        return sum(hold.slot == gate for hold in self.world.slots) < capacity
+        capacity = self.world.capacity.get(slot, 1) if slot.kind == SEMAPHORE else 1
+        return sum(hold.slot == slot for hold in self.world.slots) < capacity
 
     def _delete_entry(self, key: str) -> None:
         self.world.outbox.pop(key, None)
@@ -272,10 +277,10 @@ class Rows:
         return None
 
     def _end_member(self, end: MemberEnd) -> FlowNode | None:
-        node, known = self.world.nodes.get(end.node), self.world.ends.get((end.node, end.place))
+        node, known = self.world.nodes.get(end.node), self.world.ends.get((end.node, end.index))
         if node is None or not flows.counts_anew(known, end):
             return None
-        self.world.ends[end.node, end.place] = end
+        self.world.ends[end.node, end.index] = end
         return self._settle_node(flows.advanced(node, known, end, self.now()))
 
     def _settle_node(self, node: FlowNode) -> FlowNode | None:
@@ -303,7 +308,7 @@ class Opening:
         """Store one after the other, those that wait before those that may run."""
         for node in nodes:
             self._rows.open(node)
-        self._rows.push(sorted(jobs, key=lambda job: job.waits_for is None))
+        self._rows.push(sorted(jobs, key=lambda job: job.waits_kind is None))
         done = [self._rows.complete(node.id) for node in nodes if not node.size]
         self._flows.end_all({}, [node for node in done if node is not None])
 
@@ -342,9 +347,9 @@ class Fake:
     def set_semaphore(self, name: str, capacity: int) -> None:
         """Change the capacity, then look for waiters."""
         self.rows.resize(name, capacity)
-        self.slots.wake(semaphore_gate(name))
+        self.slots.wake(semaphore_slot(name))
 
-    def sweep(self) -> None:
+    def recover_outbox(self) -> None:
         """Do what processes that have died have left."""
         self.outbox.recover()
         self.flows.recover()
@@ -352,14 +357,14 @@ class Fake:
 
 
 class _Frozen(dict[str, Any]):
-    """A dict that nobody changes."""
+    """A dict that is not changed."""
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(frozenset(self.items()))
 
 
 def _told(change: Change) -> str:
-    return f"set {change.row.id} to {change.row.state}{f' at {gate}' if (gate := change.row.waits_for) else ''}"
+    return f"set {change.row.id} to {change.row.state}{f' at {slot}' if (slot := change.row.waits_for) else ''}"
 
 
 def _short(hold: Hold) -> str:

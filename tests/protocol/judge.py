@@ -1,4 +1,4 @@
-"""What must hold: at any moment, after a sweep, and in the end."""
+"""What must hold: at any moment, after outbox recovery, and in the end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import NodeState
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Commit
-from stanchion.stores.rules.slots import gates_of, held_gates, order_gate, semaphore_of
+from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
+from stanchion.stores.rules.slots import held_slots, node_slot, order_slot, slots_of
 from tests.protocol.fake import Fake
 from tests.protocol.world import World
 
@@ -24,7 +25,7 @@ _ROUNDS = 20
 _PAUSE = 3600 * SECOND
 
 
-class Patience:
+class BoundedSteps:
     """Takes steps at once, up to a number."""
 
     def __init__(self, left: int = 5000) -> None:
@@ -36,43 +37,40 @@ class Patience:
         return take()
 
 
-def in_hand(world: World) -> list[JobRow]:
-    """Return the jobs that run in the hands of somebody to whom a claim has given them."""
+def reserved(world: World) -> list[JobRow]:
+    """Return the jobs that run, held by the actor whose claim got them."""
     rows = (world.rows[job][1] for job, _ in world.admitted)
     return [row for row in rows if row.state == JobState.RUNNING and (row.id, row.token) in world.admitted]
 
 
-def slot_of(row: JobRow, gate: str) -> Hold:
+def hold_of(row: JobRow, slot: Slot) -> Hold:
     """Return the slot that a job has a right to."""
-    permit = row.permit
-    if row.order_key is not None:
-        order, _, semaphores = (permit or "").partition("/")
-        permit = order if semaphore_of(gate) is None else semaphores
-    return Hold(gate, row.id, permit or row.token or "")
+    token = row.order_hold if slot.kind == ORDER else row.slots_hold
+    return Hold(slot, row.id, token or row.token or "")
 
 
 def always(world: World, scenario: Scenario) -> Iterator[str]:
     """Tell what is wrong, while everybody is busy."""
-    running = {row.id: row for row in in_hand(world)}.values()
-    for gate, number in Counter(gate for row in running for gate in gates_of(row)).items():
-        if number > scenario.most.get(gate, 1):
-            yield f"{number} jobs run at {gate}"
+    running = {row.id: row for row in reserved(world)}.values()
+    for slot, number in Counter(slot for row in running for slot in slots_of(row)).items():
+        if number > scenario.most.get(slot, 1):
+            yield f"{number} jobs run at {slot.name}"
     for row in running:
-        for gate in gates_of(row):
-            if slot_of(row, gate) not in world.slots:
-                yield f"{row.id} runs without {gate}"
+        for slot in slots_of(row):
+            if hold_of(row, slot) not in world.slots:
+                yield f"{row.id} runs without {slot.name}"
         if scenario.in_order and row.order_key is not None and _first(world, row.queue, row.order_key) != row.id:
-            yield f"{row.id} runs before its turn"
+            yield f"{row.id} runs before it is head of line"
     for row in world.live():
-        for gate in held_gates(row):
-            if slot_of(row, gate) not in world.slots:
-                yield f"{row.id} says that it holds {gate}"
+        for slot in held_slots(row):
+            if hold_of(row, slot) not in world.slots:
+                yield f"{row.id} says that it holds {slot.name}"
     if scenario.ends_once:
         yield from (f"{one} has ended {number} times" for one, number in world.ended.items() if number > 1)
 
 
 def at_rest(world: World) -> Iterator[str]:
-    """Tell what is wrong when nobody has anything left to do: of what a sweep puts right, too."""
+    """Tell what is wrong when no actor has anything left to do: of what outbox recovery puts right, too."""
     yield from (f"{entry} is not done" for entry in world.outbox.values())
     for node in world.nodes.values():
         if node.state == NodeState.RUNNING:
@@ -82,27 +80,27 @@ def at_rest(world: World) -> Iterator[str]:
             yield f"{node.id} was not followed"
         yield from (f"{row.id} waits for {node.id}" for row in world.live() if _waits_in_vain(row, node.id, node.state))
     yield from (f"{hold} without a right" for hold in world.slots if not _rightful(world, hold))
-    for gate in sorted({row.waits_for for row in world.live() if row.waits_for is not None}):
-        yield from _idle(world, gate)
+    for slot in sorted({row.waits_for for row in world.live() if row.waits_for is not None}):
+        yield from _idle(world, slot)
 
 
 def in_the_end(store: Fake, crashed: Sequence[str], scenario: Scenario) -> Iterator[str]:
-    """Sweep, then drive all jobs to their ends; tell what is wrong on the way."""
+    """Recover the outbox, then drive all jobs to their ends; tell what is wrong on the way."""
     world = store.world
-    store.sweep()
-    yield from (f"after a sweep: {one}" for one in (*always(world, scenario), *at_rest(world)))
+    store.recover_outbox()
+    yield from (f"after outbox recovery: {one}" for one in (*always(world, scenario), *at_rest(world)))
     for name in crashed:
         store.rows.presume_dead(name)
-    store.settle([Commit(row.id, row.token or "") for row in in_hand(world) if row.worker not in crashed])
+    store.settle([Commit(row.lease) for row in reserved(world) if row.worker not in crashed])
     for turn in range(_ROUNDS):
         store.recover()
-        store.sweep()
+        store.recover_outbox()
         yield from (f"after a recovery: {one}" for one in (*always(world, scenario), *at_rest(world)))
         for queue in sorted({row.queue for row in world.live()}):
             rows = store.claim(Claim(queue, 10, f"survivor{turn}{queue}", "survivor")).rows
             world.admitted.update({(row.id, row.token or ""): None for row in rows})
             yield from (f"of the survivor: {one}" for one in always(world, scenario))
-            store.settle([Commit(row.id, row.token or "") for row in rows])
+            store.settle([Commit(row.lease) for row in rows])
         if not world.live():
             break
         world.now += _PAUSE
@@ -120,24 +118,24 @@ def _first(world: World, queue: str, order_key: str) -> str | None:
 
 
 def _waits_in_vain(row: JobRow, node: str, state: str) -> bool:
-    return row.waits_for == f"f:{node}" and state != NodeState.RUNNING
+    return row.waits_for == node_slot(node) and state != NodeState.RUNNING
 
 
 def _rightful(world: World, hold: Hold) -> bool:
     row = world.rows[hold.job][1]
-    if row.finished_at is not None or hold.slot not in gates_of(row) or row.waits_for == hold.slot:
+    if row.finished_at is not None or hold.slot not in slots_of(row) or row.waits_for == hold.slot:
         return False
-    return hold == slot_of(row, hold.slot)
+    return hold == hold_of(row, hold.slot)
 
 
-def _idle(world: World, gate: str) -> Iterator[str]:
-    """Tell of a slot that nobody has, beside a line."""
-    waiting = [row for row in world.live() if row.waits_for == gate]
-    held = [hold for hold in world.slots if hold.slot == gate]
-    if semaphore_of(gate) is not None:
-        if len(held) < world.capacity.get(gate, 1):
-            yield f"a slot of {gate} is free, and {[row.id for row in waiting]} wait"
+def _idle(world: World, slot: Slot) -> Iterator[str]:
+    """Tell of a free slot beside waiters."""
+    waiting = [row for row in world.live() if row.waits_for == slot]
+    held = [hold for hold in world.slots if hold.slot == slot]
+    if slot.kind == SEMAPHORE:
+        if len(held) < world.capacity.get(slot, 1):
+            yield f"a slot of {slot.name} is free, and {[row.id for row in waiting]} wait"
     elif not held:
         first = [row for row in waiting if row.order_key and _first(world, row.queue, row.order_key) == row.id]
-        if first and gate == order_gate(first[0].queue, first[0].order_key or ""):
-            yield f"{first[0].id} waits for its turn, which has come"
+        if first and slot == order_slot(first[0].queue, first[0].order_key or ""):
+            yield f"{first[0].id} waits although it is head of line"

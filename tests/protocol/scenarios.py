@@ -10,10 +10,11 @@ from stanchion.stores.cas.jobs import JobLoop
 from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.records.flows import FlowNode, NodeState
 from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Bury, Commit, Continue, Outcome
 from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
-from stanchion.stores.rules.slots import node_gate, semaphore_gate
+from stanchion.stores.rules.slots import node_slot, semaphore_slot, waits_at
 from tests.protocol.actors import (
     QUEUE,
     cancel,
@@ -25,12 +26,12 @@ from tests.protocol.actors import (
     move,
     push,
     recover,
+    recover_outbox,
     replace,
     resize,
     retry,
     rollback,
     settle,
-    sweep,
 )
 from tests.protocol.explorer import Scenario
 from tests.protocol.fake import Fake
@@ -61,7 +62,7 @@ def stored(*jobs: NewJob, then: Prepare = lambda _store: None, **capacity: int) 
     return prepare
 
 
-def in_hand(
+def reserved(
     *jobs: NewJob, worker: str = "A", limit: int = 1, then: Prepare = lambda _store: None, **capacity: int
 ) -> Prepare:
     """Return what makes a world in which a worker has claimed the first of these jobs."""
@@ -80,7 +81,7 @@ def rated(starts: int) -> Prepare:
 
 def parked(store: Fake) -> None:
     """Have all due jobs that find no slot wait."""
-    claimed(store, "nobody", 10)
+    claimed(store, "other", 10)
 
 
 def second_then_parked(store: Fake) -> None:
@@ -94,10 +95,10 @@ def unfinished(store: Fake, outcome: Outcome) -> None:
     Outcomes(JobLoop(store.rows, lambda _entries: None)).settle([outcome])
 
 
-def dead_with_a_duty(store: Fake) -> None:
+def dead_with_an_entry(store: Fake) -> None:
     """Have the job 1 dead, its order key not yet freed, and others wait."""
     parked(store)
-    unfinished(store, Bury("1", "A", "no"))
+    unfinished(store, Bury(Lease(QUEUE, "1", "A"), "no"))
 
 
 def the_first_cancelled(store: Fake) -> None:
@@ -106,64 +107,65 @@ def the_first_cancelled(store: Fake) -> None:
     claimed(store, "A")
 
 
-def tail_call(name: str, token: str) -> Continue:
+def tail_call(lease: Lease) -> Continue:
     """Return the outcome of a job that goes on as what comes after the only member of a node."""
     node = FlowNode("T", "P")
     rest = member("inner", "T", 0)
-    return Continue(name, token, member("1", "N", 0, waits_for=node_gate("T")), (node,), (rest,))
+    return Continue(lease, member("1", "N", 0, **waits_at(node_slot("T"))), (node,), (rest,))
 
 
 WORK = (claim(), commit)
-GATES = {
+RECOVERY = (recover_outbox,)
+SEMAPHORES = {
     "two claimers": Scenario(stored(job("1", "a"), job("2", "a")), {"A": WORK, "B": WORK}, crashes=2),
     "two claimers of two each": Scenario(
         stored(job("1", "a"), job("2", "a")), {"A": (claim(2), commit), "B": (claim(2), commit)}, crashes=2
     ),
     "a claimer and a release": Scenario(
-        in_hand(job("1", "a"), job("2", "a")), {"A": (holding("1"), commit), "B": WORK}, crashes=2
+        reserved(job("1", "a"), job("2", "a")), {"A": (holding("1"), commit), "B": WORK}, crashes=2
     ),
     "two claimers and a release": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), job("3", "a")),
+        reserved(job("1", "a"), job("2", "a"), job("3", "a")),
         {"A": (holding("1"), commit), "B": (claim(),), "C": (claim(),)},
     ),
     "a grant and a cancel": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), job("3", "a"), then=parked),
+        reserved(job("1", "a"), job("2", "a"), job("3", "a"), then=parked),
         {"A": (holding("1"), commit), "B": (cancel("2"),)},
         crashes=2,
     ),
     "a grant, a cancel and a claimer": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), job("3", "a"), then=parked),
+        reserved(job("1", "a"), job("2", "a"), job("3", "a"), then=parked),
         {"A": (holding("1"), commit), "B": (cancel("2"),), "C": WORK},
     ),
     "a claimer and a cancel": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), worker="Z"),
+        reserved(job("1", "a"), job("2", "a"), worker="Z"),
         {"A": WORK, "B": (cancel("2"),)},
         crashes=2,
     ),
     "two wakers": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), job("3", "a"), job("4", "a"), limit=2, then=parked, a=2),
+        reserved(job("1", "a"), job("2", "a"), job("3", "a"), job("4", "a"), limit=2, then=parked, a=2),
         {"A": (holding("1"), commit), "B": (resize("a", 3),)},
-        most={semaphore_gate("a"): 3},
+        most={semaphore_slot("a"): 3},
         crashes=2,
     ),
     "two releases": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), job("3", "a"), job("4", "a"), then=second_then_parked, a=2),
+        reserved(job("1", "a"), job("2", "a"), job("3", "a"), job("4", "a"), then=second_then_parked, a=2),
         {"A": (holding("1"), commit), "B": (holding("2"), commit)},
-        most={semaphore_gate("a"): 2},
+        most={semaphore_slot("a"): 2},
         crashes=2,
     ),
     "opposite orders": Scenario(stored(job("1", "a", "b"), job("2", "b", "a")), {"A": WORK, "B": WORK}, crashes=1),
     "three semaphores": Scenario(
-        in_hand(job("1", "b"), job("2", "a", "b", "c"), then=parked),
+        reserved(job("1", "b"), job("2", "a", "b", "c"), then=parked),
         {"A": (holding("1"), commit), "B": WORK},
         crashes=2,
     ),
     "three semaphores and one at the last": Scenario(
-        in_hand(job("1", "b"), job("2", "a", "b", "c"), then=parked),
+        reserved(job("1", "b"), job("2", "a", "b", "c"), then=parked),
         {"A": (holding("1"), commit), "B": WORK, "C": (push(job("3", "c")), *WORK)},
     ),
     "a lost lease": Scenario(
-        in_hand(job("1", "a"), job("2", "a")),
+        reserved(job("1", "a"), job("2", "a")),
         {"A": (holding("1"), commit), "B": (recover("A"),), "C": WORK},
         crashes=1,
     ),
@@ -173,94 +175,94 @@ GATES = {
         crashes=2,
         at_rest=False,
     ),
-    "a rollback, a claim anew and a sweep": Scenario(
-        in_hand(job("1", "a")),
-        {"A": (holding("1"), rollback(), *WORK), "B": (sweep,)},
+    "a rollback, another claim and an outbox recovery": Scenario(
+        reserved(job("1", "a")),
+        {"A": (holding("1"), rollback(), *WORK), "B": RECOVERY},
         crashes=2,
     ),
-    "a rollback beside a line": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), then=parked), {"A": (holding("1"), rollback(), *WORK), "B": (sweep,)}
+    "a rollback beside waiters": Scenario(
+        reserved(job("1", "a"), job("2", "a"), then=parked), {"A": (holding("1"), rollback(), *WORK), "B": RECOVERY}
     ),
     "a resize and parking": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), worker="Z"),
+        reserved(job("1", "a"), job("2", "a"), worker="Z"),
         {"A": WORK, "B": (resize("a", 2),)},
-        most={semaphore_gate("a"): 2},
+        most={semaphore_slot("a"): 2},
         crashes=2,
     ),
     "up and down": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), then=parked),
+        reserved(job("1", "a"), job("2", "a"), then=parked),
         {"A": (holding("1"), commit), "B": (resize("a", 2), resize("a", 1)), "C": WORK},
-        most={semaphore_gate("a"): 2},
+        most={semaphore_slot("a"): 2},
     ),
     "a grant and a replacement": Scenario(
-        in_hand(job("1", "a"), job("2", "a", key="x"), job("3", "a"), then=parked),
+        reserved(job("1", "a"), job("2", "a", key="x"), job("3", "a"), then=parked),
         {"A": (holding("1"), commit), "B": (replace("2", job("9", delay=60.0)),), "C": WORK},
     ),
     "a move": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), then=parked),
+        reserved(job("1", "a"), job("2", "a"), then=parked),
         {"A": (holding("1"), move("r"), claim(queue="r"), commit), "B": WORK},
     ),
-    "two sweeps": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), then=parked),
-        {"A": (holding("1"), commit), "B": (sweep,), "C": (sweep,)},
+    "two outbox recoveries": Scenario(
+        reserved(job("1", "a"), job("2", "a"), then=parked),
+        {"A": (holding("1"), commit), "B": RECOVERY, "C": RECOVERY},
         crashes=2,
     ),
-    "a sweep beside work": Scenario(
-        stored(job("1", "a"), job("2", "a")), {"A": WORK, "B": (claim(),), "C": (sweep,)}, crashes=1
+    "outbox recovery beside work": Scenario(
+        stored(job("1", "a"), job("2", "a")), {"A": WORK, "B": (claim(),), "C": RECOVERY}, crashes=1
     ),
     "more than asked for, and a cancel": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), job("3", "b"), job("4", "b"), worker="Z", b=2),
+        reserved(job("1", "a"), job("2", "a"), job("3", "b"), job("4", "b"), worker="Z", b=2),
         {"A": WORK, "B": (cancel("4"),)},
-        most={semaphore_gate("b"): 2},
+        most={semaphore_slot("b"): 2},
     ),
     "more than asked for, by two": Scenario(
-        in_hand(job("1", "a"), job("2", "a"), job("3", "b"), job("4", "b"), worker="Z"), {"A": WORK, "B": (claim(),)}
+        reserved(job("1", "a"), job("2", "a"), job("3", "b"), job("4", "b"), worker="Z"), {"A": WORK, "B": (claim(),)}
     ),
     "a rate": Scenario(
-        in_hand(job("1", "a"), job("2", "a", rate=Rate("r", 1.0)), job("3", "a", rate=Rate("r", 1.0)), then=rated(1)),
+        reserved(job("1", "a"), job("2", "a", rate=Rate("r", 1.0)), job("3", "a", rate=Rate("r", 1.0)), then=rated(1)),
         {"A": (holding("1"), commit), "B": (claim(),), "C": (claim(),)},
     ),
 }
 ORDER = {
-    "turns": Scenario(stored(keyed("1"), keyed("2")), {"A": WORK, "B": WORK}, crashes=2),
+    "head of line": Scenario(stored(keyed("1"), keyed("2")), {"A": WORK, "B": WORK}, crashes=2),
     "the turn after the first": Scenario(
-        in_hand(keyed("1", "a"), keyed("2", "a")), {"A": (holding("1"), commit), "B": WORK}, crashes=2
+        reserved(keyed("1", "a"), keyed("2", "a")), {"A": (holding("1"), commit), "B": WORK}, crashes=2
     ),
-    "turns after the first": Scenario(
-        in_hand(keyed("1"), keyed("2"), keyed("3")), {"A": (holding("1"), commit), "B": (claim(),), "C": (claim(),)}
+    "head of line after the first": Scenario(
+        reserved(keyed("1"), keyed("2"), keyed("3")), {"A": (holding("1"), commit), "B": (claim(),), "C": (claim(),)}
     ),
     "the first comes late": Scenario(
         stored(keyed("1", delay=60.0), keyed("2")), {"A": WORK, "B": (cancel("1"),)}, crashes=2
     ),
     "the first is given back": Scenario(
-        in_hand(keyed("1"), keyed("2")), {"A": (holding("1"), rollback(60.0)), "B": WORK, "C": (sweep,)}
+        reserved(keyed("1"), keyed("2")), {"A": (holding("1"), rollback(60.0)), "B": WORK, "C": RECOVERY}
     ),
     "the first is moved": Scenario(
-        in_hand(keyed("1"), keyed("2"), then=parked), {"A": (holding("1"), move("r")), "B": WORK, "C": (sweep,)}
+        reserved(keyed("1"), keyed("2"), then=parked), {"A": (holding("1"), move("r")), "B": WORK, "C": RECOVERY}
     ),
     "the first is lost": Scenario(
-        in_hand(keyed("1"), keyed("2")),
+        reserved(keyed("1"), keyed("2")),
         {"A": (holding("1"), commit), "B": (recover("A"),), "C": WORK},
     ),
-    "turns and slots": Scenario(
-        in_hand(keyed("1", "a"), keyed("2", "a"), job("3", "a")),
+    "head of line and slots": Scenario(
+        reserved(keyed("1", "a"), keyed("2", "a"), job("3", "a")),
         {"A": (holding("1"), commit), "B": (claim(),), "C": (claim(),)},
     ),
     "driven again": Scenario(
-        in_hand(keyed("1"), keyed("2"), then=parked),
+        reserved(keyed("1"), keyed("2"), then=parked),
         {"A": (holding("1"), fail), "B": (retry("1"),), "C": WORK},
         ends_once=False,
         in_order=False,
     ),
-    "driven again by turns": Scenario(
-        in_hand(keyed("1"), keyed("2"), then=dead_with_a_duty),
-        {"B": (retry("1"), claim(2), commit), "C": (sweep,)},
+    "driven again, head of line": Scenario(
+        reserved(keyed("1"), keyed("2"), then=dead_with_an_entry),
+        {"B": (retry("1"), claim(2), commit), "C": RECOVERY},
         ends_once=False,
         in_order=False,
     ),
-    "driven again after a sweep": Scenario(
-        in_hand(keyed("1"), keyed("2")),
-        {"A": (holding("1"), fail), "B": (sweep, retry("1"), claim(2))},
+    "driven again after outbox recovery": Scenario(
+        reserved(keyed("1"), keyed("2")),
+        {"A": (holding("1"), fail), "B": (recover_outbox, retry("1"), claim(2))},
         ends_once=False,
         in_order=False,
     ),
@@ -274,12 +276,12 @@ ORDER = {
 }
 
 PARENT = FlowNode("P", "P", size=2)
-CHILD = FlowNode("N", "P", parent="P:0", size=2, handler=json.dumps(NewJob("handler", QUEUE, "{}")._asdict()))
+CHILD = FlowNode("N", "P", parent="P:0", size=2, on_failure=json.dumps(NewJob("handler", QUEUE, "{}")._asdict()))
 
 
 def member(name: str, node: str, place: int, *semaphores: str, **fields: Any) -> NewJob:
     """Return a job that stands in a place of a node."""
-    return job(name, *semaphores, flow=FlowPosition("P", node, place).text, **fields)
+    return job(name, *semaphores, **FlowPosition("P", node, place)._asdict(), **fields)
 
 
 def flow(*jobs: NewJob, then: Prepare = lambda _store: None) -> Prepare:
@@ -289,7 +291,7 @@ def flow(*jobs: NewJob, then: Prepare = lambda _store: None) -> Prepare:
     """
 
     def prepare(store: Fake) -> None:
-        after = member("after", "P", 1, waits_for=node_gate("N"))
+        after = member("after", "P", 1, **waits_at(node_slot("N")))
         store.open_nodes([PARENT, CHILD], [after, *(jobs or (member("1", "N", 0), member("2", "N", 1)))])
         claimed(store, "A")
         claimed(store, "B")
@@ -332,11 +334,11 @@ FLOWS = {
     "one of two fails, and a crash": Scenario(flow(), FAILS, crashes=2, finally_=consistent),
     "both fail": Scenario(flow(), {"A": (holding("1"), fail), "B": (holding("2"), fail)}, finally_=consistent),
     "a member is lost": Scenario(flow(), {"A": (holding("1"), fail), "B": (recover("A"),)}, finally_=consistent),
-    "members end beside a sweep": Scenario(flow(), {**ENDS, "C": (sweep,)}, finally_=consistent),
-    "a failure beside a sweep": Scenario(flow(), {**FAILS, "C": (sweep,)}, finally_=consistent),
-    "two sweeps after a failure": Scenario(
-        flow(then=lambda store: unfinished(store, Bury("1", "A", "no"))),
-        {"C": (sweep,), "D": (sweep,)},
+    "members end beside outbox recovery": Scenario(flow(), {**ENDS, "C": RECOVERY}, finally_=consistent),
+    "a failure beside outbox recovery": Scenario(flow(), {**FAILS, "C": RECOVERY}, finally_=consistent),
+    "two outbox recoveries after a failure": Scenario(
+        flow(then=lambda store: unfinished(store, Bury(Lease(QUEUE, "1", "A"), "no"))),
+        {"C": RECOVERY, "D": RECOVERY},
         finally_=FAILED,
     ),
     "who waits is cancelled": Scenario(flow(), {**ENDS, "C": (cancel("after"),)}),
@@ -347,7 +349,7 @@ FLOWS = {
     ),
     "a member goes on as a flow": Scenario(
         flow(),
-        {"A": (holding("1"), settle(tail_call)), "C": (*WORK, *WORK), "D": (sweep,)},
+        {"A": (holding("1"), settle(tail_call)), "C": (*WORK, *WORK), "D": RECOVERY},
         finally_=consistent,
     ),
 }
@@ -356,9 +358,9 @@ FLOWS = {
 FANNED_OUT = '"fanned out"'
 
 
-def into_two(name: str, token: str) -> Commit:
+def into_two(lease: Lease) -> Commit:
     """Return the outcome of a job that goes on as two others, and shows that it did."""
-    return Commit(name, token, payload=FANNED_OUT, jobs=(job("left"), job("right", "a")))
+    return Commit(lease, payload=FANNED_OUT, jobs=(job("left"), job("right", "a")))
 
 
 def both_or_none(world: World) -> Iterator[str]:
@@ -369,25 +371,25 @@ def both_or_none(world: World) -> Iterator[str]:
 
 
 FAN_OUTS = {
-    "a fan-out beside a sweep": Scenario(
-        in_hand(job("1", "a")),
-        {"A": (holding("1"), settle(into_two)), "B": (claim(2), commit), "C": (sweep,)},
+    "a fan-out beside outbox recovery": Scenario(
+        reserved(job("1", "a")),
+        {"A": (holding("1"), settle(into_two)), "B": (claim(2), commit), "C": RECOVERY},
         finally_=both_or_none,
     ),
-    "a fan-out beside two sweeps": Scenario(
-        in_hand(job("1")),
-        {"A": (holding("1"), settle(into_two)), "C": (sweep,), "D": (sweep,)},
+    "a fan-out beside two outbox recoveries": Scenario(
+        reserved(job("1")),
+        {"A": (holding("1"), settle(into_two)), "C": RECOVERY, "D": RECOVERY},
         finally_=both_or_none,
     ),
     "a fan-out and a cancel": Scenario(
-        in_hand(job("1")),
+        reserved(job("1")),
         {"A": (holding("1"), settle(into_two)), "B": (cancel("1"),)},
         crashes=2,
         finally_=both_or_none,
     ),
     "a fan-out after a lost lease": Scenario(
-        in_hand(job("1", max_attempts=1)),
-        {"A": (holding("1"), settle(into_two)), "B": (recover("A"),), "C": (sweep,)},
+        reserved(job("1", max_attempts=1)),
+        {"A": (holding("1"), settle(into_two)), "B": (recover("A"),), "C": RECOVERY},
         finally_=both_or_none,
     ),
 }

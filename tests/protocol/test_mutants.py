@@ -15,12 +15,13 @@ from stanchion.stores.cas.entries import Entry, Hold, hold_of
 from stanchion.stores.cas.jobs import Change, Jobs, Result, Results, Seen
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows
 from tests.protocol import fake
 from tests.protocol.explorer import Explorer, Violation
 from tests.protocol.fake import Fake, Rows
-from tests.protocol.scenarios import FAN_OUTS, FLOWS, GATES, ORDER
+from tests.protocol.scenarios import FAN_OUTS, FLOWS, ORDER, SEMAPHORES
 
 
 class NoLookAfterParking(Fake):
@@ -33,7 +34,7 @@ class NoLookAfterParking(Fake):
 
 
 class FreesWhateverTheToken(Fake):
-    """Frees the slot of a job, also where it has taken it anew."""
+    """Frees the slot of a job, also where it has taken it again."""
 
     class Rows(fake.Rows):
         def _free_slot(self, hold: Hold) -> None:
@@ -42,7 +43,7 @@ class FreesWhateverTheToken(Fake):
 
 
 class FreesTheKeyOfTheNextLife(FreesWhateverTheToken):
-    """Frees the order key of a job that has ended, also where it was driven again and has taken it anew."""
+    """Frees the order key of a job that has ended, also where it was re-driven and has taken it again."""
 
 
 class TellsBeforeTaking(Fake):
@@ -51,7 +52,7 @@ class TellsBeforeTaking(Fake):
     class Slots(slots.Slots):
         rows: Rows
 
-        def wake(self, *wanted: str) -> None:
+        def wake(self, *wanted: Slot) -> None:
             rows = self.rows
             for slot in wanted:
                 while (first := self.next_at([slot])[0]) and rows.step("look", partial(rows.free_at, slot)):
@@ -89,7 +90,7 @@ class LooksThenTakes(Fake):
 
 
 class KeepsTheSlotOfWhoHasLeft(Fake):
-    """Does not free a slot whose job has left the line meanwhile."""
+    """Does not free a slot whose job waits no longer."""
 
     class Slots(slots.Slots):
         def give_each(self, given: Sequence[tuple[Seen, Hold]]) -> None:
@@ -106,7 +107,7 @@ class FreesWithoutWaking(Fake):
 
 
 class ParksOnce(Fake):
-    """Leaves alone a job that somebody has changed while it was to be parked."""
+    """Leaves alone a job that was changed while it was to be parked."""
 
     class Admission(admission.Admission):
         def undo(self, *args: Any) -> list[JobRow]:
@@ -142,7 +143,7 @@ class CountsTwice(Fake):
 
     class Rows(fake.Rows):
         def _end_member(self, end: MemberEnd) -> FlowNode | None:
-            self.world.ends[end.node, end.place] = end
+            self.world.ends[end.node, end.index] = end
             return self._settle_node(flows.advanced(self.world.nodes[end.node], None, end, self.now()))
 
 
@@ -158,7 +159,7 @@ class ChecksNoLines(Fake):
     """Recovers, and does not look for waiters beside free slots."""
 
     class Rows(fake.Rows):
-        def slots_waited_at(self) -> Sequence[str]:
+        def slots_waited_at(self) -> Sequence[Slot]:
             return ()
 
 
@@ -172,22 +173,22 @@ class FreesWhatIsOverdue(Fake):
 
 
 MUTANTS: dict[type[Fake], tuple[str, str]] = {
-    NoLookAfterParking: ("a claimer and a release", "a slot of s:a is free"),
-    FreesWhateverTheToken: ("a rollback, a claim anew and a sweep", "without s:a"),
-    TellsBeforeTaking: ("two wakers", "says that it holds s:a"),
+    NoLookAfterParking: ("a claimer and a release", "a slot of a is free"),
+    FreesWhateverTheToken: ("a rollback, another claim and an outbox recovery", "without a"),
+    TellsBeforeTaking: ("two wakers", "says that it holds a"),
     DeletesFirst: ("two members end, and a crash", "N never ends"),
     StoresNoneOfTheRest: ("a fan-out and a cancel", "goes on as there are set()"),
-    LooksThenTakes: ("two claimers", "2 jobs run at s:a"),
+    LooksThenTakes: ("two claimers", "2 jobs run at a"),
     KeepsTheSlotOfWhoHasLeft: ("a grant and a cancel", "without a right"),
-    FreesWithoutWaking: ("a claimer and a release", "a slot of s:a is free"),
+    FreesWithoutWaking: ("a claimer and a release", "a slot of a is free"),
     ParksOnce: ("a claimer and a cancel", "stuck"),
-    LetsAnybodyIn: ("the first comes late", "before its turn"),
+    LetsAnybodyIn: ("the first comes late", "before it is head of line"),
     MarksBeforeFollowing: ("two members end, and a crash", "waits for N"),
-    CountsTwice: ("members end beside a sweep", ""),
+    CountsTwice: ("members end beside outbox recovery", ""),
     ChecksNoSlots: ("a grant and a cancel", "without a right"),
-    ChecksNoLines: ("a claimer and a release", "a slot of s:a is free"),
-    FreesTheKeyOfTheNextLife: ("driven again after a sweep", "1 runs without o1:q:k"),
-    FreesWhatIsOverdue: ("driven again by turns", ""),
+    ChecksNoLines: ("a claimer and a release", "a slot of a is free"),
+    FreesTheKeyOfTheNextLife: ("driven again after outbox recovery", "1 runs without k"),
+    FreesWhatIsOverdue: ("driven again, head of line", ""),
 }
 
 
@@ -195,6 +196,6 @@ MUTANTS: dict[type[Fake], tuple[str, str]] = {
 def test_a_mistake_is_found(mutant: type[Fake]) -> None:
     name, wrong = MUTANTS[mutant]
     with pytest.raises(Violation) as violation:
-        Explorer({**GATES, **ORDER, **FLOWS, **FAN_OUTS}[name], mutant).run()
+        Explorer({**SEMAPHORES, **ORDER, **FLOWS, **FAN_OUTS}[name], mutant).run()
     print(violation.value)
     assert any(wrong in one for one in violation.value.wrong)

@@ -1,14 +1,14 @@
-"""Every way in which a few processes can meet, or die, at gates and in flows: see `explorer`."""
+"""Every way in which a few processes can meet, or die, at slots and in flows: see `explorer`."""
 
 from dataclasses import replace
 
 import pytest
 
 from tests.protocol.explorer import Explorer
-from tests.protocol.scenarios import FAN_OUTS, FLOWS, GATES, ORDER
+from tests.protocol.scenarios import FAN_OUTS, FLOWS, ORDER, SEMAPHORES
 
-ALL = {**GATES, **ORDER, **FLOWS, **FAN_OUTS}
-LARGE = ("turns after the first", "turns and slots")
+ALL = {**SEMAPHORES, **ORDER, **FLOWS, **FAN_OUTS}
+LARGE = ("head of line after the first", "head of line and slots")
 """Each has hundreds of thousands of states."""
 
 

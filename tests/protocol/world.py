@@ -8,6 +8,7 @@ from typing import Any
 from stanchion.stores.cas.entries import Entry, Hold
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.slots import Slot
 
 START = 1_000_000 * SECOND
 
@@ -20,7 +21,7 @@ class World:
     rows: dict[str, tuple[int, JobRow]] = field(default_factory=dict)
     """Jobs, live and finished, each with the number of its changes."""
     slots: dict[Hold, None] = field(default_factory=dict)
-    capacity: dict[str, int] = field(default_factory=dict)
+    capacity: dict[Slot, int] = field(default_factory=dict)
     outbox: dict[str, Entry] = field(default_factory=dict)
     nodes: dict[str, FlowNode] = field(default_factory=dict)
     ends: dict[tuple[str, int], MemberEnd] = field(default_factory=dict)

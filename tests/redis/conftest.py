@@ -8,12 +8,13 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from stanchion.core.ids import new_ids
+from stanchion.core.ids import new_id, new_ids
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.registry import open_store
 from stanchion_conformance.harness import in_threads
 from tests.servers.redis import PACKAGED, RedisServer
+from tests.servers.redis_cluster import RedisCluster
 
 Open = Callable[[str], RedisStore]
 
@@ -48,6 +49,21 @@ def opened() -> Iterator[Open]:
             return store
 
         yield open_one
+
+
+@pytest.fixture(params=["one server", pytest.param("a cluster", marks=pytest.mark.nightly)])
+def url(request: pytest.FixtureRequest) -> str:
+    """The URL of a server, or at night of a cluster, with keys of its own."""
+    if request.param == "a cluster":
+        cluster: RedisCluster = request.getfixturevalue("redis_cluster")
+        return cluster.url()
+    return str(request.getfixturevalue("redis_url"))
+
+
+@pytest.fixture
+def one(redis_server: RedisServer, opened: Open) -> RedisStore:
+    """A store on one server, with keys of its own."""
+    return opened(f"{redis_server.url()}?prefix={new_id()}")
 
 
 @pytest.fixture(params=[None, *PACKAGED], ids=lambda other: other or "redis")

@@ -23,43 +23,43 @@ class _Keys:
         self.past = {job: text.split(FIELD) for job, text in self._hash("past").items()}
         self.body, self.keys = set(self._hash("body")), self._hash("keys")
         self.ids, self.ended = self._zset("ids"), self._zset("ended")
-        self.running, self.stopping = self._set("running"), self._set("stopping")
+        self.stopping = self._set("stopping")
         self.leases = self._zset("leases")
-        self.orders, self.waits = (
-            {tuple(one.split(FIELD)) for one in self._zset(name)} for name in ("orders", "waits")
+        self.running, self.orders, self.waits = (
+            {tuple(one.split(FIELD)) for one in self._zset(name)} for name in ("running", "orders", "waits")
         )
-        self.lines = {line: self._zset(f"ready:{line}") for line in self._zset("ready")}
+        self.ready = {name: self._zset(f"ready:{name}") for name in self._zset("ready")}
         self.counts = {name: int(number) for name, number in self._hash("counts").items()}
 
     def broken(self) -> Iterator[str]:
         queued = {job: fields for job, fields in self.live.items() if fields[1] == "queued"}
         running = {job: fields for job, fields in self.live.items() if fields[1] == "running"}
         jobs = self.live.keys() | self.past.keys()
-        lined = {job: (line, due) for line, entries in self.lines.items() for job, due in entries.items()}
+        listed = {job: (name, due) for name, entries in self.ready.items() for job, due in entries.items()}
 
         yield from _unequal("jobs and bodies", jobs, self.body)
         yield from _unequal("jobs and ids", jobs, self.ids.keys())
         yield from _unequal("live and finished jobs in common", self.live.keys() & self.past.keys(), set())
         yield from _unequal(
-            "queued jobs and the line",
+            "queued jobs and ready lists",
             {
-                (job, f"{int(fields[9]):05}:{5000 - int(fields[10]):05}", float(fields[11]))
+                (job, f"{int(fields[9]):05}:{5000 - int(fields[11]):05}", float(fields[12]))
                 for job, fields in queued.items()
             },
-            {(job, line, due) for job, (line, due) in lined.items()},
+            {(job, name, due) for job, (name, due) in listed.items()},
         )
         yield from _unequal(
             "order keys",
-            {(fields[22], fields[12].zfill(20), job) for job, fields in self.live.items() if fields[22]},
+            {(fields[24], fields[13].zfill(20), job) for job, fields in self.live.items() if fields[24]},
             self.orders,
         )
         yield from _unequal(
             "waiting jobs",
-            {(fields[20], fields[21].zfill(20), job) for job, fields in self.live.items() if fields[1] == "waiting"},
+            {(fields[22], fields[23].zfill(20), job) for job, fields in self.live.items() if fields[1] == "waiting"},
             self.waits,
         )
-        yield from _unequal("lines in use", {line for line, entries in self.lines.items() if not entries}, set())
-        yield from _unequal("running jobs", running.keys(), self.running)
+        yield from _unequal("ready lists in use", {name for name, entries in self.ready.items() if not entries}, set())
+        yield from _unequal("running jobs", {(fields[4], job) for job, fields in running.items()}, self.running)
         yield from _unequal(
             "leases",
             {(job, float(fields[5])) for job, fields in running.items() if fields[5]},
@@ -68,11 +68,11 @@ class _Keys:
         yield from _unequal("stopping", {job for job, fields in running.items() if fields[7]}, self.stopping)
         yield from _unequal(
             "unique keys",
-            {(fields[15], job) for job, fields in self.live.items() if fields[15]},
+            {(fields[16], job) for job, fields in self.live.items() if fields[16]},
             set(self.keys.items()),
         )
         yield from _unequal(
-            "ends", {(job, float(fields[14])) for job, fields in self.past.items()}, set(self.ended.items())
+            "ends", {(job, float(fields[15])) for job, fields in self.past.items()}, set(self.ended.items())
         )
 
     def _hash(self, name: str) -> dict[str, str]:

@@ -74,6 +74,6 @@ class Load:
     def _work(self, store: Store) -> None:
         token = new_id()
         rows = store.claim(Claim(self._queue, 2 * BATCH, token, lease=60.0)).rows
-        for row, state in zip(rows, store.settle([Commit(row.id, token) for row in rows]), strict=True):
+        for row, state in zip(rows, store.settle([Commit(row.lease) for row in rows]), strict=True):
             if state == JobState.DONE:
                 self.committed[row.id] = time.monotonic()

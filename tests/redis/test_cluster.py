@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from redis import Redis
+from redis.cluster import RedisCluster as ClusterClient
 
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowNode, OpenFlow
-from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.jobs import JobState, NewJob, Pushed
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Rollback
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.flows import FlowPosition
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.stores.rules.slots import order_slot, semaphore_slot
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import counts_of, worker
+from tests.crash.scene import until
 from tests.redis.conftest import Open
 from tests.redis.keys import broken_rules
 from tests.redis.load import Load
@@ -24,6 +29,8 @@ from tests.servers.redis_cluster import RedisCluster
 
 QUEUES = ("orders", "a}b", "{x}y", "}{", "50%", "%7D", "två ord")
 COMMON = {"queues", "workers", "version", "slots", "semaphores", "flows", "rate:mail}"}
+ATTEMPTS = ClusterClient.RedisClusterRequestTTL
+"""How often the client itself sends a call that is refused."""
 
 
 @pytest.fixture
@@ -50,26 +57,26 @@ def use_all(store: RedisStore, queue: str, other: str) -> None:
     store.configure(queue, {"max_rate": 1e6, "dead_letter": "letters"})
     jobs = [NewJob(f"{queue}-{number}", queue, "{}", priority=number, key=f"k{number}") for number in range(8)]
     store.push([*jobs, NewJob(f"{queue}-later", queue, "{}", delay=60.0)])
-    ids = [row.id for row in store.claim(Claim(queue, 7, "t", lease=60.0)).rows]
-    store.cancel(ids[6:])
+    rows = store.claim(Claim(queue, 7, "t", lease=60.0)).rows
+    store.cancel([row.id for row in rows[6:]])
     store.settle(
         [
-            Commit(ids[0], "t", "1"),
-            Rollback(ids[1], "t", 0.0, "no"),
-            Bury(ids[2], "t", "no"),
-            Move(ids[3], "t", other),
-            Commit(ids[4], "t", "1", '{"new":1}'),
+            Commit(rows[0].lease, "1"),
+            Rollback(rows[1].lease, 0.0, "no"),
+            Bury(rows[2].lease, "no"),
+            Move(rows[3].lease, other),
+            Commit(rows[4].lease, "1", '{"new":1}'),
         ]
     )
     store.set_semaphore(queue, 1)
     limits = limits_text(Limits((queue,), Rate("mail}", 1e6)))
     node = FlowNode(f"{queue}-node", f"{queue}-node", size=2)
-    flow = FlowPosition(node.id, node.id).text
+    flow = FlowPosition(node.id, node.id, 0)._asdict()
     keyed = [NewJob(f"{queue}-key{number}", queue, "{}", order_key="}{", limits=limits) for number in range(2)]
-    store.change_flows([OpenFlow([node], [*keyed, NewJob(f"{queue}-flow", queue, "{}", flow=flow)])])
+    store.change_flows([OpenFlow([node], [*keyed, NewJob(f"{queue}-flow", queue, "{}", **flow)])])
     store.push([NewJob(f"{queue}-limited{number}", queue, "{}", limits=limits) for number in range(3)])
     store.claim(Claim(queue, 99, "u", lease=60.0))
-    store.settle([Bury(f"{queue}-flow", "u", "no")])
+    store.settle([Bury(Lease(queue, f"{queue}-flow", "u"), "no")])
     store.maintain()
 
 
@@ -84,8 +91,8 @@ def test_every_key_of_a_queue_is_in_one_slot(redis_cluster: RedisCluster, store:
         assert {slot_of(redis_cluster, key) for key in its} == {slot_of(redis_cluster, store.server.keys.queue(queue))}
         keys = [key for key in keys if key not in its]
     for begins in (
-        store.server.keys.slot("s:a}b"),
-        store.server.keys.slot("o6:orders:}{"),
+        store.server.keys.slot(semaphore_slot("a}b")),
+        store.server.keys.slot(order_slot("orders", "}{")),
         store.server.keys.flow("{x}y-node"),
     ):
         its = [key for key in keys if key.startswith(begins)]
@@ -119,11 +126,40 @@ def test_a_slot_moves_while_its_queue_is_in_use(own_cluster: RedisCluster, opene
     assert (counts.pushed, counts.committed) == (len(load.pushed), len(load.committed))
     store.clock_offset += 3600
     while rows := store.claim(Claim("orders", 500, "last")).rows:
-        assert set(store.settle([Commit(row.id, "last") for row in rows])) == {JobState.DONE}
+        assert set(store.settle([Commit(row.lease) for row in rows])) == {JobState.DONE}
     assert counts_of(store, "orders").committed == len(load.pushed)
 
 
-def move_slot(cluster: RedisCluster, slot: int) -> None:
+@pytest.mark.slow
+def test_calls_wait_while_a_slot_moves_slowly(own_cluster: RedisCluster, opened: Open) -> None:
+    store = opened(own_cluster.url())
+    store.push([NewJob("before", "orders", "{}")])
+    slot = slot_of(own_cluster, store.server.keys.queue("orders"))
+    pushed: list[Future[list[Pushed]]] = []
+
+    def push_amid() -> None:
+        if not pushed:
+            pushed.append(pool.submit(store.push, [NewJob("amid", "orders", "{}")]))
+            until(lambda: told_to_try_again(own_cluster) > 3 * ATTEMPTS or pushed[0].done(), 60.0, "refused calls")
+
+    with ThreadPoolExecutor() as pool:
+        move_slot(own_cluster, slot, after_a_key=push_amid)
+        assert [stored.id for stored in pushed[0].result()] == ["amid"]
+    assert told_to_try_again(own_cluster) > ATTEMPTS
+    assert [row.id for row in store.claim(Claim("orders", 9, "t")).rows] == ["before", "amid"]
+    assert broken_rules(store, "orders") == []
+
+
+def told_to_try_again(cluster: RedisCluster) -> int:
+    """Count the calls that the nodes refused because they had a part of the keys only."""
+    counts = []
+    for node in cluster.nodes:
+        with node.client() as client:
+            counts.append(client.info("errorstats").get("errorstat_TRYAGAIN", {"count": 0})["count"])
+    return sum(counts)
+
+
+def move_slot(cluster: RedisCluster, slot: int, *, after_a_key: Callable[[], object] = bool) -> None:
     """Move a slot to the next node, key by key, as `redis-cli --cluster reshard` does."""
     clients = [node.client() for node in cluster.nodes]
     ids = [str(client.cluster("MYID")) for client in clients]
@@ -133,6 +169,7 @@ def move_slot(cluster: RedisCluster, slot: int) -> None:
     clients[here].cluster("SETSLOT", slot, "MIGRATING", ids[there])
     while keys := clients[here].cluster("GETKEYSINSLOT", slot, 1):
         clients[here].migrate("127.0.0.1", cluster.nodes[there].port, keys, 0, 5000)
+        after_a_key()
     for number in (there, here, *(each for each in range(len(clients)) if each not in (here, there))):
         clients[number].cluster("SETSLOT", slot, "NODE", ids[there])
     for client in clients:

@@ -12,6 +12,7 @@ import pytest
 from stanchion.core.ids import new_id
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Bury, Move
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.redis.store import RedisStore
@@ -95,7 +96,9 @@ def at_every_step(
 
 def test_a_job_is_in_one_queue_wherever_the_mover_dies(store: RedisStore, new_store: Callable[[], RedisStore]) -> None:
     steps = 0
-    for job, finished in at_every_step(new_store, lambda mover, job: mover.settle([Move(job, "t", THERE)])):
+    for job, finished in at_every_step(
+        new_store, lambda mover, job: mover.settle([Move(Lease(HERE, job, "t"), THERE)])
+    ):
         witness = new_store()
         row = witness.fetch([job])[job]
         assert (row.queue, row.state) in {(HERE, "running"), (THERE, "queued")}
@@ -114,7 +117,7 @@ def test_a_job_is_in_one_queue_wherever_the_mover_dies(store: RedisStore, new_st
 
 def test_upkeep_brings_what_nobody_asks_for(store: RedisStore, new_store: Callable[[], RedisStore]) -> None:
     arrived = 0
-    for job, _ in at_every_step(new_store, lambda mover, job: mover.settle([Move(job, "t", THERE)])):
+    for job, _ in at_every_step(new_store, lambda mover, job: mover.settle([Move(Lease(HERE, job, "t"), THERE)])):
         new_store().maintain()
         if sizes_of(store, THERE) == Sizes(total=1, ready=1):
             arrived += 1
@@ -127,7 +130,7 @@ def test_upkeep_brings_what_nobody_asks_for(store: RedisStore, new_store: Callab
 
 def test_a_dead_letter_comes_through_too(store: RedisStore, new_store: Callable[[], RedisStore]) -> None:
     store.configure(HERE, {"dead_letter": THERE})
-    for job, _ in at_every_step(new_store, lambda mover, job: mover.settle([Bury(job, "t", "no use")])):
+    for job, _ in at_every_step(new_store, lambda mover, job: mover.settle([Bury(Lease(HERE, job, "t"), "no use")])):
         store.maintain()
         row = store.fetch([job])[job]
         assert (row.queue, row.state) in {(HERE, "running"), (THERE, "queued")}
@@ -156,7 +159,7 @@ def moves_and_dies(store: RedisStore, job: str, token: str, target: str, step: s
     """Move a job, and die before a step of that; return the step."""
     goes_on = dies_before(store, step)
     with pytest.raises(Died):
-        store.settle([Move(job, token, target)])
+        store.settle([Move(Lease(HERE, job, token), target)])
     return goes_on
 
 
@@ -180,7 +183,7 @@ def test_a_late_bringer_does_not_forget_the_next_journey(
     goes_on = moves_and_dies(new_store(), job, "t", THERE, "left")
     store.maintain()
     store.claim(Claim(THERE, 1, "u"))
-    store.settle([Move(job, "u", HERE)])
+    store.settle([Move(Lease(THERE, job, "u"), HERE)])
     store.claim(Claim(HERE, 1, "v"))
     moves_and_dies(new_store(), job, "v", THERE, "arrive")
     goes_on()

@@ -26,10 +26,10 @@ EVERYSEC_LOSES = 2.5
 
 
 def drain(store: RedisStore) -> None:
-    """Finish all jobs, also those that nobody works on any more."""
+    """Finish all jobs, also those without a worker."""
     store.clock_offset += 3600  # every lease is over
-    while rows := store.claim(Claim(QUEUE, 500, token := new_id())).rows:
-        assert set(store.settle([Commit(row.id, token) for row in rows])) == {JobState.DONE}
+    while rows := store.claim(Claim(QUEUE, 500, new_id())).rows:
+        assert set(store.settle([Commit(row.lease) for row in rows])) == {JobState.DONE}
 
 
 @pytest.mark.parametrize("appendfsync", ["always", "everysec"])

@@ -35,12 +35,14 @@ def keys(store: RedisStore) -> set[str]:
 
 @pytest.mark.parametrize("with_jobs", [False, True])
 def test_no_key_is_left(store: RedisStore, with_jobs: bool) -> None:
-    store.configure(QUEUE, {"expires": DAY, "expires_with_jobs": with_jobs, "lanes": 4, "laned": True, "max_rate": 1e6})
+    store.configure(
+        QUEUE, {"expires": DAY, "expires_with_jobs": with_jobs, "lanes": 4, "uses_lanes": True, "max_rate": 1e6}
+    )
     store.push([*new_jobs(4), NewJob("keyed", QUEUE, "{}", key="k", order_key="k", lane=2)])
     (first, second, *rest) = store.claim(Claim(QUEUE, 9, "t", lease=3600.0)).rows
     store.claim(Claim(QUEUE, 9, "u", rows=False))
-    store.settle([Bury(first.id, "t", "no"), Rollback(second.id, "t", 0.0), *(Commit(row.id, "t") for row in rest)])
-    store.settle([Commit(row.id, "v") for row in store.claim(Claim(QUEUE, 9, "v")).rows])
+    store.settle([Bury(first.lease, "no"), Rollback(second.lease, 0.0), *(Commit(row.lease) for row in rest)])
+    store.settle([Commit(row.lease) for row in store.claim(Claim(QUEUE, 9, "v")).rows])
     if with_jobs:
         store.push([NewJob("left", QUEUE, "{}", delay=100 * DAY), NewJob("keyed too", QUEUE, "{}", order_key="k")])
     store.maintain()
@@ -88,7 +90,7 @@ def test_one_who_notes_its_use_late_does_not_bring_it_back(store: RedisStore) ->
     store.configure(QUEUE, {"expires": DAY})
     (seen,) = store._queues.expiring()
     store.drop_queue(QUEUE)
-    used = seen.to_note(store.now())
+    used = seen.to_record(store.now())
     assert used is not None
     store._queues.note_use(QUEUE, used)
     assert keys(store) == set()

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 from stanchion.errors import StoreUnavailable
+from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.redis.client import server as redis_server_module
 from stanchion.stores.redis.store import RedisStore
 from stanchion_conformance.harness import counts_of, sizes_of
 from tests.crash.scene import until
@@ -24,9 +25,9 @@ BIG = '{"text":"' + 10_000 * "x" + '"}'
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls give up soon."""
-    monkeypatch.setattr(redis_server_module, "CALL_SECONDS", 0.3)
+    monkeypatch.setattr(calls, "CALL_SECONDS", 0.3)
 
 
 class TestScriptsForgotten:
@@ -39,9 +40,9 @@ class TestScriptsForgotten:
             admin.script_flush()
             (row, other) = store.claim(Claim(QUEUE, 2, "t", lease=60.0)).rows
             admin.script_flush()
-            assert store.settle([Commit(row.id, "t")]) == [JobState.DONE]
+            assert store.settle([Commit(row.lease)]) == [JobState.DONE]
             admin.script_flush()
-            assert store.settle([Rollback(other.id, "t", 0.0)]) == [JobState.READY]
+            assert store.settle([Rollback(other.lease, 0.0)]) == [JobState.READY]
         assert broken_rules(store, QUEUE) == []
 
     def test_under_load(self, own_redis_server: RedisServer, opened: Open) -> None:
@@ -96,10 +97,10 @@ class TestDemoted:
         assert [row.id for row in rows] == [pushed[0].id]
         self.demote(any_server, promoted)
         with later(0.5, lambda: self.promote(any_server)):
-            assert store.settle([Commit(pushed[0].id, "t")]) == [JobState.DONE]
+            assert store.settle([Commit(Lease(QUEUE, pushed[0].id, "t"))]) == [JobState.DONE]
         assert broken_rules(store, QUEUE) == []
 
-    @pytest.mark.usefixtures("impatient")
+    @pytest.mark.usefixtures("short_deadlines")
     def test_a_replica_that_stays_one_is_told_of(
         self, any_server: RedisServer, promoted: RedisServer, store: RedisStore
     ) -> None:
@@ -139,7 +140,7 @@ class TestLoading:
         assert [row.id for row in store.claim(Claim(QUEUE, 3, "t")).rows] == [job.id for job in jobs]
         assert time.monotonic() - began > 0.5
 
-    @pytest.mark.usefixtures("impatient")
+    @pytest.mark.usefixtures("short_deadlines")
     def test_one_that_takes_too_long_is_told_of(self, slow_server: RedisServer, opened: Open) -> None:
         store = opened(slow_server.url())
         store.push(new_jobs(1))
@@ -174,7 +175,8 @@ class TestOutOfMemory:
             part = full[first : first + 10]
             try:
                 states = store.settle(
-                    [Commit(job, "t", '"done"') for job in part[:8]] + [Rollback(job, "t", 60.0) for job in part[8:]]
+                    [Commit(Lease(QUEUE, job, "t"), '"done"') for job in part[:8]]
+                    + [Rollback(Lease(QUEUE, job, "t"), 60.0) for job in part[8:]]
                 )
             except StoreUnavailable as error:
                 assert "maxmemory" in str(error)  # noqa: PT017
@@ -185,9 +187,9 @@ class TestOutOfMemory:
         assert counts_of(store, QUEUE).committed == done
         any_server.configure(maxmemory="0")
         rest = [job for job in full if store.fetch([job])[job].state == JobState.RUNNING]
-        assert set(store.settle([Commit(job, "t") for job in rest])) <= {JobState.DONE}
+        assert set(store.settle([Commit(Lease(QUEUE, job, "t")) for job in rest])) <= {JobState.DONE}
         while rows := store.claim(Claim(QUEUE, 1000, "u", lease=60.0)).rows:
-            assert set(store.settle([Commit(row.id, "u") for row in rows])) == {JobState.DONE}
+            assert set(store.settle([Commit(row.lease) for row in rows])) == {JobState.DONE}
         assert broken_rules(store, QUEUE) == []
 
     def test_claims_are_refused_whole(self, any_server: RedisServer, store: RedisStore, full: list[str]) -> None:
@@ -235,7 +237,7 @@ class TestPasswords:
         assert store.listen([QUEUE]).wait(0.01) is False
         assert sizes_of(store, QUEUE).ready == 1
 
-    @pytest.mark.usefixtures("impatient")
+    @pytest.mark.usefixtures("short_deadlines")
     def test_none_is_shown(self, guarded: RedisServer, opened: Open) -> None:
         right = guarded.url()
         errors = []
@@ -257,8 +259,8 @@ def test_what_breaks_the_rules_of_the_keys_shows(own_redis_server: RedisServer, 
     prefix = store.server.keys.queue(QUEUE)
     with own_redis_server.client() as admin:
         admin.hdel(f"{prefix}body", first.id)
-        admin.zrem(f"{prefix}ready:00000:05000", second.id)
+        admin.zrem(f"{prefix}ready:-0001:05000", second.id)
     assert [rule.partition(":")[0] for rule in broken_rules(store, QUEUE)] == [
         "jobs and bodies",
-        "queued jobs and the line",
+        "queued jobs and ready lists",
     ]

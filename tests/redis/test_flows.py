@@ -16,19 +16,18 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Continue
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.flows import FlowPosition
-from stanchion.stores.rules.slots import node_gate
+from stanchion.stores.rules.slots import node_slot, waits_at
 from stanchion_conformance.harness import counts_of, find_jobs, sizes_of
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules
-from tests.redis.test_gates import one, url  # noqa: F401 - fixtures
 
 QUEUES = ("orders", "shipping", "handlers")
 LEASE = 30.0
 
 
 def job(node: FlowNode, place: int, queue: str = QUEUES[0], **fields: Any) -> NewJob:
-    return NewJob(new_id(), queue, str(place), flow=FlowPosition(node.root, node.id, place).text, **fields)
+    return NewJob(new_id(), queue, str(place), **FlowPosition(node.root, node.id, place)._asdict(), **fields)
 
 
 class Flow:
@@ -36,13 +35,13 @@ class Flow:
 
     def __init__(self, *, closed: bool = True) -> None:
         root = new_id()
-        self.handler = NewJob(new_id(), "handlers", "{}", flow=FlowPosition(root).text)
+        self.handler = NewJob(new_id(), "handlers", "{}", **FlowPosition(root)._asdict())
         self.root = FlowNode(
-            root, root, "list", size=2 + closed, closed=closed, handler=json.dumps(self.handler._asdict())
+            root, root, "list", size=2 + closed, closed=closed, on_failure=json.dumps(self.handler._asdict())
         )
         self.part = FlowNode(new_id(), root, "list", parent=f"{root}:0", size=1)
-        after = FlowPosition(root, "", 0, root).text
-        self.after = NewJob(new_id(), "shipping", "{}", flow=after, waits_for=node_gate(root))
+        after = FlowPosition(root, flow_after=root)._asdict()
+        self.after = NewJob(new_id(), "shipping", "{}", **after, **waits_at(node_slot(root)))
         self.members = [job(self.part, 0, "shipping"), job(self.root, 1)]
         self.members += [job(self.root, 2)] if closed else []
         self.nodes, self.jobs = [self.root, self.part], [*self.members, self.after]
@@ -68,7 +67,7 @@ def look_after(store: RedisStore, seconds: float = LEASE + STALE / SECOND + 1) -
 def run_out(store: RedisStore) -> None:
     """Run all jobs to their ends."""
     while rows := claimed(store):
-        assert set(store.settle([Commit(row.id, row.token or "", row.payload) for row in rows])) == {JobState.DONE}
+        assert set(store.settle([Commit(row.lease, row.payload) for row in rows])) == {JobState.DONE}
     look_after(store)
 
 
@@ -86,7 +85,7 @@ def finish(flow: Flow, store: RedisStore) -> None:
     run_out(store)
     assert states(store, flow) == {NodeState.DONE}
     for node in store.flow_nodes(flow.root.id):
-        assert [end.place for end in store.flow_ends(node.id)] == list(range(node.size))
+        assert [end.index for end in store.flow_ends(node.id)] == list(range(node.size))
         assert node.ended == node.size
     assert stored_state(store, flow.after.id) == JobState.DONE
     assert stored_state(store, flow.handler.id) is None
@@ -97,7 +96,7 @@ def finish(flow: Flow, store: RedisStore) -> None:
 
 class TestDeath:
     @ways
-    def test_while_a_flow_is_opened(self, opened: Open, url: str, way: Way) -> None:  # noqa: F811
+    def test_while_a_flow_is_opened(self, opened: Open, url: str, way: Way) -> None:
         ends = set()
         for scene in at_every_call(opened, url, way, lambda _store: Flow(), lambda store, flow: flow.stored(store)):
             store, flow = scene.witness, scene.made
@@ -112,12 +111,12 @@ class TestDeath:
         assert ends == ({"done"} if way == "lost" else {"cancelled", "done"})
 
     @ways
-    def test_at_the_last_commits(self, opened: Open, url: str, way: Way) -> None:  # noqa: F811
+    def test_at_the_last_commits(self, opened: Open, url: str, way: Way) -> None:
         def prepare(store: RedisStore) -> tuple[Flow, list[JobRow]]:
             return Flow().stored(store), claimed(store)
 
         def act(store: RedisStore, made: tuple[Flow, list[JobRow]]) -> object:
-            return store.settle([Commit(row.id, row.token or "", row.payload) for row in made[1]])
+            return store.settle([Commit(row.lease, row.payload) for row in made[1]])
 
         for scene in at_every_call(opened, url, way, prepare, act):
             look_after(scene.witness)
@@ -125,7 +124,7 @@ class TestDeath:
 
     @ways
     @pytest.mark.parametrize("how", ["bury", "cancel", "drop"])
-    def test_at_a_failure(self, opened: Open, url: str, way: Way, how: str) -> None:  # noqa: F811
+    def test_at_a_failure(self, opened: Open, url: str, way: Way, how: str) -> None:
         def prepare(store: RedisStore) -> tuple[Flow, JobRow]:
             flow = Flow().stored(store)
             return flow, store.claim(Claim("shipping", 1, new_id(), lease=1e6)).rows[0]
@@ -133,7 +132,7 @@ class TestDeath:
         def act(store: RedisStore, made: tuple[Flow, JobRow]) -> object:
             flow, row = made
             if how == "bury":
-                return store.settle([Bury(row.id, row.token or "", "it broke")])
+                return store.settle([Bury(row.lease, "it broke")])
             return store.drop_queue("orders") if how == "drop" else store.cancel([flow.members[2].id])
 
         failed = 0
@@ -149,15 +148,15 @@ class TestDeath:
             assert stored_state(store, flow.after.id) == JobState.CANCELLED
             assert stored_state(store, flow.handler.id) == "queued"
             if how != "bury":
-                store.settle([Commit(row.id, row.token or "", "1")])
+                store.settle([Commit(row.lease, "1")])
             run_out(store)
             assert stored_state(store, flow.handler.id) == JobState.DONE
             assert counts_of(store, "handlers").pushed == 1
-            assert [end.place for end in store.flow_ends(flow.root.id)] == [0, 1, 2]
+            assert [end.index for end in store.flow_ends(flow.root.id)] == [0, 1, 2]
         assert failed > 1
 
     @ways
-    def test_while_members_are_added(self, opened: Open, url: str, way: Way) -> None:  # noqa: F811
+    def test_while_members_are_added(self, opened: Open, url: str, way: Way) -> None:
         def act(store: RedisStore, flow: Flow) -> object:
             more = [job(flow.root, 0, queue) for queue in QUEUES[:2]]
             one_more = [job(flow.root, 0)]
@@ -173,10 +172,10 @@ class TestDeath:
         assert sizes == ({5} if way == "lost" else {2, 4, 5})
 
     @ways
-    def test_while_a_part_is_closed(self, opened: Open, url: str, way: Way) -> None:  # noqa: F811
+    def test_while_a_part_is_closed(self, opened: Open, url: str, way: Way) -> None:
         def prepare(store: RedisStore) -> Flow:
             flow = Flow(closed=False).stored(store)
-            store.settle([Commit(row.id, row.token or "") for row in claimed(store)])
+            store.settle([Commit(row.lease) for row in claimed(store)])
             return flow
 
         def act(store: RedisStore, flow: Flow) -> object:
@@ -189,14 +188,14 @@ class TestDeath:
             finish(scene.made, scene.witness)
 
     @ways
-    def test_while_a_job_goes_on_as_a_flow(self, opened: Open, url: str, way: Way) -> None:  # noqa: F811
+    def test_while_a_job_goes_on_as_a_flow(self, opened: Open, url: str, way: Way) -> None:
         def prepare(store: RedisStore) -> tuple[Flow, JobRow]:
             store.push([NewJob(new_id(), "orders", "{}")])
             return Flow(), claimed(store)[0]
 
         def act(store: RedisStore, made: tuple[Flow, JobRow]) -> object:
             flow, row = made
-            return store.settle([Continue(row.id, row.token or "", flow.after, tuple(flow.nodes), tuple(flow.members))])
+            return store.settle([Continue(row.lease, flow.after, tuple(flow.nodes), tuple(flow.members))])
 
         gone_on = 0
         for scene in at_every_call(opened, url, way, prepare, act):
@@ -214,10 +213,10 @@ class TestDeath:
 
 
 class TestForgetting:
-    def test_leaves_no_keys(self, one: RedisStore) -> None:  # noqa: F811
+    def test_leaves_no_keys(self, one: RedisStore) -> None:
         flow = Flow().stored(one)
         finish(flow, one)
-        assert find_jobs(one, flow=flow.root.id) != []
+        assert find_jobs(one, flow_root=flow.root.id) != []
         one.clock_offset += 8 * 86_400
         one.maintain()
         left = {
@@ -226,18 +225,18 @@ class TestForgetting:
         }
         assert [key for key in left if key.startswith(("flow", "slot"))] == []
 
-    def test_a_root_that_nobody_knows(self, one: RedisStore) -> None:  # noqa: F811
-        one.push([NewJob(new_id(), "orders", "{}", flow=FlowPosition("lost").text)])
+    def test_a_root_that_nobody_knows(self, one: RedisStore) -> None:
+        one.push([NewJob(new_id(), "orders", "{}", **FlowPosition("lost")._asdict())])
         one.clock_offset += 8 * 86_400
         one.maintain()
-        assert len(find_jobs(one, flow="lost")) == 1
+        assert len(find_jobs(one, flow_root="lost")) == 1
         one.drop_queue("orders")
         one.clock_offset += 8 * 86_400
         one.maintain()
         assert one.server.command("ZCARD", one.server.keys.own("flows")) == 0
 
 
-def test_many_members_end_in_few_steps(one: RedisStore) -> None:  # noqa: F811
+def test_many_members_end_in_few_steps(one: RedisStore) -> None:
     size = 20_000
     node = FlowNode(new_id(), new_id(), "list", size=size)
     one._assembly.open_nodes([node], [])
@@ -247,7 +246,7 @@ def test_many_members_end_in_few_steps(one: RedisStore) -> None:  # noqa: F811
         ended = one._nodes.end_members(node.id, ends)
         assert (ended is not None) == (first + 1000 == size)
     assert asked() < 100
-    assert [end.place for end in one.flow_ends(node.id, size - 3)] == [size - 2, size - 1]
+    assert [end.index for end in one.flow_ends(node.id, size - 3)] == [size - 2, size - 1]
 
 
 def count_calls(store: RedisStore) -> Callable[[], int]:

@@ -9,6 +9,7 @@ from redis.exceptions import OutOfMemoryError
 
 from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import StoreUnavailable
+from stanchion.queues.purging import purge
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobState, NewJob
@@ -56,7 +57,7 @@ def test_workers_run_it_empty(any_server: RedisServer, opened: Open, bare: Redis
     assert other.beat([replace(WORKER, began=("job:token",))]).live == 1
     assert other._workers.known_workers()[WORKER.id].began == ("job:token",)
     rows = other.claim(Claim(QUEUE, 9, "t", worker="w1")).rows
-    assert other.settle([Rollback(rows[0].id, "t", 0.0), *(Commit(row.id, "t") for row in rows[1:])]) == [
+    assert other.settle([Rollback(rows[0].lease, 0.0), *(Commit(row.lease) for row in rows[1:])]) == [
         JobState.READY,
         *4 * [JobState.DONE],
     ]
@@ -75,9 +76,9 @@ def test_jobs_with_history_are_popped_cancelled_and_purged(
     with pytest.raises(StoreUnavailable, match="maxmemory"):
         other.claim(Claim(QUEUE, 1, "u"))
     assert [row.id for row in pop(other, Claim(QUEUE, 1, "")).rows] == [jobs[1].id]
-    assert other.settle([Commit(running.id, "t", '"done"')]) == [JobState.DONE]
+    assert other.settle([Commit(running.lease, '"done"')]) == [JobState.DONE]
     assert other.cancel([job.id for job in jobs[2:]]) == 4 * [JobState.CANCELLED]
-    assert other.purge(QUEUE, 0.0) == 6
+    assert purge(other, QUEUE, 0.0) == 6
     assert broken_rules(store, QUEUE) == []
 
 
@@ -89,7 +90,7 @@ def test_it_is_paused_and_its_history_shortened(any_server: RedisServer, opened:
     assert pop(other, Claim(QUEUE, 3, "")).rows == []
     other.configure(QUEUE, {"paused": False})
     rows = other.claim(Claim(QUEUE, 3, "t")).rows
-    assert other.settle([Commit(row.id, "t") for row in rows]) == 3 * [JobState.DONE]
+    assert other.settle([Commit(row.lease) for row in rows]) == 3 * [JobState.DONE]
 
 
 def test_limited_jobs_and_those_of_flows_end(any_server: RedisServer, opened: Open, bare: RedisStore) -> None:
@@ -98,13 +99,18 @@ def test_limited_jobs_and_those_of_flows_end(any_server: RedisServer, opened: Op
     limited = limits_text(Limits(("smtp",)))
     bare.push([NewJob(new_id(), QUEUE, "{}", limits=limited, order_key="k") for _ in range(3)])
     bare.change_flows(
-        [OpenFlow([FlowNode(root, root, "list")], [NewJob(new_id(), QUEUE, "{}", flow=f"{root}:{root}:0:")])]
+        [
+            OpenFlow(
+                [FlowNode(root, root, "list")],
+                [NewJob(new_id(), QUEUE, "{}", flow_root=root, flow_node=root, flow_index=0)],
+            )
+        ]
     )
     fill(any_server)
     other = opened(any_server.url())
     done = 0
     while rows := other.claim(Claim(QUEUE, 9, "t", worker="w1")).rows:
-        assert set(other.settle([Commit(row.id, "t") for row in rows])) == {JobState.DONE}
+        assert set(other.settle([Commit(row.lease) for row in rows])) == {JobState.DONE}
         done += len(rows)
     assert done == 4
     assert [node.state for node in bare.flow_nodes(root)] == ["done"]
@@ -119,7 +125,7 @@ def test_the_upkeep_purges_first(any_server: RedisServer, opened: Open, store: R
     fill(any_server)
     other = opened(any_server.url())
     with pytest.raises(StoreUnavailable, match="maxmemory"):
-        other.settle([Commit(row.id, "t", jobs=tuple(new_jobs(1)))])
+        other.settle([Commit(row.lease, jobs=tuple(new_jobs(1)))])
     other.clock_offset = 61.0
     with pytest.raises(StoreUnavailable, match="maxmemory"):
         other.maintain()  # what the commit entails has no room yet
@@ -134,6 +140,6 @@ def test_a_long_result_is_refused_and_nothing_is_half_done(any_server: RedisServ
     rows = store.claim(Claim(QUEUE, 2, "t")).rows
     fill(any_server)
     with pytest.raises(StoreUnavailable, match="maxmemory"):
-        store.settle([Commit(row.id, "t", '"' + 3000 * "x" + '"') for row in rows])
+        store.settle([Commit(row.lease, '"' + 3000 * "x" + '"') for row in rows])
     assert sizes_of(store, QUEUE).running == 2
     assert broken_rules(store, QUEUE) == []

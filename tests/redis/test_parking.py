@@ -18,6 +18,7 @@ from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Server
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
+from stanchion.stores.rules.slots import semaphore_slot
 from stanchion_conformance.harness import counts_of, sizes_of, slot_of
 from tests.redis.conftest import QUEUE, Open
 from tests.redis.keys import broken_rules
@@ -144,8 +145,8 @@ def test_no_job_is_parked_behind_one_that_is_handed_out(store: RedisStore) -> No
     assert slot_of(store, "smtp") == ([], first)
 
 
-def test_in_lanes_none_is_parked_before_its_turn(store: RedisStore) -> None:
-    store.configure(QUEUE, {"lanes": 2, "laned": True})
+def test_in_lanes_none_is_parked_before_its_lane_is_served(store: RedisStore) -> None:
+    store.configure(QUEUE, {"lanes": 2, "uses_lanes": True})
     (first, *_) = push(store, 5, limits=SMTP, lane=1)
     (free,) = push(store, 1, lane=2)
     assert [row.id for row in claim(store).rows] == [free]
@@ -163,11 +164,11 @@ def test_those_that_hold_something_are_not_passed_over(store: RedisStore) -> Non
     assert claim(store, 9).rows == []
     assert slot_of(store, "disk") == ([one], [other, third])
     assert slot_of(store, "smtp") == ([one], [plain])
-    store.settle([Commit(row.id, row.token or "")])
+    store.settle([Commit(row.lease)])
     done = []
     while rows := claim(store, 9).rows:
         done += [row.id for row in rows]
-        assert set(store.settle([Commit(row.id, row.token or "") for row in rows])) == {JobState.DONE}
+        assert set(store.settle([Commit(row.lease) for row in rows])) == {JobState.DONE}
     assert sorted(done) == sorted([other, third, plain])
     assert slot_of(store, "disk") == slot_of(store, "smtp") == ([], [])
 
@@ -183,7 +184,7 @@ def test_a_long_line_of_an_order_key(store: RedisStore, scripts: Counter[str], l
     assert [row.id for row in claim(store).rows] == [free]
     assert scripts["change"] < 5
     for _ in range(4):
-        store.settle([Commit(row.id, row.token or "") for row in rows])
+        store.settle([Commit(row.lease) for row in rows])
         rows = claim(store, 9).rows
         done += [row.id for row in rows]
     assert done == ids[:5]
@@ -193,14 +194,14 @@ def test_a_long_line_of_an_order_key(store: RedisStore, scripts: Counter[str], l
 def test_who_holds_its_order_key_is_not_passed_over(store: RedisStore) -> None:
     (holder,) = push(store, 1, order_key="k")
     (row,) = claim(store).rows
-    store.settle([Rollback(holder, row.token or "", 0.0)])
+    store.settle([Rollback(row.lease, 0.0)])
     push(store, 5000, order_key="k", priority=9)  # more than one step parks
     (free,) = push(store, 1)
     assert [row.id for row in claim(store, 2).rows] == [holder, free]
 
 
 def test_jobs_of_an_earlier_release_are_met_one_by_one(store: RedisStore) -> None:
-    """Their state does not tell which gate they wait for first."""
+    """Their state does not tell which slot they wait for first."""
     ids = push(store, 20, limits=SMTP)
     (free,) = push(store, 1)
     live = store.server.keys.queue(QUEUE) + "live"
@@ -221,7 +222,7 @@ def test_a_slot_that_comes_free_meanwhile_is_taken(store: RedisStore, monkeypatc
         answer = script(name, *given)
         if name == "park":
             monkeypatch.undo()
-            capacity = store.server.keys.slot("s:smtp") + "capacity"
+            capacity = store.server.keys.slot(semaphore_slot("smtp")) + "capacity"
             store.server.client.set(capacity, 2)  # and its looking at the slot is late
         return answer
 

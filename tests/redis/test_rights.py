@@ -14,9 +14,11 @@ from stanchion import Push, Stanchion, chain, group
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import ValueChange
+from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.store import RedisStore
 from stanchion.stores.rules.limits import Limits, limits_text
@@ -97,19 +99,23 @@ def use_store(store: RedisStore) -> None:
     store.push([job._replace(limits=limits_text(Limits(("shut",)))) for job in new_jobs(2)])
     assert len(store.claim(Claim(QUEUE, 2, "t", worker="w")).rows) == 1  # the one that was published
     (pushed, *_) = store.push(new_jobs(3))
-    assert store.lane_depths(QUEUE, [0]) == {0: 3}
+    assert store.lane_depths(QUEUE, [UNLANED]) == {UNLANED: 3}
     assert len(store.partition(ALL, 2)) == 2
     assert due_of(store, QUEUE) is not None
     assert len(pop(store, Claim(QUEUE, 1, "")).rows) == 1
     store.cancel([pushed.id])
     rows = [row for page in pages(store, ALL) for row in page]
-    assert store.take([row.id for row in rows])
+    assert any(store.delete([row.ref for row in rows]))
     assert all(store.adopt(rows))
-    ends = [(row.id, row.finished_at or 0) for row in find_jobs(store, queue=QUEUE) if row.finished_at]
-    assert store.discard(ends) == len(ends) > 0
+    ended = [row.ref for row in find_jobs(store, queue=QUEUE) if row.finished_at]
+    assert ended
+    assert all(store.delete(ended))
     assert listener.wait(10.0)
     listener.close()
+    store.push(new_jobs(1))
+    assert store.claim(Claim(QUEUE, 1, "t3", worker="unknown")).rows
     store.clock_offset = 9 * 86_400.0
+    store.beat([WorkerRow("other", "host", 1, (QUEUE,), 1, 10.0)])
     store.recover()
     store.maintain()
     store.drop_queue(QUEUE)
@@ -129,11 +135,11 @@ def test_a_program_and_its_workers(any_server: RedisServer, opened: Open, monkey
     run = set[str]()
     script = Server.script
 
-    def noted(server: Server, name: str, *rest: Any) -> Call:
+    def recorded(server: Server, name: str, *rest: Any) -> Call:
         run.add(name)
         return script(server, name, *rest)
 
-    monkeypatch.setattr(Server, "script", noted)
+    monkeypatch.setattr(Server, "script", recorded)
     with any_server.client() as admin:
         grant(admin)
         store = opened(any_server.url().replace("redis://", "redis://app:secret@"))

@@ -6,10 +6,10 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit
-from stanchion.stores.redis.client import server as redis_server_module
 from stanchion.stores.redis.client.address import Watch, address_of
 from stanchion.stores.registry import open_store, shown_url
 from stanchion_conformance.harness import sizes_of
@@ -60,7 +60,7 @@ def test_a_failover(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
         first.kill()
         watched.await_failover(first)
 
-        assert store.settle([Commit(row.id, "t")]) == [JobState.DONE]
+        assert store.settle([Commit(row.lease)]) == [JobState.DONE]
         assert [row.id for row in store.claim(Claim(QUEUE, 9, "u", lease=3600.0)).rows] == [job.id for job in jobs[1:]]
         while listener.wait(0.1):
             pass
@@ -68,7 +68,7 @@ def test_a_failover(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
         assert listener.wait(30.0)
         listener.close()
 
-        first.start()  # it comes back as a replica: nobody writes there
+        first.start()  # it comes back as a replica: it takes no writes
         assert sizes_of(opened(watched.url(3)), QUEUE).ready == 1
         watched.hand_over()  # the connections to it are there still
         assert watched.master() is first
@@ -78,7 +78,7 @@ def test_a_failover(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
         for sentinel in watched.sentinels:
             sentinel.kill()
         store.server.close()
-        monkeypatch.setattr(redis_server_module, "CALL_SECONDS", 0.3)
+        monkeypatch.setattr(calls, "CALL_SECONDS", 0.3)
         with pytest.raises(StoreUnavailable) as caught:
             store.push(new_jobs(1))
         assert PASSWORD not in str(caught.value)

@@ -16,6 +16,7 @@ from stanchion.stores.cas import staging as publishing
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
@@ -26,28 +27,12 @@ from stanchion_conformance.harness import counts_of, ids_reserved, rows_reserved
 from tests.redis.conftest import Open
 from tests.redis.deaths import Way, at_every_call, ways
 from tests.redis.keys import broken_rules
-from tests.servers.redis import RedisServer
-from tests.servers.redis_cluster import RedisCluster
 
 FROM, INTO, ALSO = "from", "into", "also"
 QUEUES = (FROM, INTO, ALSO)
 LEASE, HOUR = 30.0, 3600.0
 WRITE, TOKEN = "write {1}", "batch 1"
 VALUE = ValueChange("stream", "s", "acked 1", 0)
-
-
-@pytest.fixture(params=["one server", pytest.param("a cluster", marks=pytest.mark.slow)])
-def url(request: pytest.FixtureRequest) -> str:
-    if request.param == "a cluster":
-        cluster: RedisCluster = request.getfixturevalue("redis_cluster")
-        return cluster.url()
-    return str(request.getfixturevalue("redis_url"))
-
-
-@pytest.fixture
-def one(redis_server: RedisServer, opened: Open) -> RedisStore:
-    """A store on one server, with keys of its own."""
-    return opened(f"{redis_server.url()}?prefix={new_id()}")
 
 
 @pytest.fixture(autouse=True)
@@ -71,7 +56,7 @@ def run_out(store: RedisStore, *queues: str) -> Counter[str]:
     ran: Counter[str] = Counter()
     for queue in queues or (INTO, ALSO):
         while rows := store.claim(Claim(queue, 100, new_id(), lease=LEASE)).rows:
-            assert set(store.settle([Commit(row.id, row.token or "") for row in rows])) == {JobState.DONE}
+            assert set(store.settle([Commit(row.lease) for row in rows])) == {JobState.DONE}
             ran.update(row.id for row in rows)
     return ran
 
@@ -105,8 +90,7 @@ class TestFanOut:
     def outcomes(rows: list[JobRow]) -> list[Commit]:
         """Return the same outcomes whenever it is asked."""
         return [
-            Commit(row.id, row.token or "", jobs=(NewJob(f"{row.id}1", INTO, "1"), NewJob(f"{row.id}2", ALSO, "2")))
-            for row in rows
+            Commit(row.lease, jobs=(NewJob(f"{row.id}1", INTO, "1"), NewJob(f"{row.id}2", ALSO, "2"))) for row in rows
         ]
 
     @ways
@@ -221,11 +205,11 @@ class TestPublishing:
             with patch.object(store._staging, "go_on"):
                 assert store.publish(self.staged(store))
 
-        def sweep(store: RedisStore, _made: object) -> None:
+        def recover_outbox(store: RedisStore, _made: object) -> None:
             store.clock_offset = 5.0
             store.recover(limit=0)
 
-        for scene in at_every_call(opened, url, way, begun, sweep):
+        for scene in at_every_call(opened, url, way, begun, recover_outbox):
             ran = run_out(scene.witness)
             look_after(scene.witness)
             ran += run_out(scene.witness)
@@ -318,7 +302,7 @@ class TestFinishing:
         return Publication(WRITE, (), VALUE, Finish(FROM, TOKEN, 4))
 
     @ways
-    def test_with_what_is_left_in_hand_it_comes_to_its_end(self, opened: Open, url: str, way: Way) -> None:
+    def test_with_the_jobs_left_it_comes_to_its_end(self, opened: Open, url: str, way: Way) -> None:
         for scene in at_every_call(opened, url, way, self.reserved, lambda store, made: store.publish(made)):
             store = scene.witness
             left = len(ids_reserved(store, FROM, TOKEN))
@@ -357,7 +341,7 @@ class TestReserving:
 
 
 class TestKeys:
-    """Those of what a token has in hand."""
+    """Those of jobs reserved under a token."""
 
     @staticmethod
     def batches(store: RedisStore) -> list[bytes]:
@@ -372,17 +356,17 @@ class TestKeys:
         assert len(self.batches(one)) == 2
 
     @pytest.mark.parametrize("how", ["settled", "dropped"])
-    def test_go_when_nothing_is_in_hand(self, one: RedisStore, how: str) -> None:
+    def test_go_when_nothing_is_reserved(self, one: RedisStore, how: str) -> None:
         one.push(new_jobs(3, FROM))
         one.claim(Claim(FROM, 2, TOKEN, worker="w", rows=False))
         ids = ids_reserved(one, FROM, TOKEN)
-        one.settle([Commit(ids[0], TOKEN)])
+        one.settle([Commit(Lease(FROM, ids[0], TOKEN))])
         one.clock_offset += HOUR + 1
         one.maintain()
         assert ids_reserved(one, FROM, TOKEN) == ids[1:]
         assert len(self.batches(one)) == 2
         ends: dict[str, Callable[[], object]] = {
-            "settled": lambda: one.settle([Commit(ids[1], TOKEN)]),
+            "settled": lambda: one.settle([Commit(Lease(FROM, ids[1], TOKEN))]),
             "dropped": lambda: one.drop_queue(FROM),
         }
         ends[how]()

@@ -1,4 +1,4 @@
-"""Waiting for work, also when somebody deletes the keys meanwhile."""
+"""Waiting for work, also when the keys are deleted meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DELETE_ALL = "for _, key in ipairs(redis.call('KEYS', ARGV[1] .. '*')) do redis.
 
 
 class TestForgetting:
-    """Somebody deletes the keys while processes work, and wait for work."""
+    """The keys are deleted while processes work, and wait for work."""
 
     def test_all_go_on_with_what_comes(self, own_redis_server: RedisServer, opened: Open) -> None:
         store = opened(own_redis_server.url())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stanchion.core.service_levels import BANDS, band_of
+from stanchion.core.service_levels import BANDS
 from stanchion.spark.reporting.figures import MOST_STEPS, jain, power_law, step_for, steps
 from stanchion.spark.reporting.page import page_of
 from stanchion.spark.reporting.scales import from_zero, length, log_counts, log_lengths, moments, number, percent, rate
@@ -86,10 +86,9 @@ def test_numbers_are_those_of_the_figures() -> None:
     assert any("r^-1." in text for text in texts)
 
 
-@pytest.mark.parametrize("priority", [100, 60, 59, 20, 19, 0, -20, -21, -100])
-def test_bands(priority: int) -> None:
+def test_bands() -> None:
     names = {60: "interactive", 20: "user_visible", -20: "eventual", -100: "reporting"}
-    assert band_of(priority).name == next(name for least, name in names.items() if priority >= least)
+    assert {band.least: band.name for band in BANDS} == names
     assert [(band.max_age, band.max_run, band.max_attempts) for band in BANDS] == [
         (60, 30, 3),
         (180, 90, 5),

@@ -138,7 +138,7 @@ class RedisServer:
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """Give the address of an empty database that nobody else uses."""
+        """Give the address of an empty database of its own."""
         number = next(self._databases) % DATABASES
         yield self.url(number)
         with self.client(number) as client:

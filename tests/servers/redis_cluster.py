@@ -51,7 +51,7 @@ class RedisCluster:
 
     @contextmanager
     def keyspace(self) -> Iterator[str]:
-        """Give the address with a prefix that nobody else uses; all keys of the cluster are deleted afterwards."""
+        """Give the address with a prefix of its own; all keys of the cluster are deleted afterwards."""
         yield f"{self.url()}?prefix=test{next(self._prefixes)}"
         self.flush()
 

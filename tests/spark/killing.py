@@ -27,7 +27,7 @@ STEPS = {
     "open": "stanchion.streams.source:StreamSource._open",
     "latest": "stanchion.streams.source:StreamSource.latest",
     "claim": "stanchion.streams.source:StreamSource._reserve",
-    "note": "stanchion.streams.source:swap",
+    "compare_and_set": "stanchion.streams.source:compare_and_set",
     "number": "stanchion.streams.source:StreamSource._write",
     "parts": "stanchion.streams.source:StreamSource.parts",
     "begin": "stanchion.spark.datasource.stream_read:begin",
@@ -40,10 +40,10 @@ STEPS = {
 }
 STATION_STEPS = {
     "pending": "stanchion.streams.sink:SinkBatch.pending",
-    "part": "stanchion.spark.stations.items:Hand.part",
-    "look": "stanchion.spark.stations.items:Hand.rows",
+    "part": "stanchion.spark.stations.items:ReservedItems.part",
+    "read": "stanchion.spark.stations.items:ReservedItems.rows",
     "outcome": "stanchion.pipelines.station:Station.outcome",
-    "portion": "stanchion.spark.stations.items:Hand.settle",
+    "portion": "stanchion.spark.stations.items:ReservedItems.settle",
     "stage": "stanchion.spark.stations.frames:_Outputs._staged",
     "made": "stanchion.spark.stations.frames:JobMaker.jobs",
     "move": "stanchion.spark.stations.frames:_Outputs._move",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-PATIENCE = 40
+STARTS_MAX = 40
 """So often a query is started again whose Python processes did not come up within Spark's own ten seconds."""
 
 
@@ -26,7 +26,7 @@ def is_spark_too_slow(error: BaseException) -> bool:
 
 def supervised(run: Callable[[], object]) -> None:
     """Run a query, again where Spark's processes were too slow to come up; any other error is raised."""
-    for left in reversed(range(PATIENCE)):
+    for left in reversed(range(STARTS_MAX)):
         try:
             run()
         except Exception as error:

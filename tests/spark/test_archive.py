@@ -76,7 +76,7 @@ def test_after_a_death(
 
 
 def test_what_is_in_one_process_alone_is_refused(folder: Path) -> None:
-    with pytest.raises(InvalidInput, match="in one process alone"):
+    with pytest.raises(InvalidInput, match="lives in one process"):
         archive(Stanchion("memory://"), folder, engine="spark")
 
 
@@ -100,13 +100,13 @@ def test_files_that_only_an_executor_sees_are_refused(
 ) -> None:
     app = Stanchion(f"sqlite:///{tmp_path}/jobs.db")
     rows = finished(app, 20)
-    see = run.Run._see
+    see = run.Run._check_visible
 
     def elsewhere(self: run.Run, written: list[Written]) -> None:
         drop(folder, written[:1])
         see(self, written)
 
-    monkeypatch.setattr(run.Run, "_see", elsewhere)
+    monkeypatch.setattr(run.Run, "_check_visible", elsewhere)
     with pytest.raises(InvalidInput, match="share under the same path"):
         archive(app, folder, engine="spark", spark=spark)
     assert ends(left(app.store)) == ends(rows)

@@ -32,7 +32,7 @@ def flown(url: str, engine: str, capsys: pytest.CaptureFixture[str]) -> tuple[di
     report = json.loads(capsys.readouterr().out)
     with closing(Stanchion(url)) as app:
         jobs = all_of(app.queue(report["queues"][2]))
-        assert [way[0] for way in jobs[0].headers["x-way"]] == ["raw", "clean"]
+        assert [stop[0] for stop in jobs[0].headers["x-route"]] == ["raw", "clean"]
         assert all(job.tenant == job.payload["carrier"] for job in jobs)
         return report, {job.payload["id"]: job.payload for job in jobs}
 

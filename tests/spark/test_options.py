@@ -93,7 +93,7 @@ class TestTheAddress:
         assert found == f"sqlite:///{tmp_path}/jobs.db?synchronous=off"
 
     def test_memory_is_refused(self) -> None:
-        with pytest.raises(InvalidInput, match="Spark works in others"):
+        with pytest.raises(InvalidInput, match="Spark uses several"):
             options(url="memory://")
 
 

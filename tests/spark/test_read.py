@@ -13,6 +13,7 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, IsNotNull, LessThanOrEqual, Not
 
 from stanchion import Push, Stanchion
+from stanchion.core.ids import new_id
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource import stream_read as stream_source
@@ -20,6 +21,7 @@ from stanchion.spark.datasource.options import Place
 from stanchion.spark.datasource.read import FilteringReader, JobsReader, Part, batches_of, condition_of, query_of
 from stanchion.spark.datasource.schema import COLUMNS, Field, arrow_schema, checked_columns
 from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.query import Condition
 from stanchion.streams import StreamSource
 from stanchion.streams.state import reserved
@@ -254,7 +256,7 @@ class TestArrow:
         assert table() == by_arrow
         assert by_arrow.num_rows > 1
 
-    def test_so_do_those_of_jobs_in_hand(self, sql_app: Stanchion) -> None:
+    def test_so_do_those_of_reserved_jobs(self, sql_app: Stanchion) -> None:
         sql_app.queue("q").push_many([Push({"n": n}, headers={"n": n}) for n in range(7)])
         sql_app.store.claim(Claim("q", 6, "mine", worker="w", rows=False))
         sql_app.store.claim(Claim("q", 1, "other", worker="w", rows=False))
@@ -283,6 +285,17 @@ class TestArrow:
             (n, f'{{"n":{n}}}', "running") for n in range(2, 7)
         ]
         assert [row["id"] for row in found] == sorted(job.id for job in sql_app.find(state="running"))
+
+    def test_a_job_in_no_lane_has_none_and_one_in_a_flow_its_id(self, sql_app: Stanchion) -> None:
+        root = new_id()
+        at: dict[str, Any] = {"flow_root": root, "flow_node": root, "flow_index": 0}
+        sql_app.store.push([NewJob(new_id(), "q", "1", **at), NewJob(new_id(), "q", "2", lane=0)])
+        names = ["payload", "lane", "flow"]
+        found = pa.Table.from_batches(batches_of(sql_app, query_of("jobs"), names), arrow_schema("jobs", names))
+        assert found.sort_by("payload").to_pylist() == [
+            {"payload": "1", "lane": None, "flow": root},
+            {"payload": "2", "lane": 0, "flow": None},
+        ]
 
     def test_values_can_hold_any_character(self, sql_app: Stanchion) -> None:
         name = 'it\'s 100% "so": \\ :name {x} ü'

@@ -86,7 +86,7 @@ def test_what_spark_does_not_understand(
     spark: "SparkSession", app: Stanchion, folder: Path, rows: list[JobRow]
 ) -> None:
     for condition in ("stat = 'dead'", "state = 'dead", "priority"):
-        with pytest.raises(InvalidInput, match="Spark doesn't understand the condition") as caught:
+        with pytest.raises(InvalidInput, match="Spark can't parse the condition") as caught:
             replay(app, folder, condition, spark=spark)
         assert "\n" not in str(caught.value)
         assert len(str(caught.value)) < 500

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from stanchion import Bury, Send, Stanchion
-from stanchion.core.service_levels import BANDS, band_of
+from stanchion.core.service_levels import BANDS
 from stanchion.errors import InvalidInput
 from stanchion.ops.cli import cli
 from stanchion.spark import archive, report
@@ -44,7 +44,7 @@ def told(rows: list[JobRow]) -> list[JobRow]:
                 errors=json.dumps(errors) if errors else None,
                 failures=len(errors),
                 queue="flights.out" if moved else row.queue,
-                headers=json.dumps({"x-way": way, "other": [1]}) if moved else None,
+                headers=json.dumps({"x-route": way, "other": [1]}) if moved else None,
             )
         )
     return told
@@ -79,7 +79,7 @@ def frame(known: tuple[Stanchion, Path, list[JobRow]]) -> pd.DataFrame:
     frame = pd.DataFrame(row._asdict() for row in known[2])
     frame["pickup"] = ((frame.started_at - frame.run_at) / SECOND).clip(lower=0)
     frame["run"] = ((frame.finished_at - frame.started_at) / SECOND).where(frame.state != "cancelled")
-    frame["band"] = [band_of(priority).name for priority in frame.priority]
+    frame["band"] = [next(band.name for band in BANDS if priority >= band.least) for priority in frame.priority]
     return frame
 
 
@@ -234,7 +234,7 @@ def test_bounds(spark: "SparkSession", known: tuple[Stanchion, Path, list[JobRow
     )
     with pytest.raises(InvalidInput, match="time zone"):
         report(app, since=datetime(2026, 1, 1), spark=spark)
-    with pytest.raises(InvalidInput, match="report on what"):
+    with pytest.raises(InvalidInput, match="nothing to report on"):
         report(None)
 
 

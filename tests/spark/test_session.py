@@ -64,7 +64,7 @@ class TestSettings:
         assert session().sparkContext is spark.sparkContext
 
     def test_settings_have_sparks_names(self) -> None:
-        with pytest.raises(InvalidInput, match=r"'memory' is no setting of Spark; write it as session\("):
+        with pytest.raises(InvalidInput, match=r"'memory' is not a Spark setting; write it as session\("):
             session(memory="4g")
 
 

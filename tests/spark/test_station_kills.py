@@ -39,7 +39,7 @@ def run_until_all_died(app: Stanchion, folder: Path, run: Callable[[], None], nu
         if not (folder / "at").exists():
             assert found(etl) == wanted(range((batch + 1) * numbers))
             return
-    raise AssertionError(f"nobody came by {(folder / 'at').read_text()}")
+    raise AssertionError(f"no process came by {(folder / 'at').read_text()}")
 
 
 def test_python_processes_die_at_each_step(spark: "SparkSession", app: Stanchion, tmp_path: Path) -> None:

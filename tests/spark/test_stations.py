@@ -10,7 +10,7 @@ from stanchion.errors import InvalidInput, StanchionError
 from stanchion.pipelines import Pipeline
 from stanchion.spark.stations import engine as stations
 from stanchion.spark.stations import frames
-from stanchion.spark.stations.items import Hand
+from stanchion.spark.stations.items import ReservedItems
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Commit, Move
 from tests.spark.conftest import nightly
@@ -86,7 +86,7 @@ def test_it_does_what_workers_do(spark: "SparkSession", sql_app: Stanchion, tmp_
     assert len(outcome(etl)["results"]["done"]) == 34
     job = sql_app.get(pushed[0].id)
     assert job is not None
-    assert (job.state, [stop[0] for stop in job.headers["x-way"]]) == ("done", ["raw", "priced"])
+    assert (job.state, [stop[0] for stop in job.headers["x-route"]]) == ("done", ["raw", "priced"])
 
 
 def test_rows_without_the_id_of_an_item_are_new_items(spark: "SparkSession", app: Stanchion) -> None:
@@ -194,7 +194,9 @@ def test_what_goes_on_keeps_its_digits(app: Stanchion) -> None:
     for name, to in (("raw", "end"), ("end", "")):
         etl.push({"a": 1}, station=name)
         (row,) = app.store.claim(Claim(f"exact.{name}", 1, f"token of {name}", lease=30.0)).rows
-        found.append(frames._outcome(Hand(etl.stations[name], str(row.token), ()), row, {"payload": exact, "to": to}))
+        found.append(
+            frames._outcome(ReservedItems(etl.stations[name], str(row.token), ()), row, {"payload": exact, "to": to})
+        )
     assert [(type(one), getattr(one, name)) for one, name in zip(found, ("payload", "result"), strict=True)] == [
         (Move, exact),
         (Commit, exact),
@@ -204,7 +206,7 @@ def test_what_goes_on_keeps_its_digits(app: Stanchion) -> None:
 def test_memory_is_refused(spark: "SparkSession") -> None:
     etl = Stanchion("memory://").pipeline("none")
     etl.station("raw")(lambda item: item)
-    with pytest.raises(InvalidInput, match="memory:// is in one process alone"):
+    with pytest.raises(InvalidInput, match="memory:// lives in one process"):
         stations.run(etl, spark=spark)
 
 

@@ -61,7 +61,7 @@ def until_done(folder: Path, run: Callable[[], Any]) -> None:
             supervised(run)
         if (folder / "done").exists():
             return
-    raise AssertionError(f"nobody came by {(folder / 'at').read_text()}")
+    raise AssertionError(f"no process came by {(folder / 'at').read_text()}")
 
 
 def to_the_end(run: Callable[[], Any]) -> None:

@@ -161,11 +161,11 @@ class TestFailure:
         assert nothing_staged(sql_app)
 
     def test_overwrite_is_refused(self, spark: "SparkSession", app: Stanchion) -> None:
-        with pytest.raises(AnalysisException, match=r"replace none: write with \.mode\('append'\)"):
+        with pytest.raises(AnalysisException, match=r"never replaced: write with \.mode\('append'\)"):
             numbers(spark, 1).write.format("stanchion").mode("overwrite").options(url=app.url, queue="q").save()
 
     def test_a_queue_must_be_named(self, spark: "SparkSession", app: Stanchion) -> None:
-        with pytest.raises(AnalysisException, match="say which queue the jobs go to"):
+        with pytest.raises(AnalysisException, match="the target queue is missing"):
             write(numbers(spark, 1), app)
 
     def test_an_unknown_semaphore_is_refused(self, spark: "SparkSession", app: Stanchion) -> None:
@@ -184,14 +184,14 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("ddl", "message"),
         [
-            ("payload string, prioritie int", r"'prioritie' means nothing for a job; did you mean priority\?"),
-            ("payload string, customer_name_of string", "what belongs to the payload goes into a struct"),
+            ("payload string, prioritie int", r"'prioritie' is unknown for jobs; did you mean priority\?"),
+            ("payload string, customer_name_of string", "put parts of the payload into a struct"),
             ("payload string, priority string", "the column priority must be of type tinyint or smallint or int"),
             ("payload string, run_at timestamp_ntz", "the column run_at must be of type timestamp, not timestamp_ntz"),
             ("payload struct<a: array<decimal(10,2)>>", r"the column payload\.a\[\] is of type decimal\(10,2\)"),
             ("payload binary", "the column payload is of type binary, which JSON can't hold"),
             ("payload map<int, int>", "the keys of payload are of type int"),
-            ("queue string", "no column is the payload of the jobs"),
+            ("queue string", "there is no payload column"),
             ("payload string, args array<int>", "not both"),
         ],
     )
@@ -257,19 +257,19 @@ class TestRows:
     @pytest.mark.parametrize(
         ("row", "message"),
         [
-            ({"payload": "{"}, "the column payload holds text that is no JSON"),
+            ({"payload": "{"}, "the column payload contains text that is not JSON"),
             ({"payload": "NaN"}, "NaN is none of its numbers"),
-            ({"payload": {"a": float("inf")}}, "the column payload can't be held by JSON"),
+            ({"payload": {"a": float("inf")}}, "the column payload can't be encoded as JSON"),
             ({"payload": "1", "priority": 101}, "priority must be"),
             ({"payload": "1", "delay": -1.0}, "delay must be"),
             ({"payload": "1", "tenant": ""}, "tenant must be"),
             ({"payload": "1", "queue": "a\nb"}, "the column queue must be"),
             ({"payload": "1", "headers": "[1]"}, "headers must be a mapping"),
-            ({"payload": "1", "task": "t"}, "the column payload is not that of a call"),
+            ({"payload": "1", "task": "t"}, "the column payload is not the payload of a call"),
             ({"args": [1]}, "names no task"),
             ({"args": "1", "task": "t"}, "the column args must be an array"),
             ({"kwargs": "[1]", "task": "t"}, "the column kwargs must be a struct"),
-            ({"payload": "x" * 2_000_000}, "no JSON"),
+            ({"payload": "x" * 2_000_000}, "not JSON"),
             ({"payload": {"a": "x" * 2_000_000}}, "more than the limit"),
         ],
     )
@@ -288,6 +288,6 @@ class TestRows:
         found = writer.write(pa.RecordBatch.from_pylist([row]) for row in (good, bad))
         assert isinstance(found, Staged)
         assert found.jobs == 1
-        assert "no JSON" in (found.refused or "")
+        assert "not JSON" in (found.refused or "")
         with pytest.raises(InvalidInput, match="none of the rows was enqueued"):
             writer.commit([found])

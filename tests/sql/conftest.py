@@ -14,13 +14,10 @@ from stanchion.stores.registry import open_store
 @pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty, set-up store."""
-    match request.param:
-        case "sqlite":
-            url = f"sqlite:///{tmp_path / 'jobs.db'}"
-        case "postgresql":
-            url = request.getfixturevalue("pg_url")
-        case _:
-            url = request.getfixturevalue("mariadb_url")
+    if request.param == "postgresql":
+        return str(request.getfixturevalue("pg_store_url"))
+    sqlite = request.param == "sqlite"
+    url: str = f"sqlite:///{tmp_path / 'jobs.db'}" if sqlite else request.getfixturevalue("mariadb_url")
     store = open_store(url)
     store.setup()
     store.close()
@@ -35,9 +32,7 @@ def app(url: str) -> Iterator[Stanchion]:
 
 
 @pytest.fixture
-def pg_app(pg_url: str) -> Iterator[Stanchion]:
-    store = open_store(pg_url)
-    store.setup()
-    app = Stanchion(store=store)
+def pg_app(pg_store_url: str) -> Iterator[Stanchion]:
+    app = Stanchion(pg_store_url)
     yield app
     app.close()

@@ -133,10 +133,10 @@ class Contender:
         return len(rows)
 
     def _outcome(self, row: JobRow) -> Outcome:
-        token, luck = row.token or "", self._random.random()
+        luck = self._random.random()
         if luck < 0.02:
-            return Rollback(row.id, token, 0.0, "again")
-        return Bury(row.id, token, "no") if luck < 0.03 else Commit(row.id, token)
+            return Rollback(row.lease, 0.0, "again")
+        return Bury(row.lease, "no") if luck < 0.03 else Commit(row.lease)
 
 
 def contend(url: str, kind: Kind, processes: int, *bound: str) -> list[Tally]:

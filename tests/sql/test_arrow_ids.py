@@ -5,7 +5,7 @@ from uuid import UUID, uuid4
 import pyarrow as pa
 import pytest
 
-from stanchion.stores.sql.arrow_ids import with_text_ids
+from stanchion.stores.sql.reading.arrow_ids import with_text_ids
 
 NEWER = pa.uuid()
 OLDER = pa.opaque(pa.binary(), "uuid", "PostgreSQL")

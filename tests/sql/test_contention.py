@@ -73,7 +73,9 @@ def test_four_processes_of_every_verb_meet_in_no_deadlock(server: Server) -> Non
         Contender(store, "mixed", 9).drain()
         assert sizes_of(store, "contended").total == 0, "every job came to its end"
         with store.database.connection() as connection:
-            used = connection.exec_driver_sql("SELECT name, used FROM stanchion_gates WHERE used <> 0").fetchall()
+            used = connection.exec_driver_sql(
+                "SELECT kind, queue, name, used FROM stanchion_slots WHERE used <> 0"
+            ).fetchall()
         assert used == []
 
 
@@ -97,7 +99,7 @@ def store(server: Server) -> Iterator[SqlStore]:
 
 
 def lock(connection: Connection, table: str, row: str) -> None:
-    """Lock a row that nobody else has locked."""
+    """Lock a row that is not locked."""
     connection.exec_driver_sql(f"SELECT 1 FROM {table} WHERE id = '{row}' FOR UPDATE NOWAIT")
 
 
@@ -106,19 +108,19 @@ def wait_until_it_waits(server: Server) -> None:
     until = time.monotonic() + 30
     while not server.waiting():
         assert time.monotonic() < until
-        time.sleep(0.15)  # MariaDB looks anew only when it was not asked for a tenth of a second
+        time.sleep(0.15)  # MariaDB looks again only when it was not asked for a tenth of a second
 
 
 def test_a_flow_is_stopped_from_below_upwards(server: Server, store: SqlStore, another: Connection) -> None:
     root, child = new_ids(2)
     nodes = [FlowNode(root, root, created_at=0), FlowNode(child, root, parent=f"{root}:0")]
-    store.change_flows([OpenFlow(nodes, [NewJob(new_id(), "q", "1", flow=FlowPosition(root, child).text)])])
+    store.change_flows([OpenFlow(nodes, [NewJob(new_id(), "q", "1", **FlowPosition(root, child, 0)._asdict())])])
     before = server.deadlocks()
     with ThreadPoolExecutor() as pool:
-        lock(another, "stanchion_nodes", child)  # as the end of its member does, which goes on to the root
+        lock(another, "stanchion_flow_nodes", child)  # as the end of its member does, which goes on to the root
         stopping = pool.submit(store.change_flows, [StopFlow(root)])
         wait_until_it_waits(server)
-        lock(another, "stanchion_nodes", root)
+        lock(another, "stanchion_flow_nodes", root)
         another.exec_driver_sql("COMMIT")
         assert stopping.result()
     assert server.deadlocks() == before

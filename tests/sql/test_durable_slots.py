@@ -41,5 +41,5 @@ def test_the_disk_is_waited_for_once_and_only_by_outcomes(store: SqlStore, monke
     for n, job in enumerate(ids):
         (row,) = store.claim(Claim("q", 3, f"t{n}", "w")).rows
         assert (row.id, len(waits)) == (job, n)
-        assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+        assert store.settle([Commit(row.lease)]) == [JobState.DONE]
         assert len(waits) == n + 1

@@ -19,7 +19,7 @@ from tests.servers.postgres import PostgresServer
 from stanchion.core.ids import new_id, new_ids
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
@@ -43,7 +43,7 @@ _TELLS = {
     "auto_explain.log_level": "notice",
 }
 _LIVE = "id, queue, lane, priority, run_at, enqueued_at, payload, attempts, failures, max_attempts"
-_VALUES = f"'{QUEUE}', 0, 0, i, i, '1', 1, 0, 25"
+_VALUES = f"'{QUEUE}', {UNLANED}, 0, i, i, '1', 1, 0, 25"
 _ID = "CAST(lpad(to_hex(i), 32, '0') AS uuid)"
 
 
@@ -84,8 +84,8 @@ def run_and_end(url: str, jobs: int = DEAD) -> None:
     """Leave entries of running jobs that are gone."""
     change(
         url,
-        f"INSERT INTO stanchion_jobs (state, worker, token, started_at, cancel_requested, {_LIVE}) "
-        f"SELECT 'running', 'gone', 'gone', i, false, {_ID}, {_VALUES} FROM generate_series(1, {jobs}) AS n (i)",
+        f"INSERT INTO stanchion_jobs (state, rank, worker, token, started_at, cancel_requested, {_LIVE}) "
+        f"SELECT 'running', 0, 'gone', 'gone', i, false, {_ID}, {_VALUES} FROM generate_series(1, {jobs}) AS n (i)",
         f"DELETE FROM stanchion_jobs WHERE queue = '{QUEUE}'",
     )
 
@@ -122,7 +122,7 @@ def through(store: Store, jobs: int = 5) -> None:
     """Push, claim and commit some jobs, so that each statement has a plan."""
     store.push([NewJob(one, QUEUE, "1") for one in new_ids(jobs)])
     rows = store.claim(Claim(QUEUE, jobs, new_id(), WORKER)).rows
-    assert None not in store.settle([Commit(row.id, row.token or "") for row in rows])
+    assert None not in store.settle([Commit(row.lease) for row in rows])
 
 
 @pytest.mark.parametrize("analyzed", [False, True])
@@ -135,7 +135,7 @@ def test_a_commit_reads_its_jobs_alone(url: str, plans: list[dict[str, Any]], an
             through(store)
         store.push([NewJob(new_id(), QUEUE, "1")])
         (row,) = store.claim(Claim(QUEUE, 1, new_id(), WORKER)).rows
-        assert read_by(plans, lambda: store.settle([Commit(row.id, row.token or "")])) < FEW
+        assert read_by(plans, lambda: store.settle([Commit(row.lease)])) < FEW
 
 
 @pytest.mark.parametrize("rows_at_first", [0, 1000])
@@ -162,7 +162,7 @@ def test_a_push_of_ids_from_apart_stores_none_that_is_finished(url: str) -> None
         old, new = new_id(), [new_id(), *new_ids(3)]
         store.push([NewJob(old, QUEUE, "1")])
         (row,) = store.claim(Claim(QUEUE, 1, new_id(), WORKER)).rows
-        store.settle([Commit(row.id, row.token or "")])
+        store.settle([Commit(row.lease)])
         far = "ffffffff-ffff-7fff-bfff-ffffffffffff"
         for ids in ([old], [old, *new], [far, old]):
             store.push([NewJob(one, QUEUE, "1") for one in ids])

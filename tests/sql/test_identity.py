@@ -24,6 +24,7 @@ from stanchion.errors import CannotJoin, SchemaMismatch
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.registry import open_store
 from stanchion.stores.sql.engine.runner import CursorRunner
+from stanchion_conformance.harness import transaction
 
 
 def total(app: Stanchion) -> int:
@@ -64,7 +65,7 @@ class TestAnySql:
         engine.dispose()
         first, *others = counted
         # PostgreSQL: the push, and for a new connection two looks and our own. The others: the clock, known ids, the
-        # insert and the tally, one of them by executemany; SQLite also looks at its files, and at the queue.
+        # insert and the counter event, one of them by executemany; SQLite also looks at its files, and at the queue.
         assert others == [{"sqlite": 3, "postgresql": 1, "mysql": 3}[make_url(url).get_backend_name()]] * 2
         assert first <= others[0] + 3
 
@@ -77,8 +78,8 @@ class TestAnySql:
         with engine.begin() as connection:
             queue.push(2, tx=connection)
         with engine.begin() as connection:
-            names = ("jobs", "history", "queues", "tallies", "counts", "workers", "gates", "nodes", "ends", "notes")
-            for name in (*names, "stage", "meta"):
+            names = ("jobs", "history", "queues", "counter_events", "counts", "workers")
+            for name in (*names, "slots", "flow_nodes", "flow_ends", "values", "stage", "meta"):
                 connection.execute(text(f"DROP TABLE stanchion_{name}"))
         app.setup()
         with engine.begin() as connection:
@@ -93,7 +94,7 @@ class TestAnySql:
 
     def test_the_script_makes_one_for_each_database(self, app: Stanchion, url: str) -> None:
         assert app.store.setup(dry_run=True) == []
-        with app.store.transaction() as connection:
+        with transaction(app.store) as connection:
             (made,) = connection.execute(text("SELECT identity FROM stanchion_meta")).scalars()
         assert len(made) >= 32
         assert url

@@ -34,10 +34,10 @@ def test_ours_ends_and_is_begun_anew_when_the_client_was_only_slow(store: SqlSto
 
     def work(run: Runner, again: bool) -> int:
         repeats.append(again)
-        run.rows(store.statements.now)
+        store.database.clock(run)
         if not again:
             time.sleep(NAP)
-        return int(run.rows(store.statements.now)[0][0])
+        return store.database.clock(run)
 
     assert store.database.write(work)
     assert repeats[:2] == [False, True]

@@ -4,7 +4,6 @@ import psycopg
 from sqlalchemy import text
 
 from stanchion import Stanchion
-from stanchion.context.shard import stored_lane
 from stanchion.stores.sql.engine.runner import CursorRunner
 from stanchion_conformance.harness import QUEUE, claim, new_job
 
@@ -17,7 +16,7 @@ def test_not_even_where_all_seems_dear(pg_url: str) -> None:
     app = Stanchion(pg_url)
     app.setup()
     app.queue(QUEUE).configure(lanes=4)
-    app.store.push([new_job(lane=stored_lane(1))])
+    app.store.push([new_job(lane=1)])
     assert len(claim(app.store)) == 1
     assert app.store.database.read(jit) == "off"  # type: ignore[attr-defined]
     app.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from contextlib import closing
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -14,14 +14,23 @@ from stanchion.stores.memory.store import MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
+from stanchion.stores.sql.claims.parking import Parking
 from stanchion_conformance.harness import sizes_of
 
 RUN = 3000
 SLOT: dict[str, Any] = {"limits": limits_text(Limits(("slot",)))}
 KEY: dict[str, Any] = {"order_key": "k"}
+
+
+def parking(store: Any) -> Parking:
+    """Return what parks jobs for the claims of an SQL store."""
+    ways = store._verbs.claims._ways
+    found: Parking = getattr(ways, "_general", ways)._rounds._parking
+    return found
 
 
 @pytest.fixture
@@ -45,7 +54,7 @@ def took(store: Store, limit: int = 10, under: str = "t") -> list[str]:
 def test_what_may_run_is_found_before_all_others_are_parked(store: Store, given: dict[str, Any]) -> None:
     holder = push(store, 1, **given)
     assert took(store) == holder
-    line = push(store, RUN, **given)
+    waiters = push(store, RUN, **given)
     free = push(store, 10)
     assert took(store) == free
     asked = sizes_of(store, "q").waiting
@@ -56,15 +65,15 @@ def test_what_may_run_is_found_before_all_others_are_parked(store: Store, given:
     while store.claim(Claim("q", 10, "t", "w")).retry_in == 0:
         pass
     assert sizes_of(store, "q").waiting == RUN
-    store.settle([Commit(holder[0], "t")])
-    assert took(store, 2, "t2") == line[:1]
+    store.settle([Commit(Lease("q", holder[0], "t"))])
+    assert took(store, 2, "t2") == waiters[:1]
 
 
 def test_what_a_rate_does_not_bind_is_found_before_all_others_are_deferred(store: Store) -> None:
     given: dict[str, Any] = {"limits": limits_text(Limits((), Rate("api", 0.001)))}
     (first,) = push(store, 1, **given)
     assert took(store) == [first]
-    line = push(store, RUN, **given)
+    waiters = push(store, RUN, **given)
     free = push(store, 10)
     assert took(store) == free
     asked = sizes_of(store, "q").scheduled
@@ -77,8 +86,8 @@ def test_what_a_rate_does_not_bind_is_found_before_all_others_are_deferred(store
         calls += 1
     assert calls < 10, "where nothing else is there, a claim defers as many as its time allows"
     assert sizes_of(store, "q").scheduled == RUN
-    rows = store.fetch(line)
-    assert sorted(line, key=lambda job: rows[job].run_at) == line
+    rows = store.fetch(waiters)
+    assert sorted(waiters, key=lambda job: rows[job].run_at) == waiters
 
 
 def test_a_claim_that_stops_deferring_between_two_looks_says_so(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +98,7 @@ def test_a_claim_that_stops_deferring_between_two_looks_says_so(store: Store, mo
         push(store, 1500, f"q{late}", **given)
         assert len(store.claim(Claim(f"q{late}", 1, "t", "w")).rows) == 1
         monkeypatch.setattr("time.monotonic", lambda: next(ticks) / 1000)
-        cast(Any, store).owed[f"q{late}"] = (late + 0.5) / 1000
+        parking(store).owed[f"q{late}"] = (late + 0.5) / 1000
         while (found := store.claim(Claim(f"q{late}", 1, f"t{late}", "w"))).retry_in == 0:
             assert found.rows == []
         monkeypatch.undo()
@@ -123,7 +132,7 @@ def test_a_job_that_holds_the_slot_is_not_looked_past(store: Store) -> None:
     assert took(store) == [first]
     push(store, 500, **SLOT)
     assert took(store, 1) == []
-    store.settle([Commit(first, "t")])
+    store.settle([Commit(Lease("q", first, "t"))])
     push(store, 500, **SLOT, priority=9)
     assert took(store, 5, "t2") == [second]
 

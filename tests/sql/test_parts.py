@@ -8,7 +8,7 @@ from stanchion import Stanchion
 from stanchion.stores.postgres import query as postgres_parts
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.sql.query import Queries
+from stanchion.stores.sql.reading.query import Queries
 
 
 def test_parts_of_a_large_table_are_of_about_equal_size(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What `recover` repairs on SQL stores, and in memory, after somebody has damaged the rows of gates."""
+"""What `recover` repairs on SQL stores, and in memory, after the rows of slots were damaged."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from stanchion.core.ids import new_ids
 from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.registry import open_store
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import order_gate
-from stanchion.stores.sql import repair
+from stanchion.stores.rules.slots import order_slot, semaphore_slot, waits_at
+from stanchion.stores.sql.limits import repair
 from stanchion.stores.sql.store import SqlStore
 
 SLOT = limits_text(Limits(("slot",)))
@@ -39,9 +41,10 @@ def damage(store: SqlStore, statement: str) -> None:
         assert connection.exec_driver_sql(statement).rowcount > 0
 
 
-def used(store: SqlStore) -> dict[str, int]:
+def used(store: SqlStore) -> dict[Slot, int]:
     with store.database.connection() as connection:
-        return dict(connection.exec_driver_sql("SELECT name, used FROM stanchion_gates").fetchall())
+        rows = connection.exec_driver_sql("SELECT kind, queue, name, used FROM stanchion_slots").fetchall()
+    return {Slot(*row[:3]): row[3] for row in rows}
 
 
 def took(store: Any, limit: int = 5) -> list[str]:
@@ -50,12 +53,12 @@ def took(store: Any, limit: int = 5) -> list[str]:
 
 def test_a_slot_of_a_finished_job_is_freed(store: SqlStore) -> None:
     waiting = jobs(2, limits=SLOT)
-    damage(store, "UPDATE stanchion_gates SET used = 1 WHERE name = 's:slot'")
+    damage(store, "UPDATE stanchion_slots SET used = 1 WHERE kind = 'semaphore' AND name = 'slot'")
     store.push(waiting)
     assert took(store) == []
     store.recover(limit=0)
     assert took(store) == [waiting[0].id]
-    assert used(store) == {"s:slot": 1}
+    assert used(store) == {semaphore_slot("slot"): 1}
 
 
 def test_an_order_key_of_a_finished_job_is_freed(store: SqlStore) -> None:
@@ -69,7 +72,7 @@ def test_an_order_key_of_a_finished_job_is_freed(store: SqlStore) -> None:
 
 
 @pytest.mark.parametrize("given", [{"limits": SLOT}, {"order_key": "k"}], ids=["semaphore", "order key"])
-@pytest.mark.parametrize("harm", ["UPDATE stanchion_gates SET used = 0", "DELETE FROM stanchion_gates"])
+@pytest.mark.parametrize("harm", ["UPDATE stanchion_slots SET used = 0", "DELETE FROM stanchion_slots"])
 def test_a_slot_that_is_held_is_counted_again(store: SqlStore, given: dict[str, Any], harm: str) -> None:
     first, second, third = jobs(3, **given)
     store.push([first, second])
@@ -79,7 +82,7 @@ def test_a_slot_that_is_held_is_counted_again(store: SqlStore, given: dict[str, 
     store.push([third])
     assert took(store) == [], "the first one holds it still"
     assert sum(used(store).values()) == 1
-    store.settle([Commit(first.id, "t")])
+    store.settle([Commit(Lease(first.queue, first.id, "t"))])
     assert took(store) == [second.id]
 
 
@@ -87,18 +90,19 @@ def test_a_waiter_that_nobody_remembers_goes_on(store: SqlStore) -> None:
     first, second = jobs(2, limits=SLOT)
     store.push([first, second])
     assert took(store) == [first.id]
-    damage(store, "UPDATE stanchion_gates SET waited = (1 = 0)")
-    store.settle([Commit(first.id, "t")])
+    damage(store, "UPDATE stanchion_slots SET waited = (1 = 0)")
+    store.settle([Commit(Lease(first.queue, first.id, "t"))])
     assert took(store) == []
     store.recover(limit=0)
     assert took(store) == [second.id]
 
 
-def test_a_call_looks_at_so_many_gates(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_looks_at_so_many_slots(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repair, "_SLOTS_READ", 3)
     monkeypatch.setattr(repair, "_WAITED_FOR", 3)
     stuck = [
-        NewJob(job, "q", "1", order_key=f"k{n}", waits_for=order_gate("q", f"k{n}")) for n, job in enumerate(new_ids(8))
+        NewJob(job, "q", "1", order_key=f"k{n}", **waits_at(order_slot("q", f"k{n}")))
+        for n, job in enumerate(new_ids(8))
     ]
     store.push(stuck)
     found: list[int] = []
@@ -112,7 +116,7 @@ def test_in_memory_too() -> None:
     store = MemoryStore(FrozenClock())
     store.set_semaphore("slot", 1)
     waiting = jobs(2, limits=SLOT)
-    store._slots.held["s:slot"] += 1
+    store._slots.held[semaphore_slot("slot")] += 1
     store.push(waiting)
     assert took(store) == []
     store.recover(limit=0)

@@ -20,8 +20,8 @@ from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.registry import open_store
-from stanchion.stores.sql import staging
 from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.staging import staging
 from stanchion.stores.sql.store import SqlStore
 from stanchion_conformance.harness import counts_of, sizes_of
 
@@ -49,7 +49,7 @@ def jobs(number: int, **fields: Any) -> list[NewJob]:
 
 
 def ready(store: SqlStore, value: ValueChange | None = VALUE) -> Publication:
-    """Have 3 jobs in hand and 50 staged; return the publication of these that finishes those."""
+    """Have 3 jobs reserved and 50 staged; return the publication of these that finishes those."""
     store.push([NewJob(one, "in", "1") for one in new_ids(3)])
     assert store.claim(Claim("in", 3, "token", "w", rows=False)).reserved == 3
     store.stage("write", "a", jobs(50))
@@ -80,7 +80,16 @@ def kill_me(store: SqlStore, run: Runner) -> None:
     time.sleep(0.2)
 
 
-@pytest.mark.parametrize("step", ["_values.write", "finish_in", "queue_rows.make_laned", "store_staged", "_clear"])
+@pytest.mark.parametrize(
+    "step",
+    [
+        "_verbs.staging._values.write",
+        "_verbs.staging._finish",
+        "_rows.queues.use_lanes",
+        "_verbs.staging._staged.store",
+        "_verbs.staging._clear",
+    ],
+)
 @pytest.mark.parametrize("value", [VALUE, None])
 def test_a_connection_killed_in_the_middle(
     remote: SqlStore, monkeypatch: pytest.MonkeyPatch, step: str, value: ValueChange | None
@@ -119,7 +128,7 @@ def test_an_answer_that_is_lost(remote: SqlStore, monkeypatch: pytest.MonkeyPatc
             raise error
         return answer
 
-    remote.queue_rows.make({"out"})
+    remote._rows.queues.make({"out"})
     monkeypatch.setattr(remote.database, "_attempt", and_lost)
     assert remote.publish(publication), "it is told that it was done by its own first try"
     assert next(losses, None) is None
@@ -130,7 +139,7 @@ def test_an_answer_that_is_lost(remote: SqlStore, monkeypatch: pytest.MonkeyPatc
 def test_an_error_in_the_middle_changes_nothing(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     publication = ready(store)
     with monkeypatch.context() as patched:
-        patched.setattr(store, "store_staged", lambda *_: 1 / 0)
+        patched.setattr(store._verbs.staging._staged, "store", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             store.publish(publication)
     assert_not_done(store)

@@ -60,9 +60,9 @@ def write_for(app: Stanchion, seconds: float) -> None:
     app.store.database.write(lambda _run, _again: None, seconds)
 
 
-def test_a_lock_on_postgresql(pg_app: Stanchion, pg_url: str) -> None:
+def test_a_lock_on_postgresql(pg_app: Stanchion, pg_store_url: str) -> None:
     pg_app.queue("orders").push(1)
-    with closing(psycopg.connect(pg_url)) as other:
+    with closing(psycopg.connect(pg_store_url)) as other:
         other.execute("LOCK TABLE stanchion_jobs IN ACCESS EXCLUSIVE MODE")
         with pytest.raises(StoreUnavailable, match="another transaction holds a lock") as raised:
             read_for(pg_app, 0.5)
@@ -81,29 +81,29 @@ def test_a_lock_on_sqlite(tmp_path: object) -> None:
     assert "can't reach" not in str(raised.value)
 
 
-def test_missing_rights_on_postgresql(pg_app: Stanchion, pg_url: str) -> None:
-    role = pg_url.rpartition("/")[2].replace("test_", "bare_")
-    with psycopg.connect(pg_url, autocommit=True) as owner:
+def test_missing_rights_on_postgresql(pg_app: Stanchion, pg_store_url: str) -> None:
+    role = pg_store_url.rpartition("/")[2].replace("test_", "bare_")
+    with psycopg.connect(pg_store_url, autocommit=True) as owner:
         owner.execute(f"CREATE ROLE {role} LOGIN")
         owner.execute(f"GRANT SELECT ON stanchion_meta TO {role}")
     pg_app.queue("orders").push(1)
     try:
         with (
-            closing(open_store(pg_url.replace("stanchion@", f"{role}@"))) as bare,
+            closing(open_store(pg_store_url.replace("stanchion@", f"{role}@"))) as bare,
             pytest.raises(StoreUnavailable, match="refuses this: permission denied") as raised,
         ):
             sizes_of(bare, "orders")
         assert raised.value.lasting
         assert "can't reach" not in str(raised.value)
     finally:
-        with psycopg.connect(pg_url, autocommit=True) as owner:
+        with psycopg.connect(pg_store_url, autocommit=True) as owner:
             owner.execute(f"DROP OWNED BY {role}")
             owner.execute(f"DROP ROLE {role}")
 
 
-def test_an_old_snapshot_on_postgresql(pg_app: Stanchion, pg_url: str) -> None:
+def test_an_old_snapshot_on_postgresql(pg_app: Stanchion, pg_store_url: str) -> None:
     queue = pg_app.queue("orders")
-    with closing(psycopg.connect(pg_url)) as transaction:
+    with closing(psycopg.connect(pg_store_url)) as transaction:
         transaction.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
         transaction.execute("SELECT 1 FROM stanchion_jobs")
         queue.push(1)

@@ -240,9 +240,9 @@ def test_the_wake_up_goes_out_on_commit_only(app: Stanchion, begin: Begin) -> No
 
 
 def test_a_session_that_is_used_again_signals_again(
-    pg_app: Stanchion, pg_url: str, monkeypatch: pytest.MonkeyPatch
+    pg_app: Stanchion, pg_store_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = create_engine(pg_url.replace("postgresql://", "postgresql+psycopg://"))
+    engine = create_engine(pg_store_url.replace("postgresql://", "postgresql+psycopg://"))
     queue = pg_app.queue("orders")
     queue.push("make the queue")
     listener = pg_app.store.listen(["orders"])

@@ -191,7 +191,7 @@ def test_append(app: Stanchion) -> None:
 
 
 @transactional
-def test_append_of_what_is_no_longer_in_hand(app: Stanchion) -> None:
+def test_append_of_what_is_no_longer_reserved(app: Stanchion) -> None:
     query = Query(app.url, lambda rows: [{"payload": row["payload"]} for row in rows], "payload")
     start = query.reader.initialOffset()
     end = query.reader.latestOffset(start, ReadMaxRows(10))
@@ -250,10 +250,10 @@ def test_a_stream_that_was_not_read_is_not_acknowledged(app: Stanchion) -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "message"),
     [
-        (["payload"], {"mode": "move"}, "a column job_id is missing"),
-        (["payload", "error"], {"mode": "append"}, "a column job_id is missing"),
-        (["job_id", "priority"], {"mode": "move"}, "'priority' means nothing for mode=move"),
-        (["job_id", "payload"], {"mode": "finish"}, "'payload' means nothing for mode=finish"),
+        (["payload"], {"mode": "move"}, "the column job_id is missing"),
+        (["payload", "error"], {"mode": "append"}, "the column job_id is missing"),
+        (["job_id", "priority"], {"mode": "move"}, "'priority' is unknown for mode=move"),
+        (["job_id", "payload"], {"mode": "finish"}, "'payload' is unknown for mode=finish"),
         (["payload"], {"mode": "sideways"}, "the option mode must be append or move or finish"),
         (["job_id"], {"mode": "move", "stream": ""}, "stream"),
     ],
@@ -275,14 +275,14 @@ def test_a_row_that_cannot_be_a_job_is_buried(app: Stanchion, mode: str) -> None
     assert found(app, "clean") == [n for n in range(40) if n not in (7, 8, 21)]
     dead = app.queue("raw").find(state=JobState.DEAD)
     assert sorted(job.payload["n"] for job in dead) == [7, 8, 21]
-    assert all("holds text that is no JSON" in job.errors[-1]["error"] for job in dead)
+    assert all("contains text that is not JSON" in job.errors[-1]["error"] for job in dead)
     assert app.queue("raw").size().total == 0
 
 
 @only_sqlite
 def test_rows_of_which_none_can_be_a_job_are_the_fault_of_the_query(app: Stanchion) -> None:
     broken = Query(app.url, lambda rows: [{**row, "payload": "{"} for row in same(rows)], "job_id", "payload")
-    with pytest.raises(InvalidInput, match="no JSON"):
+    with pytest.raises(InvalidInput, match="not JSON"):
         broken.run()
     assert app.queue("raw").size().running == 40
 
@@ -381,7 +381,7 @@ def test_a_failed_sink_says_so(app: Stanchion, number_of_batch: int, counted: in
 
 @only_sqlite
 def test_rows_that_cannot_be(app: Stanchion) -> None:
-    """The batch is not finished, and comes again when the query is mended."""
+    """The batch is not finished, and comes again when the query is repaired."""
     twice = Query(app.url, lambda rows: same(rows) + same(rows), "job_id", "payload", mode="move")
     with pytest.raises(InvalidInput, match="two rows have the same job_id"):
         twice.run()
@@ -389,7 +389,7 @@ def test_rows_that_cannot_be(app: Stanchion) -> None:
     with pytest.raises(InvalidInput, match="job_id is null"):
         no_id.run()
     no_json = Query(app.url, lambda _rows: [{"payload": "{"}], "payload")
-    with pytest.raises(InvalidInput, match="no JSON"):
+    with pytest.raises(InvalidInput, match="not JSON"):
         no_json.run()
     sizes = app.queue("raw").size()
     assert (sizes.running, sizes.ready) == (20, 20), "it has failed twice, and half of it goes back"

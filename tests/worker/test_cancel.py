@@ -98,6 +98,6 @@ def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):
     runners.cancel([handle.id])
     runners.add([row], 1)
     ((outcome, _, _),) = until(lambda: list(finished))
-    assert outcome == Abandon(handle.id, "token")
+    assert outcome == Abandon(row.lease)
     assert ran == []
     runners.stop()

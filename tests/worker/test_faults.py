@@ -214,4 +214,4 @@ def test_a_newcomer_takes_no_job_back_before_the_others_had_time_to_return(app, 
         store.beat([row._row()])
         time.sleep(1.5)
         assert handle.state is JobState.RUNNING
-        assert store.settle([Commit(job.id, "held", "1")]) == [JobState.DONE]
+        assert store.settle([Commit(job.lease, "1")]) == [JobState.DONE]

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 from stanchion import Stanchion
 from stanchion.core.backoff import Backoff
+from stanchion.stores.records.jobs import UNLANED
 from stanchion.worker.pace import JITTER, Prefetch, poll_interval
 from tests.worker.conftest import Faulty, until, working
 
@@ -56,7 +57,7 @@ def test_prefetch_is_short_where_jobs_come_from_lanes():
     far = prefetch.jobs(10_000, 1.0)
     prefetch.claimed(lane=3)
     assert prefetch.jobs(20_000, 2.0) < far / 2
-    prefetch.claimed(lane=0)
+    prefetch.claimed(lane=UNLANED)
     assert prefetch.jobs(30_000, 3.0) == far
 
 

@@ -122,7 +122,7 @@ def test_a_process_with_a_stuck_thread_is_replaced(app, start, tmp_path):
     until(lambda: [row.id for row in app.workers()] not in ([before], []), 90)
     assert app.enqueue("sleep", 0).result(timeout=90) == 0
     assert "TaskTimeout" in stuck.job().errors[-1]["error"]
-    assert "this process is replaced" in (tmp_path / "log").read_text()
+    assert "restarting this process" in (tmp_path / "log").read_text()
 
 
 @pytest.mark.slow

@@ -30,7 +30,7 @@ from stanchion.worker import scheduler
 SPEED = 60  # the store's clock runs so many times faster than ours
 
 app = Stanchion(os.environ["JOBS_URL"])
-scheduler.LONGEST = scheduler.JITTER = 0.02
+scheduler.PAUSE_SECONDS_MAX = scheduler.JITTER = 0.02
 
 
 def run_fast():
@@ -55,7 +55,7 @@ Start = Callable[[], subprocess.Popen[bytes]]
 @pytest.fixture
 def swift(monkeypatch: pytest.MonkeyPatch) -> None:
     """Schedulers look at the clock often, as the tests move it."""
-    monkeypatch.setattr(scheduler, "LONGEST", 0.02)
+    monkeypatch.setattr(scheduler, "PAUSE_SECONDS_MAX", 0.02)
     monkeypatch.setattr(scheduler, "JITTER", 0.01)
 
 

@@ -70,7 +70,7 @@ def test_after_the_grace_running_jobs_go_back_uncounted(app, kind):
 
 @pytest.fixture
 def short_farewell(monkeypatch):
-    monkeypatch.setattr("stanchion.worker.worker.FAREWELL", 0.3)
+    monkeypatch.setattr("stanchion.worker.worker.STEP_SECONDS_MAX", 0.3)
 
 
 @pytest.mark.usefixtures("short_farewell")

@@ -108,7 +108,7 @@ def test_a_task_that_settled_its_job_keeps_that(app):
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
 def test_a_task_that_does_not_stop_is_given_up(app, monkeypatch, kind):
-    monkeypatch.setattr(timeouts, "PATIENCE", 0.2)
+    monkeypatch.setattr(timeouts, "STOP_SECONDS_MAX", 0.2)
     release, back, stuck = threading.Event(), threading.Event(), []
 
     def deaf() -> None:

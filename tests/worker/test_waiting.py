@@ -95,13 +95,13 @@ def test_not_where_waiting_does_not_help(app, store):
 def test_jobs_reserved_by_a_call_that_was_not_answered_are_the_answer(app, store):
     claim, answers = store._store.claim, iter([False, True])
 
-    def unheard(wish: Claim) -> Claimed:
+    def reply_lost(wish: Claim) -> Claimed:
         claimed: Claimed = claim(wish)
         if not next(answers):
             raise StoreUnavailable("the answer got lost")
         return claimed
 
-    store._store.claim = unheard
+    store._store.claim = reply_lost
     q = app.queue("q")
     q.push_many([1, 2])
     (job,) = q.reserve(1, wait=5)

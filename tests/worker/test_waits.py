@@ -72,7 +72,7 @@ def test_the_time_out_of_a_task_interrupts_its_wait(app):
     with working(app):
         handle = waits.enqueue()
         assert "0.3 s" in failed(app, handle.id).errors[-1]["error"]
-    until(lambda: not any(len(look) for look in app.context.waits._looks.values()))
+    until(lambda: not any(len(poll) for poll in app.context.waits._polls.values()))
 
 
 def test_a_job_comes_to_no_wait_that_has_timed_out(app):
@@ -88,13 +88,13 @@ def test_a_job_comes_to_no_wait_that_has_timed_out(app):
 
 @pytest.mark.slow
 def test_the_threads_of_waits_end_after_the_last_one(app, monkeypatch):
-    monkeypatch.setattr("stanchion.waits.keeper.LINGER", 0.1)
+    monkeypatch.setattr("stanchion.waits.coordinator.LINGER_SECONDS", 0.1)
     monkeypatch.setattr("stanchion.core.threads._IDLE_SECONDS", 0.1)
     job = app.queue("orders").push(1)
     app.queue("orders").pop()
     assert JobHandle(app, job.id).result(timeout=30) is None
     assert app.queue("orders").reserve(wait=0.1) == []
-    until(lambda: not [one for one in threading.enumerate() if one.name.startswith(("stanchion-w", "stanchion-l"))])
+    until(lambda: not [one for one in threading.enumerate() if one.name.startswith(("stanchion-w", "stanchion-p"))])
 
 
 def test_a_store_that_fails_otherwise_is_told_to_all_who_wait():
@@ -111,7 +111,7 @@ def test_a_store_that_fails_otherwise_is_told_to_all_who_wait():
     threads = [threading.Thread(target=wait) for _ in range(3)]
     for thread in threads:
         thread.start()
-    until(lambda: sum(len(look) for look in app.context.waits._looks.values()) == 3)
+    until(lambda: sum(len(poll) for poll in app.context.waits._polls.values()) == 3)
 
     def broken(_claim: Claim) -> None:
         raise RuntimeError("a fault in the store")
@@ -134,7 +134,7 @@ def test_close_while_a_thread_waits(app):
 
     waiting = threading.Thread(target=wait, daemon=True)
     waiting.start()
-    until(lambda: sum(len(look) for look in app.context.waits._looks.values()))
+    until(lambda: sum(len(poll) for poll in app.context.waits._polls.values()))
     with suppress(StoreUnavailable):
         app.close()
     waiting.join(30)
@@ -152,4 +152,4 @@ def test_many_short_waits_leave_nothing_behind(app, ends):
             JobHandle(app, held.id).result(timeout=10)
         else:
             assert q.pop(wait=0.001) is None
-    until(lambda: not any(len(look) for look in app.context.waits._looks.values()))
+    until(lambda: not any(len(poll) for poll in app.context.waits._polls.values()))

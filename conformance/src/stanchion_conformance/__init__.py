@@ -1,6 +1,6 @@
-"""The behaviour that every store has, as pytest cases.
+"""The behaviour of every store, as pytest cases.
 
-A test module that imports all of this, takes out what is not for its store, and has one fixture, runs them on it:
+A test module imports all of this, deletes the cases that do not apply to its store, and has one fixture:
 
     from stanchion_conformance import *
 
@@ -11,8 +11,8 @@ A test module that imports all of this, takes out what is not for its store, and
     def store_factory():
         ...  # yield a function; close what it has opened
 
-The function opens the database of the case, which is empty at first, once more at each call, as another process would,
-and returns a store that is set up. Only a store that lives in one process may be the same object each time. The
+Each call of the function opens the database of the case, which is empty at first, as another process would,
+and returns a store that is set up. Only a store within one process may return the same object each time. The
 cases move the clocks of the stores by their `clock_offset`. Needs pytest and hypothesis.
 """
 
@@ -44,11 +44,14 @@ _THEMES = (
     "jobs.lost_leases",
     "jobs.nonsense",
     "jobs.ordering",
+    "jobs.other_queues",
     "jobs.outcomes",
     "jobs.pushing",
+    "jobs.renewals",
     "jobs.scheduling",
     "jobs.strange_names",
     "jobs.tasks",
+    "jobs.together",
     "jobs.transactions",
     "jobs.unknown_options",
     "jobs.unknown_work",
@@ -56,20 +59,22 @@ _THEMES = (
     "lanes.lanes_beside",
     "lanes.lanes_model",
     "lanes.lanes_of_tenants",
-    "limits.long_lines",
+    "limits.many_waiting",
     "limits.order",
     "limits.order_races",
-    "limits.order_turns",
+    "limits.order_succession",
     "limits.rates",
     "limits.semaphore_machine",
     "limits.semaphore_races",
     "limits.semaphores",
+    "limits.slots",
     "limits.slots_freed",
     "model",
     "operate.adopted",
     "operate.counting",
     "operate.declared",
-    "operate.discarding",
+    "operate.deleting",
+    "operate.shapes",
     "operate.expiring",
     "operate.values",
     "operate.operating",
@@ -82,7 +87,7 @@ _THEMES = (
     "operate.waits",
     "operate.wakeup",
     "operate.workers",
-    "streams.in_hand",
+    "streams.reserved_jobs",
     "streams.pipelines",
     "streams.pipelines_failing",
     "streams.publishing",
@@ -127,42 +132,39 @@ from stanchion_conformance.jobs.dead_letters import (
 )
 from stanchion_conformance.jobs.encryption import TestEncryption, key, sealed
 from stanchion_conformance.jobs.history import TestHistory, TestPurge
-from stanchion_conformance.jobs.leases import (
-    TestFencing,
-    TestLease,
-    TestProgress,
-    TestRenewals,
-    TestRepeatedClaim,
-    TestRepeatedOutcome,
-)
+from stanchion_conformance.jobs.leases import TestFencing, TestLease, TestRepeatedClaim, TestRepeatedOutcome
 from stanchion_conformance.jobs.lost_leases import TestAlone, TestCharges, TestDelayOfTheTask
 from stanchion_conformance.jobs.nonsense import TestNonsense, TestWhatWasTakenForSomethingElse
 from stanchion_conformance.jobs.ordering import TestOneAtATime, TestTheFirstIsWaitedFor
+from stanchion_conformance.jobs.other_queues import TestOtherQueue
 from stanchion_conformance.jobs.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback
 from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
+from stanchion_conformance.jobs.renewals import TestProgress, TestRenewals
 from stanchion_conformance.jobs.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
 from stanchion_conformance.jobs.strange_names import TestStrangeNames
 from stanchion_conformance.jobs.tasks import TestEvents, TestHandles, TestTasks
+from stanchion_conformance.jobs.together import TestBatch, TestEndedElsewhere, TestSettle, TestTogetherInTransactions
 from stanchion_conformance.jobs.transactions import TestAnotherDatabase, TestJoining, TestRefusing
 from stanchion_conformance.jobs.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
 from stanchion_conformance.jobs.unknown_work import TestPutOff, TestUnknownWork
-from stanchion_conformance.lanes.lanes import TestFairness, TestInsideALane, TestTurns, laned
+from stanchion_conformance.lanes.lanes import TestFairness, TestInsideALane, TestRoundRobin, laned
 from stanchion_conformance.lanes.lanes_beside import (
     TestLaneDepths,
     TestLanesAndLimits,
     TestLanesElsewhere,
     TestRangesOfLanes,
 )
-from stanchion_conformance.lanes.lanes_model import TestLanesAgainstTheReference
+from stanchion_conformance.lanes.lanes_model import TestLanesAgainstTheReference, TestRoundRobinAgainstTheReference
 from stanchion_conformance.lanes.lanes_of_tenants import TestLaneOfATenant, TestLaneSettings, TestResizing
-from stanchion_conformance.limits.long_lines import TestLongLines
+from stanchion_conformance.limits.many_waiting import TestManyWaiting
 from stanchion_conformance.limits.order import TestOrder, TestScheduledJobsStandAside
-from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrderInRaces, TestWaitingForATurn
-from stanchion_conformance.limits.order_turns import TestInASecondLife, TestTheNextHasItsTurn
+from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrderInRaces, TestWaitingForAnOrderKey
+from stanchion_conformance.limits.order_succession import TestInASecondLife, TestTheNextOfAKey
 from stanchion_conformance.limits.rates import TestKeyedRates, TestRatesAndOtherLimits, TestRatesOfTheModel
 from stanchion_conformance.limits.semaphore_machine import TestPermitsAlongAnyPath
 from stanchion_conformance.limits.semaphore_races import TestRacesForSlots, TestSeveralSemaphores, TestWaitingForASlot
-from stanchion_conformance.limits.semaphores import TestSemaphores, TestSlots
+from stanchion_conformance.limits.semaphores import TestSemaphores
+from stanchion_conformance.limits.slots import TestSlots
 from stanchion_conformance.limits.slots_freed import (
     TestEveryHolderLetsGo,
     TestEverySlotIsFreed,
@@ -180,7 +182,7 @@ from stanchion_conformance.operate.declared import (
     TestDeclaredSettings,
     start,
 )
-from stanchion_conformance.operate.discarding import TestDiscard
+from stanchion_conformance.operate.deleting import TestDeleteFinished, TestDeleteQueued, TestDeleteTogether
 from stanchion_conformance.operate.expiring import (
     TestExpiryAtTheDoor,
     TestQueuesThatExpire,
@@ -191,17 +193,18 @@ from stanchion_conformance.operate.operating import TestCancel, TestReplay, Test
 from stanchion_conformance.operate.repair import TestRepair
 from stanchion_conformance.operate.selecting import TestColumns, TestOrders, TestPages, TestPartition, TestSelect
 from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
+from stanchion_conformance.operate.shapes import TestEachWayForEachShape, TestShapes
 from stanchion_conformance.operate.signalled_ends import TestSignalledEnds
-from stanchion_conformance.operate.transferring import TestAdopting, TestTaking, TestThereAndBack
+from stanchion_conformance.operate.transferring import TestAdopting, TestThereAndBack
 from stanchion_conformance.operate.upkeep import TestMaintain, TestSetup, TestShares
 from stanchion_conformance.operate.values import TestValues
 from stanchion_conformance.operate.waits import TestAwaiting, TestCancelledAwaits, TestLostSignals, TestTogether
 from stanchion_conformance.operate.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
 from stanchion_conformance.operate.workers import TestHeartbeat, TestRecovery, TestSharedPolling
-from stanchion_conformance.streams.in_hand import TestInHand, TestReserve
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
 from stanchion_conformance.streams.publishing import TestPublishingWithAValue, TestPublishingWithFinish
+from stanchion_conformance.streams.reserved_jobs import TestReserve, TestReservedJobs
 from stanchion_conformance.streams.scanning import TestConditions, TestScan
 from stanchion_conformance.streams.staging import TestPublishing, TestStaged
 from stanchion_conformance.streams.stream_deaths import (
@@ -230,6 +233,7 @@ __all__ = [
     "TestAnotherDatabase",
     "TestAttempts",
     "TestAwaiting",
+    "TestBatch",
     "TestBatches",
     "TestBuryAndAbandon",
     "TestCancel",
@@ -255,10 +259,14 @@ __all__ = [
     "TestDeclaring",
     "TestDelayOfTheTask",
     "TestDelete",
-    "TestDiscard",
+    "TestDeleteFinished",
+    "TestDeleteQueued",
+    "TestDeleteTogether",
     "TestDrain",
     "TestDue",
+    "TestEachWayForEachShape",
     "TestEncryption",
+    "TestEndedElsewhere",
     "TestEventGroups",
     "TestEvents",
     "TestEveryHolderLetsGo",
@@ -283,7 +291,6 @@ __all__ = [
     "TestHeartbeat",
     "TestHistory",
     "TestInASecondLife",
-    "TestInHand",
     "TestInnocentJobs",
     "TestInsideALane",
     "TestJoining",
@@ -298,12 +305,12 @@ __all__ = [
     "TestLease",
     "TestLimits",
     "TestListener",
-    "TestLongLines",
     "TestLoops",
     "TestLostLeases",
     "TestLostSignals",
     "TestMaintain",
     "TestManySchedulers",
+    "TestManyWaiting",
     "TestMaxRate",
     "TestMaxRunning",
     "TestMembersOfANode",
@@ -322,6 +329,7 @@ __all__ = [
     "TestOrderAndSlots",
     "TestOrderInRaces",
     "TestOrders",
+    "TestOtherQueue",
     "TestPages",
     "TestPartition",
     "TestPause",
@@ -355,16 +363,21 @@ __all__ = [
     "TestRepeats",
     "TestReplay",
     "TestReserve",
+    "TestReservedJobs",
     "TestResizing",
     "TestRetry",
     "TestRollback",
+    "TestRoundRobin",
+    "TestRoundRobinAgainstTheReference",
     "TestScan",
     "TestScheduledJobsStandAside",
     "TestSelect",
     "TestSemaphores",
     "TestSettings",
+    "TestSettle",
     "TestSetup",
     "TestSeveralSemaphores",
+    "TestShapes",
     "TestSharedPolling",
     "TestShares",
     "TestSignalledEnds",
@@ -378,17 +391,16 @@ __all__ = [
     "TestStrangeNames",
     "TestStreams",
     "TestTailCalls",
-    "TestTaking",
     "TestTasks",
     "TestTheClock",
     "TestTheFirstIsWaitedFor",
     "TestTheLine",
-    "TestTheNextHasItsTurn",
+    "TestTheNextOfAKey",
     "TestThereAndBack",
     "TestThreads",
     "TestTicks",
     "TestTogether",
-    "TestTurns",
+    "TestTogetherInTransactions",
     "TestTwoDrivers",
     "TestUniqueKeys",
     "TestUnknownOptions",
@@ -396,7 +408,7 @@ __all__ = [
     "TestValues",
     "TestWaiting",
     "TestWaitingForASlot",
-    "TestWaitingForATurn",
+    "TestWaitingForAnOrderKey",
     "TestWhatGoesAlong",
     "TestWhatIsStored",
     "TestWhatWasTakenForSomethingElse",

@@ -1,25 +1,25 @@
-"""The fixtures of the suite, and short words for what its cases do over and over."""
+"""The fixtures of the suite, and helpers that its cases share."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, cast
 
 import pytest
 
 from stanchion import Job, Queue, Stanchion
 from stanchion.core.ids import new_id
-from stanchion.stores.protocol import Store, pages
+from stanchion.stores.protocol import Store, Transactions, pages
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.query import Condition, Of, Op, Query
 from stanchion.stores.records.queues import Counts, Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import state_of
-from stanchion.stores.rules.slots import semaphore_gate
+from stanchion.stores.rules.slots import semaphore_slot
 from stanchion.streams.state import reserved_ids, reserved_rows
 
 NewStore = Callable[[], Store]
@@ -114,8 +114,14 @@ def row_of(store: Store, job_id: str) -> JobRow:
     return store.fetch([job_id])[job_id]
 
 
+def deleted(store: Store, ids: Iterable[str]) -> list[str]:
+    """Delete jobs in their current state, except running ones; return the deleted ones."""
+    refs = [row.ref for row in store.fetch(list(ids)).values()]
+    return sorted(ref.id for ref, gone in zip(refs, store.delete(refs), strict=True) if gone)
+
+
 def state(store: Store, job_id: str) -> JobState:
-    """Return the job's state as the outside sees it."""
+    """Return the public state of a job."""
     return state_of(row_of(store, job_id), store.now())
 
 
@@ -141,11 +147,11 @@ def find_jobs(
 
 
 def slot_of(store: Store, name: str) -> tuple[list[str], list[str]]:
-    """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in line."""
-    holds, waits = (Condition(field, "=", semaphore_gate(name)) for field in ("holds", "waits_for"))
+    """Return the ids of the jobs that hold a slot of a semaphore, and of its waiters, in order."""
+    holds, waits = (Condition(field, "=", semaphore_slot(name)) for field in ("holds", "waits_for"))
     asked = Query("live", (holds,), order="id"), Query("live", (waits,), order="arrival")
-    holders, line = ([row.id for page in pages(store, query) for row in page] for query in asked)
-    return holders, line
+    holders, waiters = ([row.id for page in pages(store, query) for row in page] for query in asked)
+    return holders, waiters
 
 
 def ids_reserved(store: Store, queue: str, token: str) -> list[str]:
@@ -160,13 +166,18 @@ def rows_reserved(
     return reserved_rows(store, queue, token, first, last)
 
 
+def transaction(store: Store) -> AbstractContextManager[Any]:
+    """Open a transaction of a store that has such."""
+    return cast("Transactions", store).transaction()
+
+
 def sizes_of(store: Store, queue: str) -> Sizes:
     """Return the live jobs of a queue, counted by state."""
     return store.stats([queue], ["states"])[queue].states
 
 
 def counts_of(store: Store, queue: str) -> Counts:
-    """Return what happened in a queue so far."""
+    """Return the counts of a queue."""
     return store.stats([queue], ["totals"])[queue].totals
 
 
@@ -195,7 +206,7 @@ SLACK = 20.0
 
 
 def about(seconds: float) -> Any:
-    """Return what equals a time span that began up to SLACK seconds ago."""
+    """Return a value that equals a time span which began up to SLACK seconds ago."""
     return pytest.approx(seconds - SLACK / 2, abs=SLACK / 2 + 0.001)
 
 
@@ -223,7 +234,7 @@ def in_threads(targets: Sequence[Callable[[], Any]], timeout: float = 60.0) -> A
 
 
 def all_at_once(targets: Sequence[Callable[[], Any]]) -> None:
-    """Run the targets in threads of their own that start together and take turns often."""
+    """Run the targets in threads of their own that start together and switch often."""
     gate = threading.Barrier(len(targets))
 
     def gated(target: Callable[[], Any]) -> Callable[[], Any]:

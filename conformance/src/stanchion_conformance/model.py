@@ -1,10 +1,11 @@
-"""Any store against the reference, step by step, along paths that Hypothesis finds."""
+"""Any store against the reference, step by step, in sequences that Hypothesis generates."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
@@ -19,17 +20,20 @@ from hypothesis.stateful import (
 
 from stanchion.core.ids import new_id
 from stanchion.errors import DuplicateKey
+from stanchion.queues.purging import purge
 from stanchion.stores.memory import FrozenClock, MemoryStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
+from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import copy_of, state_of
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import held_gates, semaphore_of
+from stanchion.stores.rules.slots import held_slots
 from stanchion.waits.pop import pop
-from stanchion_conformance.harness import NewStore, StoreClock, counts_of, sizes_of, slot_of
+from stanchion_conformance.harness import NewStore, StoreClock, counts_of, deleted, sizes_of, slot_of
 
 # All spans are multiples of STEP, and leases and heartbeats end half-way between two steps, so that a few
 # seconds of real time between two calls never decide what is due or lost.
@@ -46,16 +50,12 @@ SEMAPHORES = ("a", "b")
 
 _runs = itertools.count()
 
-
-class Held(NamedTuple):
-    """A reservation that was made, in force or not."""
-
-    id: str
-    token: str
+_WORDS: dict[str, Callable[..., Any]] = {"pop": pop, "purge": purge, "delete": deleted}
+"""What consists of several verbs."""
 
 
 class Comparison(RuleBasedStateMachine):
-    """Does the same to two stores and compares all that can be seen."""
+    """Makes the same calls on two stores and compares all visible state."""
 
     store: Store
     clock: StoreClock
@@ -69,7 +69,7 @@ class Comparison(RuleBasedStateMachine):
         self.stores: tuple[Store, Store] = (self.reference, self.store)
         self.semaphores = [f"{name}{run}" for name in SEMAPHORES]
         self.ids: list[str] = []
-        self.held: list[Held] = []
+        self.held: list[Lease] = []
 
     def teardown(self) -> None:
         """Leave nothing that the next run would see."""
@@ -88,7 +88,7 @@ class Comparison(RuleBasedStateMachine):
     def answer(self, store: Store, verb: str, *args: Any) -> Any:
         """Call a store and reduce the answer to what does not depend on its clock."""
         try:
-            answer: Any = pop(store, *args) if verb == "pop" else getattr(store, verb)(*args)
+            answer: Any = _WORDS[verb](store, *args) if verb in _WORDS else getattr(store, verb)(*args)
         except DuplicateKey as error:
             return error.job_id
         match verb:
@@ -107,11 +107,11 @@ class Comparison(RuleBasedStateMachine):
     def pick(self, data: st.DataObject, among: list[Any]) -> Any:
         return among[data.draw(st.integers(0, len(among) - 1))]
 
-    def pick_held(self, data: st.DataObject) -> Held:
-        """Draw a reservation, more often one in force than one that was lost."""
+    def pick_held(self, data: st.DataObject) -> Lease:
+        """Draw a reservation, more often a valid one than a lost one."""
         rows = self.reference.fetch([held.id for held in self.held])
-        in_force = [held for held in self.held if held.id in rows and rows[held.id].token == held.token]
-        return cast(Held, self.pick(data, in_force * 3 + self.held))
+        in_force = [held for held in self.held if held.id in rows and rows[held.id].lease == held]
+        return cast(Lease, self.pick(data, in_force * 3 + self.held))
 
     @property
     def needs(self) -> list[list[str]]:
@@ -162,7 +162,8 @@ class Comparison(RuleBasedStateMachine):
     def claim(self, limit: int, worker: str | None) -> None:
         token = new_id()
         rows = self.same("claim", Claim(self.queue, limit, token, worker, None if worker else LEASE))
-        self.held += [Held(row[0], token) for row in rows]
+        leases = [Lease(self.queue, row[0], token) for row in rows]
+        self.held += leases + [lease._replace(queue=self.next) for lease in leases[:1]]
 
     @rule()
     def pop(self) -> None:
@@ -173,34 +174,34 @@ class Comparison(RuleBasedStateMachine):
     def give_back(self, data: st.DataObject, delay: int) -> None:
         held = self.pick_held(data)
         ways: list[dict[str, Any]] = [{}, {"error": "failed"}, {"refund": True}]
-        self.settle(held, Rollback(held.id, held.token, delay, **self.pick(data, ways)))
+        self.settle(held, Rollback(held, delay, **self.pick(data, ways)))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), delay=st.sampled_from([0, STEP]))
     def finish(self, data: st.DataObject, delay: int) -> None:
         held = self.pick_held(data)
         ways: list[Outcome] = [
-            Commit(held.id, held.token, result='"result"', payload='"payload"'),
-            Move(held.id, held.token, self.next, payload='"moved"', delay=delay),
-            Bury(held.id, held.token, error="buried"),
-            Abandon(held.id, held.token, reason="abandoned"),
+            Commit(held, result='"result"', payload='"payload"'),
+            Move(held, self.next, payload='"moved"', delay=delay),
+            Bury(held, error="buried"),
+            Abandon(held, reason="abandoned"),
         ]
         self.settle(held, self.pick(data, ways))
 
-    def settle(self, held: Held, outcome: Outcome) -> None:
+    def settle(self, held: Lease, outcome: Outcome) -> None:
         self.same("settle", [outcome])
         # Whether a word repeated after a lost answer is an error or a repeat is the store's own affair.
         self.held.remove(held)
-        self.held.append(Held(held.id, new_id()))
+        self.held.append(held._replace(token=new_id()))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data(), value=st.sampled_from([0.25, 0.5]))
     def hold(self, data: st.DataObject, value: float) -> None:
         held = self.pick_held(data)
         if data.draw(st.booleans()):
-            self.same("settle", [Extend(held.id, held.token, LEASE)])
+            self.same("settle", [Extend(held, LEASE)])
         else:
-            self.same("settle", [Progress(held.id, held.token, value)])
+            self.same("settle", [Progress(held, value)])
 
     # -- time and liveness
 
@@ -223,7 +224,7 @@ class Comparison(RuleBasedStateMachine):
 
     # -- operating
 
-    @rule(data=st.data(), verb=st.sampled_from(["cancel", "retry", "replay"]))
+    @rule(data=st.data(), verb=st.sampled_from(["cancel", "retry", "replay", "delete"]))
     def operate(self, data: st.DataObject, verb: str) -> None:
         finished = [row.id for row in self.reference.fetch(self.ids).values() if row.finished_at is not None]
         likely = [held.id for held in self.held] if verb == "cancel" else finished
@@ -270,7 +271,7 @@ class Comparison(RuleBasedStateMachine):
             assert (sorted(seen[0]), seen[1]) == (sorted(expected[0]), expected[1])
 
     def jobs(self, store: Store) -> dict[str, Any]:
-        """Return all that the outside sees of the jobs, but for times."""
+        """Return all visible fields of the jobs, except times."""
         now = store.now()
         return {
             row.id: {
@@ -282,8 +283,8 @@ class Comparison(RuleBasedStateMachine):
                 "started": row.started_at is not None,
                 "finished": row.finished_at is not None,
                 "cancel": row.cancel_requested,
-                # Between two attempts it is the gate that knows who has the turn of an order key.
-                "slots": [gate for gate in held_gates(row) if semaphore_of(gate) is not None],
+                # Between two attempts it is the slot that knows the head of line of an order key.
+                "slots": [slot for slot in held_slots(row) if slot.kind == SEMAPHORE],
                 **{
                     name: getattr(row, name)
                     for name in (
@@ -298,7 +299,9 @@ class Comparison(RuleBasedStateMachine):
                         "progress",
                         "worker",
                         "result",
-                        "waits_for",
+                        "waits_kind",
+                        "waits_queue",
+                        "waits_name",
                     )
                 },
             }

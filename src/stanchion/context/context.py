@@ -36,10 +36,10 @@ class HasContext(Protocol):
 
 
 class Context:
-    """The store of an app, and what the code of this process declares about its use. Made by `Stanchion` alone.
+    """The store of an app, and what the code of this process declares about its use. Only `Stanchion` makes it.
 
-    `url`: of the store, which is opened and checked at its first use; None: STANCHION_URL. `store`: one that is open.
-    `job_of`: makes of a stored row the job that listeners get.
+    `url`: of the store, which is opened and checked at first use; None: STANCHION_URL. `store`: an open one.
+    `job_of`: turns a stored row into the job that listeners get.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Context:
         self.codec = codec
         self.poll = poll
         self.retry = Retry()
-        """The retry policy of jobs that have none of their own."""
+        """The default retry policy."""
         self.events = Listeners()
         self.registry = Registry()
         self.declared = DeclaredQueues()
@@ -68,7 +68,7 @@ class Context:
         self.upkeep = Upkeep(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Go to other processes, such as those of Spark, without connections, threads and what only workers need."""
+        """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
         made_with = (absolute_url(self.url), None, self.codec, self.poll, self.unknown_work, self._job_of)
         return Context, made_with, {name: self.__dict__[name] for name in ("retry", "events", "registry", "declared")}
 
@@ -76,7 +76,7 @@ class Context:
 
     @property
     def url(self) -> str:
-        """The store's URL; InvalidInput when none was given."""
+        """The store's URL. Raises InvalidInput if none was given."""
         url = self._url or os.environ.get("STANCHION_URL")
         if not url:
             raise InvalidInput("no store: pass a URL, such as Stanchion('sqlite:///jobs.db'), or set STANCHION_URL")
@@ -96,18 +96,18 @@ class Context:
         return self._store
 
     def _with_delays(self, store: Store) -> Store:
-        """Have jobs wait after lost leases as the retry policies of their tasks say."""
+        """Apply the retry policies of tasks to jobs that lose their lease."""
         store.lost_lease_delay = self._lost_lease_delay
         return store
 
     def _lost_lease_delay(self, row: JobRow, number: int) -> float:
-        """Return the seconds of the first, second, ... wait of a job after lost leases."""
+        """Return the seconds that a job waits after its `number`-th lost lease."""
         work = self.registry.work_of(row)
         retry = self.retry if work is None else work.retry
         return retry.delay_or_default(number, LeaseLost(row.id), row.task)
 
     def setup(self) -> None:
-        """Make the tables, or bring them up to date, and store what the code declares of queues and semaphores."""
+        """Create or migrate the tables, and store the queue settings and semaphores that the code declares."""
         store = self._store or open_store(self.url)
         try:
             store.setup()
@@ -119,7 +119,7 @@ class Context:
 
     @contextmanager
     def on_store(self, store: Store) -> Iterator[None]:
-        """Work on another store for the length of the block."""
+        """Use another store within the block."""
         before, self._store = self._store, self._with_delays(store)
         waits, self.waits = self.waits, Waits(self)
         try:
@@ -129,7 +129,7 @@ class Context:
             self._store, self.waits = before, waits
 
     def close(self) -> None:
-        """Release connections and threads; a later call opens them anew. Who waits gets an error."""
+        """Release connections and threads; a later call reopens them. Pending waits end with an error."""
         self.waits.close()
         self.calls.close()
         if self._store is not None:
@@ -138,9 +138,9 @@ class Context:
     # -- what the code declares
 
     def declare(self, queue: str, tx: Any = None) -> None:
-        """Store the settings that the code gave for a queue, and the semaphores that it declares, where they are new.
+        """Store new declared settings of a queue, and new declared semaphores.
 
-        For that of a station, also those of the other stations, as its items go on to them.
+        For the queue of a station, include those of the other stations, as its items go on to them.
         """
         store = self._store or self._opened()
         if self.semaphores.declared:
@@ -153,23 +153,23 @@ class Context:
             self.lanes.forget()
 
     def keep_declared(self) -> None:
-        """Look now and then what has become of the settings that the code declares; see `DeclaredQueues.keep`."""
+        """Check from time to time that declared settings are still stored; see `DeclaredQueues.keep`."""
         if self.declared.keep(self.store):
             self.lanes.forget()
 
     def store_semaphores(self, tx: Any = None) -> Store:
-        """Store the semaphores that the code declares, where they are new; return the store."""
+        """Store new declared semaphores; return the store."""
         return self.semaphores.store(self.store, tx)
 
-    # -- for those who wait, and for upkeep
+    # -- for waits and upkeep
 
     def before_claim(self, queue: str) -> None:
-        """Do what is due before jobs are claimed from a queue: its settings are stored, upkeep is done."""
+        """Store the queue's declared settings and start upkeep if due; called before each claim."""
         self.upkeep.nudge()
         self.declare(queue)
 
     def fire_dead(self, row: JobRow) -> None:
-        """Fire the event for a job that died with its holder."""
+        """Fire the event for a job that died by a lost lease."""
         self.events.fire("dead", self._job_of(self, row), LeaseLost(row.id))
 
     def __repr__(self) -> str:

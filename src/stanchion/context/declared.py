@@ -1,13 +1,12 @@
-"""What the code declares of queues, stored beside what is in force: so a process that starts undoes no operator.
+"""Queue settings declared in code, stored next to those in force, so that a starting process overrides no operator.
 
-    app.queue(name, max_rate=5) ──► as it was declared last? ──yes──► nothing
-                                        └──no──► in force, and declared from now on
-    queue.configure, `queues set`  ──► in force                queue.reset ──► in force again as declared
+    app.queue(name, max_rate=5) ──► same as declared last? ──yes──► nothing
+                                        └──no──► put in force, and stored as declared
+    queue.configure, `queues set`  ──► put in force            queue.reset ──► declared values in force again
 
-Of two numbers of lanes that processes declare at one time, as in a rolling deploy, the larger is in force until those
-with the other are gone. Beside the number declared last the store keeps for each number when a process that declares it
-was last seen: by the store's clock, 0 once they are gone. While there are two, each process affirms its own every
-AFFIRM_SECONDS.
+If processes declare two different numbers of lanes, as during a rolling deploy, the larger one is in force until the
+processes that declare it are gone. For each number, the store keeps when a process that declares it was last seen, by
+the store's clock; 0 once they are gone. While there are two, each process confirms its own every AFFIRM_SECONDS.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
 
 AFFIRM_SECONDS, GONE_SECONDS = 20.0, 60.0
-"""How often processes affirm the number of lanes that they declare, while there are two; silent for so long, they are
-gone."""
+"""Seconds between confirmations of the number of lanes while processes declare two; seconds without one after which
+the processes count as gone."""
 
 LOOK_SECONDS = 10.0
-"""How often a process looks what has become of that which it declares."""
+"""Seconds between checks that declared settings are still stored."""
 
 _SEEN = "lanes:"
 
 
 class DeclaredQueues:
-    """The settings that the code of one process declares, and those of them that the store may not have yet."""
+    """The queue settings that the code of one process declares, and which of them may not be stored yet."""
 
     def __init__(self) -> None:
         self.settings: dict[str, dict[str, Any]] = {}
@@ -54,7 +53,7 @@ class DeclaredQueues:
         return iter(self.settings)
 
     def declare(self, queue: str, settings: Mapping[str, Any]) -> None:
-        """Add checked settings to what is declared of a queue; InvalidInput where they don't go together."""
+        """Add checked settings to those declared for a queue. Raises InvalidInput if they contradict each other."""
         known = self.settings.get(queue, {})
         merged = {**known, **settings}
         check_lanes(queue, merged)
@@ -63,11 +62,11 @@ class DeclaredQueues:
             self._missing.add(queue)
 
     def is_stored(self, store: Store) -> bool:
-        """Tell whether all is known to be in the store."""
+        """Return whether everything is known to be stored."""
         return store is self._stored_in and not self._missing
 
     def store(self, store: Store, queues: Iterable[str], tx: Any = None) -> bool:
-        """Store what differs from what was declared of these queues last; return whether anything did."""
+        """Store the settings of these queues that differ from those declared last; return whether any did."""
         if store is not self._stored_in:  # another one, as in a test
             self._begin(store)
         missing = self._missing.intersection(queues)
@@ -83,15 +82,15 @@ class DeclaredQueues:
                 if more := agreement(settings, current, store.now):
                     current = store.configure(queue, more, tx)
                 stored[queue], changed = current, True
-            if not new or tx is None:  # a transaction may be rolled back: the next use looks again, from outside
+            if not new or tx is None:  # a transaction may be rolled back: the next use checks again
                 self._missing.discard(queue)
         return changed
 
     def keep(self, store: Store) -> bool:
-        """Look now and then what has become of it in the store; return whether anything there was changed.
+        """Check every LOOK_SECONDS that the settings are still stored; return whether anything was changed.
 
-        A queue that was deleted, or has expired, is declared again at its next use by this process, or where another
-        process has made it since. Where two numbers of lanes are declared, this process affirms its own.
+        A queue that was deleted or has expired is declared again at its next use by this process, or now if another
+        process has created it since. If two numbers of lanes are declared, this process confirms its own.
         """
         if not self.settings or time.monotonic() - self._looked_at < LOOK_SECONDS:
             return False
@@ -110,7 +109,7 @@ class DeclaredQueues:
 
 
 def difference(settings: Mapping[str, Any], current: QueueSettings, now: Callable[[], int]) -> dict[str, Any]:
-    """Return the changes that put declared settings in force, but for those that were declared like this last."""
+    """Return the changes that put declared settings in force, except for those unchanged since the last declaration."""
     last = current.declared
     new = {name: value for name, value in settings.items() if name not in last or last[name] != value}
     if not new:
@@ -128,7 +127,7 @@ def difference(settings: Mapping[str, Any], current: QueueSettings, now: Callabl
 
 
 def agreement(settings: Mapping[str, Any], current: QueueSettings, now: Callable[[], int]) -> dict[str, Any]:
-    """Return the changes that follow where processes have declared several numbers of lanes."""
+    """Return the changes needed when processes declare several numbers of lanes."""
     mine, seen = settings.get("lanes"), _seen(current.declared)
     others = {lanes for lanes in seen if lanes != mine}
     if not others or mine not in seen:
@@ -140,13 +139,13 @@ def agreement(settings: Mapping[str, Any], current: QueueSettings, now: Callable
     if gone != others and moment - seen[mine] > AFFIRM_SECONDS * SECOND:
         declared[f"{_SEEN}{mine}"] = moment
     changes: dict[str, Any] = {"declared": declared} if declared else {}
-    if current.lanes in seen and current.lanes != max(there):  # what an operator has set is left as it is
+    if current.lanes in seen and current.lanes != max(there):  # a number that an operator has set stays
         changes |= lanes_changes(settings, current, max(there))
     return changes
 
 
 def _seen(declared: Mapping[str, Any]) -> dict[int, int]:
-    """Return when processes that declare a number of lanes were last there, but for those that are gone."""
+    """Return for each declared number of lanes when a process that declares it was last seen, unless all are gone."""
     seen = {name.removeprefix(_SEEN): at for name, at in declared.items() if name.startswith(_SEEN)}
     return {int(lanes): at for lanes, at in seen.items() if at}
 
@@ -156,12 +155,12 @@ def _there(declared: Mapping[str, Any], moment: int) -> set[int]:
 
 
 def resettable(current: QueueSettings) -> list[str]:
-    """Return the names of the settings that go back where none are named: one who paused a queue resumes it as well."""
+    """Return the settings that a reset without names affects: all, but `paused` only if it is declared."""
     return [name for name in SETTINGS if name != "paused" or name in current.declared]
 
 
 def as_declared(current: QueueSettings, names: Iterable[str], now: Callable[[], int]) -> dict[str, Any]:
-    """Return the changes that put settings back to what the code declares, or to the defaults where it says nothing."""
+    """Return the changes that reset settings to what the code declares, or else to the defaults."""
     usual = QueueSettings(current.name)
     check_names(names)
     changes = {name: current.declared.get(name, getattr(usual, name)) for name in names}

@@ -1,7 +1,7 @@
-"""Lanes: which of them are a tenant's, and which one a new job goes to.
+"""Lanes: which lanes belong to a tenant, and which one gets a new job.
 
-A queue with n lanes gives each tenant m of them, its shuffle shard: always the same, and chosen so that two tenants
-seldom share them all. Jobs of a tenant wait behind each other there, and in nobody else's way.
+A queue with n lanes gives each tenant m of them, its shuffle shard: always the same lanes, chosen so that two tenants
+seldom share all of them. A tenant with many jobs delays only the tenants that share its lanes.
 
 The shard is the same for every client in every language and release. In unsigned arithmetic modulo 2**64:
 
@@ -28,41 +28,41 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import count, islice
 from operator import attrgetter
 
-from stanchion.context.shard import MAX_LANES, shuffle_shard, stored_lane
+from stanchion.context.shard import MAX_LANES, shuffle_shard
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
 from stanchion.stores.records.queues import QueueSettings
 
 SETTINGS_SECONDS = 1.0
-"""For so long a process goes by the settings that it has read."""
+"""Seconds for which a process caches the settings that it has read."""
 
 QUEUES_REMEMBERED = 10_000
 QUEUES_AT_ONCE = 100
 
 COUNTED = 1000
-"""So many jobs are counted in a lane; one with more is not told from one with so many."""
+"""Jobs counted per lane; longer lanes count as equally long."""
 
 
 _QUEUE = attrgetter("queue")
 
 
 class LaneChooser:
-    """Gives new jobs their lanes, in one process."""
+    """Chooses the lanes of new jobs, in one process."""
 
     def __init__(self) -> None:
-        # Any process may begin anywhere; all together serve the lanes alike.
-        self._turns = count(random.randrange(MAX_LANES))  # noqa: S311 - spreading load
+        # A random start in each process spreads jobs evenly over the lanes.
+        self._offsets = count(random.randrange(MAX_LANES))  # noqa: S311 - spreading load
         self._store: Store | None = None
         self._read: dict[str, tuple[float, QueueSettings | None]] = {}
         """When a queue was read, and its settings if it has lanes."""
 
     def forget(self) -> None:
-        """Read the settings anew, as this process has just changed some."""
+        """Drop cached settings, as this process has just changed some."""
         self._read = {}
 
     def assign(self, store: Store, jobs: list[NewJob]) -> None:
-        """Give those of the jobs their lane whose queue has lanes; the list is changed in place."""
+        """Assign lanes to the jobs whose queues have lanes, changing the list in place."""
         for queue, settings in self._laned(store, set(map(_QUEUE, jobs))).items():
             places = [n for n, job in enumerate(jobs) if job.queue == queue]
             lanes = self._lanes(store, settings, [jobs[n].tenant for n in places])
@@ -72,31 +72,31 @@ class LaneChooser:
     def place(
         self, store: Store, outcomes: Sequence[Outcome], tenants: Callable[[], Mapping[str, str | None]]
     ) -> Sequence[Outcome]:
-        """Return the outcomes with lanes for what goes on to another queue and has none yet.
+        """Return the outcomes, with lanes for jobs that go on to a queue with lanes and have none yet.
 
-        `tenants`: those of the jobs that they are about, by id; asked for only where such a queue has lanes.
+        `tenants()`: the tenants of the settled jobs, by id; called only if such a queue has lanes.
         """
         going_on = [outcome for outcome in outcomes if not isinstance(outcome, Commit) or outcome.jobs]
         queues = {job.queue for outcome in going_on for job in _going_on(outcome, None)}
         if not queues or not self._laned(store, queues):
             return outcomes
         of = tenants()
-        moved = [job for outcome in outcomes for job in _going_on(outcome, of.get(outcome.id))]
+        moved = [job for outcome in outcomes for job in _going_on(outcome, of.get(outcome.lease.id))]
         self.assign(store, moved)
         lanes = {job.id: job.lane for job in moved}
         return [_placed(outcome, lanes) for outcome in outcomes]
 
     def lane_of(self, store: Store, queue: str, tenant: str | None) -> int:
-        """Return the stored lane for one job that comes to the queue."""
+        """Return the lane for one job that enters the queue."""
         settings = self._laned(store, {queue}).get(queue)
         return UNLANED if settings is None else self._lanes(store, settings, [tenant])[0]
 
     def _laned(self, store: Store, queues: Set[str]) -> dict[str, QueueSettings]:
-        """Return the settings of those of these queues that have lanes, as they were read lately."""
+        """Return the cached settings of these queues, for those that have lanes."""
         if store is not self._store or len(self._read) > QUEUES_REMEMBERED:
             self._store, self._read = store, {}
         now, read = time.monotonic(), self._read
-        for queue in queues:  # without comprehensions: each push passes here
+        for queue in queues:  # no comprehensions: every push runs this
             if queue not in read or now - read[queue][0] > SETTINGS_SECONDS:
                 self._read_anew(store, queues, now)
                 break
@@ -109,7 +109,7 @@ class LaneChooser:
     def _read_anew(self, store: Store, queues: Set[str], now: float) -> None:
         read = self._read
         old = {queue for queue in queues if queue not in read or now - read[queue][0] > SETTINGS_SECONDS}
-        # Others that this process uses go along, so that many of them cost few calls.
+        # Refresh other queues that this process uses along with these, to save calls.
         others = (queue for queue, (read_at, _) in list(read.items()) if now - read_at > SETTINGS_SECONDS)
         old.update(islice(others, QUEUES_AT_ONCE))
         found = {settings.name: settings for settings in store.queues(old) if settings.lanes > 1}
@@ -118,18 +118,13 @@ class LaneChooser:
     def _lanes(self, store: Store, settings: QueueSettings, tenants: list[str | None]) -> list[int]:
         size = min(settings.lanes_per_tenant, settings.lanes)
         shards = {
-            tenant: [stored_lane(lane) for lane in shuffle_shard(tenant, settings.lanes, size)]
-            for tenant in set(tenants)
-            if tenant is not None
+            tenant: list(shuffle_shard(tenant, settings.lanes, size)) for tenant in set(tenants) if tenant is not None
         }
         several = {lane for shard in shards.values() for lane in shard} if size > 1 else ()
         depths = self._depths(store, settings.name, several)
         chosen = []
         for tenant in tenants:
-            if tenant is None:
-                lane = stored_lane(next(self._turns) % settings.lanes)
-            else:
-                lane = self._shortest(shards[tenant], depths)
+            lane = next(self._offsets) % settings.lanes if tenant is None else self._shortest(shards[tenant], depths)
             depths[lane] = depths.get(lane, 0) + 1
             chosen.append(lane)
         return chosen
@@ -142,15 +137,15 @@ class LaneChooser:
         lane = min(shard, key=lambda lane: depths.get(lane, 0))
         if depths.get(lane, 0) < COUNTED:
             return lane
-        # All are longer than what is counted: taking turns keeps them alike.
-        return shard[next(self._turns) % len(shard)]
+        # All are longer than COUNTED: round-robin keeps them even.
+        return shard[next(self._offsets) % len(shard)]
 
 
 def _going_on(outcome: Outcome, tenant: str | None) -> list[NewJob]:
     """Return the jobs without a lane that an outcome makes."""
     match outcome:
         case Move(lane=lane) if lane == UNLANED:
-            return [NewJob(outcome.id, outcome.queue, "", tenant=tenant)]
+            return [NewJob(outcome.lease.id, outcome.queue, "", tenant=tenant)]
         case Continue(job=job) if job.lane == UNLANED:
             return [job]
         case Commit(jobs=jobs):
@@ -166,7 +161,7 @@ def _placed(outcome: Outcome, lanes: Mapping[str, int]) -> Outcome:
 
     match outcome:
         case Move():
-            return outcome._replace(lane=lanes.get(outcome.id, outcome.lane))
+            return outcome._replace(lane=lanes.get(outcome.lease.id, outcome.lane))
         case Continue(job=job):
             return outcome._replace(job=in_lane(job))
         case Commit(jobs=jobs) if jobs:

@@ -1,4 +1,4 @@
-"""What a job calls, by name, and which queues the workers of this process take."""
+"""The registry: work by name, and the queues that the workers of this process serve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Registry:
     def __init__(self) -> None:
         self.tasks: dict[str, Work] = {}
         self.built_in: dict[str, Work] = {}
-        """Tasks that every app has, and that no queue is worked on for."""
+        """Tasks that every app has; they add no queue to its workers."""
         self.stations: dict[str, QueueWork] = {}
         """The stations of all pipelines, by the names of their queues."""
         self.pipelines: dict[str, Any] = {}
@@ -25,11 +25,11 @@ class Registry:
         """The schedules; each is a `cron.schedule.Declared`."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what only workers need, for processes such as those of Spark."""
+        """Leave out the schedules, which only workers need."""
         return {**self.__dict__, "crons": {}}
 
     def task_named(self, name: str) -> Work:
-        """Return a task; UnknownTask otherwise."""
+        """Return a task by name. Raises UnknownTask."""
         task = self.tasks.get(name) or self.built_in.get(name)
         if task is None:
             known = ", ".join(sorted(self.tasks)) or "none"
@@ -40,13 +40,13 @@ class Registry:
         return task
 
     def work_of(self, row: JobRow) -> Work | None:
-        """Return what a job calls: a task by its name or, for a bare payload, the station whose queue it is in."""
+        """Return the work of a job: the task it names or, for a bare payload, the station of its queue."""
         if row.task is None:
             return self.stations.get(row.queue)
         return self.tasks.get(row.task) or self.built_in.get(row.task)
 
     def known_work_of(self, row: JobRow) -> Work:
-        """Return what a job calls; Unknown where this code does not have it."""
+        """Return the work of a job. Raises Unknown if this code lacks it."""
         work = self.work_of(row)
         if work is not None:
             return work
@@ -63,7 +63,7 @@ class Registry:
         )
 
     def is_async(self, row: JobRow) -> bool:
-        """Tell whether a job is run on an event loop."""
+        """Return whether a job runs on an event loop."""
         work = self.work_of(row)
         return work is not None and work.is_async
 
@@ -73,12 +73,12 @@ class Registry:
         return sorted(stations.union(task.queue for task in self.tasks.values()))
 
     def queues_with(self, queue: str) -> Collection[str]:
-        """Return a queue, and those that its items may go on to."""
+        """Return a queue and those that its items may go on to."""
         station = self.stations.get(queue)
         return (queue,) if station is None else station.queues
 
     def check_worked(self, queues: Collection[str]) -> None:
-        """Raise InvalidInput, which says what to mend, unless workers can work on these queues."""
+        """Raise InvalidInput unless workers can serve these queues."""
         for name, station in self.stations.items():
             if name in queues:
                 station.check_worked()

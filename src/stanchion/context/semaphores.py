@@ -1,4 +1,4 @@
-"""The semaphores that code declares: stored where they are new."""
+"""The semaphores that the code declares, and their storage."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stanchion.stores.rules.limits import limits_in
 MAX_CAPACITY = 1_000_000
 
 SEEN_FOR = 10.0
-"""Seconds for which a semaphore that was seen in the store is taken to be there: a store can lose it, by a failover to
-a server that was behind, or a restored copy."""
+"""Seconds for which a semaphore seen in the store is assumed to exist. A store can lose it, by a failover to a server
+that lagged behind, or a restored backup."""
 
 
 class DeclaredSemaphores:
-    """What the code has declared, and what the store is known to have; of one app in one process."""
+    """The semaphores that the code declares, and those known to be stored; of one app in one process."""
 
     def __init__(self) -> None:
         self.declared: dict[str, int] = {}
@@ -30,13 +30,13 @@ class DeclaredSemaphores:
         self._known: set[str] = set()
 
     def declare(self, name: str, capacity: int) -> None:
-        """Remember a capacity that is to be stored, once: saying the same again changes nothing."""
+        """Remember a capacity to store. Declaring the same capacity again changes nothing."""
         if self.declared.get(name) != checked_capacity(capacity):
             self.declared[name] = capacity
             self._missing.add(name)
 
     def store(self, store: Store, tx: Any = None) -> Store:
-        """Store what was declared and is not stored yet, or was lost, where it is new; return the store."""
+        """Store declared semaphores that are new or were lost; return the store."""
         if store is not self._stored_in:  # another one, as in a test
             self._stored_in, self._missing, self._known = store, set(self.declared), set()
             self._seen_at = time.monotonic()
@@ -46,21 +46,21 @@ class DeclaredSemaphores:
         for name in sorted(self._missing):
             changed = store.set_semaphore(name, self.declared[name], declared=True, tx=tx)
             self._known.add(name)
-            # Only now, as a store that did not answer is asked again; and a transaction may be rolled back.
+            # Only after the call, so that a failed one is repeated; and a transaction may be rolled back.
             if not changed or tx is None:
                 self._missing.discard(name)
         return store
 
     def check(self, jobs: Iterable[NewJob], store: Store, tx: Any = None) -> None:
-        """Refuse jobs that need a semaphore which nobody has declared. Those seen lately are not asked for again."""
+        """Refuse jobs that need an undeclared semaphore. Semaphores seen recently are not read again."""
         needed = {name for limits in {job.limits for job in jobs} if limits for name in limits_in(limits).semaphores}
         if not needed:
             return
         self.store(store, tx)
         if not needed <= self._known:
             self._see(store, needed)
-            if strangers := needed - self._known:
-                raise unknown(sorted(strangers))
+            if undeclared := needed - self._known:
+                raise unknown(sorted(undeclared))
 
     def _see(self, store: Store, names: Iterable[str]) -> None:
         seen_at = time.monotonic()
@@ -69,7 +69,7 @@ class DeclaredSemaphores:
 
 
 def checked_capacity(capacity: Any) -> int:
-    """Return a capacity as given, if it is one."""
+    """Return a capacity as given, if it is within its bounds."""
     if isinstance(capacity, bool) or not isinstance(capacity, int) or not 0 <= capacity <= MAX_CAPACITY:
         raise InvalidInput(
             f"the capacity of a semaphore must be a whole number from 0 (closed) to {MAX_CAPACITY:,}, not {capacity!r}"
@@ -78,7 +78,7 @@ def checked_capacity(capacity: Any) -> int:
 
 
 def unknown(names: list[str]) -> InvalidInput:
-    """Return the error about semaphores that nobody has declared."""
+    """Return the error for undeclared semaphores."""
     return InvalidInput(
         f"no semaphore {', '.join(map(repr, names))}: declare it with app.semaphore({names[0]!r}, capacity=...) in the "
         f"code, or `stanchion semaphores resize {names[0]} N`"

@@ -1,4 +1,4 @@
-"""Queue settings, checked at the door."""
+"""Queue settings and their checks."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
 
 LANES_PER_TENANT = 6
-"""How many a tenant has where only the number of lanes is given."""
+"""Lanes per tenant, if only the number of lanes is given."""
 
 
 def checked_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the changes to store; InvalidInput says what to mend."""
+    """Return checked changes. Raises InvalidInput for settings that are wrong."""
     refuse_unknown(settings, _CHECKS, "queue setting")
     return {name: _CHECKS[name](name, value) for name, value in settings.items()}
 
@@ -27,9 +27,9 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def store_settings(store: Store, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
-    """Store checked changes, with what follows from them for the lanes of a tenant.
+    """Store checked changes, and adjust the lanes of a tenant to them.
 
-    InvalidInput where dead letters would go round in a circle.
+    Raises InvalidInput if dead-letter queues would form a circle.
     """
     check_lanes(queue, changes)
     if changes.get("dead_letter") is not None:
@@ -42,12 +42,12 @@ def store_settings(store: Store, queue: str, changes: Mapping[str, Any]) -> Queu
 
 
 def settings_of(store: Store, queue: str) -> QueueSettings:
-    """Return the stored settings of a queue; the defaults where it is not there."""
+    """Return the stored settings of a queue, or the defaults if it does not exist."""
     return next(iter(store.queues([queue])), QueueSettings(queue))
 
 
 def check_letters(store: Store, queue: str, changes: Mapping[str, Any], known: Mapping[str, QueueSettings]) -> None:
-    """Raise InvalidInput where changes would have dead letters go round in a circle; `known`: what need not be read."""
+    """Raise InvalidInput if dead-letter queues would form a circle. `known`: settings that need not be read."""
     letters = {queue: changes.get("dead_letter")}
     following = letters[queue]
     while following is not None and following not in letters:
@@ -57,36 +57,36 @@ def check_letters(store: Store, queue: str, changes: Mapping[str, Any], known: M
 
 
 def refuse_circle(queue: str, letters: Mapping[str, str | None]) -> None:
-    """Refuse a dead-letter queue whose own dead letters come back, by way of others; `letters`: that of each queue.
+    """Refuse dead-letter queues that form a circle. `letters`: the dead-letter queue of each queue.
 
     A queue that names itself keeps its dead jobs in its history.
     """
-    way = [queue]
-    while (following := letters.get(way[-1])) is not None and following != way[-1]:
-        way.append(following)
-        if following in way[:-1]:
+    path = [queue]
+    while (following := letters.get(path[-1])) is not None and following != path[-1]:
+        path.append(following)
+        if following in path[:-1]:
             raise InvalidInput(
-                f"dead letters would go round in a circle: {' -> '.join(way)}; "
+                f"dead-letter queues would form a circle: {' -> '.join(path)}; "
                 f"leave out dead_letter for the last queue of the chain"
             )
 
 
 def check_lanes(queue: str, settings: Mapping[str, Any]) -> None:
-    """Raise InvalidInput where a tenant is given more lanes than there are."""
+    """Raise InvalidInput if a tenant gets more lanes than there are."""
     if "lanes" in settings and settings.get("lanes_per_tenant", 0) > settings["lanes"]:
         raise _too_many(queue, settings["lanes_per_tenant"], settings["lanes"])
 
 
 def lanes_changes(settings: Mapping[str, Any], current: QueueSettings, lanes: int) -> dict[str, Any]:
-    """Return the changes that give a queue so many lanes, and a tenant as many as it says, as far as they go."""
+    """Return the changes for this number of lanes, with the lanes per tenant bounded by it."""
     mine = settings.get("lanes_per_tenant", current.lanes_per_tenant if current.lanes > 1 else LANES_PER_TENANT)
-    return {"lanes": lanes, "lanes_per_tenant": min(lanes, mine), **({"laned": True} if lanes > 1 else {})}
+    return {"lanes": lanes, "lanes_per_tenant": min(lanes, mine), **({"uses_lanes": True} if lanes > 1 else {})}
 
 
 def tenant_lanes(settings: Mapping[str, Any], current: QueueSettings) -> dict[str, Any]:
-    """Return the change that gives a tenant more lanes, or fewer, of those that there are; InvalidInput for too many.
+    """Return the change to the lanes per tenant. Raises InvalidInput for more than the queue has.
 
-    Where the number of lanes is declared along with it, an operator may have lowered that since: then as many as go.
+    If the number of lanes is declared too, an operator may have lowered it since: then the value is bounded instead.
     """
     mine = settings["lanes_per_tenant"]
     if mine > current.lanes and "lanes" not in settings:
@@ -96,8 +96,8 @@ def tenant_lanes(settings: Mapping[str, Any], current: QueueSettings) -> dict[st
 
 def _too_many(queue: str, mine: int, lanes: int) -> InvalidInput:
     return InvalidInput(
-        f"lanes_per_tenant={mine} is more than the lanes of queue {queue!r}, which are {lanes}; "
-        f"give it more lanes, or a tenant fewer"
+        f"lanes_per_tenant={mine} is more than the {lanes} lanes of queue {queue!r}; "
+        f"raise lanes, or lower lanes_per_tenant"
     )
 
 

@@ -1,4 +1,4 @@
-"""Shuffle shards: the lanes of a tenant, chosen by its name; and lanes as the store keeps them."""
+"""Shuffle shards, the lanes of a tenant by its name; and the lanes of jobs in none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MASK = (1 << 64) - 1
 
 @lru_cache(maxsize=10_000)
 def shuffle_shard(tenant: str, lanes: int, size: int) -> tuple[int, ...]:
-    """Return the `size` lanes out of 0 to `lanes` - 1 that are this tenant's, in the order of its preference."""
+    """Return the tenant's `size` lanes out of 0 to `lanes` - 1, in its order of preference."""
     draws = _splitmix64(_fnv1a(tenant.encode()))
     lane = list(range(lanes))
     for i in range(size):
@@ -40,20 +40,15 @@ def _splitmix64(seed: int) -> Iterator[int]:
         yield z ^ z >> 31
 
 
-def stored_lane(lane: int) -> int:
-    """Return the stored number of a lane."""
-    return lane + 1
-
-
-def shown_lane(stored: int) -> int | None:
-    """Return the number of a lane from its stored one; None for jobs that came before there were lanes."""
-    return None if stored == UNLANED else stored - 1
+def shown_lane(lane: int) -> int | None:
+    """Return a stored lane as the API shows it: None for jobs stored before the queue had lanes."""
+    return None if lane == UNLANED else lane
 
 
 def stored_range(lanes: Any) -> tuple[int, int]:
-    """Return the first and the last stored lane; a range from lane 0 on has also the jobs that are in none."""
+    """Return the first and the last lane. A range with lane 0 includes jobs in no lane."""
     if not isinstance(lanes, range) or lanes.step != 1 or not 0 <= lanes.start < lanes.stop <= MAX_LANES:
         raise InvalidInput(
             f"lanes must be a range without gaps within 0 to {MAX_LANES - 1}, such as range(0, 16), not {lanes!r}"
         )
-    return (UNLANED if lanes.start == 0 else stored_lane(lanes.start)), stored_lane(lanes.stop - 1)
+    return (UNLANED if lanes.start == 0 else lanes.start), lanes.stop - 1

@@ -1,4 +1,4 @@
-"""Tests of code that enqueues: a store with a clock that the test moves."""
+"""The clock that a test moves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stanchion.stores.protocol import Store
 
 
 class Clock:
-    """The clock of a store under test; it moves only when told to."""
+    """The clock of a store under test; it moves only by `advance`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

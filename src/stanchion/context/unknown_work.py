@@ -1,11 +1,11 @@
-"""Work that this code does not know: a call of an unknown task, or an item of an unknown station.
+"""Unknown work: a call of a task, or an item of a station, that this code does not have.
 
     claimed ──known──► run
-       └──unknown──► put off, due again in 5 s, 10 s, 20 s, ..., 10 min; no attempt is counted, no failure
+       └──unknown──► put off, due again in 5 s, 10 s, 20 s, ..., 10 min; counts as no attempt and no failure
               └──unknown for `bury_after` seconds──► dead
 
-While releases change, workers of the old one meet jobs of the new one. How often a job was put off is kept with it, in
-its errors, so the delays grow wherever it is claimed next.
+During a deployment, workers of the old release meet jobs of the new one. The number of delays is kept in the errors
+of the job, so they grow whichever worker claims it next.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Unknown(StanchionError):
 
 
 class UnknownWork:
-    """What becomes of jobs whose work is unknown here. One per app.
+    """Decides the outcome of jobs whose work is unknown. One per app.
 
-    `bury_after`: the seconds after which such a job is dead; 0: at once.
+    `bury_after`: seconds after which such a job is dead; 0: at once.
     """
 
     def __init__(self, bury_after: float | timedelta = A_DAY) -> None:
@@ -49,18 +49,17 @@ class UnknownWork:
 
     def outcome(self, row: JobRow, error: Unknown) -> Rollback | Bury:
         """Return the outcome of a claimed job whose work is unknown."""
-        assert row.token is not None  # noqa: S101 - a claimed row has one
         times, since = put_off_so_far(row)
-        now = (row.started_at or 0) / SECOND  # by the store's clock: it was claimed a moment ago
+        now = (row.started_at or 0) / SECOND  # by the store's clock: it was just claimed
         waited = 0.0 if since is None else now - since
         if waited >= self.bury_after:
             after = f" for {waited:.0f} s" if waited else ""
-            return Bury(row.id, row.token, f"UnknownTask: {error}{after}; {error.advice}, then retry")
+            return Bury(row.lease, f"UnknownTask: {error}{after}; {error.advice}, then retry")
         if error.name not in self._warned:
             self._warned.add(error.name)
             log.warning(
-                "%s; its jobs are put off, and dead after %g s: %s (said once per name)",
+                "%s; its jobs are put off, and dead after %g s: %s (logged once per name)",
                 *(error, self.bury_after, error.advice),
             )
         delay = min(_DELAYS.delay(times + 1), LONGEST_DELAY)
-        return Rollback(row.id, row.token, delay, f"UnknownTask: {error}", refund=True)
+        return Rollback(row.lease, delay, f"UnknownTask: {error}", refund=True)

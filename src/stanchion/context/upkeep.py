@@ -1,6 +1,6 @@
-"""Looking after the store: what dead holders left goes back, what died half-way is finished, history is purged.
+"""Upkeep of the store: taking back lost jobs, completing the outbox of dead processes, purging history.
 
-Workers do it all the time. Where none runs, `app.maintain()` and `stanchion maintain` do, and consumers take a share.
+Workers do it all the time. Without workers, `app.maintain()` and `stanchion maintain` do it, and consumers do a share.
 """
 
 from __future__ import annotations
@@ -21,46 +21,46 @@ from stanchion.stores.rules.upkeep import Budget
 log = logging.getLogger("stanchion.upkeep")
 
 EVERY = 30.0
-"""Seconds between two shares of all consumers together, at least, and between two of one process."""
+"""Minimum seconds between two shares of all consumers together, and of one process."""
 
 SHARE_SECONDS = 1.0
 """Seconds of maintenance in one share."""
 
 TAKEN_BACK_AT_ONCE = 500
-"""Jobs of lost holders that one call takes back."""
+"""Lost jobs that one call takes back."""
 
 WARN_EVERY = 300.0
-"""Seconds between two warnings that the purge lags."""
+"""Seconds between two warnings that purging falls behind."""
 
 _KIND, _NAME = "upkeep", "share"
 
 
 class Maintained(NamedTuple):
-    """What a round came to: jobs taken back, and the queues whose history still holds what it no longer keeps."""
+    """The result of a round: the number of jobs taken back, and the queues with expired history left."""
 
     recovered: int
     behind: tuple[str, ...] = ()
 
 
 class Lag:
-    """Says in the log that the purge lags, now and then."""
+    """Logs that purging falls behind, at most every WARN_EVERY seconds."""
 
     def __init__(self) -> None:
         self._quiet_until = 0.0
 
-    def note(self, behind: list[str]) -> None:
-        """Warn of these queues, unless that was done lately."""
+    def warn(self, behind: list[str]) -> None:
+        """Warn of these queues, unless there was a warning recently."""
         if behind and time.monotonic() >= self._quiet_until:
             self._quiet_until = time.monotonic() + WARN_EVERY
             log.warning(
-                "the purge lags behind in %s: jobs end quicker than history forgets them. Run `stanchion maintain "
-                "--every 1s` beside the workers, or keep no history there (history_ttl=0)",
+                "purging falls behind in %s: jobs finish faster than expired history is deleted. Run `stanchion "
+                "maintain --every 1s` in addition to the workers, or keep no history there (history_ttl=0)",
                 ", ".join(behind),
             )
 
 
 def _ended_dead(row: JobRow) -> bool:
-    """Tell a job that died, or became a dead letter, which no lost lease is held against, from one that waits again."""
+    """Return whether a recovered job died or became a dead letter (which has no lost leases), instead of waiting."""
     return row.state == JobState.DEAD or (row.finished_at is None and not lost_leases(row))
 
 
@@ -73,17 +73,17 @@ class Host(Protocol):
     def events(self) -> Listeners: ...
 
     def store_semaphores(self) -> Store:
-        """Store the semaphores that the code declares, where they are new; return the store."""
+        """Store new declared semaphores; return the store."""
 
     def fire_dead(self, row: JobRow) -> None:
-        """Fire the event for a job that died with its holder."""
+        """Fire the event for a job that died by a lost lease."""
 
 
 class Upkeep:
     """The upkeep that this process does without a worker.
 
-    A share is due every `every` seconds. It is done in a thread of its own: nobody waits for it, and no call fails with
-    it. A versioned value in the store tells when the last one was: of many consumers one does it.
+    A share is due every `every` seconds. It runs in a thread of its own: no call waits for it or fails because of it.
+    A versioned value in the store keeps the time of the last share, so that only one of many consumers does it.
     """
 
     def __init__(self, host: Host, every: float = EVERY) -> None:
@@ -92,30 +92,30 @@ class Upkeep:
         self._lag = Lag()
 
     def round(self, seconds: float, as_of: int | None) -> Maintained:
-        """Do all that is to be done, for about so many seconds; take back what was lost at `as_of` (None: nothing)."""
+        """Do all upkeep, for about `seconds`; take back jobs that were lost at `as_of` (None: none)."""
         store, budget = self._host.store_semaphores(), Budget(seconds)
         recovered = self.recover(store, as_of)
         behind = store.maintain(seconds)
         while behind and budget.left:
             behind = store.maintain(seconds)
-        self._lag.note(behind)
+        self._lag.warn(behind)
         return Maintained(recovered, tuple(behind))
 
     def recover(self, store: Store, as_of: int | None, go_on: Callable[[], bool] = lambda: True) -> int:
-        """Take back the jobs of holders that were gone at this time (None: none), and fire the event of dead ones;
-        then complete what dead processes have left half done. Return how many jobs were taken back.
+        """Take back jobs that were lost at `as_of` (None: none) and fire the event for dead ones; then complete the
+        outbox of dead processes. Return the number of jobs taken back.
         """
         count, limit = 0, 0 if as_of is None else TAKEN_BACK_AT_ONCE
         while go_on() and (rows := store.recover(limit, as_of)):
             count += len(rows)
-            log.warning("took back %d jobs from workers that are gone or leases that ran out", len(rows))
+            log.warning("recovered %d jobs of dead workers or expired leases", len(rows))
             if self._host.events.hears("dead"):
                 for row in filter(_ended_dead, rows):
                     self._host.fire_dead(row)
         return count
 
     def nudge(self) -> None:
-        """Begin a share if one is due. Called by all that wait for jobs or end one: takes no time, and never fails."""
+        """Start a share if one is due. Called whenever a job is waited for or settled: never blocks, never fails."""
         now = time.monotonic()
         if self._due is not None and now < self._due:
             return
@@ -124,7 +124,7 @@ class Upkeep:
         if not first or not self.every:
             try:
                 threading.Thread(target=self._guarded_share, name="stanchion-upkeep", daemon=True).start()
-            except RuntimeError:  # no thread can be started: the process is about to end
+            except RuntimeError:  # the process is exiting, so no thread can be started
                 log.debug("no thread for upkeep", exc_info=True)
 
     def _guarded_share(self) -> None:
@@ -134,10 +134,10 @@ class Upkeep:
             log.debug("a share of the upkeep failed: %s: %s", type(error).__name__, error)
 
     def share(self) -> bool:
-        """Do a share, if no other process has done one lately; return whether it did.
+        """Do a share, unless another process has done one recently; return whether it did.
 
-        It takes back what was lost already when the last share was done: after an outage of the store, all holders
-        have had the time since then to show that they live.
+        It takes back only jobs that were lost already at the last share: after an outage of the store, live holders
+        have had the time since then to prove that they are alive.
         """
         store = self._host.store
         now = store.now()
@@ -147,5 +147,5 @@ class Upkeep:
         if not store.compare_and_set(_KIND, _NAME, str(now), 0 if last is None else last.version):
             return False
         self.recover(self._host.store_semaphores(), None if last is None else min(now, int(last.text)))
-        self._lag.note(store.maintain(SHARE_SECONDS))
+        self._lag.warn(store.maintain(SHARE_SECONDS))
         return True

@@ -1,4 +1,4 @@
-"""What a job calls, as those see it who run jobs: a task, or a station of a pipeline."""
+"""Work: what a job calls, a task or a station of a pipeline."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from stanchion.stores.records.outcomes import Outcome
 
 
 class Work(Protocol):
-    """A function, and what is to be known of it to run it for a job.
+    """A function, and what is needed to run it for a job.
 
-    `name`: for logs and errors. `timeout`: seconds that an attempt may take, for jobs that say nothing of it.
-    `attempts_max`: attempts after which a failed job is dead; None: as the job says. `job_parameter`: the parameter
-    that gets the job.
+    `name`: for logs and errors. `timeout`: seconds per attempt, for jobs without their own. `attempts_max`: attempts
+    after which a failed job is dead; None: by the job. `job_parameter`: the parameter that gets the job.
     """
 
     @property
@@ -39,19 +38,19 @@ class Work(Protocol):
     def queue(self) -> str: ...
 
     def arguments(self, payload: Any) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments that a payload stands for; ValueError for one that is not for this work."""
+        """Return the arguments in a payload. Raises ValueError if it is not for this work."""
 
     def refused(self, row: JobRow) -> str | None:
-        """Return why a reserved job is not to be run any more, or None."""
+        """Return why a reserved job must not run, or None."""
 
     def outcome(self, row: JobRow, payload: Any, value: Any) -> Outcome:
-        """Return what becomes of a job whose function returned a value; InvalidInput says what is wrong with that."""
+        """Return the outcome of a job whose function returned a value. Raises InvalidInput for a wrong value."""
 
 
 class QueueWork(Work, Protocol):
     """Work on the bare payloads of one queue.
 
-    `on_workers`: workers can do it. `queues`: those that its items may come to, its own included.
+    `on_workers`: whether workers can run it. `queues`: those that its items may enter, including its own.
     """
 
     @property
@@ -60,7 +59,7 @@ class QueueWork(Work, Protocol):
     def queues(self) -> Collection[str]: ...
 
     def fitted(self, job: NewJob) -> NewJob:
-        """Return a job that comes from outside with what this work asks of its jobs; InvalidInput where it can't be."""
+        """Return a new job with the options that this work sets. Raises InvalidInput if the job's own contradict."""
 
     def check_worked(self) -> None:
-        """Raise InvalidInput, which says what to mend, unless a worker can do it."""
+        """Raise InvalidInput unless a worker can run it."""

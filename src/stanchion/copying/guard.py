@@ -1,12 +1,12 @@
-"""One copy on a queue at a time: whoever copies says so by its heartbeat in both stores, as workers do.
+"""The guard: allows one copy of a queue at a time, by heartbeats in both stores, like those of workers.
 
-    waiting ──nobody else is seen in either store──► running ──► leaves
-       ▲  └──somebody is: leaves, and asks again──┐
+    waiting ──no other copy in either store──► running ──► leaves
+       ▲  └──another one: leaves, and asks again──┐
        └──────────────────────────────────────────┘
 
-Of two that ask at once, at least one sees the other, as each writes its row before it looks. One that died is no
-longer seen after three heartbeats. One that stood still for as long finds, before it writes anything, that its own
-row is late, or that somebody else is at work.
+If two ask at once, at least one sees the other, as each writes its row before it reads. A copy that died disappears
+after three heartbeats. A copy that was suspended for as long finds, before it writes anything, that its own row is
+late or that another copy is running.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.liveness import MISSED_BEATS, alive
 
 HEARTBEAT = 5.0
-"""Seconds between heartbeats; three of them are longer than any call to a store may take."""
+"""Seconds between heartbeats; three of them are longer than any call to a store."""
 
 _PREFIX = "copy-"
 _WAITING, _RUNNING = "waiting", "running"
 _PROOF = 1.0
-"""Seconds for which one look at both stores is good."""
+"""Seconds for which one check of both stores is valid."""
 
 
 class CopyRefused(StanchionError):
-    """Another copy works on one of these queues."""
+    """Another copy of one of these queues is running."""
 
 
 class Guard:
-    """Keeps other copies from these queues, in both stores."""
+    """Excludes other copies of these queues, in both stores."""
 
     def __init__(self, source: Store, destination: Store, queues: Sequence[str], heartbeat: float = HEARTBEAT) -> None:
         self._source, self._destination = source, destination
@@ -50,7 +50,7 @@ class Guard:
 
     @contextmanager
     def held(self, standing_by: Callable[[WorkerRow], None]) -> Iterator[None]:
-        """Be the only copy for the length of the block; wait for one that may have died, as long as that takes."""
+        """Be the only copy within the block; wait for one that may have died, until its heartbeat is too old."""
         try:
             self._enter(standing_by)
             yield
@@ -58,7 +58,7 @@ class Guard:
             self._leave()
 
     def stand(self) -> None:
-        """Make sure that this is the only copy still; CopyRefused when it stood still for too long."""
+        """Check that this is still the only copy. Raises CopyRefused if it was suspended for too long."""
         now = time.monotonic()
         if now - self._proved < _PROOF:
             return
@@ -67,7 +67,7 @@ class Guard:
             others = [row for row in self._others(store) if row.state == _RUNNING]
             if mine is None or not alive(mine, store.now()) or others:
                 raise CopyRefused(
-                    "another copy may have taken over, as this one stood still for too long; run it again"
+                    "another copy may have taken over, as this one was suspended for too long; run it again"
                 )
             store.beat([self._row])
         self._proved = now
@@ -85,18 +85,18 @@ class Guard:
             self._leave()
             if time.monotonic() > deadline:
                 raise CopyRefused(
-                    f"process {other.pid} on {other.host} copies {', '.join(other.queues)}; wait until it has ended"
+                    f"process {other.pid} on {other.host} is copying {', '.join(other.queues)}; wait until it has ended"
                 )
             standing_by(other)
-            time.sleep(random.uniform(0.2, 0.8))  # noqa: S311 - so that two that ask in turn don't go on for ever
+            time.sleep(random.uniform(0.2, 0.8))  # noqa: S311 - so that two copies do not refuse each other for ever
         self._proved = time.monotonic()
 
     def _ask(self) -> WorkerRow | None:
-        """Become the only copy; return another one instead, if there is one."""
+        """Become the only copy, or return another one that is live."""
         asking = replace(self._row, state=_WAITING)
         self._source.beat([asking])
         if any(row.id == asking.id for row in self._destination.workers()):
-            raise InvalidInput("both URLs lead to the same store; name another one to copy to")
+            raise InvalidInput("both URLs are the same store; copy to another one")
         self._destination.beat([asking])
         for store in (self._source, self._destination):
             if others := self._others(store):
@@ -106,7 +106,7 @@ class Guard:
         return None
 
     def _others(self, store: Store) -> list[WorkerRow]:
-        """Return the live copies of any of these queues but this one."""
+        """Return the other live copies of any of these queues."""
         now, mine = store.now(), set(self._row.queues)
         return [
             row
@@ -118,6 +118,6 @@ class Guard:
         ]
 
     def _leave(self) -> None:
-        with suppress(StoreUnavailable):  # then its heartbeats end
+        with suppress(StoreUnavailable):  # then its row expires
             self._source.leave(self._row.id)
             self._destination.leave(self._row.id)

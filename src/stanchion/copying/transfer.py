@@ -1,24 +1,24 @@
-"""Moving queues from one store to another, with every job in one of them at any moment.
+"""Moving queues from one store to another; every job is in at least one of them at any time.
 
-    source:       queue paused ──► jobs taken away, batch by batch ──► stays paused, empty
+    source:       queue paused ──► jobs deleted, batch by batch ────► stays paused, empty
                                       ▲ only after
     destination:  queue paused ──► the batch adopted ────────────────► resumed
 
-*None is lost*, as a job leaves the source only after the destination has it. *None is doubled*, also where no
-history is kept: between the two steps it is in both stores, but both queues are paused, so neither hands it out.
-A copy that dies there leaves it so. The next one adopts it again, which changes nothing, as the destination knows
-its id: it can't have run there and be gone without a trace, since only a copy that has come to its end resumes the
-destination. Then it is taken from the source.
+*No job is lost*: a job leaves the source only after the destination has it. *No job is duplicated*, even without
+history: between the two steps a job is in both stores, but both queues are paused, so neither hands it out. A copy
+that dies there leaves it so. The next copy adopts the job again, which changes nothing, as the destination has its
+id: the job can't have run and vanished there, since only a copy that has finished resumes the destination. Then the
+job is deleted from the source.
 
-Two things would break this, and are seen to:
+Two things could break this:
 
-* A claim that began before the pause may still hand out a job. No call of a client lasts longer than `SETTLE`, so
-  the copy waits for that long once all queues are paused. Should the source have handed out a job all the same, the
-  source keeps it, and the destination gives it up.
-* A second copy could end, and resume the destination, while the first one holds rows that it has read before and
-  is yet to adopt. So one copy works on a queue at a time, see `stanchion.copying.guard`.
+* A claim that started before the pause may still hand out a job. No call of a client lasts longer than `SETTLE`, so
+  the copy waits for that long once all queues are paused. If the source has handed out a job nevertheless, the
+  source keeps it and the destination drops it.
+* A second copy could finish and resume the destination while the first one has read rows that it has not adopted
+  yet. So only one copy of a queue runs at a time, see `stanchion.copying.guard`.
 
-Jobs that run in the source are left to finish there; what is rolled back meanwhile is copied too.
+Running jobs finish in the source; jobs that are rolled back meanwhile are copied too.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import detached
 
 SETTLE = 10.0
-"""Seconds after which every call that began before the pause has come to its end."""
+"""Seconds after which every call that started before the pause has ended."""
 
 _QUEUED = Query("live", (Condition("state", "in", ("scheduled", "ready", "waiting", "dead")),))
-"""All that does not run; dead letters are among them."""
+"""All jobs that are not running, including dead letters."""
 _FINISHED = Query("history")
 _FIRST_PAGE, _LARGEST_PAGE = 50, 1000
 _CHARACTERS = 8 * 1024 * 1024
-"""Of jobs in one call, unless a single one has more."""
-_LOOK = 0.5
+"""Characters of jobs in one call, unless a single job has more."""
+_POLL_SECONDS = 0.5
 
 
 @dataclass(slots=True)
 class Copied:
-    """What became of one queue. `running`: jobs that the source has not finished; `resumed`: in the destination."""
+    """The result for one queue. `running`: jobs that still run in the source; `resumed`: in the destination."""
 
     queue: str
     live: int = 0
@@ -58,32 +58,32 @@ class Copied:
     refused: list[str] = field(default_factory=list)
     """Ids of jobs that stay in the source, as a live job of the destination has their key."""
     of_flows: int = 0
-    """Jobs that stay in the source as parts of flows, which end where they began."""
+    """Jobs that stay in the source as members of flows, which finish where they started."""
     running: int = 0
     resumed: bool = False
 
 
 class Watcher:
-    """Is told how a copy goes on; this one does nothing with it."""
+    """Gets the progress of a copy. This one ignores it."""
 
     def standing_by(self, rival: WorkerRow) -> None:
-        """Another copy of one of the queues is at work, or has died a moment ago."""
+        """Another copy of one of the queues is running, or has just died."""
 
     def settling(self, seconds: float) -> None:
-        """All queues are paused; calls under way are given this long to end."""
+        """All queues are paused; calls in progress get `seconds` to end."""
 
     def moved(self, queue: str, jobs: int) -> None:
-        """So many more jobs of a queue are in the destination, and only there."""
+        """`jobs` more jobs of a queue have moved to the destination."""
 
     def waiting(self, running: int, seconds: float) -> None:
-        """So many jobs run in the source; the copy waits for them, for so long at the most."""
+        """`running` jobs run in the source; the copy waits for them, up to `seconds`."""
 
 
 class Transfer:
-    """One copy of queues that the source has.
+    """One copy of queues of the source.
 
-    `history`: finished jobs too. `resume`: the queues of the destination, at the end. `wait`: seconds to wait for
-    jobs that run in the source. `settle`: less than SETTLE is safe only where no worker and no program takes jobs.
+    `history`: copy finished jobs too. `resume`: resume the queues of the destination at the end. `wait`: seconds to
+    wait for jobs that run in the source. `settle`: less than SETTLE is safe only if no process claims jobs.
     """
 
     def __init__(
@@ -106,11 +106,11 @@ class Transfer:
         self._copied = [Copied(queue) for queue in queues]
 
     def run(self) -> list[Copied]:
-        """Copy; return what became of each queue.
+        """Copy; return the result for each queue.
 
-        InvalidInput for a queue that the source doesn't have, and for a store that is the source as well.
-        CopyRefused while another copy works on one of the queues. To be run again after any error, and where
-        jobs still run in the source.
+        Raises InvalidInput for a queue that the source does not have, or if both stores are the same; CopyRefused
+        while another copy of one of the queues is running. Run it again after any error, and if jobs still run in
+        the source.
         """
         with self._guard.held(self._watcher.standing_by):
             self._pause()
@@ -149,7 +149,7 @@ class Transfer:
                 self._destination.set_semaphore(row.name, row.capacity)
 
     def _move_live(self) -> None:
-        """Move what is queued, again and again until nothing runs any more that could be rolled back."""
+        """Move queued jobs, repeatedly until no job runs that could be rolled back."""
         deadline = None
         while True:
             sizes = self._sizes()
@@ -163,19 +163,19 @@ class Transfer:
             if not running or left <= 0:
                 return
             self._watcher.waiting(running, left)
-            self._guard.sleep(min(left, _LOOK))
-            self._source.recover()  # nobody else does where no worker is left
+            self._guard.sleep(min(left, _POLL_SECONDS))
+            self._source.recover()  # there may be no workers left to do it
 
     def _move(self, copied: Copied, such: Query) -> int:
-        """Move such jobs, newest first; return their number."""
+        """Move the jobs of a query, newest first; return their number."""
         moved, of_flows = 0, 0
         refused: list[str] = []
         query: Query | None = replace(such.also(Condition("queue", "=", copied.queue)), limit=_FIRST_PAGE)
         while query is not None:
             rows, after = self._source.select(query)
-            movable = [row for row in rows if row.flow is None or row.finished_at is not None]
+            movable = [row for row in rows if row.flow_root is None or row.finished_at is not None]
             of_flows += len(rows) - len(movable)
-            # A database without booleans has a 0 there; what does not run is not asked to stop.
+            # A database without booleans has 0 here; jobs that are not running are not asked to stop.
             for portion in portions([detached(row._replace(cancel_requested=False)) for row in movable]):
                 count = self._hand_over(portion, refused)
                 self._watcher.moved(copied.queue, count)
@@ -191,20 +191,20 @@ class Transfer:
         self._guard.stand()
         there = self._destination.adopt(rows)
         refused += [row.id for row, adopted in zip(rows, there, strict=True) if not adopted]
-        adopted = [row.id for row, adopted in zip(rows, there, strict=True) if adopted]
-        taken = set(self._source.take(adopted))
-        left = [job for job in adopted if job not in taken]
-        # What the source has still, it has handed out after all. What it hasn't, a take that was repeated has
-        # deleted the first time: then the only one is in the destination.
-        kept = list(self._source.fetch(left)) if left else []
-        if kept:
+        adopted = [row.ref for row, adopted in zip(rows, there, strict=True) if adopted]
+        deleted = self._source.delete(adopted)
+        left = [ref for ref, gone in zip(adopted, deleted, strict=True) if not gone]
+        # Jobs still in the source were handed out after all. Missing ones were deleted there by another caller, so the
+        # destination has the only copy.
+        known = self._source.fetch([ref.id for ref in left]) if left else {}
+        if kept := [ref for ref in left if ref.id in known]:
             self._guard.stand()
-            self._destination.take(kept)
+            self._destination.delete(kept)
         return len(adopted) - len(kept)
 
 
 def portions(rows: Sequence[JobRow]) -> Iterator[list[JobRow]]:
-    """Cut jobs where they add up to more than a call should carry."""
+    """Split jobs so that each portion fits into one call."""
     portion: list[JobRow] = []
     size = 0
     for row in rows:
@@ -218,5 +218,5 @@ def portions(rows: Sequence[JobRow]) -> Iterator[list[JobRow]]:
 
 
 def weight(row: JobRow) -> int:
-    """Return roughly how many characters a job has."""
+    """Return the approximate size of a job, in characters."""
     return 200 + sum(len(text) for text in (row.payload, row.headers, row.errors, row.result) if text)

@@ -1,4 +1,4 @@
-"""Asyncio beside the sync API, from one source: the sync call, off the event loop."""
+"""The async API: each method runs its sync twin off the event loop."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 THREADS = 16
-"""Calls of one app that run at once; each is short."""
+"""Concurrent calls of one app; each is short."""
 
 
 def calls_pool() -> DaemonPool:
-    """Return the threads on which an app makes the calls of its coroutines."""
+    """Return the thread pool for the async calls of an app."""
     return DaemonPool("stanchion-call", THREADS)
 
 
 def off_loop(call: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    """Return an awaitable twin of a method that runs it in a thread of its app.
+    """Return an async twin of a method that runs it in a thread of its app.
 
-    Not for calls that wait: each would keep a thread.
+    Not for calls that wait: each would occupy a thread.
     """
 
     @functools.wraps(call)
@@ -39,7 +39,7 @@ def off_loop(call: Callable[P, R]) -> Callable[P, Awaitable[R]]:
 
 
 def _pool_of(owner: Any) -> DaemonPool:
-    """Return the threads of the context that an object has; where it has none, those of no app."""
+    """Return the thread pool of an object's context, or a shared one if it has none."""
     context = getattr(owner, "_context", None) or getattr(owner, "context", None)
     return _OF_NO_APP if context is None else context.calls
 

@@ -1,4 +1,4 @@
-"""Waiting for a store that does not answer."""
+"""Back-off: retrying a store that does not answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger("stanchion")
 
 
 class Backoff:
-    """Pauses that double from `first` to `longest` seconds while something keeps failing, half of each random."""
+    """Pauses that double from `first` to `longest` seconds while calls keep failing; half of each is random."""
 
     def __init__(self, first: float = 0.1, longest: float = 5.0) -> None:
         self._first, self._longest = first, longest
@@ -31,19 +31,20 @@ class Backoff:
         return pause * random.uniform(0.5, 1)  # noqa: S311 - spreading load
 
     def succeeded(self) -> None:
-        """Start again from the shortest pause."""
+        """Reset to the shortest pause."""
         self._next = self._first
 
 
 def deadline_in(seconds: float | timedelta | None) -> float:
-    """Return the moment on the steady clock that is so many seconds away; None: never."""
+    """Return the deadline in `seconds` from now, on the monotonic clock; None: never."""
     return math.inf if seconds is None or seconds == math.inf else time.monotonic() + seconds_of(seconds, "timeout")
 
 
-def patiently(ask: Callable[[bool], T], deadline: float) -> T:
-    """Ask the store, again until `deadline` on the steady clock while it is unavailable; then StoreUnavailable.
+def retry_until(ask: Callable[[bool], T], deadline: float) -> T:
+    """Call the store, and retry until `deadline` on the monotonic clock while it is unavailable.
 
-    `ask` is told when it is a repeat after a call that was never answered. What time won't mend is raised at once.
+    `ask` gets True if it repeats a call whose reply was lost. Raises StoreUnavailable at the deadline, or at once if
+    the error is lasting.
     """
     backoff, repeat = Backoff(), False
     while True:

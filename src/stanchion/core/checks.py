@@ -1,4 +1,4 @@
-"""Checks of single arguments, each refused in one sentence."""
+"""Checks of single arguments. Each raises InvalidInput with a one-sentence message."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from stanchion.errors import InvalidInput
 
 
 def refuse_unknown(given: Iterable[Any], known: Collection[str], what: str = "option") -> None:
-    """Refuse names that are none of the known ones: a misspelt option must not be taken for one left out."""
+    """Refuse unknown names, so that a misspelt option is not ignored."""
     for name in given:
         if name not in known:
             near = get_close_matches(str(name), known, 1)
             meant = f" (did you mean {near[0]!r}?)" if near else ""
-            raise InvalidInput(f"unknown {what} {shown(name)}{meant}; there are {', '.join(sorted(known))}")
+            raise InvalidInput(f"unknown {what} {shown(name)}{meant}; choose from {', '.join(sorted(known))}")
 
 
 def checked_id(value: Any, what: str = "the id of a job") -> str:
-    """Return an id as given, if it is text that a database can hold; one that is unknown is no error."""
+    """Return an id as given, if it is text that a database can hold. The id may be unknown."""
     if not isinstance(value, str) or not value.isprintable():
         raise InvalidInput(f"{what} is a string, such as job.id, not {shown(value)}")
     return value
@@ -43,7 +43,7 @@ def whole(value: Any, what: str, least: int = 1, most: int | None = None) -> int
 
 
 def number(value: Any, what: str, least: float = 0.0, most: float = math.inf) -> float:
-    """Return a number within its bounds, which it may be; infinity and NaN are none."""
+    """Return a finite number within its bounds, inclusive."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not least <= value <= min(most, _GREATEST):
         bounds = f"from {least:g} up" if most == math.inf else f"from {least:g} to {most:g}"
         raise InvalidInput(f"{what} must be a number {bounds}, not {shown(value)}")
@@ -51,14 +51,14 @@ def number(value: Any, what: str, least: float = 0.0, most: float = math.inf) ->
 
 
 def several(values: Any, what: str, such_as: str) -> Iterable[Any]:
-    """Return an iterable as given, if it is one of the things and not one of the things itself."""
+    """Return an iterable of values as given; refuse a single value, such as a string."""
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable):
         raise InvalidInput(f"{what} must be a list, or another iterable, such as {such_as}, not {shown(values)}")
     return values
 
 
 def aware(value: Any, what: str) -> datetime:
-    """Return a datetime that has a time zone."""
+    """Return a datetime as given, if it has a time zone."""
     if not isinstance(value, datetime):
         raise InvalidInput(f"{what} must be an aware datetime, not {shown(value)}")
     if value.tzinfo is None or value.utcoffset() is None:
@@ -69,10 +69,10 @@ def aware(value: Any, what: str) -> datetime:
 
 
 def shown(value: Any) -> str:
-    """Return a value as an error shows it, whatever it is and however long."""
+    """Return a value for an error message: its repr, of bounded length."""
     try:
         text = repr(value)
-    except Exception:  # a faulty __repr__ must not hide what is wrong
+    except Exception:  # a faulty __repr__ must not hide the error
         text = f"an object of {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
@@ -88,14 +88,14 @@ _LONGEST_DELAY = 100 * 365 * 86_400.0
 
 
 def checked_name(value: Any, what: str) -> str:
-    """Return a name or key as given, if a database can hold it."""
+    """Return a name or key as given, if it is printable and at most MAX_NAME characters long."""
     if not isinstance(value, str) or not value or len(value) > MAX_NAME or not value.isprintable():
         raise InvalidInput(f"{what} must be 1 to {MAX_NAME} printable characters, not {shown(value)}")
     return value
 
 
 def seconds_of(value: Any, what: str) -> float:
-    """Return seconds from a number or timedelta, refusing negative and endless ones."""
+    """Return seconds from a number or timedelta, from 0 to 100 years."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise InvalidInput(f"{what} must be a number of seconds or a timedelta, not {shown(value)}")
@@ -105,5 +105,5 @@ def seconds_of(value: Any, what: str) -> float:
 
 
 def checked_priority(value: Any) -> int:
-    """Return a priority as given, if it is one."""
+    """Return a priority as given, if it is from -100 to 100."""
     return whole(value, "priority", MIN_PRIORITY, MAX_PRIORITY)

@@ -19,9 +19,9 @@ _encode = json.JSONEncoder(allow_nan=False, ensure_ascii=False, separators=(",",
 
 
 def decoder(parse_constant: Callable[[str], Any] | None = None) -> Callable[[str], Any]:
-    """Return what turns JSON into its value, and raises ValueError for other text.
+    """Return a function that decodes JSON, and raises ValueError for other text.
 
-    It is quick for what an encoder wrote: one value without spaces around it. The rest is for the ordinary decoder.
+    It is fast for encoder output, one value without surrounding spaces; the ordinary decoder handles the rest.
     """
     ordinary = json.JSONDecoder(parse_constant=parse_constant)
     scan: Callable[[str, int], tuple[Any, int]] = getattr(ordinary, "scan_once")  # noqa: B009 - no type stub has it
@@ -40,9 +40,9 @@ _decode = decoder()
 
 
 class Codec:
-    """Turns values into the text that is stored, and back.
+    """Encodes values as the stored text, and decodes them.
 
-    `keys`: Fernet keys, newest first: the first encrypts, all decrypt (so that a key can be rotated).
+    `keys`: Fernet keys, newest first. The first encrypts, all decrypt, so that keys can be rotated.
     `max_payload`: the largest encoded value, in bytes.
     """
 
@@ -52,12 +52,12 @@ class Codec:
         self._box = _box(given) if given else None
 
     def encode(self, value: Any, what: str = "payload") -> str:
-        """Return the stored text of `value`; InvalidInput when JSON can't hold it or it is too large."""
+        """Return the stored text of `value`. Raises InvalidInput if JSON can't hold it or it is too large."""
         text = self.plain(value, what)
         return text if self._box is None else self._sealed(text)
 
     def encode_json(self, text: str, what: str = "payload") -> str:
-        """Return the stored text of a value whose JSON is `text`; InvalidInput when it is too large."""
+        """Return the stored text of a value whose JSON is `text`. Raises InvalidInput if it is too large."""
         size = _size(text)
         if size > self.max_payload:
             raise self._too_large(size, what)
@@ -76,7 +76,7 @@ class Codec:
             size = _size(text)
         except (TypeError, ValueError, RecursionError) as error:
             raise InvalidInput(
-                f"the {what} can't be held by JSON ({error}); pass numbers, strings, booleans, None, lists and "
+                f"the {what} can't be encoded as JSON ({error}); pass numbers, strings, booleans, None, lists and "
                 f"dicts with string keys, or an id to look the rest up by"
             ) from error
         if size > self.max_payload:
@@ -97,7 +97,7 @@ class Codec:
 
     @property
     def has_keys(self) -> bool:
-        """True when it encrypts."""
+        """True if it encrypts."""
         return self._box is not None
 
     def opened(self, text: str) -> str:
@@ -118,7 +118,7 @@ class Codec:
 
 
 def _size(text: str) -> int:
-    """Return how many bytes a text takes."""
+    """Return the size of a text in bytes."""
     return len(text) if text.isascii() else len(text.encode())
 
 

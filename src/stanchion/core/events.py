@@ -1,4 +1,4 @@
-"""Middleware: functions called when something happens to a job."""
+"""Middleware: functions called on the events of jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Listeners:
     """The listeners of one app.
 
     "enqueue", "start" and "success" are called with the job; "failure", "retry" and "dead" with the job
-    and the error. A listener that raises is logged and harms no job.
+    and the error. An exception in a listener is logged and does not affect the job.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Listeners:
     def on(self, event: Event) -> Callable[[F], F]:
         """Register the decorated function for an event."""
         if event not in EVENTS:
-            raise InvalidInput(f"unknown event {event!r}; there are {', '.join(EVENTS)}")
+            raise InvalidInput(f"unknown event {event!r}; choose from {', '.join(EVENTS)}")
 
         def register(listener: F) -> F:
             if not callable(listener):
@@ -41,7 +41,7 @@ class Listeners:
         return register
 
     def hears(self, event: Event) -> bool:
-        """Tell whether firing the event would call anyone."""
+        """Return whether the event has listeners."""
         return bool(self._by_event[event])
 
     def fire(self, event: Event, *details: Any) -> None:
@@ -50,4 +50,4 @@ class Listeners:
             try:
                 listener(*details)
             except Exception:
-                log.exception("the %r listener %r failed; its job goes on", event, listener)
+                log.exception("the %r listener %r failed; its job continues", event, listener)

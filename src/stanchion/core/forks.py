@@ -1,7 +1,7 @@
-"""Resetting what a forked child must not share.
+"""Resetting objects in a forked child.
 
-A fork takes along no thread but the caller's, every lock as it was at that moment, and open connections
-that are the parent's. So what has any of these is reset in the child.
+A forked child has only the caller's thread, locks in the state they had, and connections that belong to the
+parent. Objects that hold any of these are reset in the child.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from weakref import WeakSet
 
 
 class Forkable(Protocol):
-    """Something with locks, threads or connections."""
+    """An object with locks, threads or connections."""
 
     def begin(self) -> None:
-        """Make locks anew; forget threads and connections."""
+        """Create new locks; forget threads and connections."""
 
 
 _live: WeakSet[Forkable] = WeakSet()

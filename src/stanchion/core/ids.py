@@ -18,8 +18,8 @@ def new_ids(count: int) -> list[str]:
     """Return `count` ids in ascending order.
 
     RFC 9562, section 6.2, method 2 (monotonic random): the first id of a millisecond is random, each
-    further one adds one, also when the clock is set back. The clock only orders ids of one process;
-    what is due is the store's to say.
+    further one adds one, even if the clock is set back. The clock only orders the ids of one process;
+    the store's clock decides what is due.
     """
     first = _first_of(count)
     return _texts(first, first + count)
@@ -32,7 +32,7 @@ def new_id() -> str:
 
 
 def _first_of(count: int) -> int:
-    """Return the first of `count` numbers in a row that this process has not used."""
+    """Return the first of `count` consecutive numbers that this process has not used."""
     global _last
     moment = time.time_ns() // 1_000_000
     # The top random bit stays clear, so that a whole batch fits in before the counter overflows.
@@ -44,7 +44,7 @@ def _first_of(count: int) -> int:
 
 
 def _in_forked_child() -> None:
-    """Count anew: going on from the parent's last id, both would make the same ones."""
+    """Reset the counter: parent and child would otherwise create the same ids."""
     global _last, _lock
     _last, _lock = 0, threading.Lock()
 
@@ -53,7 +53,7 @@ os.register_at_fork(after_in_child=_in_forked_child)
 
 
 def _texts(first: int, end: int) -> list[str]:
-    """Return the numbers from `first` to `end` as ids; those in a row share all but the last group."""
+    """Return the numbers from `first` up to `end` as ids; consecutive ones share all but the last group."""
     texts: list[str] = []
     while first < end:
         shared, low = first >> 48, first & _LAST_GROUP
@@ -71,5 +71,5 @@ def _head(shared: int) -> str:
 
 
 def new_token() -> str:
-    """Return a fencing token that no other reservation has."""
+    """Return a fencing token for one reservation."""
     return secrets.token_hex(8)

@@ -1,4 +1,4 @@
-"""Retry policies: how long a job waits after a failure, and how often it is tried."""
+"""Retry policies: how long a job waits after a failure, and how many attempts it gets."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from stanchion.core.checks import number, shown, whole
 from stanchion.errors import InvalidInput
@@ -18,10 +19,31 @@ DEFAULT_MAX_ATTEMPTS = 25
 MOST_ATTEMPTS = 1_000_000
 _LONGEST = 30 * 86_400.0
 
+# Functions of this module, so that a policy can be pickled.
+
+
+def _by_default(failures: int, _error: BaseException | None) -> float:
+    return float(failures**4 + 5)
+
+
+def _constant(seconds: float, _failures: int, _error: BaseException | None) -> float:
+    return seconds
+
+
+def _linear(seconds: float, failures: int, _error: BaseException | None) -> float:
+    return seconds * failures
+
+
+def _exponential(base: float, factor: float, most: float, failures: int, _error: BaseException | None) -> float:
+    try:
+        return base * factor ** (failures - 1)
+    except OverflowError:
+        return most
+
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """When and how often a failed job is tried again.
+    """When and how often a failed job is retried.
 
     The default waits `failures**4 + 5` seconds, ± 10 %, up to 25 attempts (about 21 days in all).
     """
@@ -30,14 +52,14 @@ class Retry:
     jitter: float = 0.1
     min: float = 0.0
     max: float = _LONGEST
-    curve: Callable[[int, BaseException | None], float] = lambda failures, _error: float(failures**4 + 5)
+    curve: Callable[[int, BaseException | None], float] = _by_default
 
     def __post_init__(self) -> None:
         whole(self.max_attempts, "max_attempts", 1, MOST_ATTEMPTS)
         if number(self.jitter, "jitter", 0, 1) == 1:
-            raise InvalidInput("jitter is a share from 0 up to, not including, 1")
+            raise InvalidInput("jitter must be a share from 0 up to, but not including, 1")
         if not callable(self.curve):
-            raise InvalidInput(f"the delays of a policy are given by a function, not by {shown(self.curve)}")
+            raise InvalidInput(f"curve must be a function of failures and error, not {shown(self.curve)}")
         if number(self.min, "min") > number(self.max, "max"):
             raise InvalidInput(f"need 0 <= min <= max seconds, not min={self.min!r}, max={self.max!r}")
 
@@ -45,7 +67,7 @@ class Retry:
     def constant(cls, seconds: float, *, jitter: float = 0.1, max_attempts: int = DEFAULT_MAX_ATTEMPTS) -> Retry:
         """Wait the same number of seconds after every failure."""
         number(seconds, "seconds")
-        return cls(max_attempts, jitter, curve=lambda _failures, _error: seconds)
+        return cls(max_attempts, jitter, curve=partial(_constant, seconds))
 
     @classmethod
     def linear(
@@ -59,7 +81,7 @@ class Retry:
     ) -> Retry:
         """Wait `seconds * failures`, clamped to `min` and `max`."""
         number(seconds, "seconds")
-        return cls(max_attempts, jitter, min, max, lambda failures, _error: seconds * failures)
+        return cls(max_attempts, jitter, min, max, partial(_linear, seconds))
 
     @classmethod
     def exponential(
@@ -74,14 +96,7 @@ class Retry:
     ) -> Retry:
         """Wait `base * factor**(failures - 1)` seconds, clamped to `min` and `max`."""
         number(base, "base"), number(factor, "factor")
-
-        def curve(failures: int, _error: BaseException | None) -> float:
-            try:
-                return base * factor ** (failures - 1)
-            except OverflowError:
-                return max
-
-        return cls(max_attempts, jitter, min, max, curve)
+        return cls(max_attempts, jitter, min, max, partial(_exponential, base, factor, max))
 
     @classmethod
     def custom(
@@ -91,7 +106,7 @@ class Retry:
         jitter: float = 0.0,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
     ) -> Retry:
-        """Wait what `seconds(failures, error)` returns."""
+        """Wait the seconds that `seconds(failures, error)` returns."""
         return cls(max_attempts, jitter, curve=seconds)
 
     def times(self, max_attempts: int) -> Retry:
@@ -106,7 +121,7 @@ class Retry:
         return seconds
 
     def delay_or_default(self, failures: int, error: BaseException, whose: str | None) -> float:
-        """Return the seconds to wait; those of the default policy where a custom one fails, which is logged."""
+        """Return the seconds to wait. If a custom policy fails, log that and use the default policy."""
         try:
             seconds = self.delay(failures, error)
             if math.isfinite(seconds):

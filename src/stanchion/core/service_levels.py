@@ -1,4 +1,4 @@
-"""Bands of priority, and the service levels that each is to keep."""
+"""Priority bands and their service levels."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 
 class Band(NamedTuple):
-    """Jobs of a `least` priority, below those of the band before.
+    """Jobs of at least this priority, below the band before.
 
-    `max_age`: seconds that one may be due before it is started; `max_run`: seconds that an attempt may take;
-    `max_attempts`: how many it may need.
+    `max_age`: seconds from due to start; `max_run`: seconds per attempt; `max_attempts`: attempts per job.
     """
 
     name: str
@@ -26,8 +25,3 @@ BANDS = (
     Band("reporting", -100, 14_400.0, 600.0, 8),
 )
 """From the most urgent to the least."""
-
-
-def band_of(priority: int) -> Band:
-    """Return the band of a priority."""
-    return next((band for band in BANDS if priority >= band.least), BANDS[-1])

@@ -16,9 +16,9 @@ _IDLE_SECONDS = 10.0
 
 
 class DaemonPool:
-    """Up to `most` threads, each made when needed, that end after ten idle seconds.
+    """Up to `most` threads, created when needed, that end after ten idle seconds.
 
-    They are daemons: a thread that outlives the main thread can still use them, and no exit waits for them.
+    They are daemons: threads that outlive the main thread can still use them, and they do not delay exit.
     """
 
     def __init__(self, name: str, most: int) -> None:
@@ -26,14 +26,14 @@ class DaemonPool:
         reset_after_fork(self)
 
     def begin(self) -> None:
-        """Have no thread and no call."""
+        """Start without threads and calls."""
         self._ready = threading.Condition()
         self._calls: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
         self._threads = self._idle = 0
         self._closing = False
 
     def submit(self, call: Callable[[], T]) -> Future[T]:
-        """Run a call in one of the threads; one that is cancelled before that never runs."""
+        """Run a call in one of the threads. A call that is cancelled before it starts never runs."""
         future: Future[T] = Future()
         with self._ready:
             self._closing = False
@@ -45,7 +45,7 @@ class DaemonPool:
         return future
 
     def close(self) -> None:
-        """Let the threads end once the calls are done; a later call makes new ones."""
+        """Stop the threads once the pending calls are done; a later call starts new ones."""
         with self._ready:
             self._closing = True
             self._ready.notify_all()
@@ -63,7 +63,7 @@ class DaemonPool:
             del taken, future, call  # an idle thread keeps nothing alive
 
     def _take(self) -> tuple[Future[Any], Callable[[], Any]] | None:
-        """Return the next call; None when the thread is to end."""
+        """Return the next call; None if the thread should end."""
         with self._ready:
             self._idle += 1
             self._ready.wait_for(lambda: self._calls or self._closing, _IDLE_SECONDS)

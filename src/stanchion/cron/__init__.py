@@ -1,1 +1,1 @@
-"""Schedules, and the ticker that enqueues what they name."""
+"""Schedules, and the ticker that enqueues their jobs."""

@@ -1,8 +1,8 @@
-"""Cron expressions in a time zone: the ticks between two moments.
+"""Cron expressions in a time zone: the ticks between two times.
 
-When the clocks are changed, ticks are those of Debian's cron. What runs at a set time, or less often than hourly, runs
-once: at the first such time where the clocks go back, right after the gap where they go forward and skip it. What
-begins with `*` in its minutes or hours goes by the time that passes.
+At changes of the clock, ticks are those of Debian's cron. A schedule at a fixed time, or less often than hourly, runs
+once: at the first occurrence of the time if clocks go back, right after the gap if they skip it. A schedule whose
+minutes or hours start with `*` follows elapsed time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHORT = {
     "@hourly": "0 * * * *",
 }
 _MARGIN = timedelta(days=1)
-"""More than what a tick is moved by when the clocks are changed."""
+"""More than the shift of a tick by a change of the clock."""
 
 
 class Timetable:
@@ -47,13 +47,13 @@ class Timetable:
                 f"day of week, such as '0 3 * * *' for each day at 3:00 or '*/15 9-17 * * MON-FRI'"
             ) from None
         if first is None:
-            raise InvalidInput(f"the cron expression {expression!r} names no date that ever comes; mend its days")
+            raise InvalidInput(f"the cron expression {expression!r} never matches a date; correct its days")
 
     def after(self, since: int) -> Iterator[int]:
-        """Yield the ticks later than this, in order; they end where none comes for 50 years."""
+        """Yield the ticks after `since`, in order; stop if there is none for 50 years."""
         latest = since
         for tick in self._run(moment(since)):
-            if tick > latest:  # those of a skipped hour are one, and a doubled hour is not gone through twice
+            if tick > latest:  # ticks of a skipped hour are merged, and a repeated hour counts once
                 yield tick
                 latest = tick
 
@@ -62,7 +62,7 @@ class Timetable:
         found = self._between(since, until, count + 1)
         if len(found) <= count:
             return found
-        # Too many to go through them all: walk back from the end to about where the last ones begin.
+        # Too many to visit them all: go back from the end to about where the last `count` start.
         back = deque(islice(self._run(moment(until) + timedelta(seconds=1), reverse=True), count), maxlen=1)
         begin = max(since, micros(moment(back.pop()) - _MARGIN))
         return list(deque(self._between(begin, until, None), maxlen=count))
@@ -81,18 +81,18 @@ class Timetable:
 
 @lru_cache(maxsize=1000)
 def timetable(expression: str, tz: str) -> Timetable:
-    """Return the timetable of a checked expression; InvalidInput says what to mend."""
+    """Return the timetable of an expression. Raises InvalidInput if it is wrong."""
     return Timetable(expression, tz)
 
 
 def zone(name: Any) -> ZoneInfo:
-    """Return a time zone by its name; InvalidInput says what to do where there is none."""
+    """Return a time zone by its name. Raises InvalidInput if it is unknown."""
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, TypeError, OSError):
         raise InvalidInput(
-            f"there is no time zone {name!r} here; write a name such as 'Europe/Paris' or 'UTC', and where the system "
-            f"has no data on time zones: pip install tzdata"
+            f"there is no time zone {name!r} here; use a name such as 'Europe/Paris' or 'UTC', and if the system "
+            f"has no time zone data: pip install tzdata"
         ) from None
 
 

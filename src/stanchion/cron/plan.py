@@ -1,4 +1,4 @@
-"""What the store keeps of a schedule: what runs when, up to when that is dealt with, and what is being enqueued."""
+"""The stored plan of a schedule: what runs when, which ticks are handled, and which jobs are being enqueued."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from stanchion.cron.expression import tick_text, timetable
 from stanchion.stores.records.jobs import SECOND, NewJob
 
 KIND = "schedule"
-"""The kind of the values."""
+"""The kind of the versioned values."""
 
 GRACE = 60 * SECOND
-"""A tick that comes to be handled later than this is a missed one."""
+"""A tick that is handled later than this counts as missed."""
 
 MOST = 1000
-"""So many missed ticks, the newest, are made up for."""
+"""Missed ticks that are made up for: the newest ones."""
 
 
 class Firing(NamedTuple):
-    """Ticks whose jobs are being enqueued: by which scheduler, and since when."""
+    """Ticks whose jobs are being enqueued. `by`: the scheduler; `at`: when it started."""
 
     by: str
     at: int
@@ -31,8 +31,8 @@ class Firing(NamedTuple):
 class Plan(NamedTuple):
     """A schedule as stored.
 
-    `job`: what each tick enqueues, but for its id. `handled`: the moment up to which all ticks are dealt with.
-    `declared_at`: when a live scheduler last said that its code has the schedule. `last`: the last tick that had a job.
+    `job`: the job of each tick, without its id. `handled`: the time up to which all ticks are handled. `declared_at`:
+    when a live scheduler last announced the schedule. `last`: the last tick that got a job.
     """
 
     expression: str
@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Return the plan in a value."""
+        """Return the plan in a stored text."""
         stored = json.loads(text)
         job, firing = stored["job"], stored["firing"]
         return cls(
@@ -59,18 +59,18 @@ class Plan(NamedTuple):
         )
 
     def text(self) -> str:
-        """Return what is written into the value."""
+        """Return the plan as text to store."""
         usual = NewJob._field_defaults
         job = {name: value for name, value in self.job._asdict().items() if value != usual.get(name, "")}
         firing = self.firing and self.firing._asdict()
         return json.dumps({**self._asdict(), "job": job, "firing": firing}, separators=(",", ":"))
 
     def next_tick(self) -> int | None:
-        """Return the first tick that is not dealt with."""
+        """Return the first tick that is not handled."""
         return next(timetable(self.expression, self.tz).after(self.handled), None)
 
     def due(self, now: int) -> tuple[list[int], list[int]]:
-        """Return the newest ticks not dealt with that are due, and those of them that get a job."""
+        """Return the newest due ticks that are not handled, and those of them that get a job."""
         most = MOST if self.missed == "all" else 1 + GRACE // (60 * SECOND)
         ticks = timetable(self.expression, self.tz).newest(self.handled, now, most)
         in_time = [tick for tick in ticks if now - tick <= GRACE]
@@ -83,7 +83,7 @@ class Plan(NamedTuple):
                 return ticks, in_time
 
     def jobs(self, name: str) -> list[NewJob]:
-        """Return the jobs that are being enqueued; the same ones whoever asks."""
+        """Return the jobs that are being enqueued; the same ones in every process."""
         ticks = self.firing.ticks if self.firing else ()
         return [self.job_at(name, tick, tick_id(name, tick)) for tick in ticks]
 
@@ -95,7 +95,7 @@ class Plan(NamedTuple):
 
 
 def tick_id(name: str, tick: int) -> str:
-    """Return the id of a tick's job, a UUID of version 7: the tick's time, and a digest where others are random."""
+    """Return the id of a tick's job: a UUID version 7 of the tick's time, with a digest in place of random bits."""
     digest = int.from_bytes(sha256(f"{name}\n{tick}".encode()).digest()[:10])
     bits = (tick // 1000) << 80 | 7 << 76 | (digest >> 68) << 64 | 2 << 62 | digest & ((1 << 62) - 1)
     return str(UUID(int=bits))

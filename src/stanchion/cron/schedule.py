@@ -1,8 +1,8 @@
-"""Schedules: functions that are called by the calendar, each tick as a job.
+"""Schedules: calls of tasks by a cron expression, one job per tick.
 
 @app.cron ──a scheduler starts──► active ──pause──► paused ──resume──► active
                                     │
-                                    └─no live scheduler has it in its code─► undeclared ──remove──► gone
+                                    └─no live scheduler announces it─► undeclared ──remove──► deleted
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Missed = Literal["skip", "once", "all"]
-"""What becomes of ticks for which no scheduler was there in time: nothing, one job for all, or a job for each."""
+"""What missed ticks get: nothing, one job for all, or a job for each."""
 
 REFRESH = 60 * SECOND
-"""So often a live scheduler says that its code has a schedule."""
+"""Interval at which a live scheduler announces a schedule of its code."""
 
 UNDECLARED = 3 * REFRESH
-"""A schedule of which nobody has said that for so long is in nobody's code."""
+"""A schedule no live process has announced for this long is orphaned."""
 
 
 class Declared(NamedTuple):
-    """A schedule in the code: what its plan says, before it is stored."""
+    """A schedule declared in code, and its plan before it is stored."""
 
     name: str
     plan: Plan
 
     def begun(self, now: int) -> Plan:
-        """Return the plan of a schedule that begins now."""
+        """Return the plan of a schedule that starts now."""
         return self.plan._replace(handled=now, declared_at=now)
 
     def renewed(self, stored: Plan, now: int) -> Plan:
-        """Return the stored plan as the code has it; with other ticks it begins anew, now."""
+        """Return the stored plan, updated to the code; if its ticks change, it starts again now."""
         plan = self.plan._replace(
             handled=stored.handled, declared_at=now, last=stored.last, paused=stored.paused, firing=stored.firing
         )
@@ -60,13 +60,13 @@ class Declared(NamedTuple):
         return plan if same else plan._replace(handled=now)
 
     def agrees(self, context: Context, stored: Plan) -> bool:
-        """Tell whether the stored plan is what the code says, whatever the same arguments look like encrypted."""
+        """Return whether the stored plan matches the code, comparing encrypted arguments by their content."""
         ours, theirs = self.plan.job.payload, stored.job.payload
         if self.plan[:3] != stored[:3] or self.plan.job != stored.job._replace(payload=ours):
             return False
         try:
             return ours == theirs or bool(context.codec.decode(ours) == context.codec.decode(theirs))
-        except StanchionError:  # under a key that is no longer ours
+        except StanchionError:  # encrypted with a key that this app no longer has
             return False
 
 
@@ -80,7 +80,7 @@ def declared(
     call: tuple[Any, Any],
     options: EnqueueOptions,
 ) -> Declared:
-    """Return a schedule of calls of this task; InvalidInput says what to mend."""
+    """Return a schedule of calls of this task. Raises InvalidInput for wrong arguments."""
     name = checked_name(task.name if schedule is None else schedule, "the name of a schedule")
     zone_name = zone(getattr(tz, "key", tz)).key
     if not isinstance(expression, str):
@@ -101,12 +101,12 @@ def _job(context: Context, task: Task[..., Any], call: tuple[Any, Any], options:
     rest = dict(options)
     for option in ("run_at", "tx"):
         if rest.pop(option, None) is not None:
-            raise InvalidInput(f"a schedule can't take {option}: its ticks say when, and no transaction is open then")
+            raise InvalidInput(f"a schedule can't take {option}: its ticks decide when, and outside of any transaction")
     if rest.get("on_duplicate") == "raise":
-        raise InvalidInput("a schedule has nobody to raise to; say on_duplicate='return' or 'replace'")
+        raise InvalidInput("a schedule can't use on_duplicate='raise', as no caller gets it; use 'return' or 'replace'")
     args, kwargs = call
     if isinstance(args, str) or not isinstance(args, Sequence) or not isinstance(kwargs, Mapping):
-        raise InvalidInput("args is a list of the arguments, kwargs a mapping of those that have names")
+        raise InvalidInput("args must be a list of arguments, and kwargs a mapping of keyword arguments")
     misfit = task.fits(list(args), dict(kwargs))
     if misfit:
         raise InvalidInput(f"the arguments don't fit {task.name}{task.signature}: {misfit}; give args= and kwargs=")
@@ -116,9 +116,9 @@ def _job(context: Context, task: Task[..., Any], call: tuple[Any, Any], options:
 
 
 class Schedule:
-    """A schedule as it was read at one moment.
+    """A schedule as it was read from the store.
 
-    `last`: the last tick that had a job. `declared`: a live scheduler has it in its code; without one it does not fire.
+    `last`: the last tick that got a job. `declared`: whether a live scheduler announces it; otherwise it does not fire.
     """
 
     def __init__(self, context: Context, name: str, plan: Plan, now: int) -> None:
@@ -132,31 +132,31 @@ class Schedule:
         self._since = max(now, plan.handled)
 
     def next(self, count: int = 1) -> list[datetime]:
-        """Return the next ticks, in the schedule's own time zone."""
+        """Return the next `count` ticks, in the schedule's time zone."""
         whole(count, "count", 1, 10_000)
         ticks = islice(timetable(self.expression, self.tz).after(self._since), count)
         return [moment(tick).astimezone(zone(self.tz)) for tick in ticks]
 
     def pause(self) -> None:
-        """Let ticks pass without a job, in every process."""
+        """Skip ticks from now on, in every process."""
         self._change(lambda plan, _now: plan._replace(paused=True))
 
     def resume(self) -> None:
-        """Go on with the ticks from now; those that passed meanwhile are not made up for."""
+        """Fire ticks again from now on; those skipped meanwhile are not made up for."""
         self._change(
             lambda plan, now: plan._replace(paused=False, handled=max(plan.handled, now)) if plan.paused else plan
         )
 
     def trigger(self) -> JobHandle:
-        """Enqueue its job now, beside its ticks; also of a schedule that is paused."""
+        """Enqueue its job now, in addition to its ticks; works while the schedule is paused."""
         job = self._plan.job_at(self.name, self._context.store.now(), new_id(), **{"x-cron-triggered": True})
         pushed = insert(self._context, [job])[0]
         return JobHandle(self._context, pushed.id, duplicate=pushed.duplicate)
 
     def remove(self) -> None:
-        """Forget the schedule. A live scheduler that has it in its code begins it anew; its jobs stay."""
+        """Delete the schedule; its jobs stay. A live scheduler that declares it creates it again."""
         while (value := value_of(self._context, self.name)) is not None:
-            if jobs := Plan.of(value.text).jobs(self.name):  # a tick that came before this
+            if jobs := Plan.of(value.text).jobs(self.name):  # a tick from before
                 insert(self._context, jobs)
             if self._context.store.compare_and_set(KIND, self.name, None, value.version):
                 return
@@ -177,7 +177,7 @@ class Schedule:
 
 
 def schedules(context: Context) -> list[Schedule]:
-    """Return the schedules that the store knows, and those of the code that no scheduler has stored yet, by name."""
+    """Return the stored schedules, and those of the code that are not stored yet, by name."""
     plans = {name: one.plan for name, one in context.registry.crons.items()}
     plans |= {value.name: Plan.of(value.text) for value in context.store.values(KIND)}
     now = context.store.now()
@@ -185,24 +185,24 @@ def schedules(context: Context) -> list[Schedule]:
 
 
 def schedule_named(context: Context, name: str) -> Schedule:
-    """Return one schedule; InvalidInput for a name that is probably mistyped."""
+    """Return one schedule. Raises InvalidInput if it is unknown."""
     known = {one.name: one for one in schedules(context)}
     if name not in known:
-        raise InvalidInput(f"no schedule {name!r} (there are: {', '.join(known) or 'none'})")
+        raise InvalidInput(f"no schedule {name!r} (known: {', '.join(known) or 'none'})")
     return known[name]
 
 
 def value_of(context: Context, name: str) -> VersionedValue | None:
-    """Return what is stored of a schedule."""
+    """Return the versioned value of a schedule."""
     return next(iter(context.store.values(KIND, [name])), None)
 
 
 def on_task(
     context: Context, function: Callable[P, R], name: str | None, retry: Any, options: EnqueueOptions
 ) -> tuple[Task[P, R], EnqueueOptions]:
-    """Return the task of a decorated function or task, and the options that are the schedule's own."""
+    """Return the task of a decorated function or task, and the options of the schedule itself."""
     if not isinstance(function, Task):
         return registered(context, function, name, retry, options), cast(EnqueueOptions, {})
     if name is not None or retry is not None:
-        raise InvalidInput(f"{function.name} is a task already; give name= and retry= to its @app.task")
+        raise InvalidInput(f"{function.name} is a task already; pass name= and retry= to its @app.task")
     return function, options

@@ -1,13 +1,13 @@
-"""Makes a job of every tick: exactly one, however many do this at once, and wherever one of them dies.
+"""Enqueues exactly one job per tick, with any number of schedulers, and wherever one of them dies.
 
-All that counts is in the versioned value of the schedule, which is changed by compare-and-set, and goes through
+All state is in the versioned value of the schedule. Schedulers change it by compare-and-set:
 
-    idle ──(1) a tick is due──► firing ──(2) enqueue its jobs, (3) note that──► idle
+    idle ──(1) a tick is due──► firing ──(2) enqueue its jobs, (3) store that──► idle
 
-One scheduler alone gets from idle to firing: by then it is noted that the tick is dealt with, and which jobs are to
-be. Their ids are made of schedule and tick, so a repeat of (2) does no harm. Whoever finds a firing that is some
-seconds old, by the store's clock, does (2) and (3) in place of the one who began it. A clock that is set back finds
-its ticks dealt with.
+Only one scheduler gets from idle to firing. Step (1) stores that the tick is handled, and which jobs it gets. Their
+ids derive from schedule and tick, so repeating (2) is harmless. A scheduler that finds a firing some seconds old, by
+the store's clock, does (2) and (3) for the one that started it. If the clock is set back, its ticks are handled
+already.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from stanchion.stores.records.values import VersionedValue
 log = logging.getLogger("stanchion.cron")
 
 TAKE_OVER = 5 * SECOND
-"""After so long the jobs of a tick are enqueued by another than the one who began."""
+"""Age of a firing after which another scheduler enqueues its jobs."""
 
 
 class Round(NamedTuple):
-    """What a look at all schedules came to: the jobs enqueued, the store's clock, and when to look again by it."""
+    """The result of one pass over all schedules. `now`, `next_tick`: by the store's clock."""
 
     jobs: int
     now: int
-    look_at: int | None
+    next_tick: int | None
 
 
 class Ticker:
-    """Fires the schedules that the code of an app declares, and finishes what others have left of any.
+    """Fires the schedules that the code of an app declares, and completes firings that others left.
 
-    The first look at a schedule stores it as this code has it; from then on the stored one counts, which a newer
-    release of the code may have changed.
+    The first pass stores each schedule as this code declares it. From then on the stored plan counts, which a newer
+    release may have changed.
     """
 
     def __init__(self, context: Context) -> None:
         self._context = context
         self._id = new_id()
         self._announced: set[str] = set()
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def tick(self) -> Round:
-        """Fire what is due. One schedule that fails keeps no other from its ticks; its error is raised at the end."""
+        """Fire what is due. If a schedule fails, the others still fire; its error is raised at the end."""
         values = {value.name: value for value in self._context.store.values(KIND)}
         now = self._context.store.now()
-        jobs, looks, failed = 0, list[int](), list[Exception]()
+        jobs, next_ticks, failed = 0, list[int](), list[Exception]()
         for name in sorted({*values, *self._context.registry.crons}):
             try:
-                fired, look_at = self._attend(name, values.get(name), now)
+                fired, next_tick = self._advance(name, values.get(name), now)
             except StoreUnavailable:
                 raise
             except Exception as error:
@@ -67,13 +67,13 @@ class Ticker:
                 failed.append(error)
                 continue
             jobs += fired
-            looks += [] if look_at is None else [look_at]
+            next_ticks += [] if next_tick is None else [next_tick]
         if failed:
             raise failed[0]
-        return Round(jobs, now, min(looks, default=None))
+        return Round(jobs, now, min(next_ticks, default=None))
 
-    def _attend(self, name: str, value: VersionedValue | None, now: int) -> tuple[int, int | None]:
-        """Take one schedule from step to step; return the jobs enqueued, and when to look at it again."""
+    def _advance(self, name: str, value: VersionedValue | None, now: int) -> tuple[int, int | None]:
+        """Advance one schedule as far as possible; return the number of jobs enqueued, and its next time."""
         jobs, declared = 0, self._context.registry.crons.get(name)
         while True:
             plan = None if value is None else Plan.of(value.text)
@@ -83,7 +83,7 @@ class Ticker:
             else:
                 changed = self._change(name, declared, plan, now)
             if changed is None:
-                return jobs, self._look_at(name, declared, plan, now)
+                return jobs, self._next_tick(name, declared, plan, now)
             text, version = changed.text(), value.version if value else 0
             if self._context.store.compare_and_set(KIND, name, text, version):
                 value = VersionedValue(name, text, version + 1)
@@ -91,17 +91,17 @@ class Ticker:
                 value, now = value_of(self._context, name), self._context.store.now()
 
     def _to_enqueue(self, plan: Plan, now: int) -> bool:
-        """Tell whether a firing is this scheduler's to go on with."""
+        """Return whether this scheduler should enqueue the jobs of a firing."""
         firing = plan.firing
         return firing is not None and (firing.by == self._id or not 0 <= now - firing.at < TAKE_OVER)
 
     def _enqueue(self, name: str, plan: Plan) -> int:
         if plan.firing is not None and plan.firing.by != self._id:
-            log.warning("finishing the tick of schedule %s that another scheduler has left", name)
+            log.warning("completing the tick of schedule %s that another scheduler left", name)
         return sum(not pushed.duplicate for pushed in insert(self._context, plan.jobs(name)))
 
     def _change(self, name: str, declared: Declared | None, plan: Plan | None, now: int) -> Plan | None:
-        """Return what is to become of the value now; None: it stays."""
+        """Return the plan to store now; None: no change."""
         if declared is None or (plan is not None and plan.firing is not None):
             return None
         if plan is None:
@@ -120,26 +120,26 @@ class Ticker:
             return None
         if missed := [tick for tick in due if tick not in ticks]:
             log.warning("schedule %s: no job for the ticks up to %s, which were missed", name, tick_text(missed[-1]))
-        dealt_with = plan._replace(handled=due[-1], declared_at=now)
+        handled = plan._replace(handled=due[-1], declared_at=now)
         if not ticks:
-            return dealt_with
-        return dealt_with._replace(last=ticks[-1], firing=Firing(self._id, now, tuple(ticks)))
+            return handled
+        return handled._replace(last=ticks[-1], firing=Firing(self._id, now, tuple(ticks)))
 
-    def _look_at(self, name: str, declared: Declared | None, plan: Plan | None, now: int) -> int | None:
+    def _next_tick(self, name: str, declared: Declared | None, plan: Plan | None, now: int) -> int | None:
         if plan is None:
             return None
         if plan.firing is not None:
             return plan.firing.at + TAKE_OVER
         if declared is None:
-            self._tell_of_undeclared(name, plan, now)
+            self._warn_of_undeclared(name, plan, now)
             return None
         return None if plan.paused else plan.next_tick()
 
-    def _tell_of_undeclared(self, name: str, plan: Plan, now: int) -> None:
-        if now - plan.declared_at >= UNDECLARED and name not in self._told:
-            self._told.add(name)
+    def _warn_of_undeclared(self, name: str, plan: Plan, now: int) -> None:
+        if now - plan.declared_at >= UNDECLARED and name not in self._warned:
+            self._warned.add(name)
             log.warning(
-                "schedule %s is in the code of no live worker, and does not fire; if it is not needed any more: "
+                "schedule %s is not declared by any live worker, so it does not fire; if it is no longer needed: "
                 "stanchion cron remove %s",
                 *(name, name),
             )

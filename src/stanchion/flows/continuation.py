@@ -1,4 +1,4 @@
-"""Flows that a running job grows: it goes on as a chain, a group or a barrier."""
+"""Continuations: a job whose task returns a call or a flow continues as that."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from stanchion.flows.plan import MOST_IN_ONE_STEP, After, Part, Plan, fresh_ids
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Continue
-from stanchion.stores.rules.flows import FlowPosition, flow_position
+from stanchion.stores.rules.flows import FlowPosition, position_of
 
 
 def continued(context: Context, row: JobRow, part: Part) -> Continue:
-    """Return the outcome of a job whose task returned a call or a flow: it goes on as the last call of that.
+    """Return the outcome of a job whose task returned a call or a flow: the job becomes the last call of it.
 
-    It keeps its id and its place in a flow; a job of none begins one, unless a call is all that is left.
+    The job keeps its id and its flow position. A job outside of a flow starts one, unless the part is a single call.
     """
-    assert row.token is not None  # noqa: S101 - a claimed row has one
     ids = fresh_ids()
     nodes: list[FlowNode] = []
-    position = None if row.flow is None else flow_position(row.flow)._replace(after="")
+    position = position_of(row._replace(flow_after=None))
     if (call := part.lone_call) is not None:
-        return Continue(row.id, row.token, call.new_job(row.id, None if position is None else position.text))
+        return Continue(row.lease, call.new_job(row.id, position))
     if position is None:
         root = next(ids)
         nodes = [FlowNode(root, root, definition=json.dumps({"as": "call"}))]
-        position = FlowPosition(root, root)
-    plan = Plan(context, position.root, ids, added_by=row)
+        position = FlowPosition(root, root, 0)
+    plan = Plan(context, position.flow_root, ids, added_by=row)
     last, after = part.lay_out_but_last(plan, After())
     if len(plan.jobs) > MOST_IN_ONE_STEP:
         raise InvalidInput(
-            f"a task returned a flow of {len(plan.jobs):,} jobs, more than {MOST_IN_ONE_STEP:,}; let it enqueue it"
+            f"a task returned a flow of {len(plan.jobs):,} jobs, more than {MOST_IN_ONE_STEP:,}; enqueue it instead"
         )
     job = plan.collecting(row.id, position, after) if last is None else plan.job(last, row.id, position, after)
-    return Continue(row.id, row.token, job, (*nodes, *plan.nodes), tuple(plan.jobs))
+    return Continue(row.lease, job, (*nodes, *plan.nodes), tuple(plan.jobs))

@@ -1,4 +1,4 @@
-"""Event groups: members come one by one, from any process, and what follows comes once, after all of them."""
+"""Event groups: any process adds members, one by one; what follows runs once, after all of them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ class EventGroup(FlowHandle):
         self._members_id = next(_ids_of(self.id))
 
     def open(self, then: Part | None, on_failure: Signature | None) -> None:
-        """Open the group, unless it is already; of its name there is one, with what the first one said."""
+        """Open the group unless one of this name exists, whose `then` and `on_failure` stay in force."""
         known = self._context.store.flow_nodes(self.id)
         if known:
             alone = any(node.id == self._members_id and node.parent is not None for node in known)
             if then is not None and alone:
-                raise InvalidInput(f"the event group {self.name!r} was opened without `then`; give it there")
+                raise InvalidInput(
+                    f"the event group {self.name!r} was opened without `then`; pass it where it is opened"
+                )
             return
         members = Group((), "list")
         flow = chain(members, then) if then is not None else chain(members)
@@ -46,12 +48,12 @@ class EventGroup(FlowHandle):
         store_flow(self._context, plan)
 
     def add(self, *members: Part, tx: Any = None) -> None:
-        """Add calls, or flows; with `tx`, in that transaction. FlowClosed once the group is closed."""
+        """Add calls or flows; with `tx`, in that transaction. Raises FlowClosed once the group is closed."""
         parts = [checked_part(member) for member in members]  # all of them, before the first is stored
         extend(self._context, FlowNode(self._members_id, self.id), parts, fresh_ids(), tx)
 
     def close(self) -> None:
-        """Take no more members: the group is done when those that it has are."""
+        """Close the group to new members: it is done once its members are."""
         (known,) = self._context.store.change_flows([CloseFlow(self._members_id)])
         if not known:
             raise FlowNotFound(self.id)
@@ -64,5 +66,5 @@ class EventGroup(FlowHandle):
 
 
 def _ids_of(root: str) -> Iterator[str]:
-    """Yield the ids of all that is in a flow: the same ones for the same root, so that it is opened once."""
+    """Yield the ids of a flow's nodes and jobs, the same ones for the same root, so that it is opened once."""
     return (str(uuid5(UUID(root), str(number))) for number in count())

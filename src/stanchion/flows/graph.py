@@ -1,4 +1,4 @@
-"""The parts of a flow as a graph to be drawn: jobs, and what their members add up to.
+"""The parts of a flow as a graph: jobs, groups and their links.
 
 chain(a, group([b, c]), d)      a ─┬─► b ─┬─► group ───► d
                                    └─► c ─┘
@@ -12,11 +12,11 @@ from stanchion.core.graph.model import Graph, GraphNode, Link
 from stanchion.flows.tree import FlowPart
 
 MEMBERS_SHOWN = 100
-"""So many members of a group are drawn; one more node says how many there are besides."""
+"""Members of a group that are drawn; one more node shows how many are left out."""
 
 
 def graph_of(flow: FlowPart) -> Graph:
-    """Return the graph of a flow; what handles a failure is at the end of a dashed link."""
+    """Return the graph of a flow; dashed links lead to the calls made on failure."""
     drawing = _Drawing()
     entries, _ = drawing.add(flow)
     return Graph(f"Flow {flow.id}", drawing.nodes, drawing.links, entries, frozenset(drawing.dashed))
@@ -30,7 +30,7 @@ class _Drawing:
         self._numbers = count(1)
 
     def add(self, part: FlowPart) -> tuple[list[str], str]:
-        """Add a part; return the nodes that it begins with, and the one that it ends with."""
+        """Add a part; return its first nodes and its last one."""
         if part.kind == "chain" and part.members:
             first, last = self._chain(part)
         elif part.kind in ("group", "barrier"):
@@ -39,9 +39,9 @@ class _Drawing:
             last = self._node(part.label or "job", part.state, part.state)
             first = [last]
         if part.on_failure is not None:
-            handler = part.on_failure
-            note = ", ".join(word for word in ("on failure", handler.state) if word)
-            self._link(last, self._node(handler.label or "job", note, handler.state), dashed=True)
+            call = part.on_failure
+            note = ", ".join(word for word in ("on failure", call.state) if word)
+            self._link(last, self._node(call.label or "job", note, call.state), dashed=True)
         return first, last
 
     def _chain(self, part: FlowPart) -> tuple[list[str], str]:

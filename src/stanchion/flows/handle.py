@@ -1,4 +1,4 @@
-"""A handle to a flow that is stored."""
+"""A handle to a stored flow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from stanchion.context.context import HasContext
 from stanchion.core.aio import off_loop
-from stanchion.core.backoff import deadline_in, patiently
+from stanchion.core.backoff import deadline_in, retry_until
 from stanchion.core.checks import checked_id, whole
 from stanchion.core.graph.draw import GraphForm, checked_form
 from stanchion.core.graph.draw import drawn as graph_drawn
@@ -27,7 +27,7 @@ from stanchion.stores.rules.jobs import state_of
 FlowState = NodeState
 
 _PAGE, _IDS = 1000, 16_000
-"""Jobs, and ids of jobs, that are read at once."""
+"""Jobs, and ids of jobs, per read."""
 
 
 class FlowHandle:
@@ -38,21 +38,21 @@ class FlowHandle:
 
     @property
     def state(self) -> FlowState:
-        """The flow's state now: running, done, failed or cancelled; FlowNotFound for one that is not known."""
+        """The flow's state now: running, done, failed or cancelled. Raises FlowNotFound."""
         return FlowState(self._root(self._nodes()).state)
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait until the flow has ended and return its value: that of its last part.
+        """Wait until the flow has ended and return its value, which is that of its last part.
 
-        Raises FlowFailed, which names the member; FlowCancelled; ResultTimeout after `timeout` seconds;
-        StoreUnavailable where the store does not answer then.
+        Raises FlowFailed, which names the failed member; FlowCancelled; ResultTimeout after `timeout` seconds;
+        StoreUnavailable if the store does not answer by then.
         """
         deadline = deadline_in(timeout)
         nodes = self._context.waits.for_flow(self.id, deadline).result()
         return self._value_in_time(nodes, timeout, deadline)
 
     async def aresult(self, timeout: float | None = None) -> Any:
-        """Await `result`: however many wait, none of them keeps a thread."""
+        """Await `result`. Waiting takes no thread."""
         deadline = deadline_in(timeout)
         nodes = await self._context.waits.for_flow(self.id, deadline, asyncio.get_running_loop()).answer()
         return await off_loop(self._value_in_time)(nodes, timeout, deadline)
@@ -60,15 +60,15 @@ class FlowHandle:
     def _value_in_time(self, nodes: list[FlowNode], timeout: float | None, deadline: float) -> Any:
         if self._root(nodes).state == FlowState.RUNNING:
             raise ResultTimeout(
-                f"flow {self.id} is still running after {timeout} s; wait longer, or see what it waits for with "
+                f"flow {self.id} is still running after {timeout} s; wait longer, or find out what it waits for with "
                 f"`stanchion show {self.id}`"
             )
-        return patiently(lambda _repeat: self._value(nodes), deadline)
+        return retry_until(lambda _repeat: self._value(nodes), deadline)
 
     def members(self) -> Iterator[Job]:
-        """Yield its jobs, live and finished, in the order in which they were made, read page by page.
+        """Yield its jobs, live and finished, in the order of their creation, read page by page.
 
-        Those that history has not kept are left out; their results are not lost to the flow.
+        Jobs purged from history are left out; the flow keeps their results.
         """
         store = self._context.store
         for page in pages(store, Query("all", self._of_flow(), order="id", limit=_PAGE)):
@@ -76,7 +76,7 @@ class FlowHandle:
             yield from (Job(self._context, row, state_of(row, now)) for row in page)
 
     def cancel(self) -> FlowState:
-        """End the flow: jobs that have not begun are cancelled, running ones asked to stop. Return its state."""
+        """End the flow: cancel jobs that have not started, ask running ones to stop. Return its state."""
         store = self._context.store
         (known,) = store.change_flows([StopFlow(self.id)])
         if not known:
@@ -91,12 +91,12 @@ class FlowHandle:
         return FlowState(self._root(nodes).state)
 
     def graph(self, limit: int = 1000) -> FlowPart:
-        """Return its parts as a tree, to be shown; of many jobs only the newest `limit`."""
+        """Return its parts as a tree, with at most the newest `limit` jobs."""
         whole(limit, "limit", 1, MAX_PAGE)
         return drawn(self._context, self._nodes(), limit)
 
     def draw(self, form: GraphForm = "svg", limit: int = 1000) -> str:
-        """Return its parts as a graph: `text`, `svg`, `mermaid` or `dot` (for Graphviz); of many jobs as `graph`."""
+        """Return its parts as a drawing: `text`, `svg`, `mermaid` or `dot` (for Graphviz). `limit`: as for `graph`."""
         return graph_drawn(graph_of(self.graph(limit)), checked_form(form))
 
     acancel = off_loop(cancel)
@@ -111,7 +111,7 @@ class FlowHandle:
         return next(node for node in nodes if node.id == self.id)
 
     def _of_flow(self) -> tuple[Condition, ...]:
-        return (Condition("flow", "=", self.id),)
+        return (Condition("flow_root", "=", self.id),)
 
     def _value(self, nodes: list[FlowNode]) -> Any:
         state = self._root(nodes).state
@@ -121,7 +121,7 @@ class FlowHandle:
             raise FlowCancelled(self.id)
         culprit = self._culprit(nodes)
         if culprit is None or culprit.job is None:
-            raise FlowFailed(self.id, None, "no member of it is known any more")
+            raise FlowFailed(self.id, None, "its members are no longer in history")
         row = self._context.store.fetch([culprit.job]).get(culprit.job)
         if row is None:
             raise FlowFailed(self.id, culprit.job, f"{culprit.state}; its error was not kept")
@@ -130,7 +130,7 @@ class FlowHandle:
         raise FlowFailed(self.id, culprit.job, said, row.task)
 
     def _culprit(self, nodes: list[FlowNode]) -> MemberEnd | None:
-        """Return the end of the member that failed first, as far as that can be told."""
+        """Return the end of the member that failed first, as far as known."""
         failed = sorted(
             (node for node in nodes if node.state == FlowState.FAILED), key=lambda node: node.finished_at or 0
         )

@@ -1,7 +1,7 @@
-"""Storing a flow: in one step where it is small, a large group in bounded memory.
+"""Storing a flow: a small one in one step, a large group in bounded memory.
 
-Nothing may end before what waits for it is stored. So the nodes and the jobs that wait come first; then the members of
-large groups, each group closed behind its last one; then the other jobs that may begin.
+No job may finish before the jobs that wait for it are stored. Hence the order: (1) the nodes and the waiting jobs,
+(2) the members of large groups, closing each group after its last member, (3) the jobs that may start at once.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from stanchion.stores.rules import flows
 
 
 def store_flow(context: Context, plan: Plan, tx: Any = None) -> None:
-    """Store what was planned; with `tx`, in that transaction."""
-    make_ready(context, [job for node in plan.nodes if (job := flows.handler_of(node)) is not None], tx)
+    """Store a plan; with `tx`, in that transaction."""
+    make_ready(context, [job for node in plan.nodes if (job := flows.failure_job(node)) is not None], tx)
     if not plan.streams and len(plan.jobs) <= LARGE:
         _open(context, plan.nodes, plan.jobs, tx)
         return
     large = {stream.node for stream in plan.streams}
     by_id = {node.id: node for node in plan.nodes}
-    # In a transaction nobody sees the members before their node, which is stored last, with its size.
+    # In a transaction the node of a large group is stored last, with its size: its members are not seen before.
     first = [node for node in plan.nodes if tx is None or node.id not in large]
-    waiting = [job for job in plan.jobs if job.waits_for is not None]
-    starting = [job for job in plan.jobs if job.waits_for is None]
+    waiting = [job for job in plan.jobs if job.waits_kind is not None]
+    starting = [job for job in plan.jobs if job.waits_kind is None]
     _open_in_parts(context, first, waiting, tx)
     for stream in plan.streams:
         _Filled(context, by_id[stream.node], tx).fill(plan, stream)
@@ -38,13 +38,13 @@ def store_flow(context: Context, plan: Plan, tx: Any = None) -> None:
 
 
 def extend(context: Context, node: FlowNode, parts: Iterable[Part], ids: Iterator[str], tx: Any = None) -> None:
-    """Store further members of an open node; FlowClosed when it takes none any more."""
+    """Store further members of an open node. Raises FlowClosed if it is closed."""
     plan = Plan(context, node.root, ids)
     _Filled(context, node, tx, stored=True).add(plan, Stream(node.id, iter(parts), After()))
 
 
 class _Filled:
-    """A node that gets its members in batches. `stored`: it is in the store already."""
+    """A node that gets its members in batches. `stored`: the node is in the store already."""
 
     def __init__(self, context: Context, node: FlowNode, tx: Any, *, stored: bool = False) -> None:
         self._context, self._node, self._tx = context, node, tx
@@ -66,7 +66,7 @@ class _Filled:
             jobs = [inner.streamed(member, stream) for member in members]
             for portion in portions(jobs):
                 self._store(portion)
-            if inner.nodes:  # flows, whose values the jobs just stored wait for
+            if inner.nodes:  # nested flows: the jobs just stored wait for their values
                 store_flow(self._context, inner, self._tx)
 
     def _store(self, jobs: list[NewJob]) -> None:

@@ -1,10 +1,10 @@
-"""What flows are made of: calls that are not enqueued yet, one after the other or beside each other.
+"""The parts of flows: calls that are not enqueued yet, in sequence or in parallel.
 
-    chain(a, b, c)      b begins when a is done, and gets its result; c that of b
-    group([a, b, c])    all beside each other; what follows gets the list of their results, in this order
+    chain(a, b, c)      b starts when a is done and gets its result; c gets that of b
+    group([a, b, c])    all in parallel; the next part gets the list of their results, in this order
     barrier([a, b, c])  the same without the results
 
-Parts nest to any depth. They can't be changed: each method gives another one.
+Parts nest to any depth. They are immutable: each method returns a new one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import store_flow
 from stanchion.flows.plan import After, Inside, Kind, Plan, fresh_ids
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.slots import Slot
+from stanchion.stores.rules.flows import FlowPosition
+from stanchion.stores.rules.slots import waits_at
 
 
 class MemberMaker(Protocol):
@@ -39,30 +42,30 @@ class MemberMaker(Protocol):
 
 
 class Part(ABC):
-    """A call, or several that belong together."""
+    """A call, or several calls that form a part of a flow."""
 
-    handler: Signature | None = None
-    """What is called when the part fails."""
+    failure_call: Signature | None = None
+    """The call made when the part fails."""
 
     def then(self, follower: Part) -> Chain:
-        """Return this part with another behind it, which gets its value as the first argument."""
+        """Return a chain of this part and another, which gets its value as the first argument."""
         return chain(self, follower)
 
     @abstractmethod
     def on_failure(self, handler: Signature) -> Self:
-        """Return this part with a call that is made, once, when it fails; it gets no argument but its own."""
+        """Return this part with a call that is made once if it fails. The call gets only its own arguments."""
 
     def enqueue(self, tx: Any = None) -> FlowHandle:
         """Store the flow; with `tx`, in that transaction. Up to 2000 jobs are stored in one step."""
         context = self.context
         if context is None:
-            raise InvalidInput("a flow without any call belongs to no app; store it with app.enqueue_flow(flow)")
+            raise InvalidInput("a flow without calls belongs to no app; store it with app.enqueue_flow(flow)")
         return self.enqueue_in(context, tx)
 
     aenqueue = off_loop(enqueue)
 
     def enqueue_in(self, context: Context, tx: Any = None) -> FlowHandle:
-        """Store the flow as `enqueue` does, also where it has no call."""
+        """Store the flow as `enqueue` does, even if it has no call."""
         plan = Plan(context, new_id(), fresh_ids())
         plan.flow(self)
         store_flow(context, plan, tx)
@@ -71,26 +74,26 @@ class Part(ABC):
     @property
     @abstractmethod
     def context(self) -> Context | None:
-        """The context of the first call; None where there is no call."""
+        """The context of the first call; None without calls."""
 
     @property
     def lone_call(self) -> Signature | None:
-        """The part itself where it is nothing but a call, which needs no node of its own; else None."""
+        """The part itself if it is a single call without on_failure, which needs no node of its own; else None."""
         return None
 
     @abstractmethod
     def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
-        """Plan what is in the node of this part."""
+        """Plan the members of this part's node."""
 
     def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Signature | None, After]:
-        """Plan all but the last call; return that, None if the part does not end in one, and what it comes behind."""
+        """Plan all but the last call; return it (None if the part ends in none) and what precedes it."""
         return None, plan.before(self, after)
 
-    def _checked_handler(self, handler: Any) -> Signature:
-        if self.handler is not None:
-            raise InvalidInput("the part has an on_failure already; a single task can do both")
-        if not isinstance(handler, Signature) or handler.handler is not None:
-            raise InvalidInput(f"on_failure takes a call, such as mend.s(), and nothing beside it, not {handler!r}")
+    def _checked_call(self, handler: Any) -> Signature:
+        if self.failure_call is not None:
+            raise InvalidInput("the part has an on_failure already; combine both in one task")
+        if not isinstance(handler, Signature) or handler.failure_call is not None:
+            raise InvalidInput(f"on_failure takes a single call, such as clean_up.s(), not {handler!r}")
         return handler
 
 
@@ -102,9 +105,9 @@ class Signature(Part):
         enqueuer: MemberMaker,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        handler: Signature | None = None,
+        failure_call: Signature | None = None,
     ) -> None:
-        self._enqueuer, self.args, self.kwargs, self.handler = enqueuer, args, kwargs, handler
+        self._enqueuer, self.args, self.kwargs, self.failure_call = enqueuer, args, kwargs, failure_call
 
     @property
     def task(self) -> str:
@@ -112,8 +115,8 @@ class Signature(Part):
         return self._enqueuer.task_name
 
     def on_failure(self, handler: Signature) -> Signature:
-        """Return this call with another that is made, once, when it fails."""
-        return Signature(self._enqueuer, self.args, self.kwargs, self._checked_handler(handler))
+        """Return this call with another that is made once if it fails."""
+        return Signature(self._enqueuer, self.args, self.kwargs, self._checked_call(handler))
 
     @property
     def context(self) -> Context:
@@ -122,8 +125,8 @@ class Signature(Part):
 
     @property
     def lone_call(self) -> Signature | None:
-        """The call, unless something is called when it fails."""
-        return self if self.handler is None else None
+        """The call itself, unless it has an on_failure."""
+        return self if self.failure_call is None else None
 
     def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
         """Plan the call as the only member of its node."""
@@ -131,12 +134,13 @@ class Signature(Part):
         return Inside("one", {"as": "call"})
 
     def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Signature | None, After]:
-        """Return the call; one that has a handler is planned."""
-        return (self, after) if self.handler is None else (None, plan.before(self, after))
+        """Return the call; plan it instead if it has an on_failure."""
+        return (self, after) if self.failure_call is None else (None, plan.before(self, after))
 
-    def new_job(self, job_id: str, flow: str | None, waits_for: str | None = None) -> NewJob:
+    def new_job(self, job_id: str, position: FlowPosition | None, waits_for: Slot | None = None) -> NewJob:
         """Return the job of this call."""
-        return self._enqueuer.member(job_id, self.args, self.kwargs)._replace(flow=flow, waits_for=waits_for)
+        job = self._enqueuer.member(job_id, self.args, self.kwargs)._replace(**waits_at(waits_for))
+        return job if position is None else job._replace(**position._asdict())
 
     def __repr__(self) -> str:
         given = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
@@ -144,14 +148,14 @@ class Signature(Part):
 
 
 class Chain(Part):
-    """Parts that follow each other."""
+    """Parts that run in sequence."""
 
-    def __init__(self, parts: tuple[Part, ...], handler: Signature | None = None) -> None:
-        self.parts, self.handler = parts, handler
+    def __init__(self, parts: tuple[Part, ...], failure_call: Signature | None = None) -> None:
+        self.parts, self.failure_call = parts, failure_call
 
     def on_failure(self, handler: Signature) -> Chain:
-        """Return this chain with a call that is made, once, when any part of it fails."""
-        return Chain(self.parts, self._checked_handler(handler))
+        """Return this chain with a call that is made once if any part of it fails."""
+        return Chain(self.parts, self._checked_call(handler))
 
     @property
     def context(self) -> Context | None:
@@ -159,17 +163,17 @@ class Chain(Part):
         return next((context for part in self.parts if (context := part.context) is not None), None)
 
     def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
-        """Plan the last part as the only member of the node, behind those before it."""
-        line = []
+        """Plan the last part as the only member of the node, after the parts before it."""
+        steps = []
         for part in self.parts[:-1]:
             after = plan.before(part, after)
-            line.append(after.node)
+            steps.append(after.node)
         value = plan.member(self.parts[-1], node, 0, after)
-        return Inside("none" if value == "none" else "one", {"as": "chain", "line": line})
+        return Inside("none" if value == "none" else "one", {"as": "chain", "steps": steps})
 
     def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Signature | None, After]:
-        """Plan all parts but the last call of the last one; a chain that has a handler is planned whole."""
-        if self.handler is not None:
+        """Plan all parts but the last call of the last one; the whole chain if it has an on_failure."""
+        if self.failure_call is not None:
             return None, plan.before(self, after)
         for part in self.parts[:-1]:
             after = plan.before(part, after)
@@ -180,7 +184,7 @@ class Chain(Part):
 
 
 class _Once:
-    """Members that come from an iterator: read as they are enqueued, never held whole, and not to be read again."""
+    """Members from an iterator: read while they are enqueued, never all in memory, and only once."""
 
     def __init__(self, members: Iterator[Part]) -> None:
         self._members, self._read = members, False
@@ -191,7 +195,7 @@ class _Once:
         return self._members
 
     def first(self) -> list[Part]:
-        """Return the first member, if there is one, without taking it."""
+        """Return the first member, if any, without consuming it."""
         self._refuse_second()
         first = list(islice(self._members, 1))
         self._members = joined(first, self._members)
@@ -199,19 +203,19 @@ class _Once:
 
     def _refuse_second(self) -> None:
         if self._read:
-            raise InvalidInput("the members came from an iterator, which has been read; give a list of them")
+            raise InvalidInput("the members came from an iterator, which has been consumed; pass a list instead")
 
 
 class Group(Part):
-    """Parts beside each other."""
+    """Parts that run in parallel."""
 
-    def __init__(self, members: Iterable[Part], kind: Kind, handler: Signature | None = None) -> None:
-        self.kind, self.handler = kind, handler
+    def __init__(self, members: Iterable[Part], kind: Kind, failure_call: Signature | None = None) -> None:
+        self.kind, self.failure_call = kind, failure_call
         self._members: Iterable[Part] = _Once(members) if isinstance(members, Iterator) else members
 
     def on_failure(self, handler: Signature) -> Group:
-        """Return this group with a call that is made, once, when a member fails."""
-        return Group(self._members, self.kind, self._checked_handler(handler))
+        """Return this group with a call that is made once if a member fails."""
+        return Group(self._members, self.kind, self._checked_call(handler))
 
     def __iter__(self) -> Iterator[Part]:
         return map(checked_part, self._members)
@@ -223,7 +227,7 @@ class Group(Part):
         return next((found for part in map(checked_part, members) if (found := part.context) is not None), None)
 
     def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
-        """Plan the members beside each other."""
+        """Plan the members, to run in parallel."""
         return plan.members(iter(self), self.kind, node, after)
 
     def __repr__(self) -> str:
@@ -233,10 +237,10 @@ class Group(Part):
 
 
 def chain(*parts: Part) -> Chain:
-    """Return a flow of parts that follow each other: each gets the value of the one before as its first argument."""
+    """Return a flow of parts in sequence: each gets the value of the part before as its first argument."""
     flat: list[Part] = []
     for part in map(checked_part, parts):
-        if isinstance(part, Chain) and part.handler is None:
+        if isinstance(part, Chain) and part.failure_call is None:
             flat += part.parts
         else:
             flat.append(part)
@@ -246,12 +250,12 @@ def chain(*parts: Part) -> Chain:
 
 
 def group(*members: Part | Iterable[Part]) -> Group:
-    """Return a flow of parts beside each other, given as such or as one iterable. Its value: theirs, in order."""
+    """Return a flow of parallel parts, given as arguments or one iterable. Its value: the list of theirs, in order."""
     return Group(_members(members), "list")
 
 
 def barrier(*members: Part | Iterable[Part]) -> Group:
-    """Return a flow of parts beside each other, given as such or as one iterable; it has no value."""
+    """Return a flow of parallel parts, given as arguments or as one iterable. It has no value."""
     return Group(_members(members), "none")
 
 
@@ -262,7 +266,7 @@ def _members(given: tuple[Part | Iterable[Part], ...]) -> Iterable[Part]:
 
 
 def checked_part(part: Any) -> Part:
-    """Return what is a part of a flow; InvalidInput otherwise."""
+    """Return a part of a flow as given; raise InvalidInput for anything else."""
     if not isinstance(part, Part):
-        raise InvalidInput(f"a flow is made of calls, such as task.s(1), and of other flows, not of {shown(part)}")
+        raise InvalidInput(f"a flow consists of calls, such as task.s(1), and of other flows, not of {shown(part)}")
     return part

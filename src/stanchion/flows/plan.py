@@ -1,7 +1,7 @@
-"""From the definition of a flow to the nodes and jobs that are stored; nothing is stored here.
+"""Turns the definition of a flow into the nodes and jobs to store; stores nothing.
 
-Every part that something waits for is a node. What comes behind a part depends on its node, and has in the `after` of
-its flow position whose value it gets:
+Every part that something waits for is a node. The part that follows depends on this node; its `flow_after`
+says whose value it gets:
 
     chain(a, b, c)       root ── index 0: c      c after N2 ── index 0: b      b after N1 ── index 0: a
     group([a, b])        root ── index 0: a, index 1: b
@@ -22,75 +22,75 @@ from stanchion.errors import InvalidInput
 from stanchion.jobs.call import COLLECT, arguments
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.rules.flows import FlowPosition, flow_position
-from stanchion.stores.rules.jobs import own_priority
-from stanchion.stores.rules.slots import node_gate
+from stanchion.stores.records.slots import Slot
+from stanchion.stores.rules.flows import FlowPosition
+from stanchion.stores.rules.slots import node_slot, waits_at
 
 LARGE = 2000
-"""A group with more members is stored in parts."""
+"""Members above which a group is stored in batches."""
 
 MOST_IN_ONE_STEP = 10_000
-"""Jobs of a flow that a task may return: they are stored in one step with its end."""
+"""Jobs in a flow that a task may return: they are stored in one step with its outcome."""
 
 _LIST = "*"
 
 
 Kind = Literal["one", "list", "none"]
-"""What a part gives to the one behind it: the value of its only member, those of all members, or nothing."""
+"""What a part passes on to the next: the value of its only member, the values of all members, or nothing."""
 
 
 class Call(Protocol):
     """A call of a task that is not enqueued yet."""
 
-    def new_job(self, job_id: str, flow: str | None, waits_for: str | None = None) -> NewJob:
+    def new_job(self, job_id: str, position: FlowPosition | None, waits_for: Slot | None = None) -> NewJob:
         """Return the job of this call."""
 
 
 class Part(Protocol):
-    """A part of a flow, which lays itself out on a plan."""
+    """A part of a flow, which adds itself to a plan."""
 
     @property
-    def handler(self) -> Call | None:
-        """What is called when the part fails."""
+    def failure_call(self) -> Call | None:
+        """The call made when the part fails."""
 
     @property
     def lone_call(self) -> Call | None:
-        """The part itself where it is nothing but a call, which needs no node of its own; else None."""
+        """The part itself if it is a single call without on_failure, which needs no node of its own; else None."""
 
     def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
-        """Plan what is in the node of this part."""
+        """Plan the members of this part's node."""
 
     def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Call | None, After]:
-        """Plan all but the last call; return that, None if the part does not end in one, and what it comes behind."""
+        """Plan all but the last call; return it (None if the part ends in none) and what precedes it."""
 
 
 class After(NamedTuple):
-    """What a part comes behind: a node, or nothing; `kind`: what it gets from that one."""
+    """The node that a part follows, if any. `kind`: what the part gets from it."""
 
     node: str = ""
     kind: Kind = "none"
 
     @property
-    def text(self) -> str:
-        """How it stands in a flow position: empty where there is nothing to get."""
-        return {"one": self.node, "list": self.node + _LIST, "none": ""}[self.kind]
+    def text(self) -> str | None:
+        """The `flow_after` of a flow position; None if the part gets nothing."""
+        return {"one": self.node, "list": self.node + _LIST, "none": None}[self.kind]
 
     @property
-    def dependency(self) -> str | None:
-        """What a job behind it waits for."""
-        return node_gate(self.node) if self.node else None
+    def dependency(self) -> Slot | None:
+        """The dependency that a following job waits for."""
+        return node_slot(self.node) if self.node else None
 
 
 def after_of(row: JobRow) -> After:
-    """Return the node whose value a job gets; one without a node where it gets none."""
-    text = flow_position(row.flow).after if row.flow is not None else ""
-    if not text:
+    """Return the node whose value a job gets; `After()` if it gets none."""
+    text = row.flow_after
+    if text is None:
         return After()
     return After(text.removesuffix(_LIST), "list" if text.endswith(_LIST) else "one")
 
 
 class Inside(NamedTuple):
-    """What is in a node: what it gives, how it is shown, and its size where that is not 1."""
+    """A planned node: what it passes on, how it is shown, and its size."""
 
     gives: Kind
     shows: dict[str, Any]
@@ -100,7 +100,7 @@ class Inside(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """A group that is stored in parts: its node, and the members that are still to be read."""
+    """A group that is stored in batches: its node, and the members that are still to be read."""
 
     node: str
     members: Iterator[Part]
@@ -114,9 +114,9 @@ def fresh_ids() -> Iterator[str]:
 
 
 class Plan:
-    """Makes the nodes and jobs of a flow, in order.
+    """Creates the nodes and jobs of a flow, in order.
 
-    `root`: the flow's id. `ids`: those of what it makes. `added_by`: the job that adds to its own flow.
+    `root`: the flow's id. `ids`: for the new nodes and jobs. `added_by`: the job that adds to its own flow.
     """
 
     def __init__(self, context: Context, root: str, ids: Iterator[str], added_by: JobRow | None = None) -> None:
@@ -135,18 +135,18 @@ class Plan:
         self._node(part, self.root, None, After())
 
     def before(self, part: Part, after: After) -> After:
-        """Plan a part that something comes behind; return how that one refers to it."""
+        """Plan a part that another follows; return what the follower depends on."""
         return self._node(part, next(self.ids), None, after)
 
     def streamed(self, part: Part, stream: Stream) -> NewJob:
-        """Return the job that stands for a member of a large group; of a flow, the one that takes its value."""
+        """Return the job of a member of a large group; for a nested flow, the job that collects its value."""
         position = FlowPosition(self.root, stream.node)
         job_id = next(self.ids)
         if (call := part.lone_call) is not None:
             return self.job(call, job_id, position, stream.after)
         return self.collecting(job_id, position, self.before(part, stream.after))
 
-    # -- what is in the node of a part
+    # -- members of a node
 
     def call(self, call: Call, node: str, index: int, after: After) -> None:
         """Plan a call as a member of a node."""
@@ -154,22 +154,22 @@ class Plan:
         self.jobs.append(self._like)
 
     def member(self, part: Part, node: str, index: int, after: After) -> Kind:
-        """Plan a part as a member of a node; return what it gives."""
+        """Plan a part as a member of a node; return what it passes on."""
         if (call := part.lone_call) is not None:
             self.call(call, node, index, after)
             return "one"
         return self._node(part, next(self.ids), f"{node}:{index}", after).kind
 
     def members(self, members: Iterator[Part], kind: Kind, node: str, after: After) -> Inside:
-        """Plan parts beside each other as the members of a node; those of a large group stay to be read."""
+        """Plan parallel parts as the members of a node; those of a large group are read later."""
         shows = {"as": "group" if kind == "list" else "barrier"}
         most = LARGE if self._added_by is None else MOST_IN_ONE_STEP
         first = list(islice(members, most + 1))
         if not first and (after.node or self._added_by is not None):
-            # A node without members is done at once, and this one must wait: a call stands for it.
+            # A node without members would be done at once. This one must wait, so it gets a collecting job.
             value: list[Any] | None = [] if kind == "list" else None
             waiting = After(after.node, "none")
-            self.jobs.append(self.collecting(next(self.ids), FlowPosition(self.root, node), waiting, value))
+            self.jobs.append(self.collecting(next(self.ids), FlowPosition(self.root, node, 0), waiting, value))
             return Inside("one" if kind == "list" else "none", shows)
         if len(first) <= most:
             for index, member in enumerate(first):
@@ -177,7 +177,7 @@ class Plan:
             return Inside(kind, shows, kind, len(first))
         if self._added_by is not None:
             raise InvalidInput(
-                f"a task returned a flow with more than {MOST_IN_ONE_STEP:,} members; let it enqueue them itself"
+                f"a task returned a flow with more than {MOST_IN_ONE_STEP:,} members; enqueue it instead"
             )
         self.streams.append(Stream(node, joined(first, members), after))
         return Inside(kind, shows, kind, 0, closed=False)
@@ -185,13 +185,13 @@ class Plan:
     # -- jobs
 
     def job(self, call: Call, job_id: str, position: FlowPosition, after: After) -> NewJob:
-        """Return the job of a call, at this position behind another part."""
-        return call.new_job(job_id, position._replace(after=after.text).text, after.dependency)
+        """Return the job of a call, at this position and after another part."""
+        return call.new_job(job_id, position._replace(flow_after=after.text), after.dependency)
 
     def collecting(self, job_id: str, position: FlowPosition, after: After, value: Any = None) -> NewJob:
-        """Return a job, to be run where the one before it is, that has the value of a part for its own.
+        """Return a job whose result is the value of the part it follows, or `value` if it gets none.
 
-        That of the part which it comes behind; `value` where it gets none from there.
+        It goes into the queue of the job planned before it.
         """
         like = self._like
         args = (value,) if after.kind == "none" else ()
@@ -200,10 +200,10 @@ class Plan:
             "default" if like is None else like.queue,
             self._context.codec.encode(arguments(args, {}), "arguments"),
             COLLECT,
-            priority=0 if like is None else own_priority(like.priority),
+            priority=0 if like is None else like.priority,
             tenant=None if like is None else like.tenant,
-            flow=position._replace(after=after.text).text,
-            waits_for=after.dependency,
+            **waits_at(after.dependency),
+            **position._replace(flow_after=after.text)._asdict(),
         )
 
     def _node(self, part: Part, node: str, parent: str | None, after: After) -> After:
@@ -216,13 +216,13 @@ class Plan:
             kind=inside.kind,
             size=inside.size,
             closed=inside.closed,
-            handler=self._handler(part.handler),
+            on_failure=self._failure_job(part.failure_call),
             definition=json.dumps({**inside.shows, **added}),
         )
         return After(node, inside.gives)
 
-    def _handler(self, handler: Call | None) -> str | None:
-        if handler is None:
+    def _failure_job(self, call: Call | None) -> str | None:
+        if call is None:
             return None
-        job = handler.new_job(next(self.ids), FlowPosition(self.root).text)
+        job = call.new_job(next(self.ids), FlowPosition(self.root))
         return json.dumps({name: value for name, value in job._asdict().items() if value is not None})

@@ -1,4 +1,4 @@
-"""What the parts of a flow are worth: read from how their members have ended, page by page."""
+"""The values of a flow's parts, read page by page from how their members ended."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ PAGE = 1000
 
 
 class NoValue(StanchionError):
-    """A part of a flow has not succeeded, so that it has no value."""
+    """A part of a flow has no value, as it has not succeeded."""
 
 
 class Values:
-    """Reads the values of nodes of one flow. `nodes`: all of its nodes, where they have been read already."""
+    """Reads the values of nodes of one flow. `nodes`: all its nodes, if they have been read already."""
 
     def __init__(self, context: Context, root: str, nodes: Iterable[FlowNode] | None = None) -> None:
         self._context, self._root = context, root
@@ -30,30 +30,30 @@ class Values:
 
     @cached_property
     def nodes(self) -> dict[str, FlowNode]:
-        """The nodes of the flow. Asked for only when it takes more than the single member of one node."""
+        """The nodes of the flow, read only if more than the single member of one node is needed."""
         return {node.id: node for node in self._context.store.flow_nodes(self._root)}
 
     def behind(self, after: After) -> Any:
-        """Return what a job gets that comes behind a node; NoValue when that has not succeeded."""
+        """Return what a job that follows a node gets. Raises NoValue if the node has not succeeded."""
         return self._of_one(after.node) if after.kind == "one" else self._of_all(after.node)
 
     def of(self, node_id: str) -> Any:
-        """Return the value of a node; NoValue when it has not succeeded."""
+        """Return the value of a node. Raises NoValue if it has not succeeded."""
         kind = self._node(node_id).kind
         if kind == "none":
             return None
         return self._of_one(node_id) if kind == "one" else self._of_all(node_id)
 
     def ends(self, node_id: str) -> Iterator[MemberEnd]:
-        """Yield how the members of a node have ended, by their places."""
+        """Yield how the members of a node ended, by index."""
         after = -1
         while page := self._context.store.flow_ends(node_id, after, PAGE):
             yield from page
-            after = page[-1].place
+            after = page[-1].index
 
     def _node(self, node_id: str) -> FlowNode:
         if node_id not in self.nodes:
-            raise NoValue(f"the flow {self._root} has no part {node_id} any more: it ended over a week ago")
+            raise NoValue(f"the part {node_id} of flow {self._root} is gone: the flow ended over a week ago")
         return self.nodes[node_id]
 
     def _of_one(self, node_id: str) -> Any:
@@ -72,8 +72,8 @@ class Values:
     def _of_end(self, end: MemberEnd) -> Any:
         if end.state != JobState.DONE:
             who = f"job {end.job}" if end.job else f"the part {end.child}"
-            raise NoValue(f"{who} of the flow {self._root} is {end.state}; `retry` that first")
+            raise NoValue(f"{who} of the flow {self._root} is {end.state}; `retry` it first")
         return self._context.codec.decode(end.result) if end.child is None else self.of(end.child)
 
     def _not_yet(self, node_id: str) -> NoValue:
-        return NoValue(f"the part {node_id} of the flow {self._root} is not done yet; retry this job when it is")
+        return NoValue(f"the part {node_id} of the flow {self._root} is not done yet; retry this job once it is")

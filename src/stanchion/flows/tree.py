@@ -1,4 +1,4 @@
-"""A flow as a tree of its parts, to be shown."""
+"""A flow as a tree of its parts, for display."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from stanchion.context.context import Context
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.flows import flow_position
 from stanchion.stores.rules.jobs import state_of
 
 PartKind = Literal["job", "chain", "group", "barrier"]
@@ -19,10 +18,10 @@ PartKind = Literal["job", "chain", "group", "barrier"]
 
 @dataclass(frozen=True, slots=True)
 class FlowPart:
-    """A part of a flow: a job, or parts that follow each other (a chain) or are beside each other.
+    """A part of a flow: a job, a chain of parts in sequence, or a group or barrier of parallel parts.
 
-    `state`: of a job, that of the job; else running, done, failed or cancelled. `label`: a job's task. `ended`,
-    `size`: how many of the members have ended, out of how many; `members` may be fewer, of a large group.
+    `state`: the job's, or running, done, failed or cancelled. `label`: the job's task. `ended`, `size`: how many of
+    the members have ended, and how many there are; `members` may hold fewer of a large group.
     """
 
     id: str
@@ -33,14 +32,14 @@ class FlowPart:
     ended: int = 0
     size: int = 0
     is_open: bool = False
-    """True for a group that takes more members."""
+    """True for a group that still takes members."""
     on_failure: FlowPart | None = None
 
 
 def drawn(context: Context, nodes: list[FlowNode], limit: int) -> FlowPart:
-    """Return the tree of a flow with these nodes, with at most about `limit` jobs."""
+    """Return the tree of a flow with these nodes and at most about `limit` jobs."""
     root = nodes[0].root
-    rows = context.store.select(Query(where=(Condition("flow", "=", root),), limit=limit)).rows
+    rows = context.store.select(Query(where=(Condition("flow_root", "=", root),), limit=limit)).rows
     return _Drawing(context, root, nodes, rows, limit).of_node(root)
 
 
@@ -50,16 +49,15 @@ class _Drawing:
         self._nodes = {node.id: node for node in nodes}
         self._shows: dict[str, dict[str, Any]] = {node.id: json.loads(node.definition or "{}") for node in nodes}
         self._rows = {row.id: row for row in rows}
-        self._seats: dict[str, dict[int, JobRow | FlowNode]] = defaultdict(dict)
+        self._members_of: dict[str, dict[int, JobRow | FlowNode]] = defaultdict(dict)
         self._added: dict[str, list[str]] = defaultdict(list)
         for row in rows:
-            place = flow_position(row.flow or "")
-            if place.node:
-                self._seats[place.node][place.place] = row
+            if row.flow_node is not None and row.flow_index is not None:
+                self._members_of[row.flow_node][row.flow_index] = row
         for node in nodes:
             if node.parent is not None:
                 parent, _, number = node.parent.partition(":")
-                self._seats[parent][int(number)] = node
+                self._members_of[parent][int(number)] = node
             elif "by" in self._shows[node.id]:
                 self._added[self._shows[node.id]["by"]].append(node.id)
         self._root = root
@@ -67,34 +65,34 @@ class _Drawing:
     def of_node(self, node_id: str) -> FlowPart:
         node, shows = self._nodes[node_id], self._shows[node_id]
         members = self._members(node)
-        handler = self._handler(node)
+        on_failure = self._on_failure(node)
         how = shows.get("as", "group" if node.kind == "list" else "chain")
         if how == "chain":
-            line = [self.of_node(one) for one in shows.get("line", ()) if one in self._nodes]
-            return self._part(node, "chain", (*line, *members), handler)
+            steps = [self.of_node(one) for one in shows.get("steps", ()) if one in self._nodes]
+            return self._part(node, "chain", (*steps, *members), on_failure)
         if how == "call" and len(members) == 1:
-            return replace(members[0], on_failure=handler)
-        return self._part(node, "barrier" if how == "barrier" else "group", members, handler)
+            return replace(members[0], on_failure=on_failure)
+        return self._part(node, "barrier" if how == "barrier" else "group", members, on_failure)
 
     def _part(
-        self, node: FlowNode, kind: PartKind, members: tuple[FlowPart, ...], handler: FlowPart | None
+        self, node: FlowNode, kind: PartKind, members: tuple[FlowPart, ...], on_failure: FlowPart | None
     ) -> FlowPart:
         ended, size = node.ended, node.size
         if kind == "chain":
             ended, size = sum(member.state in _ENDED for member in members), len(members)
-        return FlowPart(node.id, kind, node.state, kind, members, ended, size, not node.closed, handler)
+        return FlowPart(node.id, kind, node.state, kind, members, ended, size, not node.closed, on_failure)
 
     def _members(self, node: FlowNode) -> tuple[FlowPart, ...]:
-        seats = self._seats[node.id]
+        members = self._members_of[node.id]
         parts = {
-            place: self.of_node(member.id) if isinstance(member, FlowNode) else self._of_job(member)
-            for place, member in seats.items()
+            index: self.of_node(member.id) if isinstance(member, FlowNode) else self._of_job(member)
+            for index, member in members.items()
         }
-        if len(parts) < node.size:  # some are not in history any more, or there are too many
+        if len(parts) < node.size:  # some have left history, or there are too many
             for end in self._context.store.flow_ends(node.id, limit=self._limit):
-                if end.place not in parts and len(parts) < self._limit:
-                    parts[end.place] = _of_end(end)
-        return tuple(parts[place] for place in sorted(parts))
+                if end.index not in parts and len(parts) < self._limit:
+                    parts[end.index] = _of_end(end)
+        return tuple(parts[index] for index in sorted(parts))
 
     def _of_job(self, row: JobRow) -> FlowPart:
         job = FlowPart(row.id, "job", state_of(row, self._now).value, row.task or "")
@@ -106,10 +104,10 @@ class _Drawing:
             row.id, "chain", job.state, "chain", members, sum(one.state in _ENDED for one in members), len(members)
         )
 
-    def _handler(self, node: FlowNode) -> FlowPart | None:
-        if node.handler is None:
+    def _on_failure(self, node: FlowNode) -> FlowPart | None:
+        if node.on_failure is None:
             return None
-        fields = json.loads(node.handler)
+        fields = json.loads(node.on_failure)
         row = self._rows.get(fields["id"])
         state = "" if row is None else state_of(row, self._now).value
         return FlowPart(fields["id"], "job", state, fields.get("task") or "")

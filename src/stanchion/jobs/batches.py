@@ -1,4 +1,4 @@
-"""Batches: many jobs stored a few thousand at a time."""
+"""Bulk inserts, a batch at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCH_CHARACTERS = 8 * 1024 * 1024
 
 
 def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
-    """Cut an iterator into lists of up to `size`."""
+    """Split an iterable into lists of up to `size`."""
     rest = iter(items)
     while batch := list(islice(rest, size)):
         yield batch
@@ -30,7 +30,7 @@ def batches(items: Iterable[T], size: int = BATCH) -> Iterator[list[T]]:
 def store_batches(
     context: Context, new: Iterable[list[NewJob]], tx: Any = None
 ) -> Iterator[tuple[list[NewJob], list[Pushed]]]:
-    """Store batches one after the other; while one is being stored, the next is made."""
+    """Store batches one after the other; prepare the next while one is being stored."""
     batches = (portion for batch in new for portion in portions(batch))
     first = next(batches, None)
     second = next(batches, None) if tx is None else None
@@ -48,7 +48,7 @@ def store_batches(
 
 
 def portions(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
-    """Cut a batch where its payloads add up to more than a call should carry."""
+    """Split a batch so that the payloads of each portion fit into one call (BATCH_CHARACTERS)."""
     portion: list[NewJob] = []
     size = 0
     for job in jobs:

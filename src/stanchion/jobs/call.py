@@ -1,4 +1,4 @@
-"""The arguments of a call, as a job carries them."""
+"""The arguments of a call, as stored in a job."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from stanchion.errors import InvalidInput
 
 COLLECT = "stanchion.collect"
-"""The task that every app knows: it returns what it gets. In a flow it stands for a part without a last call."""
+"""The built-in task that returns its argument. In a flow it collects the value of a part without a last call."""
 
 
 Call = tuple[tuple[Any, ...], Mapping[str, Any]]
@@ -21,7 +21,7 @@ def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any
 
 
 def called_with(payload: Any) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments that a payload holds; ValueError when it is not that of a call."""
+    """Return the arguments in a payload. Raises ValueError if it is not the payload of a call."""
     if isinstance(payload, dict):
         args, kwargs = payload.get("args"), payload.get("kwargs", {})
         known = 2 if "kwargs" in payload else 1

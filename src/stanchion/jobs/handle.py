@@ -1,4 +1,4 @@
-"""Handles of jobs: their state, and their result once it is there."""
+"""Job handles: the state of a job, and its result once it has finished."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class JobHandle:
         self._context, self.id, self.duplicate = app.context, checked_id(job_id), duplicate
 
     def job(self) -> Job:
-        """Read the job; JobNotFound when it is neither live nor in history."""
+        """Read the job. Raises JobNotFound if it is neither live nor in history."""
         found = lookup.get(self._context, self.id)
         if found is None:
             raise JobNotFound(self.id)
@@ -34,26 +34,26 @@ class JobHandle:
 
     @property
     def state(self) -> JobState:
-        """The job's state now."""
+        """The job's current state."""
         return self.job().state
 
     def cancel(self) -> JobState:
-        """Cancel the job, or ask it to stop if it runs; return its state after that."""
+        """Cancel the job, or ask it to stop if it is running; return its new state."""
         state = lookup.cancel(self._context, self.id)
         if state is None:
             raise JobNotFound(self.id)
         return state
 
     def result(self, timeout: float | None = None) -> Any:
-        """Wait until the job is finished and return its result.
+        """Wait until the job has finished and return its result.
 
-        Raises ResultTimeout after `timeout` seconds, or StoreUnavailable where the store does not answer then;
-        JobFailed for a dead job, JobCancelled, and JobNotFound where no history is kept.
+        Raises ResultTimeout after `timeout` seconds, or StoreUnavailable if the store does not answer by then;
+        JobFailed for a dead job; JobCancelled; JobNotFound if the queue keeps no history.
         """
         return self._result_of(self._context.waits.for_job(self.id, deadline_in(timeout)).result(), timeout)
 
     async def aresult(self, timeout: float | None = None) -> Any:
-        """Await `result`: however many wait, none of them keeps a thread."""
+        """Await `result`. Waiting takes no thread."""
         waiter = self._context.waits.for_job(self.id, deadline_in(timeout), asyncio.get_running_loop())
         return self._result_of(await waiter.answer(), timeout)
 
@@ -64,7 +64,7 @@ class JobHandle:
         job = Job(self._context, seen.row, seen.state)
         if not job.state.final:
             raise ResultTimeout(
-                f"job {job.id} is still {job.state} after {timeout} s; wait longer, or see that a worker "
+                f"job {job.id} is still {job.state} after {timeout} s; wait longer, or make sure that a worker "
                 f"runs for queue {job.queue!r}"
             )
         if job.state is JobState.DONE:
@@ -76,7 +76,7 @@ class JobHandle:
         attempts = job.headers[DEAD_ATTEMPTS] if letter else job.attempts
         where = f", in the dead-letter queue {job.queue!r}" if letter else ""
         raise JobFailed(
-            f"job {job.id} is dead after {attempts} attempts{where}: {last}; `retry` it once the cause is removed"
+            f"job {job.id} is dead after {attempts} attempts{where}: {last}; fix the cause, then `retry` it"
         )
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""New jobs into the store: the one way there.
+"""Inserting new jobs: the one function through which they enter the store.
 
-Before they are stored, the settings that the code declares for their queues are, items of stations get what the station
-asks of them, semaphores must be known, and lanes are chosen. Afterwards the event is fired.
+Steps: (1) store the declared settings of their queues, (2) apply the options of stations to their items, (3) check that
+their semaphores are known, (4) choose lanes, (5) store the jobs, (6) fire the event.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from stanchion.stores.rules.jobs import created, state_of
 
 
 def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
-    """Prepare new jobs, changing the list in place; return the store to put them in.
+    """Prepare new jobs, changing the list in place; return the store to insert them into.
 
-    InvalidInput for a job that needs a semaphore which nobody has declared, or that its station can't take.
+    Raises InvalidInput for a job with an undeclared semaphore, or one that its station can't take.
     """
     store = context.store
     if context.declared.settings:
@@ -40,7 +40,7 @@ def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
 
 
 def insert(context: Context, jobs: list[NewJob], tx: Any = None) -> list[Pushed]:
-    """Store new jobs, changing the list in place; fire the event for those that are no duplicates."""
+    """Store new jobs, changing the list in place; fire the event for all but duplicates."""
     pushed = make_ready(context, jobs, tx).push(jobs, tx)
     if context.events.hears("enqueue"):
         for job in jobs_of(context, jobs, pushed):

@@ -1,4 +1,4 @@
-"""A job as seen from outside, and a handle to one."""
+"""A job as it was read from the store."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.rules.dead_letters import DEAD_AT, is_letter
-from stanchion.stores.rules.flows import flow_position
-from stanchion.stores.rules.jobs import created, own_priority
+from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import limits_in
 
 __all__ = ["Job", "JobState"]
 
 
 class Meter(float):
-    """How far a job is, from 0 to 1; in the running job, call it to report."""
+    """The progress of a job, from 0 to 1. In the running job, call it to report."""
 
     def __call__(self, value: float) -> None:  # noqa: ARG002 - the reservation's takes it
         raise InvalidInput("only the running job can report progress")
@@ -33,7 +32,7 @@ class Job:
     def __init__(self, context: Context, row: JobRow, state: JobState, *, duplicate: bool = False) -> None:
         self._context, self._row, self.state = context, row, state
         self.duplicate = duplicate
-        """True when an enqueue found this live job under its key and stored no other."""
+        """True if an enqueue found this live job under its key and stored no new one."""
 
     @property
     def id(self) -> str:
@@ -52,27 +51,27 @@ class Job:
 
     @property
     def payload(self) -> Any:
-        """What was pushed; for a task, its arguments."""
+        """The value that was pushed; for a task, its arguments."""
         return self._context.codec.decode(self._row.payload)
 
     @property
     def headers(self) -> dict[str, Any]:
-        """What travels beside the payload."""
+        """Metadata stored with the payload."""
         return self._context.codec.decode(self._row.headers) or {}
 
     @property
     def priority(self) -> int:
         """From -100 to 100, higher first."""
-        return own_priority(self._row.priority)
+        return self._row.priority
 
     @property
     def tenant(self) -> str | None:
-        """Whose job it is."""
+        """The tenant that the job belongs to."""
         return self._row.tenant
 
     @property
     def lane(self) -> int | None:
-        """The lane of its queue; None for a job that came when the queue had none."""
+        """Its lane in the queue; None if the queue had no lanes when the job was stored."""
         return shown_lane(self._row.lane)
 
     @property
@@ -82,17 +81,17 @@ class Job:
 
     @property
     def order_key(self) -> str | None:
-        """The key whose jobs run one at a time, in the order of their enqueue."""
+        """Jobs with the same order key run one at a time, in the order in which they were enqueued."""
         return self._row.order_key
 
     @property
     def limits(self) -> list[str]:
-        """The semaphores that it must hold while it runs."""
+        """The semaphores that it holds while it runs."""
         return list(limits_in(self._row.limits).semaphores)
 
     @property
     def run_at(self) -> datetime:
-        """When it is, or was, due."""
+        """When it is or was due."""
         return moment(self._row.run_at)
 
     @property
@@ -102,12 +101,12 @@ class Job:
 
     @property
     def started_at(self) -> datetime | None:
-        """When the last attempt began."""
+        """When the last attempt started."""
         return moment(self._row.started_at)
 
     @property
     def finished_at(self) -> datetime | None:
-        """When it became final; of a dead letter, when it died."""
+        """When it became final; for a dead letter, when it died."""
         if is_letter(self._row):
             return moment(int(self.headers[DEAD_AT] * SECOND))
         return moment(self._row.finished_at)
@@ -125,60 +124,60 @@ class Job:
 
     @property
     def attempts(self) -> int:
-        """How often it was delivered."""
+        """The number of deliveries so far."""
         return self._row.attempts
 
     @property
     def failures(self) -> int:
-        """How many of the attempts failed."""
+        """The number of failed attempts."""
         return self._row.failures
 
     @property
     def max_attempts(self) -> int:
-        """After this many deliveries without success the job is dead."""
+        """The number of deliveries without success after which the job is dead."""
         return self._row.max_attempts
 
     @property
     def timeout(self) -> float | None:
-        """Seconds that one attempt may run."""
+        """Seconds that one attempt may run; None: no limit, or the task's."""
         return self._row.timeout
 
     @property
     def errors(self) -> list[dict[str, Any]]:
         """The last errors: `attempt`, `at` (seconds since 1970), `error`, `traceback`.
 
-        While the job is put off, as no worker that took it knows its task, also `times` and `since` in the last one.
+        While the job is put off because workers do not know its task, the last one also has `times` and `since`.
         """
         return self._context.codec.decode(self._row.errors) or []
 
     @property
     def result(self) -> Any:
-        """What the job was committed with."""
+        """The result the job was committed with."""
         return self._context.codec.decode(self._row.result)
 
     @property
     def progress(self) -> Meter:
-        """The share done, as last reported."""
+        """The share done, from 0 to 1, as last reported."""
         return Meter(self._row.progress or 0.0)
 
     @property
     def worker(self) -> str | None:
-        """The worker that has, or last had, the job."""
+        """The worker that runs the job, or ran it last."""
         return self._row.worker
 
     @property
     def origin(self) -> str | None:
-        """The finished job that this one replays."""
+        """The id of the finished job that this one replays."""
         return self._row.origin
 
     @property
     def flow(self) -> str | None:
-        """The id of the flow that it belongs to; `app.flow(job.flow)` is a handle to that."""
-        return None if self._row.flow is None else flow_position(self._row.flow).root
+        """The id of its flow; `app.flow(job.flow)` returns a handle."""
+        return self._row.flow_root
 
     @property
     def cancelled(self) -> bool:
-        """True when the job was, or is asked to be, cancelled."""
+        """True if the job was cancelled, or was asked to stop."""
         return self.state is JobState.CANCELLED or bool(self._row.cancel_requested)
 
     def __repr__(self) -> str:
@@ -187,7 +186,7 @@ class Job:
 
 
 class FreshJob(Job):
-    """A job that has just been stored; its row is put together when somebody looks at it."""
+    """A job that has just been stored; its row is created when needed."""
 
     __slots__ = ("_new", "_pushed")
 

@@ -22,7 +22,7 @@ def job_of(context: Context, row: JobRow, *, duplicate: bool = False) -> Job:
 
 
 def jobs_of(context: Context, new: Sequence[NewJob], stored: Sequence[Pushed]) -> list[Job]:
-    """Return the jobs of a push; a duplicate is read as it is now."""
+    """Return the jobs of a push; duplicates are read from the store."""
     duplicates = [pushed.id for pushed in stored if pushed.duplicate]
     known = context.store.fetch(duplicates) if duplicates else {}
     return [
@@ -46,12 +46,12 @@ def find(context: Context, **search: Unpack[Search]) -> list[Job]:
 
 
 def cancel(context: Context, job_id: str) -> JobState | None:
-    """Cancel a job, or ask it to stop if it runs; return its state after that, None if unknown."""
+    """Cancel a job, or ask it to stop if it is running; return its new state, or None if it is unknown."""
     return context.store.cancel([checked_id(job_id)])[0]
 
 
 def retry(context: Context, job_id: str) -> Job:
-    """Make a dead, cancelled or scheduled job ready now, with all attempts before it."""
+    """Make a dead, cancelled or scheduled job ready now, with its attempts reset."""
     verdict = context.store.retry([checked_id(job_id)])[0]
     row = context.store.fetch([job_id]).get(job_id)
     if verdict is Redriven.DONE:
@@ -74,7 +74,7 @@ def replay(context: Context, job_ids: Iterable[str]) -> list[Job]:
 
 
 def push_copies(store: Store, ids: Sequence[str], copy_ids: Sequence[str]) -> list[Pushed | None]:
-    """Store copies of finished jobs, as they were enqueued, that name their origin; None for each not in history."""
+    """Store copies of finished jobs, as they were enqueued; each names its origin. None for those not in history."""
     rows = store.fetch(ids)
     copies = {
         copy_id: copy_of(rows[job_id], copy_id)

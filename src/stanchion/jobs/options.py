@@ -1,4 +1,4 @@
-"""The options of an enqueue, checked at the door."""
+"""The options of an enqueue, and their checks."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ MAX_LIMITS = 16
 
 
 class PushOptions(TypedDict, total=False):
-    """How to enqueue one job.
+    """Options of one job.
 
     `run_at`: an aware datetime; `delay`: seconds or a timedelta from now; `priority`: -100 to 100, higher
-    first; `tenant`: whose job it is; `key`: unique among the queue's live jobs; `headers`: JSON beside the
-    payload; `timeout`: seconds that one attempt may run.
+    first; `tenant`: the tenant it belongs to; `key`: unique among the queue's live jobs; `headers`: JSON metadata
+    stored with the payload; `timeout`: seconds that one attempt may run.
 
-    `order_key`: jobs of one key run one at a time, in the order of their enqueue; `limits`: names of semaphores
-    that it must hold while it runs; `rate`: starts per second, a number or such as "100/m", of all the jobs that
-    share it: those of its task (of its queue, for a bare payload), or as `rate_by` says of its task and tenant, or
-    of its queue, or those with the same `rate_key`.
+    `order_key`: jobs of one key run one at a time, in the order in which they were enqueued; `limits`: names of
+    semaphores that the job holds while it runs; `rate`: starts per second, a number or text such as "100/m", of all
+    jobs that share the rate. These are the jobs of the task (of the queue, for a bare payload), or by `rate_by` those
+    of the task and tenant or of the queue, or all jobs with the same `rate_key`.
     """
 
     run_at: datetime | None
@@ -76,7 +76,7 @@ ENQUEUE_OPTIONS = EnqueueOptions.__optional_keys__
 def checked(
     options: Mapping[str, Any], codec: Codec, *, queue: str = "default", task: str | None = None
 ) -> dict[str, Any]:
-    """Return the fields of a NewJob for PushOptions; InvalidInput says what to mend."""
+    """Return the fields of a NewJob for PushOptions. Raises InvalidInput for options that are wrong."""
     refuse_unknown(options, _CHECKS)
     fields = {name: _CHECKS[name](value) for name, value in options.items() if value is not None}
     if "run_at" in fields and "delay" in fields:
@@ -97,11 +97,11 @@ _RATES = frozenset({"rate", "rate_by", "rate_key"})
 
 
 def _rate(fields: dict[str, Any], queue: str, task: str | None, lifted: bool) -> Rate | None:
-    """Take the options about the rate out of the fields, and return what they add up to."""
+    """Remove the options about the rate from the fields; return the rate they describe."""
     per_second, by, key = (fields.pop(name, None) for name in ("rate", "rate_by", "rate_key"))
     if per_second is None:
         if (by or key) and not lifted:
-            raise InvalidInput("rate_by and rate_key say who shares a rate; give the rate too, such as rate='20/s'")
+            raise InvalidInput("rate_by and rate_key select who shares a rate; give the rate too, such as rate='20/s'")
         return None
     if by and key:
         raise InvalidInput("give rate_by or rate_key, not both")
@@ -109,7 +109,7 @@ def _rate(fields: dict[str, Any], queue: str, task: str | None, lifted: bool) ->
     if key is not None:
         name = f"key:{key}"
     elif by == "tenant":
-        name = f"{len(owner)}:{owner}/{fields.get('tenant', '')}"  # the length keeps apart what reads the same
+        name = f"{len(owner)}:{owner}/{fields.get('tenant', '')}"  # the length makes the name unambiguous
     else:
         name = owner
     return Rate(name, per_second)
@@ -155,7 +155,7 @@ def limits_names(value: Any) -> tuple[str, ...]:
         raise InvalidInput(f"limits is a list of names of semaphores, such as ['smtp'], not {shown(value)}")
     names = tuple(sorted({checked_name(name, "the name of a semaphore in limits") for name in value}))
     if len(names) > MAX_LIMITS:
-        raise InvalidInput(f"limits names {len(names)} semaphores; {MAX_LIMITS} are the most that a job may need")
+        raise InvalidInput(f"limits names {len(names)} semaphores; a job may need at most {MAX_LIMITS}")
     return names
 
 

@@ -1,4 +1,4 @@
-"""What a task may return or raise, besides a result, to say how its job goes on."""
+"""Outcomes: what a task may return or raise, besides a result, to decide how its job continues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stanchion.core.checks import seconds_of
 
 
 class Outcome(Exception):
-    """A word from a task to its worker; return it or raise it, the effect is the same."""
+    """An instruction from a task to its worker. Returning it and raising it have the same effect."""
 
 
 class _Delayed(Outcome):
@@ -18,7 +18,7 @@ class _Delayed(Outcome):
 
 
 class Snooze(_Delayed):
-    """Run the job again in `seconds`; this attempt is not counted."""
+    """Run the job again in `seconds`; this attempt does not count."""
 
 
 class RetryAfter(_Delayed):
@@ -36,4 +36,4 @@ class Cancel(_Final):
 
 
 class Bury(_Final):
-    """End the job as dead, without the attempts it had left."""
+    """End the job as dead, even if it has attempts left."""

@@ -1,13 +1,14 @@
-"""A reserved job: held under a lease, to be committed, given back, moved or buried."""
+"""A reserved job: held under a lease until it is committed, rolled back, moved or buried."""
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from stanchion.context.context import Context
+from stanchion.context.context import Context, HasContext
 from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, number, seconds_of, shown
 from stanchion.core.retry import Retry
@@ -16,6 +17,9 @@ from stanchion.jobs.job import Job, Meter
 from stanchion.jobs.outcome import Outcome
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.rules.claims import holds
+from stanchion.stores.rules.outcomes import commit_of
 
 UNCHANGED: Any = object()
 """Stands for "the payload as it is"."""
@@ -30,32 +34,54 @@ class ReportingMeter(Meter):
     reservation: Reservation
 
     def __call__(self, value: float) -> None:
-        """Record that the share `value`, from 0 to 1, is done; LeaseLost when the job is no longer ours."""
+        """Record that the share `value`, from 0 to 1, is done. Raises LeaseLost."""
         self.reservation.report_progress(value)
 
 
-class Reservation(Job):
-    """A running job that this caller holds.
+class Settlement(NamedTuple):
+    """How a reserved job is to end; see `Stanchion.settle`."""
 
-    As a context manager it commits on exit and rolls back on an exception, which goes on to the caller.
-    Every call raises LeaseLost, and changes nothing, once the lease is another's.
+    reservation: Reservation
+    outcome: outcomes.Ending
+
+
+class Reservation(Job):
+    """A running job that this caller has reserved.
+
+    As a context manager it commits on exit; on an exception it rolls back and propagates the exception.
+    Every call raises LeaseLost, and changes nothing, once the lease is lost.
     """
 
-    __slots__ = ("_asked_to_stop", "_retry", "_unanswered", "settled_as")
+    __slots__ = ("_asked_to_stop", "_record", "_retry", "has_outcome", "reply_lost", "settled_as")
 
-    def __init__(self, context: Context, row: JobRow, retry: Retry | None = None) -> None:
+    def __init__(
+        self,
+        context: Context,
+        row: JobRow,
+        retry: Retry | None = None,
+        record: Callable[[Settlement], None] | None = None,
+    ) -> None:
+        """`record`: takes how the job is to end, for a batch that ends all its jobs together."""
         super().__init__(context, row, JobState.RUNNING)
-        self._retry = retry or context.retry
-        self._unanswered = False
+        self._retry, self._record = retry or context.retry, record
+        self.reply_lost = False
+        """A store that did not answer may have applied an outcome; the next one is a repeat."""
         self._asked_to_stop = bool(row.cancel_requested)
         self.settled_as: JobState | None = None
-        """The state the job went to by this reservation; None while it is reserved."""
+        """The state that this reservation settled the job as; None while it is reserved."""
+        self.has_outcome = False
+        """An outcome was stored, or recorded for the batch of this job."""
 
     @property
     def token(self) -> str:
         """The fencing token of this reservation."""
         assert self._row.token is not None  # noqa: S101 - a claimed row has one
         return self._row.token
+
+    @property
+    def lease(self) -> Lease:
+        """The lease under which this reservation holds the job."""
+        return self._row.lease
 
     @property
     def progress(self) -> ReportingMeter:
@@ -66,62 +92,115 @@ class Reservation(Job):
 
     @property
     def cancelled(self) -> bool:
-        """True once someone asked this running job to stop."""
+        """True once this running job was asked to stop."""
         if not self._asked_to_stop and self._row.worker is None:
             found = self._context.store.fetch([self.id]).get(self.id)
             self._asked_to_stop = found is not None and bool(found.cancel_requested)
         return self._asked_to_stop
 
     def ask_to_stop(self) -> None:
-        """Make `cancelled` true; a worker calls it when the store says so."""
+        """Set `cancelled`; a worker calls this for jobs that the store lists as cancelled."""
         self._asked_to_stop = True
 
-    def commit(self, result: Any = None, *, payload: Any = UNCHANGED, tx: Any = None) -> None:
-        """Finish the job as done; with `tx`, in that transaction."""
+    # -- in other processes
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the job and its lease as plain values, for JSON; it is a credential, as the token is in it."""
+        return {name: value for name, value in self._row._asdict().items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, app: HasContext, data: Mapping[str, Any]) -> Self:
+        """Return the reservation that `to_dict` was called on, here or in another process."""
+        try:
+            row = JobRow(**data)
+        except TypeError as error:
+            raise InvalidInput(f"this is not what Reservation.to_dict() returned: {error}") from None
+        if not row.token:
+            raise InvalidInput("this is not what Reservation.to_dict() returned: it has no token")
+        return cls(app.context, row)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle with the app's settings, for other processes; its store is opened there when it is used."""
+        return type(self), (self._context, self._row)
+
+    # -- how it is to end, for `Stanchion.settle`
+
+    def committed(self, result: Any = None, *, payload: Any = UNCHANGED) -> Settlement:
+        """Return what `commit` does."""
         text = None if result is None else self._context.codec.encode(result, "result")
-        self._settle(outcomes.Commit(self.id, self.token, text, self._encoded(payload)), tx)
+        new_payload = None if payload is UNCHANGED else self._context.codec.encode(payload)
+        return Settlement(self, commit_of(self._row, text, new_payload))
 
-    def rollback(self, delay: float | timedelta | None = None, error: BaseException | str | None = None) -> None:
-        """Give the job back, due in `delay` seconds (None: as the retry policy says).
-
-        With an error the failure is counted. With the attempts used up, the job is dead.
-        """
+    def rolled_back(
+        self, delay: float | timedelta | None = None, error: BaseException | str | None = None
+    ) -> Settlement:
+        """Return what `rollback` does."""
         seconds = self.retry_delay(error) if delay is None else seconds_of(delay, "delay")
         message, trace = (None, None) if error is None else described(error)
-        self._settle(outcomes.Rollback(self.id, self.token, seconds, message, trace), None)
+        return Settlement(self, outcomes.Rollback(self.lease, seconds, message, trace))
 
-    def release(self, delay: float | timedelta = 0.0) -> None:
-        """Give the job back unharmed: this attempt is not counted."""
-        self._settle(outcomes.Rollback(self.id, self.token, seconds_of(delay, "delay"), refund=True), None)
+    def released(self, delay: float | timedelta = 0.0) -> Settlement:
+        """Return what `release` does."""
+        return Settlement(self, outcomes.Rollback(self.lease, seconds_of(delay, "delay"), refund=True))
 
-    def move(self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, tx: Any = None) -> None:
-        """Commit here and enqueue in another queue, in one step: same id, attempts from 0."""
+    def moved(self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0) -> Settlement:
+        """Return what `move` does."""
         name = checked_name(queue, "queue")
         seconds = seconds_of(delay, "delay")
         lane = self._context.lanes.lane_of(self._context.store, name, self.tenant)
-        self._settle(outcomes.Move(self.id, self.token, name, self._encoded(payload), seconds, lane), tx)
+        new_payload = None if payload is UNCHANGED else self._context.codec.encode(payload)
+        return Settlement(self, outcomes.Move(self.lease, name, new_payload, seconds, lane))
+
+    def buried(self, reason: BaseException | str = "buried") -> Settlement:
+        """Return what `bury` does."""
+        message, trace = described(reason)
+        return Settlement(self, outcomes.Bury(self.lease, message, trace))
+
+    def abandoned(self, reason: str = "") -> Settlement:
+        """Return what `abandon` does."""
+        return Settlement(self, outcomes.Abandon(self.lease, reason))
+
+    # -- ending it
+
+    def commit(self, result: Any = None, *, payload: Any = UNCHANGED, tx: Any = None) -> None:
+        """Finish the job as done; with `tx`, in that transaction."""
+        self._settle(self.committed(result, payload=payload), tx)
+
+    def rollback(self, delay: float | timedelta | None = None, error: BaseException | str | None = None) -> None:
+        """Give the job back, due in `delay` seconds (None: by the retry policy).
+
+        With an error, the attempt counts as a failure. If no attempts are left, the job is dead.
+        """
+        self._settle(self.rolled_back(delay, error))
+
+    def release(self, delay: float | timedelta = 0.0) -> None:
+        """Give the job back without counting this attempt, due in `delay` seconds."""
+        self._settle(self.released(delay))
+
+    def move(self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, tx: Any = None) -> None:
+        """Commit here and enqueue in another queue, atomically, with the same id and attempts from 0."""
+        self._settle(self.moved(queue, payload=payload, delay=delay), tx)
 
     def bury(self, reason: BaseException | str = "buried") -> None:
-        """End the job as dead, whatever attempts it had left."""
-        message, trace = described(reason)
-        self._settle(outcomes.Bury(self.id, self.token, message, trace), None)
+        """End the job as dead, even if it has attempts left."""
+        self._settle(self.buried(reason))
 
     def abandon(self, reason: str = "") -> None:
         """End the job as cancelled."""
-        self._settle(outcomes.Abandon(self.id, self.token, reason), None)
+        self._settle(self.abandoned(reason))
 
     def extend(self, seconds: float | timedelta) -> None:
-        """Hold the job for `seconds` from now on."""
-        wanted = outcomes.Extend(self.id, self.token, seconds_of(seconds, "extend"))
+        """Extend the lease to `seconds` from now."""
+        wanted = outcomes.Extend(self.lease, seconds_of(seconds, "extend"))
         if wanted.seconds == 0:
             raise InvalidInput("extend must be more than 0 seconds; to give the job back, call rollback() or release()")
         if self._context.store.settle([wanted]) == [None]:
             raise LeaseLost(self.id)
 
     def report_progress(self, value: float) -> None:
-        """Record the share done."""
+        """Record the share done, from 0 to 1."""
         share = number(value, "progress", 0, 1)
-        if self._context.store.settle([outcomes.Progress(self.id, self.token, share)]) == [None]:
+        if self._context.store.settle([outcomes.Progress(self.lease, share)]) == [None]:
             raise LeaseLost(self.id)
 
     def retry_delay(self, error: BaseException | str | None) -> float:
@@ -140,7 +219,7 @@ class Reservation(Job):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.settled_as is not None:
+        if self.has_outcome:
             return
         if error is None:
             self.commit()
@@ -148,43 +227,63 @@ class Reservation(Job):
             return
         elif isinstance(error, (Exception, Outcome)):
             self.rollback(error=error)
-        else:  # KeyboardInterrupt and the like: not the job's fault
+        else:  # KeyboardInterrupt and the like are not the job's fault
             self.release()
 
-    def _encoded(self, payload: Any) -> str | None:
-        return None if payload is UNCHANGED else self._context.codec.encode(payload)
-
-    def _settle(self, outcome: outcomes.Outcome, tx: Any) -> None:
-        try:
-            state = self._context.store.settle([outcome], tx, repeat=self._unanswered)[0]
-        except StoreUnavailable:
-            self._unanswered = True  # it may have been carried out; the caller may try again
-            raise
-        if state is None:
-            if tx is not None and self.settled_as is None and self._holds():
-                raise CannotJoin(
-                    f"the transaction reads a snapshot from before job {self.id} was reserved, so nothing was changed: "
-                    f"begin it after the job was reserved, or use the isolation level READ COMMITTED"
-                )
+    def _settle(self, settlement: Settlement, tx: Any = None) -> None:
+        if self._record is not None and tx is None:
+            self._record(settlement)
+            self.has_outcome = True
+        elif settled(self._context, [settlement], tx) == [None]:
             raise LeaseLost(self.id)
-        self.settled_as = self.state = state
-        self._context.upkeep.nudge()
 
-    def _holds(self) -> bool:
-        """Tell whether the job is reserved under this token, as the store sees it outside of any transaction."""
-        row = self._context.store.fetch([self.id]).get(self.id)
-        return row is not None and row.state == JobState.RUNNING and row.token == self.token
+
+def settled(context: Context, settlements: Sequence[Settlement], tx: Any = None) -> list[JobState | None]:
+    """End reserved jobs by one call of the store; return the state of each now, None if its lease is lost.
+
+    Raises CannotJoin if `tx` can't see that they are reserved.
+    """
+    repeat = any(one.reservation.reply_lost for one in settlements)
+    try:
+        states = context.store.settle([one.outcome for one in settlements], tx, repeat=repeat)
+    except StoreUnavailable:
+        for reservation, _ in settlements:
+            reservation.reply_lost = True  # the store may have applied it; the caller may try again
+        raise
+    lost = []
+    for (reservation, _), state in zip(settlements, states, strict=True):
+        if state is not None:
+            reservation.settled_as = reservation.state = state
+            reservation.has_outcome = True
+        elif reservation.settled_as is None:
+            lost.append(reservation)
+    if lost and tx is not None:
+        _refuse_snapshot_before(context, lost)
+    context.upkeep.nudge()
+    return states
+
+
+def _refuse_snapshot_before(context: Context, lost: Sequence[Reservation]) -> None:
+    """Raise CannotJoin if the store, outside of any transaction, has one of these jobs reserved under its token."""
+    rows, now = context.store.fetch([one.id for one in lost]), context.store.now()
+    for one in lost:
+        if holds(rows.get(one.id), one.lease, now):
+            raise CannotJoin(
+                f"the transaction reads a snapshot from before job {one.id} was reserved, so nothing was changed for "
+                f"it: roll the transaction back, and begin it after the job was reserved, or use the isolation level "
+                f"READ COMMITTED"
+            )
 
 
 def described(error: BaseException | str) -> tuple[str, str | None]:
-    """Return the message to keep of an error, and its traceback, both of bounded length."""
+    """Return the message and the traceback of an error, both of bounded length."""
     if isinstance(error, str):
         return error[:MAX_ERROR], None
     if not isinstance(error, BaseException):
-        raise InvalidInput(f"an error is an exception, or its text, not {shown(error)}")
+        raise InvalidInput(f"the error must be an exception or text, not {shown(error)}")
     try:
         text = str(error)
-    except Exception:  # a faulty __str__ must not hide that there was an error
+    except Exception:  # a faulty __str__ must not hide the error
         text = "(its message can't be shown)"
     message = f"{type(error).__name__}: {text}" if text else type(error).__name__
     trace = "".join(traceback.format_exception(error, limit=-20)) if error.__traceback__ else None

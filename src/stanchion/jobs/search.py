@@ -1,4 +1,4 @@
-"""A search among jobs, checked at the door."""
+"""Searches for jobs, and the checks of their options."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Of, Op, Query
 
 MAX_PAGE = 100_000
-"""So many jobs can be found at once."""
+"""Jobs per search."""
 
 
 class PageOptions(TypedDict, total=False):
-    """What to look for among the jobs of a queue, and how many of them."""
+    """Options of a search in one queue."""
 
     state: JobState | str | Sequence[JobState | str] | None
     task: str | None
@@ -31,7 +31,7 @@ class PageOptions(TypedDict, total=False):
 
 
 class Search(PageOptions, total=False):
-    """PageOptions, and the queue to look in."""
+    """PageOptions, and the queue to search."""
 
     queue: str | None
 
@@ -61,7 +61,7 @@ _CONDITIONS: dict[str, tuple[str, Op]] = {
 def _states(state: Any) -> tuple[JobState, ...]:
     wanted = (state,) if isinstance(state, str) else state
     if isinstance(wanted, (bytes, Mapping)) or not isinstance(wanted, Iterable):
-        raise InvalidInput(f"state is one, or a list of them, such as 'dead', not {shown(state)}")
+        raise InvalidInput(f"state must be a state or a list of states, such as 'dead', not {shown(state)}")
     try:
         return tuple(JobState(one) for one in wanted)
     except ValueError as error:
@@ -77,7 +77,7 @@ def _limit(limit: Any) -> int:
 
 def _text(text: Any) -> str:
     if not isinstance(text, str) or "\0" in text or (not text.isascii() and _has_surrogates(text)):
-        raise InvalidInput(f"text is what to look for in payloads and errors, without NUL, not {shown(text)}")
+        raise InvalidInput(f"text must be the text to find in payloads and errors, without NUL, not {shown(text)}")
     return text
 
 
@@ -85,7 +85,7 @@ def _after(after: Any) -> str:
     try:
         return str(UUID(checked_id(after, "after")))
     except ValueError:
-        raise InvalidInput(f"after is the id of the last job of the page before, not {shown(after)}") from None
+        raise InvalidInput(f"after must be the id of the last job of the previous page, not {shown(after)}") from None
 
 
 def _has_surrogates(text: str) -> bool:

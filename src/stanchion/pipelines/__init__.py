@@ -1,4 +1,4 @@
-"""Pipelines of stations: queues joined by functions, from which items move on in one atomic step each."""
+"""Pipelines: queues connected by functions, with items moving on in one atomic step each."""
 
 from stanchion.pipelines.pipeline import Pipeline
 from stanchion.pipelines.send import Send

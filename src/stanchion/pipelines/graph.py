@@ -1,4 +1,4 @@
-"""The stations of a pipeline and their links, as a graph to be drawn."""
+"""The stations of a pipeline and their links, as a graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _node(station: Station) -> GraphNode:
 
 
 def _note(station: Station) -> str:
-    """Return what is particular to a station."""
+    """Return the special properties of a station."""
     notes = ["Spark"] if station.frame else []
     notes += limits_in(station.limits).semaphores
     if station.max_rate is not None:

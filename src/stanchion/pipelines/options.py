@@ -1,4 +1,4 @@
-"""What a declaration says of a station, checked at the door."""
+"""The options of a station, and their checks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stanchion.tasks.task import task_options
 PayloadMode = Literal["replace", "merge"]
 
 MAX_ROUNDS = 1000
-"""So often an item may come to a station by a loop, unless the station says otherwise."""
+"""Default for how often an item may enter a station by a loop."""
 
 
 class Frame(NamedTuple):
-    """Work on whole batches of items by Spark, as a DataFrame of this schema (DDL)."""
+    """A function that processes batches of items on Spark, as a DataFrame of this schema (DDL)."""
 
     function: Callable[..., Any]
     schema: str
@@ -29,9 +29,9 @@ class Frame(NamedTuple):
 
 
 class StationOptions(NamedTuple):
-    """What a declaration says of a station: where its items come from and go to, and how they are worked on.
+    """The options of a station: where its items come from and go to, and how they are processed.
 
-    `limits`: the semaphores, as they are stored with an item; `timeout` in seconds; `max_rate` in items per second.
+    `limits`: the semaphores, as stored with an item; `timeout` in seconds; `max_rate` in items per second.
     """
 
     to: tuple[str, ...]
@@ -56,7 +56,7 @@ class StationOptions(NamedTuple):
         max_rounds: Any,
         settings: Mapping[str, Any],
     ) -> Self:
-        """Return checked options; InvalidInput says what to mend."""
+        """Return checked options. Raises InvalidInput for options that are wrong."""
         if payload not in get_args(PayloadMode):
             raise InvalidInput(f"payload must be one of {', '.join(get_args(PayloadMode))}, not {payload!r}")
         attempts = {} if max_attempts is None else {"max_attempts": max_attempts}

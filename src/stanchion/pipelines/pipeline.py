@@ -1,4 +1,4 @@
-"""A pipeline: stations joined by queues, from which items move on in one atomic step each."""
+"""A pipeline: stations connected by queues, with items moving on in one atomic step each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Run(Protocol):
-    """Runs a worker in this process until it is told to stop."""
+    """Runs a worker in this process until it is stopped."""
 
     def __call__(self, context: Context, queues: Collection[str], threads: int, /, **options: Any) -> None: ...
 
@@ -56,12 +56,12 @@ class Pipeline:
         max_rounds: int = MAX_ROUNDS,
         **settings: Any,
     ) -> Callable[[F], F]:
-        """Have a function work on the items of a station, in the queue `pipeline.name`.
+        """Register a function that processes the items of a station, in the queue `pipeline.name`.
 
         `to`: the stations that an item may go on to; without it the station is an end. `entry`: items are pushed here,
-        as they are to the first station. `payload`: whether what the function returns takes the place of the item, or
-        is merged into it. `retry`, `max_attempts`, `limits`, `timeout`: as for a task. `max_rounds`: how often an item
-        may come here by a loop. `settings`: those of the queue; its dead letters go to `pipeline.dead`.
+        as they are to the first station. `payload`: whether the returned value replaces the item or is merged into
+        it. `retry`, `max_attempts`, `limits`, `timeout`: as for a task. `max_rounds`: how often an item may enter the
+        station by a loop. `settings`: those of the queue; its dead letters go to `pipeline.dead`.
         """
 
         options = StationOptions.of(to, entry, payload, retry, max_attempts, limits, timeout, max_rounds, settings)
@@ -87,10 +87,10 @@ class Pipeline:
         max_rounds: int = MAX_ROUNDS,
         **settings: Any,
     ) -> Callable[[F], F]:
-        """Have a function work on whole batches of items, as a DataFrame of this schema and `job_id`, by Spark.
+        """Register a function that processes batches of items on Spark, as a DataFrame of this schema and `job_id`.
 
         It returns a DataFrame, or one for each target: rows with a `job_id` move that item on, others are new items.
-        `worker`: a function of one item that does the same on workers, which can't run this station without it.
+        `worker`: a function of one item that does the same; without it workers can't run this station.
         """
 
         options = StationOptions.of(to, entry, "replace", retry, max_attempts, (), None, max_rounds, settings)
@@ -106,7 +106,7 @@ class Pipeline:
         other = self.stations.get(station.station)
         if other is not None and not _same_code(other, station):
             raise InvalidInput(
-                f"two functions are for station {station.station!r} of pipeline {self.name!r}; rename one of them"
+                f"two functions are registered for station {station.station!r} of pipeline {self.name!r}; rename one"
             )
         declared_queue(self.context, station.queue, {"dead_letter": self.dead_letters.name, **settings})
         self.stations[station.station] = self.context.registry.stations[station.queue] = station
@@ -114,31 +114,31 @@ class Pipeline:
 
     @property
     def entries(self) -> list[str]:
-        """The stations where items come in: the first, those declared so, and those that items were pushed to."""
+        """The stations where items enter: the first, those declared as entries, and those pushed to."""
         return self._topology.entries
 
     def check(self) -> None:
-        """Raise InvalidInput, which says what to mend, for links that lead nowhere, and stations that nothing leads to.
+        """Raise InvalidInput for links to unknown stations, and for stations that can't be reached or left.
 
-        It is called before the first item.
+        Called before the first item.
         """
         self._topology.check()
 
     def check_worked(self, queues: Collection[str]) -> None:
-        """Check what a worker for these queues needs to be right, if it has anything to do with this pipeline."""
+        """Raise InvalidInput unless workers can serve the stations among these queues."""
         for station in self.stations.values():
             if station.queue in queues:
                 station.check_worked()
 
     def prepare(self) -> None:
-        """Check the links, and store the settings that the code gave for the queues."""
+        """Check the links, and store the declared settings of the queues."""
         self.check()
         self.context.declare(self.queues[0])
 
     # -- items in
 
     def push(self, item: Any, station: str | None = None, *, tx: Any = None, **options: Unpack[PushOptions]) -> Job:
-        """Store an item at a station, the first one unless it is named; with the options of `Queue.push`."""
+        """Store an item at a station, by default the first one, with the options of `Queue.push`."""
         return self._into(station).push(item, tx=tx, **options)
 
     def push_many(self, items: Iterable[Any], station: str | None = None, *, tx: Any = None) -> list[Job] | int:
@@ -154,19 +154,19 @@ class Pipeline:
         self.check()
         return queue
 
-    # -- looking and operating
+    # -- inspecting and operating
 
     def queue(self, station: str) -> Queue:
-        """Return the queue of a station; InvalidInput for one that is not declared."""
+        """Return the queue of a station. Raises InvalidInput if it is not declared."""
         return Queue(self.context, self._station(station).queue)
 
     @property
     def dead_letters(self) -> Queue:
-        """The queue of the items that no attempt could help; `retry` brings one back to its station."""
+        """The queue of dead items; `retry` puts one back to its station."""
         return Queue(self.context, f"{self.name}.{DEAD}")
 
     def status(self, before: PipelineStatus | None = None) -> PipelineStatus:
-        """Return what the stations hold and have done; with the rates since the status `before`."""
+        """Return the depths and totals of the stations, with the rates since the status `before`."""
         return status_of(self.context.store, self.name, self.stations.values(), self.dead_letters.name, before)
 
     def graph(self, form: GraphForm = "text") -> str:
@@ -175,21 +175,21 @@ class Pipeline:
         return drawn(graph_of(self.name, self.stations, self.entries), form)
 
     def svg(self) -> str:
-        """Return the stations and their links, drawn as a picture."""
+        """Return the stations and their links, drawn as SVG."""
         return self.graph("svg")
 
     def pause(self, *stations: str) -> None:
-        """Stop working on the items of these stations, or of all, in every process; items still come in."""
+        """Pause these stations, or all, in every process; items still come in."""
         for station in self.chosen(stations):
             Queue(self.context, station.queue).pause()
 
     def resume(self, *stations: str) -> None:
-        """Go on at these stations, or at all."""
+        """Resume these stations, or all."""
         for station in self.chosen(stations):
             Queue(self.context, station.queue).resume()
 
     def chosen(self, names: Collection[str]) -> list[Station]:
-        """Return the stations of these names, or all; InvalidInput for one that is not declared."""
+        """Return the stations of these names, or all. Raises InvalidInput if one is not declared."""
         return [self._station(name) for name in names] if names else list(self.stations.values())
 
     def _station(self, name: str) -> Station:
@@ -203,16 +203,16 @@ class Pipeline:
         return self._topology.queues
 
     def run(self, threads: int = 8, *, until_empty: bool = False, available_now: bool = False, **options: Any) -> None:
-        """Work in this process until SIGTERM, SIGINT, or until there is nothing left to do; see `stanchion.Worker`.
+        """Run a worker in this process until SIGTERM, SIGINT, or until no work is left; see `stanchion.Worker`.
 
-        `until_empty`: until no station has an item, not even one that waits for its retry. `available_now`: until no
-        item is due. Both wait for a paused station that has some.
+        `until_empty`: until no station has an item, not even one that waits for a retry. `available_now`: until no
+        item is due. Both wait for paused stations that have items.
         """
         self.check()
         self._run(self.context, self.queues, threads, until_empty=available_now, until_finished=until_empty, **options)
 
     def drain(self) -> int:
-        """Run all that is due, here and now, in this thread; return how many attempts that were."""
+        """Run all due items in this thread; return the number of attempts."""
         self.check()
         return drained(self.context, self.queues)
 
@@ -221,6 +221,6 @@ class Pipeline:
 
 
 def _same_code(one: Station, other: Station) -> bool:
-    """Tell whether two declarations come from the same lines, as when a module is loaded twice."""
+    """Return whether two declarations come from the same source, as when a module is loaded twice."""
     first, second = (station.frame.function if station.frame else station.function for station in (one, other))
     return getattr(first, "__code__", first) == getattr(second, "__code__", second)

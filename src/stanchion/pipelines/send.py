@@ -12,10 +12,10 @@ from stanchion.jobs.reservation import UNCHANGED
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Pass an item on to the station `to`; several of them, in a list, make several items of one, in one atomic step.
+    """Pass an item on to the station `to`. A list of them turns one item into several, in one atomic step.
 
-    `item`: what goes on; left out, the item as it came. `delay`: seconds until it is due there. `priority`: there and
-    from there on; left out, as before.
+    `item`: the new item; by default unchanged. `delay`: seconds until it is due there. `priority`: the new priority;
+    by default unchanged.
     """
 
     to: str

@@ -1,10 +1,10 @@
-"""A station: a queue of items, and the function that says what becomes of each.
+"""A station: a queue of items, and the function that processes them.
 
-item ──function──► value    the only station in to=: it goes on there as this value
-                 ► Send     it goes on to that station
-                 ► [Send]   it goes on as several items; with an empty list it is dropped
-                 ► None     dropped; where there is no to=, any value is the result of the job, which is done
-                 ► raised   once more, by the retry policy; after the last attempt it is a dead letter
+item ──function──► value    the item goes on as this value, to the only station in to=
+                 ► Send     the item goes on to that station
+                 ► [Send]   the item goes on as several items; with an empty list it is dropped
+                 ► None     the item is dropped; without to=, any value is the result of the job, which is done
+                 ► raised   the item is retried by the retry policy; after the last attempt it is a dead letter
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from stanchion.pipelines.route import headers_after, rounds_of
 from stanchion.pipelines.send import Send
 from stanchion.pipelines.topology import Topology, checked_station, only_on_spark
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
-from stanchion.stores.rules.jobs import own_priority
+from stanchion.stores.records.outcomes import Continue, Move, Outcome
+from stanchion.stores.rules.outcomes import commit_of
 from stanchion.tasks.execution import attempted
 from stanchion.tasks.task import job_parameter, signature_of
 
@@ -31,7 +31,7 @@ from stanchion.tasks.task import job_parameter, signature_of
 class Station:
     """One station of a pipeline. Made by `@pipeline.station(...)`.
 
-    `function` is None where only Spark can do the work; then there is a `frame`.
+    `function` is None if only Spark can run the station, by its `frame`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Station:
     ) -> None:
         self.context, self.topology, self.station, self.frame = context, topology, checked_station(name), frame
         self.name = self.queue = topology.queue(name)
-        """The name of the queue, which stands for the name of a task in logs."""
+        """The name of the queue; in logs, it takes the place of a task's name."""
         self.options = options
         self.to, self.entry, self.payload, self.retry = options.to, options.entry, options.payload, options.retry
         self.limits, self.timeout, self.max_rounds, self.max_rate = options[4:]
@@ -64,11 +64,11 @@ class Station:
 
     @property
     def loops(self) -> bool:
-        """True when an item can come back."""
+        """True if an item can return to this station."""
         return self.station in self.topology.followers[self.station]
 
     def check_worked(self) -> None:
-        """Raise InvalidInput, which says what to mend, unless a worker can work on its items."""
+        """Raise InvalidInput unless workers can run this station."""
         self.topology.check()
         if not self.on_workers:
             raise only_on_spark(self.station)
@@ -76,24 +76,24 @@ class Station:
     # -- a reserved item
 
     def step(self, row: JobRow) -> Outcome | None:
-        """Run the function on a reserved item; return what is to be settled.
+        """Run the function on a reserved item; return the outcome to settle, None if the function settled it itself.
 
-        It changes nothing in the store, and needs no worker: an async function gets an event loop of its own. None
-        where the function has settled its job itself. The lanes of what goes on are for `LaneChooser.place`.
+        It changes nothing in the store and needs no worker: an async function gets its own event loop. Choose the
+        lanes of the outcome with `LaneChooser.place`.
         """
         return attempted(self.context, row).outcome
 
     def refused(self, row: JobRow) -> str | None:
-        """Return why an item is not worked on any more, or None."""
+        """Return why an item must not run, or None."""
         if row.attempts > self.retry.max_attempts:
             return (
                 f"LeaseLost: {self.retry.max_attempts} attempts of station {self.station!r} at item {row.id} did not "
-                f"come to an end: the worker died each time, or was cut off; see what the item does to it, then retry"
+                f"finish: each time the worker died or was cut off; find out what the item does to it, then retry"
             )
         if self.loops and rounds_of(row, self.station) >= self.max_rounds:
             return (
-                f"item {row.id} has been at station {self.station!r} {self.max_rounds} times and is there again; let "
-                f"the loop end, or raise max_rounds= of the station, then retry"
+                f"item {row.id} has been at station {self.station!r} {self.max_rounds} times and is there again; fix "
+                f"the loop, or raise max_rounds= of the station, then retry"
             )
         return None
 
@@ -102,45 +102,45 @@ class Station:
         return [payload], {}
 
     def outcome(self, row: JobRow, item: Any, value: Any) -> Outcome:
-        """Return what becomes of an item, for what the function returned; InvalidInput says what is wrong with that."""
+        """Return the outcome of an item for the value its function returned. Raises InvalidInput for a wrong value."""
         sends = self._sends(value)
         if sends is not None:
             return self.sent(row, sends, item)
         result = None if value is None else self.context.codec.encode(value, "result")
-        return Commit(row.id, row.token or "", result)
+        return commit_of(row, result)
 
     def sent(self, row: JobRow, sends: Sequence[Send], item: Any = UNCHANGED) -> Outcome:
-        """Return how an item goes on: under its own id, or as several new ones; dropped where `sends` is empty.
+        """Return the outcome that passes an item on: one item keeps its id, several get new ones, none drops it.
 
-        `item`: what it held, for a station that merges. InvalidInput for a station that it can't go on to.
+        `item`: the item's value, for a station that merges. Raises InvalidInput for a station it can't go on to.
         """
         if not sends:
-            return Commit(row.id, row.token or "")
+            return commit_of(row)
         targets = [self._checked_target(send.to) for send in sends]
         headers = headers_after(row, self.station, counting=self.loops, forking=len(sends) > 1)
         payloads = [self._payload(row, item, send) for send in sends]
         if len(sends) == 1:
             (send,), (target,), (payload,) = sends, targets, payloads
             same_limits = self.topology.stations[target].limits == row.limits
-            if same_limits and send.priority in (None, own_priority(row.priority)):
+            if same_limits and send.priority in (None, row.priority):
                 text = None if payload == row.payload else payload
-                return Move(row.id, row.token or "", self.topology.queue(target), text, send.seconds, headers=headers)
+                return Move(row.lease, self.topology.queue(target), text, send.seconds, headers=headers)
             job = self._item_for(target, row.id, payload, row, headers, send)
-            return Continue(row.id, row.token or "", job)
+            return Continue(row.lease, job)
         made = zip(new_ids(len(sends)), sends, targets, payloads, strict=True)
         jobs = (
             self._item_for(target, job_id, payload, row, headers, send)._replace(origin=row.id)
             for job_id, send, target, payload in made
         )
-        return Commit(row.id, row.token or "", jobs=tuple(jobs))
+        return commit_of(row, jobs=tuple(jobs))
 
     def _item_for(self, target: str, job_id: str, payload: str, row: JobRow, headers: str, send: Send) -> NewJob:
-        """Return the job of an item that goes on to another station; `row`: what it was here."""
+        """Return the job of an item that goes on to another station. `row`: the item at this one."""
         return NewJob(
             id=job_id,
             queue=self.topology.queue(target),
             payload=payload,
-            priority=own_priority(row.priority) if send.priority is None else send.priority,
+            priority=row.priority if send.priority is None else send.priority,
             delay=send.seconds,
             headers=headers,
             tenant=row.tenant,
@@ -151,17 +151,17 @@ class Station:
         )
 
     def fitted(self, job: NewJob) -> NewJob:
-        """Return a job that comes from outside with what the station asks of its items; a call of a task as it is."""
+        """Return a new job with the limits and attempts of the station; a call of a task is left unchanged."""
         if job.task is not None:
             return job
         if job.limits is not None and job.limits != self.limits:
             raise InvalidInput(
-                f"limits and rates are those of a station, not of its items: declare them with {self.station!r}"
+                f"limits and rates belong to a station, not to its items: declare them for {self.station!r}"
             )
         return job._replace(limits=self.limits, max_attempts=self.topology.attempts_max)
 
     def _sends(self, value: Any) -> list[Send] | None:
-        """Return where the value goes; None where it is a result."""
+        """Return where a value goes; None if it is the result."""
         if isinstance(value, Send):
             return [value]
         if isinstance(value, list) and (self.to or value):
@@ -170,7 +170,7 @@ class Station:
                 return value
             if any(of_sends):
                 raise InvalidInput(
-                    f"station {self.station!r} returned a list with some Sends; it may hold nothing else"
+                    f"station {self.station!r} returned a list of Sends and other values; return Sends only"
                 )
         if not self.to:
             return None
@@ -188,7 +188,7 @@ class Station:
         if to not in stations:
             raise InvalidInput(
                 f"station {self.station!r} sent an item to {to!r}, which is no station of pipeline "
-                f"{self.topology.pipeline!r} (there are: {_listed(stations)}); mend the name, then retry the item"
+                f"{self.topology.pipeline!r} (known: {_listed(stations)}); correct the name, then retry the item"
             )
         if to not in self.to:
             raise InvalidInput(
@@ -230,8 +230,8 @@ class Station:
 
 
 def _on_spark_only(_item: Any) -> None:
-    """Stand for the function of a station that has none: no worker is let near it."""
-    raise InvalidInput("this station works on Spark only: run the pipeline with --engine spark")
+    """Take the place of the function of a Spark-only station; workers refuse it before they call this."""
+    raise InvalidInput("this station runs on Spark only: run the pipeline with --engine spark")
 
 
 def _listed(names: Any) -> str:

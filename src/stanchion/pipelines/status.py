@@ -1,4 +1,4 @@
-"""How a pipeline is: what its stations hold, and what they have done so far."""
+"""The status of a pipeline: the depths and totals of its stations."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from stanchion.stores.records.queues import Counts, Sizes
 class StationStatus:
     """One station at one moment.
 
-    `depth`: its live items. `came`: all that came to it so far; `out`: those of them that went on, or came to their
-    end where it is the last station; `dropped`: those that it ended, or somebody cancelled; `retried`: attempts that
-    were in vain; `dead`: dead letters. `oldest`: seconds for which an item has been due, 0.0 for none. `rate`: items
-    out and dropped per second since the status before; None without one.
+    `depth`: its live items. `came`: items that have entered so far; `out`: items that went on, or finished at an end
+    station; `dropped`: items dropped or cancelled; `retried`: failed attempts; `dead`: dead letters. `oldest`:
+    seconds for which the oldest item has been due, 0.0 for none. `rate`: items out and dropped per second since the
+    previous status; None without one.
     """
 
     station: str
@@ -41,17 +41,17 @@ class StationStatus:
 
 @dataclass(frozen=True, slots=True)
 class PipelineStatus:
-    """All stations, in the order of their declaration; `at`: the moment, by the store's clock."""
+    """All stations, in the order of their declaration. `at`: the time of the status, by the store's clock."""
 
     pipeline: str
     at: int
     stations: tuple[StationStatus, ...]
     dead_letters: int
-    """Items that lie in the dead-letter queue of the pipeline."""
+    """Items in the dead-letter queue of the pipeline."""
 
     @property
     def empty(self) -> bool:
-        """True when no station has an item."""
+        """True if no station has items."""
         return not any(station.depth.total for station in self.stations)
 
     def as_json(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class PipelineStatus:
 def status_of(
     store: Store, pipeline: str, stations: Collection[Station], dead_letters: str, before: PipelineStatus | None
 ) -> PipelineStatus:
-    """Read how the stations of a pipeline are; `before`: an earlier status, for the rates since then."""
+    """Read the status of a pipeline. `before`: an earlier status, for the rates since then."""
     now = store.now()
     queues = [station.queue for station in stations]
     paused = {settings.name for settings in store.queues(queues) if settings.paused}
@@ -79,7 +79,7 @@ def status_of(
 
     stats = store.stats([dead_letters, *queues], ["states", "totals", "next_due"])
 
-    def look(station: Station) -> StationStatus:
+    def station_status(station: Station) -> StationStatus:
         size, counts, due = stats[station.queue]
         out, dropped = _ended(station, counts)
         return StationStatus(
@@ -95,11 +95,11 @@ def status_of(
             rate=rate(station.station, out + dropped),
         )
 
-    return PipelineStatus(pipeline, now, tuple(map(look, stations)), stats[dead_letters].states.total)
+    return PipelineStatus(pipeline, now, tuple(map(station_status, stations)), stats[dead_letters].states.total)
 
 
 def _ended(station: Station, counts: Counts) -> tuple[int, int]:
-    """Return how many items went on, and how many were dropped."""
+    """Return the numbers of items that went on and that were dropped."""
     finished = counts.committed + counts.popped
     if station.to:
         return counts.moved, finished + counts.cancelled

@@ -10,11 +10,11 @@ from stanchion.errors import InvalidInput
 from stanchion.pipelines.options import StationOptions
 
 DEAD = "dead"
-"""What the queue of dead letters is named, in place of a station."""
+"""The name of the dead-letter queue, in place of a station's."""
 
 
 class Topology:
-    """What the code declares of the stations of one pipeline, by their names."""
+    """The declared stations of one pipeline, by name."""
 
     def __init__(self, pipeline: str) -> None:
         self.pipeline = pipeline
@@ -24,12 +24,12 @@ class Topology:
         self._checked = False
 
     def add(self, station: str, options: StationOptions) -> None:
-        """Add a station, in place of an earlier one of its name."""
+        """Add a station, replacing an earlier one of the same name."""
         self.stations[station] = options
         self._changed()
 
     def pushed(self, station: str) -> None:
-        """Say that items are pushed to a station."""
+        """Record that items are pushed to a station."""
         if station not in self._pushed:
             self._pushed.add(station)
             self._changed()
@@ -49,7 +49,7 @@ class Topology:
 
     @property
     def entries(self) -> list[str]:
-        """The stations where items come in: the first, those declared so, and those that items were pushed to."""
+        """The stations where items enter: the first, those declared as entries, and those pushed to."""
         more = [name for name, one in self.stations.items() if one.entry or name in self._pushed]
         return list(dict.fromkeys([*list(self.stations)[:1], *more]))
 
@@ -60,28 +60,28 @@ class Topology:
 
     @cached_property
     def followers(self) -> dict[str, set[str]]:
-        """For each station those that an item can come to from it."""
+        """For each station, those that an item can reach from it."""
         return reachable(self.stations)
 
     def check(self) -> None:
-        """Raise InvalidInput, which says what to mend, for links that lead nowhere, and stations that nothing leads to.
+        """Raise InvalidInput for links to unknown stations, and for stations that can't be reached or left.
 
-        It is called before the first item.
+        Called before the first item.
         """
         if not self._checked:
             check_links(self.pipeline, self.stations, self.entries)
             self._checked = True
 
     def named(self, station: str) -> str:
-        """Return the name of a station as given; InvalidInput for one that is not declared."""
+        """Return the name of a station as given. Raises InvalidInput if it is not declared."""
         if station not in self.stations:
             known = ", ".join(self.stations) or "none"
-            raise InvalidInput(f"pipeline {self.pipeline!r} has no station {station!r} (there are: {known})")
+            raise InvalidInput(f"pipeline {self.pipeline!r} has no station {station!r} (known: {known})")
         return station
 
 
 def checked_station(name: str) -> str:
-    """Return what a station may be named, as given."""
+    """Return the name of a station as given, if it is allowed."""
     checked_name(name, "the name of a station")
     if "." in name or name == DEAD:
         raise InvalidInput(f"a station can't be named {name!r}: no dots, and {DEAD!r} is for the dead letters")
@@ -89,26 +89,23 @@ def checked_station(name: str) -> str:
 
 
 def only_on_spark(station: str) -> InvalidInput:
-    """Return the error about a station that workers can't run."""
+    """Return the error for a station that workers can't run."""
     return InvalidInput(
         f"station {station!r} works on DataFrames: run the pipeline with `stanchion pipeline run --engine "
-        f"spark`, or give the station a twin for workers: spark_station({station!r}, worker=function, ...)"
+        f"spark`, or give the station a function for workers: spark_station({station!r}, worker=function, ...)"
     )
 
 
 def check_links(pipeline: str, stations: Mapping[str, StationOptions], entries: Iterable[str]) -> None:
-    """Raise InvalidInput, which says what to mend, unless items can get to every station, and from each to an end.
-
-    `entries`: where items come in from outside.
-    """
+    """Raise InvalidInput unless items can reach every station from `entries`, and an end from every station."""
     if not stations:
         raise InvalidInput(f"pipeline {pipeline!r} has no stations; declare one with @{pipeline}.station('raw')")
     for name, station in stations.items():
         for target in station.to:
             if target not in stations:
                 raise InvalidInput(
-                    f"station {name!r} of pipeline {pipeline!r} goes on to {target!r}, which is no station "
-                    f"(there are: {', '.join(stations)}); declare it, or mend to="
+                    f"station {name!r} of pipeline {pipeline!r} sends items to {target!r}, which is no station "
+                    f"(known: {', '.join(stations)}); declare it, or correct to="
                 )
     entries = list(entries)
     followers = reachable(stations)
@@ -128,13 +125,13 @@ def check_links(pipeline: str, stations: Mapping[str, StationOptions], entries: 
     for name, followed in followers.items():
         if all(stations[one].to for one in (name, *followed)):
             raise InvalidInput(
-                f"items that come to station {name!r} of pipeline {pipeline!r} can never leave it: every station "
-                f"from there goes on to another; add one without to=, and lead the loop to it"
+                f"items at station {name!r} of pipeline {pipeline!r} can never finish: every station they reach goes "
+                f"on to another; add one without to=, and link the loop to it"
             )
 
 
 def reachable(stations: Mapping[str, StationOptions]) -> dict[str, set[str]]:
-    """Return for each station those that an item can come to from it; itself among them where there is a loop."""
+    """Return for each station those that an item can reach from it, including itself if there is a loop."""
     return {name: _from(stations, name) for name in stations}
 
 

@@ -1,4 +1,4 @@
-"""A queue: push, pop, reserve; look and operate."""
+"""A queue: push, pop, reserve, inspect and operate."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from stanchion.jobs.job import FreshJob, Job, JobState
 from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.jobs.reservation import Reservation
 from stanchion.jobs.search import PageOptions
-from stanchion.queues.receive import Taking
+from stanchion.queues.batch import Batch
+from stanchion.queues.purging import purge
+from stanchion.queues.receive import Receive
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes, Stat
@@ -31,11 +33,11 @@ MOST_RESERVED = 1_000_000
 """Jobs that one call may reserve."""
 
 LANE_JOBS_MAX = 1 << 30
-"""More than any lane holds."""
+"""A bound above the depth of any lane."""
 
 
 class Queue:
-    """A named line of jobs. Made by `app.queue(name)`."""
+    """A named queue of jobs. Made by `app.queue(name)`."""
 
     def __init__(self, context: Context, name: str) -> None:
         self.context, self.name = context, checked_name(name, "queue")
@@ -43,7 +45,7 @@ class Queue:
     # -- in
 
     def push(self, payload: Any, *, tx: Any = None, **options: Unpack[PushOptions]) -> Job:
-        """Store one job; with `tx`, in that transaction. A duplicate `key` returns the job that has it."""
+        """Store one job; with `tx`, in that transaction. For a duplicate `key`, return the live job that has it."""
         codec = self.context.codec
         fields = checked(options, codec, queue=self.name) if options else {}
         jobs = [NewJob(new_id(), self.name, codec.encode(payload), **fields)]
@@ -57,10 +59,10 @@ class Queue:
     @overload
     def push_many(self, items: Iterator[Any], *, tx: Any = None) -> int: ...
     def push_many(self, items: Iterable[Any], *, tx: Any = None) -> list[Job] | int:
-        """Store many jobs, payloads or `Push(payload, **options)`, in batches of 2000.
+        """Store many jobs, given as payloads or as `Push(payload, **options)`, in batches of 2000.
 
-        A collection gives its jobs back. An iterator may be endless: it is streamed in bounded memory and
-        gives the number of jobs that were new. Each batch is atomic; with `tx`, all are.
+        Returns the jobs of a collection. An iterator, which may be endless, is streamed in bounded memory; returns
+        the number of new jobs. Each batch is atomic; with `tx`, all together are.
         """
         several(items, "what is to be pushed", "[{'id': 1}, {'id': 2}]")
         stored = store_batches(self.context, (self._new(batch) for batch in batches(items)), tx)
@@ -80,15 +82,15 @@ class Queue:
     # -- out
 
     def pop(self, wait: float | timedelta = 0) -> Job | None:
-        """Take the next job for good: at most once, gone when handed out. None when none is due in time."""
+        """Return the next job, done at once: delivered at most once. None if no job is due within `wait` seconds."""
         return self._popped(self._popping(wait).rows())
 
     async def apop(self, wait: float | timedelta = 0) -> Job | None:
-        """Await `pop`: while it waits it keeps no thread. Cancelled, it puts back what it had got by then."""
+        """Await `pop`. Waiting takes no thread; a cancellation puts a job already popped back into the queue."""
         return self._popped(await self._popping(wait).arows())
 
-    def _popping(self, wait: float | timedelta) -> Taking:
-        return Taking(self.context, Claim(self.name, 1, ""), seconds_of(wait, "wait"), pops=True)
+    def _popping(self, wait: float | timedelta) -> Receive:
+        return Receive(self.context, Claim(self.name, 1, ""), seconds_of(wait, "wait"), pops=True)
 
     def _popped(self, rows: list[JobRow]) -> Job | None:
         return Job(self.context, rows[0], JobState.DONE) if rows else None
@@ -102,7 +104,7 @@ class Queue:
     ) -> list[Reservation]:
         """Reserve up to `n` due jobs for `lease` seconds (None: the queue's), waiting up to `wait` for the first.
 
-        With `lanes`, such as `range(0, 16)`, only jobs of these; from lane 0 on, also those that are in no lane.
+        With `lanes`, such as `range(0, 16)`, only jobs of these lanes; a range with lane 0 includes jobs in no lane.
         """
         return self._reserved(self._reserving(n, wait, lease, lanes).rows())
 
@@ -113,34 +115,47 @@ class Queue:
         lease: float | timedelta | None = None,
         lanes: range | None = None,
     ) -> list[Reservation]:
-        """Await `reserve`: while it waits it keeps no thread. Cancelled, it gives back what it had got by then."""
+        """Await `reserve`. Waiting takes no thread; a cancellation gives back jobs already reserved."""
         return self._reserved(await self._reserving(n, wait, lease, lanes).arows())
+
+    def batch(
+        self,
+        n: int = 100,
+        wait: float | timedelta = 0,
+        lease: float | timedelta | None = None,
+        lanes: range | None = None,
+    ) -> Batch:
+        """Return a block `with queue.batch(500) as jobs:`, which reserves up to `n` jobs and ends all by one call.
+
+        The other parameters are those of `reserve`. See `Batch`.
+        """
+        return Batch(self.context, self._reserving(n, wait, lease, lanes))
 
     def _reserving(
         self, n: int, wait: float | timedelta, lease: float | timedelta | None, lanes: range | None
-    ) -> Taking:
+    ) -> Receive:
         whole(n, "the number of jobs to reserve", 1, MOST_RESERVED)
         held = None if lease is None else seconds_of(lease, "lease")
         if held == 0:
             raise InvalidInput("lease must be more than 0 seconds")
-        wish = Claim(self.name, n, "", lease=held, lanes=None if lanes is None else stored_range(lanes))
-        return Taking(self.context, wish, seconds_of(wait, "wait"))
+        wanted = Claim(self.name, n, "", lease=held, lanes=None if lanes is None else stored_range(lanes))
+        return Receive(self.context, wanted, seconds_of(wait, "wait"))
 
     def _reserved(self, rows: list[JobRow]) -> list[Reservation]:
         return [Reservation(self.context, row) for row in rows]
 
-    # -- looking
+    # -- inspecting
 
     def size(self) -> Sizes:
         """Count the live jobs."""
         return self._stats("states").states
 
     def counts(self) -> Counts:
-        """Return what happened in this queue since it was made."""
+        """Return the totals of this queue since its creation."""
         return self._stats("totals").totals
 
     def lanes(self) -> dict[int | None, int]:
-        """Count the queued jobs of each lane that has some; None stands for those that are in no lane."""
+        """Count the queued jobs of each lane that has any; None stands for no lane."""
         depths = self.context.store.lane_depths(self.name, at_most=LANE_JOBS_MAX)
         return {shown_lane(lane): depths[lane] for lane in sorted(depths)}
 
@@ -152,15 +167,15 @@ class Queue:
         return self.context.store.stats([self.name], [field])[self.name]
 
     def get(self, job_id: str) -> Job | None:
-        """Return the job if it is, or ended, in this queue."""
+        """Return the job if it is in this queue, live or finished; else None."""
         job = lookup.get(self.context, job_id)
         return job if job is not None and job.queue == self.name else None
 
     def find(self, **search: Unpack[PageOptions]) -> list[Job]:
         """Search live and finished jobs, newest first.
 
-        `since` and `until` bound the time of the enqueue; `text` is part of the payload or of an error;
-        `after` is the last id of the page before.
+        `since` and `until` bound the enqueue time; `text` is part of the payload or of an error; `after` is the last
+        id of the previous page.
         """
         refuse_unknown(search, PageOptions.__optional_keys__, "option of a search")
         return lookup.find(self.context, queue=self.name, **search)
@@ -172,13 +187,13 @@ class Queue:
     # -- operating
 
     def cancel(self, job_id: str) -> JobState | None:
-        """Cancel a job, or ask it to stop if it runs; return its state after that, None if it is not in this queue."""
+        """Cancel a job, or ask it to stop if it is running; return its new state, None if it is not in this queue."""
         return lookup.cancel(self.context, job_id) if self.get(job_id) is not None else None
 
     def retry(self, job_id: str) -> Job:
-        """Make a dead, cancelled or scheduled job ready now, with all attempts before it.
+        """Make a dead, cancelled or scheduled job ready now, with its attempts reset.
 
-        JobNotFound for one that is not in this queue.
+        Raises JobNotFound if it is not in this queue.
         """
         job = lookup.get(self.context, job_id)
         if job is not None and job.queue != self.name:
@@ -186,22 +201,19 @@ class Queue:
         return lookup.retry(self.context, job_id)
 
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
-        """Enqueue copies of finished jobs of this queue; each names its origin. Ids of others are left out."""
+        """Enqueue copies of finished jobs of this queue; each names its origin. Other ids are left out."""
         ids = checked_ids(job_ids)
         known = self.context.store.fetch(ids)
         mine = [job_id for job_id in ids if job_id in known and known[job_id].queue == self.name]
         return lookup.replay(self.context, mine)
 
     def purge_history(self, older_than: float | timedelta | None = None) -> int:
-        """Delete history that ended longer ago than this (None: than the queue's history_ttl)."""
+        """Delete jobs that finished more than `older_than` seconds ago (None: the queue's history_ttl)."""
         seconds = None if older_than is None else seconds_of(older_than, "older_than")
-        purged = 0
-        while count := self.context.store.purge(self.name, seconds):
-            purged += count
-        return purged
+        return purge(self.context.store, self.name, seconds)
 
     def pause(self) -> None:
-        """Stop handing out jobs, for every process; running ones finish."""
+        """Stop handing out jobs, in all processes; running jobs finish."""
         self.context.store.configure(self.name, {"paused": True})
 
     def resume(self) -> None:
@@ -217,9 +229,9 @@ class Queue:
         return stored
 
     def reset(self, *names: str) -> QueueSettings:
-        """Go back to what the code declares, and to the defaults where it says nothing: these settings, or all.
+        """Reset these settings, or all, to what the code declares, or else to the defaults.
 
-        All but `paused`, unless it is named or declared.
+        Without names, `paused` is reset only if it is declared.
         """
         self.context.declare(self.name)
         current = self.settings
@@ -230,11 +242,11 @@ class Queue:
 
     @property
     def settings(self) -> QueueSettings:
-        """The stored settings; the defaults of a queue that is not there."""
+        """The stored settings; the defaults if the queue does not exist."""
         return settings_of(self.context.store, self.name)
 
     def delete(self) -> int:
-        """Delete the queue with its jobs, history and counts; return how many live jobs that were."""
+        """Delete the queue with its jobs, history and counts; return the number of live jobs deleted."""
         return self.context.store.drop_queue(self.name)
 
     apush = off_loop(push)

@@ -1,4 +1,4 @@
-"""Taking jobs out of a queue: a first try, and then a wait."""
+"""Receiving jobs from a queue: one claim, then a wait."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from stanchion.waits.pop import pop
 from stanchion.waits.waiter import Waiter
 
 
-class Taking:
+class Receive:
     """One call that reserves or pops jobs, waiting up to `wait` seconds for the first.
 
-    `wish` says what is wanted; each try has a token of its own.
+    `wanted`: the claim to make; each try gets its own token.
     """
 
-    def __init__(self, context: Context, wish: Claim, wait: float, *, pops: bool = False) -> None:
-        self._context, self._wish, self._wait, self._pops = context, wish, wait, pops
+    def __init__(self, context: Context, wanted: Claim, wait: float, *, pops: bool = False) -> None:
+        self._context, self._wanted, self._wait, self._pops = context, wanted, wait, pops
         self._deadline = time.monotonic() + wait
-        self._unanswered: Claim | None = None
+        self._lost_claim: Claim | None = None
 
     def rows(self) -> list[JobRow]:
-        """Return the jobs; none once the time is over."""
+        """Return the jobs, or none at the deadline."""
         rows = self._try()
         return self._waiter(None).result() if rows is None else rows
 
@@ -43,9 +43,9 @@ class Taking:
         return await self._waiter(asyncio.get_running_loop()).answer() if rows is None else rows
 
     def _try(self) -> list[JobRow] | None:
-        """Return what can be had now; None to wait, also for a store that does not answer."""
+        """Claim once. Return None to wait: for due jobs, or for a store that does not answer."""
         self._context.upkeep.nudge()
-        claim = self._wish._replace(token=new_token())
+        claim = self._wanted._replace(token=new_token())
         try:
             store = self._context.store
             self._context.declare(claim.queue)
@@ -53,22 +53,22 @@ class Taking:
         except StoreUnavailable as error:
             if error.lasting or self._wait <= 0:
                 raise
-            self._unanswered = claim
+            self._lost_claim = claim
             return None
         return rows if rows or self._wait <= 0 else None
 
     def _waiter(self, loop: asyncio.AbstractEventLoop | None) -> Waiter[list[JobRow]]:
         waits = self._context.waits
-        return waits.for_work(self._wish, self._deadline, loop, pops=self._pops, unanswered=self._unanswered)
+        return waits.for_work(self._wanted, self._deadline, loop, pops=self._pops, lost_claim=self._lost_claim)
 
     def _return(self, trying: Future[list[JobRow] | None]) -> None:
-        """Give back what a try has taken whose caller was cancelled meanwhile."""
+        """Give back the jobs of a try whose caller was cancelled meanwhile."""
         if not trying.cancelled() and trying.exception() is None and (rows := trying.result()):
             self._context.waits.put_back(rows, pops=self._pops)
 
 
 def _claimed(store: Store, claim: Claim) -> list[JobRow]:
-    """Claim jobs, again where the store broke off among jobs that have to wait: there may be others behind them."""
+    """Claim jobs. Claim again if the store stopped among parked jobs, as there may be claimable ones behind them."""
     while not (claimed := store.claim(claim)).rows and claimed.retry_in == 0:
         claim = claim._replace(token=new_token())
     return claimed.rows

@@ -16,7 +16,7 @@ from stanchion.jobs.lookup import job_of
 from stanchion.jobs.search import MAX_PAGE
 from stanchion.stores.records.query import Condition, Order, Query
 from stanchion.stores.records.queues import SemaphoreRow
-from stanchion.stores.rules.slots import semaphore_gate
+from stanchion.stores.rules.slots import semaphore_slot
 
 
 class Semaphore:
@@ -27,42 +27,43 @@ class Semaphore:
 
     @property
     def capacity(self) -> int:
-        """How many jobs may hold it at once; 0: it is closed. InvalidInput when nobody has declared it."""
+        """The number of jobs that may hold it at once; 0: closed. Raises InvalidInput if it was never declared."""
         return self.usage().capacity
 
     def usage(self) -> SemaphoreRow:
-        """Return its capacity, and how many jobs hold it and wait for it."""
+        """Return its capacity, and the number of jobs that hold it and wait for it."""
         for row in self.context.store_semaphores().semaphores([self.name]):
             return row
         raise unknown([self.name])
 
     def holders(self, limit: int = 100) -> list[Job]:
-        """Return up to `limit` of the jobs that hold a slot: running, or about to."""
-        self.usage()
+        """Return up to `limit` jobs that hold a slot: running, or about to run."""
         return self._jobs("holds", "id", limit)
 
     def waiting(self, limit: int = 100) -> list[Job]:
-        """Return the first `limit` jobs of its line, the next one first."""
-        self.usage()
+        """Return up to `limit` jobs that wait for a slot, the next one first."""
         return self._jobs("waits_for", "arrival", limit)
 
     def resize(self, capacity: int) -> None:
-        """Change the capacity for every process: more wakes jobs at once, less lets those that hold a slot finish."""
+        """Change the capacity for every process. More wakes jobs at once; with less, jobs that hold a slot finish."""
         wanted = checked_capacity(capacity)
         self.usage()
         self.context.store.set_semaphore(self.name, wanted)
 
     def reset(self) -> int:
-        """Go back to the capacity that the code declares, for every process; return it. InvalidInput if it has none."""
+        """Reset the capacity to what the code declares, for all processes; return it. InvalidInput if undeclared."""
         self.usage()
         if not self.context.store.set_semaphore(self.name, None):
-            raise InvalidInput(f"no code has declared a capacity of semaphore {self.name!r}; give it one with resize")
+            raise InvalidInput(f"no code has declared a capacity of semaphore {self.name!r}; set one with resize()")
         return self.capacity
 
     def _jobs(self, field: str, order: Order, limit: int) -> list[Job]:
-        slot = Condition(field, "=", semaphore_gate(self.name))
+        slot = Condition(field, "=", semaphore_slot(self.name))
         query = Query("live", (slot,), order=order, limit=whole(limit, "limit", 1, MAX_PAGE))
-        return [job_of(self.context, row) for row in self.context.store.select(query).rows]
+        rows = self.context.store.select(query).rows
+        if not rows:
+            self.usage()  # raises for an undeclared semaphore; to ask first would count all waiters
+        return [job_of(self.context, row) for row in rows]
 
     ausage = off_loop(usage)
     aholders = off_loop(holders)
@@ -75,7 +76,7 @@ class Semaphore:
 
 
 def declared_semaphore(context: Context, name: str, capacity: int | None) -> Semaphore:
-    """Return a semaphore. A capacity given here is stored at the first use by this process."""
+    """Return a semaphore. A capacity given here is stored when this process first uses it."""
     semaphore = Semaphore(context, name)
     if capacity is not None:
         context.semaphores.declare(semaphore.name, capacity)

@@ -1,4 +1,4 @@
-"""What a parked job waits for, in words."""
+"""Why a job is parked, as text."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from stanchion.context.context import Context
 from stanchion.stores.protocol import pages
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.rules.slots import is_node_gate, semaphore_of
+from stanchion.stores.records.slots import NODE, SEMAPHORE
 
 _PAGE = 1000
 
 
 def waits_for(context: Context, job_id: str) -> str | None:
-    """Tell what a job waits for: a slot, an earlier job of its order key, a part of its flow; None: nothing."""
+    """Return what a job waits for: a slot, an earlier job of its order key, or a part of its flow; None: nothing."""
     row = context.store.fetch([job_id]).get(job_id)
-    if row is None or row.waits_for is None:
+    slot = None if row is None else row.waits_for
+    if row is None or slot is None:
         return None
-    if (semaphore := semaphore_of(row.waits_for)) is not None:
-        place = _place_in_line(context, row)
-        return f"a slot of {semaphore}{f', {ordinal(place)} in line' if place else ''}"
-    if is_node_gate(row.waits_for):
+    if slot.kind == SEMAPHORE:
+        position = _position(context, row)
+        return f"a slot of {slot.name}{f', {ordinal(position)} in line' if position else ''}"
+    if slot.kind == NODE:
         return "a part of its flow"
     first = _first_of_key(context, row)
     return f"job {first} of the same order key" if first else "an earlier job of the same order key"
 
 
-def _place_in_line(context: Context, row: JobRow) -> int | None:
-    """Return the how many-th a job is of those that wait for its slot; None when it waits no more."""
+def _position(context: Context, row: JobRow) -> int | None:
+    """Return a job's position among those that wait for the same slot, from 1; None if it no longer waits."""
     before = 0
     line = Query("live", (Condition("waits_for", "=", row.waits_for),), order="arrival", columns=("id",), limit=_PAGE)
     for page in pages(context.store, line):
@@ -38,7 +39,7 @@ def _place_in_line(context: Context, row: JobRow) -> int | None:
 
 
 def _first_of_key(context: Context, row: JobRow) -> str | None:
-    """Return the job that holds the order key, or else the one that is first to get it, as far as a page shows."""
+    """Return the job that holds the order key, else the oldest queued one of the key on the first page."""
     holds, of_key = Condition("holds", "=", row.waits_for), Condition("order_key", "=", row.order_key)
     if holders := context.store.select(Query("live", (holds,), order="id", limit=1)).rows:
         return str(holders[0].id)

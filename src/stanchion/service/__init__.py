@@ -1,1 +1,1 @@
-"""The worker as processes of its own."""
+"""Worker processes and their supervisor."""

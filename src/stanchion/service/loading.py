@@ -1,4 +1,4 @@
-"""Apps and pipelines by the names that are given on a command line."""
+"""Loading apps and pipelines by the names given on a command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stanchion.pipelines import Pipeline
 
 
 def load(path: str) -> Stanchion:
-    """Import `module:attribute` and return the app that it names, or that of the pipeline; InvalidInput says more."""
+    """Import `module:attribute` and return that app, or the app of that pipeline. Raises InvalidInput."""
     found = _attribute(path)
     if isinstance(found, Pipeline):
         return Stanchion.of(found.context)
@@ -21,7 +21,7 @@ def load(path: str) -> Stanchion:
 
 
 def load_pipeline(path: str) -> Pipeline:
-    """Import `module:attribute` and return the pipeline that it names, or the only one of that app."""
+    """Import `module:attribute` and return that pipeline, or the only one of that app. Raises InvalidInput."""
     found = _attribute(path)
     if isinstance(found, Stanchion) and len(found.pipelines) == 1:
         return next(iter(found.pipelines.values()))
@@ -35,5 +35,5 @@ def _attribute(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        raise InvalidInput(f"can't import {module_name!r} ({error}); run from the folder that holds it") from error
+        raise InvalidInput(f"can't import {module_name!r} ({error}); run this in the folder that holds it") from error
     return getattr(module, attribute or "app", None)

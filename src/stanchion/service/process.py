@@ -1,4 +1,4 @@
-"""A worker as a process of its own, alone or one of several; what `stanchion worker` runs."""
+"""Worker processes, as run by `stanchion worker`."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ LOG_FORMAT = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 
 
 def run_worker_process(settings: WorkerSettings, processes: int = 1) -> int:
-    """Run a worker in this process, or `processes` of them below it; return the exit code.
+    """Run a worker in this process, or `processes` of them as children; return the exit code.
 
     Call it in the main thread of a process that does nothing else: an attempt that can't be stopped makes the
-    process start itself anew, with the same command line. InvalidInput for settings or an app that can't work.
+    process re-execute its own command line. Raises InvalidInput for unusable settings or an unusable app.
     """
     from stanchion.service.supervisor import Supervisor
 
@@ -39,7 +39,7 @@ def run_worker_process(settings: WorkerSettings, processes: int = 1) -> int:
 
 
 def work(settings: WorkerSettings, parent: int | None = None) -> int:
-    """Run one worker until it is told to stop, its queues are empty, or its parent process is gone."""
+    """Run one worker until it is stopped, its queues are empty, or its parent process is gone."""
     folder = os.getcwd()
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -53,7 +53,7 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
     stuck = threading.Event()
 
     def replace_process() -> None:
-        log.warning("this process is replaced, as one of its threads can't be stopped")
+        log.warning("restarting this process, as one of its threads can't be stopped")
         stuck.set()
         worker.finish()
 
@@ -70,7 +70,7 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
 
 
 def _watch_parent(parent: int, worker: Worker) -> None:
-    """Stop the worker when the process above it has died: nobody would restart or stop it any more."""
+    """Stop the worker once its parent process has died, as no other process would restart or stop it."""
     while os.getppid() == parent:
         time.sleep(PARENT_TICK)
     log.warning("the process that started this worker is gone; stopping")

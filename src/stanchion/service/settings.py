@@ -1,4 +1,4 @@
-"""What a worker process is told when it starts."""
+"""The settings of worker processes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from stanchion.worker.status import LOOPBACK
 
 EXIT_OK, EXIT_UNUSABLE = 0, 2
-"""How a worker process ends: as it was told to, or because its settings can't work."""
+"""Exit codes of a worker process: stopped as asked, and unusable settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What the processes of one `stanchion worker` have in common; see `Worker`."""
+    """The settings shared by the processes of one `stanchion worker`; see `Worker`."""
 
     target: str
     """The app, as `module:attribute`."""

@@ -1,6 +1,6 @@
 """The supervisor: keeps a number of worker processes alive, and stops them together.
 
-child:  starting ──► running ──ended as told──► finished
+child:  starting ──► running ──exit code 0 or 2──► finished
            ▲            │ died
            └──back-off──┘
 """
@@ -26,14 +26,14 @@ log = logging.getLogger("stanchion.worker")
 
 TICK = 0.2
 SETTLED = 10.0
-"""Seconds after which a child counts as well started: its next death is restarted without delay."""
+"""Seconds after which a child counts as well started, which resets its back-off."""
 
-FAREWELL = 15.0
-"""Seconds beyond the grace after which a child that was told to stop is killed."""
+STOP_SECONDS_MAX = 15.0
+"""Seconds beyond the grace period after which a child that was asked to stop is killed."""
 
 
 class Child:
-    """One worker process, and those that take its place."""
+    """One worker process and its replacements."""
 
     def __init__(self, settings: WorkerSettings, status_file: Path) -> None:
         self._settings = replace(settings, health_file=str(status_file), health_port=None)
@@ -44,8 +44,8 @@ class Child:
         self.finished = False
         self.code = EXIT_OK
 
-    def look(self, *, stopping: bool) -> None:
-        """Take note of an end; start the process if it should run and does not."""
+    def check(self, *, stopping: bool) -> None:
+        """Handle the end of the process; start it if it should run but does not."""
         if self.finished:
             return
         if self._process is None:
@@ -70,12 +70,12 @@ class Child:
     def _start(self) -> None:
         self._status_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "stanchion.service.process", self._settings.to_json(), str(os.getpid())]
-        # A session of its own: Ctrl-C in a terminal reaches the supervisor alone, which passes it on once.
+        # In its own session, so that Ctrl-C in a terminal reaches only the supervisor, which passes it on once.
         self._process = subprocess.Popen(command, start_new_session=True)  # noqa: S603 - our own command
         self._started_at = time.monotonic()
 
     def send(self, number: signal.Signals) -> None:
-        """Pass a signal on."""
+        """Send a signal to the process."""
         if self._process is not None:
             self._process.send_signal(number)
 
@@ -94,7 +94,7 @@ class Child:
 
 
 class Supervisor:
-    """Starts worker processes, restarts those that die, passes signals on, sums up their health."""
+    """Starts worker processes, restarts those that die, passes signals on, and combines their health."""
 
     def __init__(self, settings: WorkerSettings, processes: int) -> None:
         self._settings, self._processes = settings, processes
@@ -102,7 +102,7 @@ class Supervisor:
         self._calls = Calls()
 
     def run(self) -> int:
-        """Work until told to stop, or until all processes have finished; return the exit code."""
+        """Run until stopped, or until all processes have finished; return the exit code."""
         reporter = StatusReporter(
             *(self._status, self._settings.health_file, self._settings.health_port, self._settings.health_host)
         )
@@ -119,11 +119,11 @@ class Supervisor:
         passed_on, kill_at = 0, float("inf")
         while not all(child.finished for child in self._children):
             for child in self._children:
-                child.look(stopping=passed_on > 0)
+                child.check(stopping=passed_on > 0)
             unusable = any(child.code == EXIT_UNUSABLE for child in self._children)
             if passed_on < self._calls.signals or (unusable and not passed_on):
                 passed_on += 1
-                kill_at = min(kill_at, time.monotonic() + self._settings.grace + FAREWELL)
+                kill_at = min(kill_at, time.monotonic() + self._settings.grace + STOP_SECONDS_MAX)
                 self._send(signal.SIGTERM)
             if time.monotonic() > kill_at:
                 log.error("worker processes did not stop in time and are killed")

@@ -1,7 +1,7 @@
-"""Spark over the jobs of any store: a session, the data source `stanchion`, and what is built on them.
+"""Spark for the jobs of any store: a session, the data source `stanchion`, and what builds on them.
 
-Spark imports this package in each of its Python processes, and gives them ten seconds to come up: what these don't need
-is imported when it is asked for.
+Spark imports this package in each of its Python processes, which have ten seconds to start. Names that they do not
+need are imported lazily.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HOME = {
     **dict.fromkeys(("Replay", "replay"), "archiving.replay"),
     **dict.fromkeys(("Report", "report"), "reporting.report"),
 }
-"""In which module each name is."""
+"""The module of each name."""
 
 
 def __getattr__(name: str) -> Any:
@@ -38,9 +38,9 @@ def __getattr__(name: str) -> Any:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("stanchion")` known to a session.
+    """Register `format("stanchion")` with a session.
 
-    There is no need for it where this package is installed for the interpreter of Spark's driver: Spark finds it there.
+    Not needed if this package is installed for the interpreter of Spark's driver, where Spark finds it.
     """
     try:
         from stanchion.spark.datasource.source import StanchionSource

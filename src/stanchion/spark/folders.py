@@ -1,4 +1,4 @@
-"""Spark's own files on this machine: a folder of each process, in one of its user."""
+"""Temporary folders for Spark: one per process, inside one per user."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from stanchion.errors import InvalidInput
 
 
 def own_root() -> Path:
-    """Return the folder of this user, which nobody else can write to."""
+    """Return the folder of this user, which no other user can write to."""
     root = Path(tempfile.gettempdir(), f"stanchion-spark-{os.getuid()}")
     root.mkdir(mode=0o700, exist_ok=True)
     if root.stat().st_uid != os.getuid():
-        raise InvalidInput(f"{root} belongs to another user; set TMPDIR to a folder of yours")
+        raise InvalidInput(f"{root} belongs to another user; set TMPDIR to a folder of your own")
     return root
 
 
 def own_folder() -> Path:
-    """Make the folder of this process, and delete those of processes that are gone."""
+    """Create the folder of this process, and delete those of processes that are gone."""
     root = own_root()
     for folder in _abandoned(root):
         shutil.rmtree(folder, ignore_errors=True)

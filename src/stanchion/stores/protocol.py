@@ -1,7 +1,7 @@
-"""The one interface between the model and a database.
+"""The only interface between the model and a database.
 
-Verbs take and give batches. Each is atomic per job; where `Capabilities.atomic_batches` says so, per
-call. Only the store's clock decides what is due, expired or late.
+Verbs take and return batches. Each is atomic per job and, where `Capabilities.atomic_batches` says so, per call. Only
+the store's clock decides what is due, expired or late.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
+from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
@@ -29,22 +29,21 @@ from stanchion.stores.wakeup.signs import Signs
 class Listener(Protocol):
     """Waits for a sign that some queue may have work.
 
-    A sign given between two waits ends the second one at once, so that none falls between "found
-    nothing" and "wait".
+    A sign given between two waits ends the second one at once, so that none is lost between "found nothing" and "wait".
     """
 
     @property
     def connected(self) -> bool:
-        """True while the signs of other processes arrive, as far as is known; False where only polling helps."""
+        """True while signs of other processes arrive, as far as is known; False where only polling helps."""
 
     def wait(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds; return True when a sign ended the wait."""
 
     def signs(self) -> Signs:
-        """Return what the signs since the last call were for."""
+        """Return the reasons of the signs since the last call."""
 
     def pass_on(self) -> None:
-        """Say that there may be more work than this one takes: another interchangeable listener is woken."""
+        """Wake another interchangeable listener, because there may be more work than this one takes."""
 
     def wake(self) -> None:
         """End the current wait, or the next one."""
@@ -54,46 +53,45 @@ class Listener(Protocol):
 
 
 class Store(Protocol):
-    """Where jobs live."""
+    """A database of jobs."""
 
     capabilities: Capabilities
     clock_offset: float
-    """Seconds added to the store's clock. For tests, which can't wait for a lease to run out."""
+    """Seconds added to the store's clock; for tests, which can't wait for a lease to run out."""
     lost_lease_delay: LostLeaseDelay
-    """For how long a job waits from its second lost lease on; the app puts the retry policies of its tasks here."""
+    """The wait of a job from its second lost lease on; the app derives it from the retry policies of its tasks."""
 
     # -- life of the store itself
 
     def setup(self, *, dry_run: bool = False) -> list[str]:
-        """Make or migrate the schema; safe to repeat, and while workers run. Return the steps taken, none if it was
-        up to date; with `dry_run`, take none, and return those to take: in the language of the database's own shell.
+        """Make or migrate the schema; may be repeated, also while workers run. Return the steps taken.
+
+        There are none if the schema was up to date. With `dry_run`, take none, and return the steps to take, in the
+        language of the database's shell.
         """
 
     def check(self) -> None:
         """Raise StoreUnavailable or SchemaMismatch unless the store can be used."""
 
     def close(self) -> None:
-        """Release connections and threads; a later call opens them anew."""
+        """Release connections and threads; a later call opens them again."""
 
     def now(self) -> int:
-        """Return the store's clock."""
-
-    def transaction(self) -> AbstractContextManager[Any]:
-        """Open a transaction of this store, to be given as `tx`; CannotJoin where it has none."""
+        """Return the time by the store's clock, in microseconds."""
 
     # -- queues
 
     def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
-        """Make the queue if need be, apply the changes, wake those who wait for its jobs; return its settings.
+        """Make the queue if missing, apply the changes, wake listeners for its jobs; return its settings.
 
-        The values in a change of `declared` are added to those that are there. `tx`: the caller has this transaction
-        open; a store with one writer, which would wait for it, makes the changes in it.
+        The values in a change of `declared` are merged into the stored ones. `tx`: a transaction that the caller has
+        open. A store with a single writer, which would otherwise wait for it, makes the changes in it.
         """
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
-        """Return the settings of queues, by name: of all, or of those of these names that there are.
+        """Return the settings of queues, by name: of all, or of the known ones among `names`.
 
-        It makes none: a queue that is not there has the default settings.
+        It makes no queue; a missing queue has the default settings.
         """
 
     def drop_queue(self, queue: str) -> int:
@@ -102,183 +100,174 @@ class Store(Protocol):
     # -- jobs in
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
-        """Store jobs, in order, in the caller's transaction when given one.
+        """Store jobs, in order, in the caller's transaction if given.
 
-        A job whose id is known already is not stored again. Raises DuplicateKey for a job that asks
-        for it, and then stores none of the batch.
+        A job with a known id is not stored again. Raises DuplicateKey for a job that asks for it, and then stores none
+        of the batch.
         """
 
     # -- jobs out
 
     def claim(self, claim: Claim) -> Claimed:
-        """Reserve due jobs: running, under the claim's token, this attempt counted.
+        """Reserve due jobs: running, under the claim's token, with this attempt counted.
 
-        One that has lost its lease twice or more is handed out alone, but where the claim asks for no rows.
+        A job that has lost its lease twice or more is handed out alone, unless the claim asks for no rows.
         """
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
-        """Apply outcomes of reservations; for each the state it led to, or None: lease lost, nothing changed.
+        """Apply outcomes of reservations; return the resulting state of each, or None if its lease was lost.
 
-        The state is dead also for a job that was moved to a dead-letter queue, and running after a renewal. A
-        `repeat`, after a call that was never answered, also gives the state for what that call has done already.
+        With None, nothing was changed. A lease is lost too if it names another queue than that in which the job runs.
+        The state is dead also for a job moved to a dead-letter queue, and running after a renewal. A `repeat`, after a
+        lost reply, also returns the state for outcomes that the first call applied.
         """
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         """Give back jobs whose lease ran out or whose worker is dead; return them as they are now.
 
-        A worker is dead when it missed three of its own heartbeats. A job whose worker has no row is
-        left alone unless some live worker has a row, and the job started longer ago than those three
-        heartbeats: an empty list of workers frees nothing.
+        A worker is dead when it missed three of its own heartbeats. A job whose worker has no row is left alone unless
+        some live worker has a row, and the job started longer ago than those three heartbeats: an empty list of workers
+        frees nothing.
 
-        What a dead worker is not known to have begun gets its attempt back; see `losses`.
+        A job of a dead worker that is not known to have begun gets its attempt back; see `lost_leases`.
 
-        A call that finds no lost job completes what a process that died has left half done of slots, flows and
-        publications: its outbox entries. So call it until it returns none; with `limit` 0 it only does that. Where a
-        step and all that follows from it are one transaction, it restores slots that were damaged otherwise.
+        A call that finds no lost job completes the outbox entries of dead processes: unfinished work on slots, flows
+        and publications. Call it until it returns none; with `limit` 0 it only does that. A store that applies a step
+        and its consequences in one transaction restores damaged slots instead.
 
-        `as_of` is the moment, on the store's clock, at which a lease must have run out or a worker been dead
-        (None: now). A call that was held up by an outage, in which nobody could beat, then frees no more than
-        it would have before.
+        `as_of`: the time, by the store's clock, at which a lease must have run out or a worker been dead (None: now). A
+        call delayed by an outage, in which no worker could beat, then frees no more than it would have before.
         """
-
-    # -- in hand, for readers elsewhere
 
     # -- staged
 
     def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
-        """Lay jobs aside under a write and an attempt, unseen by anybody, until they are published.
+        """Store jobs under a write and an attempt, invisible until they are published.
 
-        Adds to earlier calls; a job whose id is there already is not added again, so a repeat does no harm.
+        Adds to earlier calls; a job whose id is staged already is not added again, so a repeat is harmless.
         """
 
     def publish(self, publication: Publication) -> bool:
-        """Store staged jobs as `push` does, and do what else the publication says, in one step; then clear the stage.
+        """Push staged jobs and apply the rest of the publication in one step; then clear the stage.
 
-        False, and nothing but the stage is changed, when its value was written before, or by another. Raises
-        StagedJobsLost when an attempt has not the number of jobs it should have, LeasesLost when jobs to be finished
-        are no longer in hand, DuplicateKey as `push` does: nothing is changed then. A store without transactions over
-        several jobs does one part after the other, and `recover` goes on after a death: each job is stored once, but
-        not all of them at one moment; it raises CannotJoin for staged jobs together with `finish`.
+        False, with nothing changed but the stage, if its value was written before, or by another caller. Raises
+        StagedJobsLost if an attempt has another number of jobs than stated, LeasesLost if jobs to be finished are no
+        longer reserved, DuplicateKey as `push` does; nothing is changed then. A store without transactions over several
+        jobs applies the parts one after the other, and `recover` completes them after a death: each job is stored once,
+        but not all at the same time. Such a store raises CannotJoin for staged jobs together with `finish`.
         """
 
     def unstage(self, write: str) -> None:
-        """Forget what is staged under a write."""
+        """Delete the staged jobs of a write."""
 
     # -- workers
 
     def beat(self, workers: Sequence[WorkerRow]) -> Beat:
-        """Record that these workers are alive; the answer is for all of them together."""
+        """Record that these workers are alive; the answer covers all of them together."""
 
     def leave(self, worker: str) -> None:
         """Forget a worker that has given back all its jobs."""
 
     def workers(self) -> list[WorkerRow]:
-        """Return all known workers, also those that are late, with their number of running jobs."""
+        """Return all known workers, including late ones, with their numbers of running jobs."""
 
-    # -- looking
+    # -- reading
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        """Return those of the jobs that are live or in history."""
+        """Return those of the jobs that are live or in history, by id."""
 
     def select(self, query: Query) -> Page:
-        """Return up to `limit` jobs that meet all conditions of a query, and the cursor of the page behind them.
+        """Return up to `limit` jobs that meet all conditions of a query, and the cursor of the next page.
 
-        Each page is as of its own moment; a job that meets the query throughout is given once. Raises InvalidInput for
-        conditions, columns or orders that no store knows.
+        Each page is a snapshot of its own; a job that meets the query throughout is returned once. Raises InvalidInput
+        for unknown conditions, columns or orders.
         """
 
     def partition(self, query: Query, parts: int) -> list[Query]:
-        """Cut a query into up to `parts` that share no job, give about as many each, and all of them together."""
+        """Split a query into up to `parts` disjoint queries of about equal size that make up the whole."""
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
-        """Return the figures of these queues, known or not: only the fields named, as the others cost as much again.
+        """Return the figures of these queues, known or not: only the fields named, as each costs a read.
 
-        Each field is as of its own moment.
+        Each field is a snapshot of its own.
         """
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
-        """Count the queued jobs, scheduled and ready, of these lanes (None: of all); those without any are left out.
+        """Count the queued jobs, scheduled and ready, of these lanes (None: of all); empty lanes are left out.
 
-        Each count ends at `at_most`.
+        Each count stops at `at_most`.
         """
 
     # -- operating
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
-        """Cancel jobs: live ones at once; a running one is asked to stop. The state after it, None if unknown."""
+        """Cancel jobs at once; ask running ones to stop. Return the new states, None if unknown."""
 
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
-        """Make dead, cancelled and scheduled jobs ready now, with all attempts before them, same id."""
+        """Make dead, cancelled and scheduled jobs ready now, with all their attempts and the same ids."""
 
-    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
-        """Delete up to `limit` finished jobs that ended over `older_than` seconds ago (None: the queue's ttl)."""
+    def delete(self, refs: Sequence[JobRef]) -> list[bool]:
+        """Delete jobs that are unchanged since they were read: finished at that time, or queued. Nothing is counted.
 
-    def discard(self, ends: Sequence[tuple[str, int]]) -> int:
-        """Delete finished jobs, by id and `finished_at`; return how many.
-
-        One that does not stand in history with that end any more, as it was re-driven, is left as it is.
+        A job that runs, has ended or was re-driven meanwhile stays. The slots of a queued job are freed, and the next
+        job of its order key becomes head of line. For each: True if it was deleted, by this call or by an earlier try
+        whose reply was lost.
         """
 
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
-        """Do what keeps the store small and quick, for about so many seconds; any worker calls it now and then.
+        """Run upkeep, which keeps the store small and fast, for about `seconds`; workers call it periodically.
 
-        A queue that `expires` is removed when it was not used for so long; see `expiring.py`.
-        Return the queues whose history still holds what it no longer keeps.
+        A queue with `expires` is removed when it was unused for that long; see `rules.upkeep`. Return the queues whose
+        history still holds jobs beyond its retention.
         """
 
     # -- semaphores
 
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
-        """Make a semaphore, or change its capacity: waiters get what is free now; holders beyond it finish.
+        """Make a semaphore, or change its capacity: waiters get free slots now; holders beyond the capacity finish.
 
-        `declared`: the code says so. It is kept, and nothing is changed where it said the same before. None: the
-        capacity that was declared last, if one was. False: nothing was changed. `tx`: as for `configure`.
+        `declared`: the code declares the capacity. It is stored, and nothing is changed if the previous declaration was
+        the same. None: the capacity declared last, if any. False: nothing was changed. `tx`: as for `configure`.
         """
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
-        """Return semaphores, by name: all, or those of these names that there are."""
+        """Return semaphores, by name: all, or the known ones among `names`."""
 
     # -- flows
 
     def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
         """Open, extend, close and stop flows, in this order; in one step where `atomic_batches`.
 
-        For each: True when it was done, now or by an earlier call. False where the node is not known, or is closed
-        and not all of the jobs are its members already; where there is no such flow. Raises DuplicateKey as `push`
-        does.
+        For each: True if it was done, now or by an earlier call. False if there is no such flow or node, or if the node
+        is closed and not all of the jobs are already its members. Raises DuplicateKey as `push` does.
         """
 
     def flow_nodes(self, root: str) -> list[FlowNode]:
-        """Return the nodes of a flow, in the order of their ids; none when it is unknown, or ended long ago."""
+        """Return the nodes of a flow, by id; none if it is unknown, or ended long ago."""
 
     def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
-        """Return how up to `limit` members of a node have ended, by their places, those behind the place `after`."""
+        """Return up to `limit` member ends of a node, by index, those after the index `after`."""
 
     # -- versioned values
 
     def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
-        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        """Return the values of a kind, by name: all, or the known ones among `names`."""
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        """Write a value, or delete it where `text` is None, if its version is still `version`; 0: it is absent.
+        """Write a value, or delete it if `text` is None, if its version is still `version`; 0: it is absent.
 
-        What is written is of the next version. False: another was quicker, nothing was changed. After a lost answer
-        a repeat knows its own work by the text, so whoever must know that it was he who wrote says so in it.
+        The written value has the next version. False: another caller was faster, nothing was changed. After a lost
+        reply, a repeat recognises its own write by the text; a caller that must know whether it wrote puts an id into
+        the text.
         """
 
     # -- from store to store
 
     def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
-        """Store jobs of another store as they are there: queued or finished, in queues of the same names.
+        """Store jobs of another store unchanged: queued or finished, in queues of the same names.
 
-        True for each that this store has now, be it from an earlier call; False where a live job has its
-        key. Nothing is counted; a queue without settings gets the default ones.
-        """
-
-    def take(self, ids: Sequence[str]) -> list[str]:
-        """Delete jobs that another store has adopted, queued or finished; return the ids of those deleted.
-
-        One that runs meanwhile stays. Nothing is counted.
+        True for each that this store has now, also by an earlier call; False if a live job has its key. Nothing is
+        counted; a queue without settings gets the defaults.
         """
 
     # -- wake-up
@@ -286,26 +275,33 @@ class Store(Protocol):
     def listen(
         self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
     ) -> Listener:
-        """Start listening for work in these queues, and for the ends of jobs in the queues of `finished`.
+        """Start listening for work in these queues, and for ends of jobs in the queues of `finished`.
 
-        A store whose signals don't name queues may tell of more. Of `interchangeable` listeners of one process that
-        wait for the same work, a sign wakes one: it passes the sign on when there may be more than it takes.
+        A store whose signals don't name queues may report others too. Of `interchangeable` listeners of one process
+        that wait for the same work, a sign wakes one; it passes the sign on if there may be more work than it takes.
         """
 
 
+class Transactions(Protocol):
+    """Optional port of a store whose capabilities say `joins_transactions`."""
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Open a transaction of this store, to be passed as `tx`; CannotJoin if the server does not support any."""
+
+
 class ArrowReads(Protocol):
-    """What a store has besides, where its capabilities say `arrow`."""
+    """Optional port of a store whose capabilities say `arrow`."""
 
     def select_arrow(self, query: Query) -> Iterator[Any]:
-        """Yield all pages of a query, as of one moment, as record batches of pyarrow with its columns.
+        """Yield all pages of a query, from one snapshot, as pyarrow record batches with its columns.
 
-        State and priority are what the outside sees; times are microseconds, numbers of any width. A column that such
-        jobs do not have is null. The limit and the order count for nothing, but jobs of a token come by their ids.
+        State and priority are as callers see them; times are microseconds, numbers of any width. A column that these
+        jobs do not have is null. Limit and order are ignored, but jobs of a token are sorted by id.
         """
 
 
 def pages(store: Store, query: Query) -> Iterator[list[Any]]:
-    """Yield the pages of a query that have jobs; each is read when it is asked for."""
+    """Yield the non-empty pages of a query; each is read on demand."""
     page = store.select(query)
     while True:
         if page.rows:

@@ -1,4 +1,4 @@
-"""From a URL to a store."""
+"""Opens the store of a URL."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _STORES = {
     "valkey": "stanchion.stores.redis",
     "valkeys": "stanchion.stores.redis",
 }
-"""The module of each URL scheme; it has `open_store(url)` and `CAPABILITIES`."""
+"""The module of each URL scheme, with `open_store(url)` and `CAPABILITIES`."""
 
 
 def open_store(url: str) -> Store:
-    """Return the store of a URL; nothing connects yet. InvalidInput for a URL that no store understands."""
+    """Return the store of a URL, without connecting. InvalidInput for a URL that no store understands."""
     scheme = url.partition("://")[0].partition("+")[0]
     module = _STORES.get(scheme)
     if module is None or "://" not in url:
@@ -38,20 +38,20 @@ def open_store(url: str) -> Store:
 
 
 def store_modules() -> dict[str, list[str]]:
-    """Return the modules of all stores, each with the URL schemes that it understands."""
+    """Return the modules of all stores, each with its URL schemes."""
     return {module: [name for name, of in _STORES.items() if of == module] for module in _STORES.values()}
 
 
 def absolute_url(url: str) -> str:
-    """Return the URL as it is good in any folder: that of a SQLite file may name it from the present one."""
+    """Return the URL in a form valid in any folder: the path of a SQLite file is made absolute."""
     if not url.startswith("sqlite:///"):
         return url
-    path, mark, query = url.removeprefix("sqlite:///").partition("?")
-    return f"sqlite:///{Path(path).expanduser().absolute()}{mark}{query}"
+    path, separator, query = url.removeprefix("sqlite:///").partition("?")
+    return f"sqlite:///{Path(path).expanduser().absolute()}{separator}{query}"
 
 
 def shown_url(url: str) -> str:
-    """Return the URL as it may be shown: without its password."""
+    """Return the URL for display: without its password."""
     if url.startswith("mongodb"):
         from stanchion.stores.mongo.client.address import hidden
 
@@ -60,7 +60,7 @@ def shown_url(url: str) -> str:
         from stanchion.stores.redis.client import address
 
         return address.hidden(url)
-    from sqlalchemy.engine import make_url  # takes longer to import than all the rest of the model
+    from sqlalchemy.engine import make_url  # its import takes longer than the rest of the model
     from sqlalchemy.exc import ArgumentError
 
     try:

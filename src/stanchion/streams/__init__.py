@@ -1,7 +1,7 @@
-"""Durable streams: micro-batches of jobs, each processed as if exactly once, over the verbs of any store.
+"""Durable streams: micro-batches of jobs with exactly-once results, on any store.
 
-A stream hands out the jobs of one queue in numbered batches, to one driver at a time. Somebody else, such as Spark,
-keeps a log of what was begun and what was finished, and dies whenever it likes. What must outlive it is in the store.
+A stream hands out the jobs of one queue in numbered batches, to one driver at a time. The driver, such as Spark, keeps
+a log of batches started and finished, and may die at any time. What must survive it is in the store.
 
     reserved == acked ──latest(start=acked): claim under a token──► reserved == acked + 1
          ▲                                                              │        │
@@ -10,17 +10,17 @@ keeps a log of what was begun and what was finished, and dies whenever it likes.
 
 What makes it safe:
 
-* **A versioned value per stream** (kind "stream") holds `acked` and `reserved`, which is ahead by one at the most. It
-  is changed by compare-and-set alone.
+* **A versioned value per stream** (kind "stream") holds `acked` and `reserved`, which is ahead by at most one. It
+  changes only by compare-and-set.
 * **A token per claim.** Batch n is claimed under uuid5(stream, n : epoch), with the epoch of the driver that claims.
-  No two processes claim under one token, and a claim under a token that holds jobs adds none. So the jobs in hand of a
-  batch only ever become fewer, and *as many as before* means *the same as before*.
-* **A worker per epoch.** Jobs are held by the worker `stream:<name>:<epoch>`, whose row its driver keeps alive; it
-  beats also for that of an earlier epoch whose batch it replays. What is claimed by a driver that was thought dead, and
-  knows nothing of its successor, is kept alive by nobody, and goes back like the jobs of any dead worker.
-* **A run per batch.** Whoever reads a batch first writes into the value in which run of which query that is, and how
-  many jobs were in hand then. A sink acknowledges what its own run has read and nothing else: neither a batch of
-  another driver, nor that of a stream which its query doesn't read.
+  No two processes claim under one token, and a claim under a token that holds jobs adds none. So the reserved jobs of
+  a batch only decrease, and *as many as before* means *the same as before*.
+* **A worker per epoch.** The worker `stream:<name>:<epoch>` holds the jobs. Its driver sends its heartbeats, and those
+  of an earlier epoch whose batch it replays. If a driver was presumed dead and does not know its successor, no driver
+  sends heartbeats for what it claims, so these jobs go back like those of any dead worker.
+* **A run per batch.** The reader of a batch first stores in the value which run of which query it is, and how many
+  jobs were reserved. A sink acknowledges only what its own run has read: no batch of another driver, and none of a
+  stream that its query does not read.
 """
 
 from __future__ import annotations

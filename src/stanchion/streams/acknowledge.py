@@ -1,4 +1,4 @@
-"""The end of a batch."""
+"""Acknowledging a batch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stanchion.streams.state import StreamState, reserved_ids
 
 
 def acknowledge(store: Store, name: str, state: StreamState, settled: int = 0) -> StreamState | None:
-    """Commit what is in hand of the last batch, and acknowledge it; None when the state is another by now.
+    """Commit the reserved jobs of the last batch and acknowledge it; return None if the state has changed meanwhile.
 
-    Jobs that were taken back meanwhile come again in a later batch. `settled`: so many were settled before.
+    Jobs that were taken back come again in a later batch. `settled`: the number of jobs settled before.
     """
     while True:
         left = len(reserved_ids(store, state.queue, state.token))

@@ -1,4 +1,4 @@
-"""The thread that keeps a driver's jobs, and looks after the store as a worker does."""
+"""The heartbeat thread of a driver, which also maintains the store as a worker does."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = logging.getLogger("stanchion.streams")
 
 
 class Heart:
-    """Beats until its process ends, nobody holds the source any more, or another driver has the stream.
+    """Beats until its process ends, the source is garbage-collected, or another driver takes over the stream.
 
-    There may be no worker beside a driver, so it also takes back what dead ones have left; yet only when it could
-    beat for so long that nobody else looks dead because the store was away.
+    A driver may run without workers, so it also takes back the jobs of dead ones; but only after enough successful
+    beats that no worker looks dead merely because of an outage of the store.
     """
 
     def __init__(self, source: StreamSource, store: Store, every: float) -> None:
@@ -43,16 +43,16 @@ class Heart:
                 source.beat()
                 self._in_time += 1
                 if self._in_time > MISSED_BEATS:
-                    self._look_after_store(as_of)
+                    self._maintain(as_of)
                 pause = self._every
             except StreamTaken:
                 return
             except Exception as error:
                 self._in_time, pause = 0, min(1.0, self._every)
                 log.warning("the heartbeat of a stream failed: %s: %s", type(error).__name__, error)
-            del source  # not to be held while this sleeps
+            del source  # allow garbage collection during the sleep
 
-    def _look_after_store(self, as_of: int) -> None:
+    def _maintain(self, as_of: int) -> None:
         while self._store.recover(as_of=as_of):
             pass
         self._store.maintain()

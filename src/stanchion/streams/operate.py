@@ -1,4 +1,4 @@
-"""Streams as an operator sees them."""
+"""Listing, releasing and deleting streams."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ from uuid import uuid4
 
 from stanchion.stores.protocol import Store
 from stanchion.stores.rules.liveness import alive
-from stanchion.streams.state import KIND, StreamState, give_back, known, load, reserved_ids, swap, worker_id
+from stanchion.streams.state import (
+    KIND,
+    StreamState,
+    compare_and_set,
+    give_back,
+    known,
+    load,
+    reserved_ids,
+    worker_id,
+)
 
 
 class StreamInfo(NamedTuple):
     """A stream: its batches, and its driver.
 
-    `in_hand`: jobs that it has claimed, also those that it has not numbered yet. `last_beat`: on the store's clock,
-    None for a driver of long ago. `error`: the last failure of its query on the present batch; `stopped`: it fails on
-    one job after the other.
+    `reserved_jobs`: the number of its reserved jobs, including those without a batch number yet. `last_beat`: by the
+    store's clock; None for a driver of long ago. `error`: the last failure of its query on the current batch;
+    `stopped`: the query fails on one job after the other.
     """
 
     name: str
@@ -25,7 +34,7 @@ class StreamInfo(NamedTuple):
     acked: int
     epoch: int
     replays: int
-    in_hand: int
+    reserved_jobs: int
     last_beat: int | None
     live: bool
     error: str | None = None
@@ -49,7 +58,7 @@ def streams(store: Store) -> list[StreamInfo]:
                 acked=state.acked,
                 epoch=state.epoch,
                 replays=state.replays,
-                in_hand=sum(len(reserved_ids(store, state.queue, token)) for token in tokens),
+                reserved_jobs=sum(len(reserved_ids(store, state.queue, token)) for token in tokens),
                 last_beat=driver.last_seen_at if driver else None,
                 live=driver is not None and alive(driver, now),
                 error=state.error,
@@ -60,25 +69,25 @@ def streams(store: Store) -> list[StreamInfo]:
 
 
 def release(store: Store, name: str) -> int:
-    """Give the jobs that a stream has in hand back to their queue, unharmed; return their number.
+    """Give the reserved jobs of a stream back without counting an attempt; return their number.
 
-    Its driver, if it lives, is refused from here on. The batch stays, without jobs, for one that has it in its log.
-    InvalidInput if there is no such stream.
+    A live driver is refused from then on. The batch stays, without jobs, for a driver that has it in its log.
+    Raises InvalidInput if there is no such stream.
     """
     while True:
         state = known(store, name)
-        if swap(store, name, state.taken_over(uuid4().hex)) is not None:
+        if compare_and_set(store, name, state.taken_over(uuid4().hex)) is not None:
             break
     released = 0
     for token in (state.token, state.next_token):
         ids = reserved_ids(store, state.queue, token)
-        give_back(store, token, ids)
+        give_back(store, state.queue, token, ids)
         released += len(ids)
     return released
 
 
 def forget(store: Store, name: str) -> None:
-    """Delete what is stored of a stream whose queue is deleted, and its driver; nothing where there is none."""
+    """Delete the state and the driver of a stream whose queue is deleted, if it exists."""
     while (state := load(store, name)) is not None:
         if store.compare_and_set(KIND, name, None, state.version):
             store.leave(worker_id(name, state.epoch))

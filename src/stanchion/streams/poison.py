@@ -1,12 +1,12 @@
-"""A batch on which its query fails again and again: it is thinned out until the job that breaks it is alone, and dead.
+"""Poison jobs: a batch that keeps failing is halved until the job that breaks its query is alone, and dead.
 
-    fails once    the whole batch again
-    twice         half of it goes back, before each further try
-    alone         so often as its `max_attempts` says, then it is dead, with the text of the failure
-    the next one alone fails alike     nothing more is buried: the fault is the query's
+    first failure     the whole batch is retried
+    from the second   half of the batch goes back before each retry
+    one job left      it is retried up to its `max_attempts`, then it is dead, with the text of the failure
+    the next single job fails in the same way      the stream stops, as the query is at fault
 
-Only what the query itself raised counts, and only after it had begun to read the batch: a driver that is killed, loses
-its store or is stopped says nothing about its jobs.
+Only errors raised by the query itself count, and only after it started to read the batch. A driver that is killed,
+loses its store or is stopped says nothing about its jobs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from stanchion.streams.state import StreamState
 
 HALVED_FROM = 2
-"""From this failure of a batch on, half of its jobs go back before it is tried again."""
+"""The failure of a batch from which on half of its jobs go back before the next try."""
 
 LONGEST = 2000
 """Characters of a failure that are kept."""
@@ -27,27 +27,27 @@ _INNOCENT = re.compile(
     r"\b(StoreUnavailable|LeasesLost|LeaseLost|StagedJobsLost|StreamTaken|StreamStopped|ForeignCheckpoint|BatchNotKept)\b"
     r"|Python worker failed to connect back|OutOfMemoryError: Java heap|SparkContext was shut down"
 )
-"""What no job is to blame for, by its text."""
+"""Errors that no job is to blame for, by their text."""
 
 _CHANGING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f-]{27}|\d+", re.IGNORECASE)
 
 
 class Ended(NamedTuple):
-    """How a run of a query has ended: by an error of this text, or, where that is None, because it was stopped."""
+    """How a run of a query ended: by an error with this text, or, if None, because it was stopped."""
 
     error: str | None
 
 
 HowEnded = Callable[[str], Ended | None]
-"""Tells by the name of a run how it has ended; None where that is not known."""
+"""Returns how the run of a name ended; None if that is unknown."""
 
 
 def unknown(_run: str) -> None:
-    """Return None: nothing is known here of how runs end."""
+    """Return None: the ends of runs are unknown."""
 
 
 def blamed(state: StreamState, how_ended: HowEnded) -> str | None:
-    """Return the failure of the last run that read of the last batch; None where the jobs are not to blame."""
+    """Return the failure of the last run that read the last batch; None if the jobs are not to blame."""
     if state.begun is None or state.begun.seq != state.reserved:
         return None
     ended = how_ended(state.begun.name)
@@ -56,7 +56,7 @@ def blamed(state: StreamState, how_ended: HowEnded) -> str | None:
 
 
 def alike(one: str, other: str) -> bool:
-    """Tell whether two failures are the same but for numbers and addresses."""
+    """Return whether two failures differ only in numbers and addresses."""
     return _CHANGING.sub("#", _first_line(one)) == _CHANGING.sub("#", _first_line(other))
 
 

@@ -1,8 +1,8 @@
-"""A batch that was acknowledged and has to be read again: its jobs are in history.
+"""Reading an acknowledged batch again, from history.
 
-A sink acknowledges a batch in the step that stores its outputs. A query with state, such as a window or a join, whose
-driver dies before its own log has that batch, computes the batch once more from the state before it; what it writes is
-there already, yet its state needs the rows.
+A sink acknowledges a batch in the same step that stores its outputs. If the driver of a stateful query (with a window
+or a join) dies before its log has that batch, the query computes it again from its previous state. Its outputs are
+stored already, but its state needs the rows.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from stanchion.stores.rules.query import PAGE
 from stanchion.streams.state import between
 
 KEPT = 3600.0
-"""Seconds for which a queue must keep history for a batch to be read again from there."""
+"""Seconds of history that a queue must keep for a batch to be read again from there."""
 
 
 def keeps_history(store: Store, queue: str) -> bool:
-    """Tell whether the finished jobs of a queue can be read again after a restart."""
+    """Return whether the finished jobs of a queue can be read again after a restart."""
     return any(settings.history_ttl >= KEPT for settings in store.queues([queue]))
 
 
 def finished_rows(store: Store, queue: str, token: str, first: str | None, last: str | None) -> Iterator[JobRow]:
-    """Give the jobs that were committed under a token, with ids from `first` to `last`, by their ids, as reserved."""
+    """Yield the jobs committed under a token, with ids from `first` to `last`, in id order, as if still reserved."""
     done = Condition("queue", "=", queue), Condition("state", "=", JobState.DONE.value)
     query = Query("history", (*done, Condition("token", "=", token), *between(first, last)), order="id", limit=PAGE)
     for page in pages(store, query):

@@ -1,4 +1,4 @@
-"""What readers and sinks of a batch do, each in a process of its own."""
+"""Reading a batch and storing its results, each in its own process."""
 
 from __future__ import annotations
 
@@ -14,24 +14,35 @@ from stanchion.stores.records.staging import Finish, Publication
 from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.poison import LONGEST
 from stanchion.streams.rereading import finished_rows, keeps_history
-from stanchion.streams.state import Part, Run, StreamState, known, load, reserved_ids, reserved_rows, settle, swap
+from stanchion.streams.state import (
+    Part,
+    Run,
+    StreamState,
+    compare_and_set,
+    known,
+    load,
+    reserved_ids,
+    reserved_rows,
+    settle,
+)
 
 
 def begin(store: Store, part: Part, run: str) -> None:
-    """Write down, before its first row is read, in which run this batch is; StreamTaken for a driver of the past."""
+    """Store which run reads this batch, before its first row is read. Raises StreamTaken for an earlier driver."""
     mine = Run(run, part.seq, part.size, *part.span)
     while True:
         state = load(store, part.name)
         if state is None or (state.id, state.epoch) != (part.stream, part.epoch):
             raise StreamTaken(part.name)
-        if state.run is not None and state.run.seq > part.seq:  # a reader that was given up is late
+        if state.run is not None and state.run.seq > part.seq:  # an abandoned reader is late
             raise StreamTaken(part.name)
-        if state.run == mine or swap(store, part.name, replace(state, run=mine, begun=mine, failure=None)) is not None:
+        changed = replace(state, run=mine, begun=mine, failure=None)
+        if state.run == mine or compare_and_set(store, part.name, changed) is not None:
             return
 
 
 def rows(store: Store, part: Part) -> list[JobRow]:
-    """Return the jobs of a part, by their ids: those in hand, or those that were finished with its batch."""
+    """Return the jobs of a part, in id order: reserved ones, or those finished with its batch."""
     if part.finished and part.size:
         return list(finished_rows(store, part.queue, part.token, part.first, part.last))
     return reserved_rows(store, part.queue, part.token, part.first, part.last) if part.size else []
@@ -39,7 +50,7 @@ def rows(store: Store, part: Part) -> list[JobRow]:
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """The batch that a run has read, for what becomes of it."""
+    """The batch that a run has read, and what to do with it."""
 
     store: Store
     name: str
@@ -50,9 +61,9 @@ class SinkBatch:
 
     @classmethod
     def read_by(cls, store: Store, name: str, run: str) -> Self | None:
-        """Return the batch of a stream that this run has read; None if it has read none.
+        """Return the batch of a stream that this run has read, or None.
 
-        StreamTaken if it has, and another driver has come since; InvalidInput if there is no such stream.
+        Raises StreamTaken if another driver has taken over since; InvalidInput if there is no such stream.
         """
         state = known(store, name)
         if run in state.past:
@@ -63,9 +74,9 @@ class SinkBatch:
 
     @classmethod
     def pending(cls, store: Store, name: str) -> tuple[Self, list[str]] | None:
-        """Return the batch that is in hand, with the ids of its jobs; None if all batches are acknowledged.
+        """Return the batch that is reserved, with the ids of its jobs; None if all batches are acknowledged.
 
-        InvalidInput if there is no such stream.
+        Raises InvalidInput if there is no such stream.
         """
         state = known(store, name)
         if not state.pending:
@@ -85,49 +96,49 @@ class SinkBatch:
 
     @property
     def acknowledged(self) -> bool:
-        """True when the batch was finished before: what is done for it again must have no effect."""
+        """True if the batch was finished before, so that repeated work must have no effect."""
         return self.state.acked >= self.seq
 
     def is_read_in(self, run: str) -> bool:
-        """Tell whether the present run of the batch has a name that ends like this."""
+        """Return whether the name of the batch's current run ends with `run`."""
         return self.state.run is not None and self.state.run.seq == self.seq and self.state.run.name.endswith(run)
 
     def settle(self, outcomes: Sequence[Outcome]) -> int:
-        """Settle outcomes of jobs of this batch; return how many of them counted.
+        """Settle outcomes of jobs of this batch; return the number applied.
 
-        The others are no longer in hand: they were settled before, or were taken back and come again.
+        The other jobs are no longer reserved: they were settled before, or were taken back and come again.
         """
         return settle(self.store, list(outcomes))
 
     def publish(
         self, attempts: Sequence[tuple[str, int]], settled: int = 0, *, write: str = "", stateless: bool = False
     ) -> None:
-        """Store what was staged, commit the jobs of the batch and acknowledge it, in one step; a repeat does nothing.
+        """Store what was staged, commit the jobs of the batch and acknowledge it, in one step; idempotent.
 
-        `settled`: how many jobs of the batch this run has settled otherwise. `write`: the name under which it was
-        staged, if not that of the batch. Unless the query is `stateless`, it may need the jobs again: where the queue
-        does not keep them in history they stay in hand, and are finished when the driver's log has the batch.
+        `settled`: the number of jobs of the batch that this run has settled otherwise. `write`: the name under which
+        the jobs were staged, if not the batch's. Unless the query is `stateless`, it may need the jobs again: if the
+        queue does not keep them in history, they stay reserved until the driver's log has the batch.
 
-        Raises LeasesLost when jobs are missing: what was computed from them must not be there twice; StagedJobsLost;
+        Raises LeasesLost if jobs are missing, as results computed from them must not be stored twice; StagedJobsLost;
         StreamTaken.
         """
         write = write or self.write
         if self.acknowledged:
             self.store.unstage(write)
             return
-        in_hand, queue = self.size - settled, self.state.queue
-        held = self.state.published >= self.seq  # by a run before, when the queue kept less history
-        if held or not (stateless or self._can_be_read_again()):
+        expected, queue = self.size - settled, self.state.queue
+        published = self.state.published >= self.seq  # by an earlier run, when the queue kept less history
+        if published or not (stateless or self._can_be_read_again()):
             left = len(reserved_ids(self.store, queue, self.token))
-            if left != in_hand:
-                raise LeasesLost(queue, in_hand, left)
+            if left != expected:
+                raise LeasesLost(queue, expected, left)
             self.publish_ahead(attempts, write)
             return
         publication = Publication(
             write,
             tuple(attempts),
-            value=self.state.acknowledged(self.size, 0 if stateless else in_hand).change(self.name),
-            finish=Finish(queue, self.token, in_hand) if in_hand else None,
+            value=self.state.acknowledged(self.size, 0 if stateless else expected).change(self.name),
+            finish=Finish(queue, self.token, expected) if expected else None,
         )
         if not self.store.publish(publication):
             self._check_acknowledged()
@@ -136,13 +147,13 @@ class SinkBatch:
         return not self.store.capabilities.atomic_batches or keeps_history(self.store, self.state.queue)
 
     def publish_ahead(self, attempts: Sequence[tuple[str, int]], write: str = "") -> Self:
-        """Store what was staged while the jobs of the batch stay in hand, once for it; return the batch as it then is.
+        """Store what was staged, once per batch, while its jobs stay reserved; return the updated batch.
 
-        Raises StagedJobsLost; StreamTaken when another driver has come, or the batch was finished.
+        Raises StagedJobsLost; StreamTaken if another driver has taken over, or the batch is finished.
         """
         write = write or self.write
         if self.state.published >= self.seq:
-            # Refused by the value; yet what a store without transactions had begun comes to its end.
+            # The version refuses it, but a store without transactions completes what an earlier call started.
             self.store.publish(Publication(write, value=replace(self.state, version=0).change(self.name)))
             return self
         ahead = replace(self.state, published=self.seq)
@@ -153,18 +164,19 @@ class SinkBatch:
         return replace(self, state=replace(ahead, version=self.state.version + 1))
 
     def drop_rest(self) -> None:
-        """Commit the jobs that are left in hand, as no outcome was given for them, and acknowledge the batch."""
+        """Commit the jobs that are still reserved, as they got no other outcome, and acknowledge the batch."""
         if not self.acknowledged and acknowledge(self.store, self.name, self.state, self.size) is None:
             self._check_acknowledged()
 
     def failed(self, error: str) -> None:
-        """Write down that the run has ended with an error of the query; nothing when the batch is another's by now."""
+        """Record that the run failed with an error of the query, unless another driver has taken over the batch."""
         while True:
             state = load(self.store, self.name)
             if state is None or (state.id, state.epoch, state.reserved) != (self.state.id, self.state.epoch, self.seq):
                 return
             begun = state.begun or Run(self.run, self.seq, self.size)
-            if not state.pending or swap(self.store, self.name, replace(state, begun=begun, failure=error[:LONGEST])):
+            changed = replace(state, begun=begun, failure=error[:LONGEST])
+            if not state.pending or compare_and_set(self.store, self.name, changed):
                 return
 
     def _check_acknowledged(self) -> None:

@@ -1,4 +1,4 @@
-"""What a driver asks of a stream: where to begin, up to where there is work, and what is in a batch."""
+"""The driver's side of a stream: where to start, up to where there is work, and what a batch contains."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from stanchion.streams.state import (
     Part,
     Position,
     StreamState,
+    compare_and_set,
     give_back,
     load,
     ranges,
     reserved_ids,
     reserved_rows,
     settle,
-    swap,
     worker_id,
 )
 
@@ -34,11 +34,11 @@ HEARTBEAT = 10.0
 
 
 class StreamSource:
-    """One driver's hold on a stream, from the first call on until another driver opens the stream.
+    """One driver's claim to a stream, from its first call until another driver opens the stream.
 
-    Every call raises StreamTaken from then on, and ForeignCheckpoint for positions that aren't of this stream, or lie
-    where it can't be. `heartbeat`: seconds between the calls of `beat` that the caller sees to. `how_ended`: what is
-    known of earlier runs of the query.
+    After that, every call raises StreamTaken. Positions of another stream, or impossible ones, raise ForeignCheckpoint.
+    `heartbeat`: seconds between calls of `beat`, which the caller makes. `how_ended`: returns how earlier runs of the
+    query ended.
     """
 
     def __init__(
@@ -54,24 +54,24 @@ class StreamSource:
         self._driver = uuid4().hex
         self._epoch: int | None = None
         self._left: int | None = None
-        self._begun = 0  # the batch whose present processing was counted
+        self._begun = 0  # the batch whose current processing was counted
 
     # -- positions
 
     def initial(self) -> Position:
-        """Return where a driver without a log begins: behind what is acknowledged."""
+        """Return where a driver without a log starts: after the last acknowledged batch."""
         state = self._mine()
         return Position(state.id, state.acked)
 
     def stop_after_ready(self) -> None:
-        """Reserve no more than as many jobs as are ready now: what comes meanwhile can't keep a driver from its end."""
+        """Reserve at most as many jobs as are ready now, so that new jobs can't keep the driver running."""
         self._mine()
         self._left = self._store.stats([self._queue], ["states"])[self._queue].states.ready
 
     def latest(self, start: Position, limit: int) -> Position:
-        """Return up to where there is work: `start` itself, or one batch further, of up to `limit` jobs.
+        """Return up to where there is work: `start` itself, or the next batch, of up to `limit` jobs.
 
-        All up to `start` is finished by the driver's log: it is acknowledged here.
+        The driver's log has all batches up to `start`, so they are acknowledged here.
         """
         state = self._checked(start)
         if not state.acked <= start.seq <= state.reserved:
@@ -86,7 +86,7 @@ class StreamSource:
         return Position(state.id, start.seq + 1)
 
     def _reserve(self, state: StreamState, limit: int) -> bool:
-        """Claim the next batch and number it; False when there is nothing to claim."""
+        """Claim the next batch and number it; return False if there is nothing to claim."""
         token, worker = state.next_token, worker_id(self._name, state.epoch)
         count = self._store.claim(Claim(self._queue, limit, token, worker, repeat=True, rows=False)).reserved
         if not count:
@@ -94,7 +94,7 @@ class StreamSource:
         try:
             self._write(StreamState.with_batch)
         except StreamTaken:
-            give_back(self._store, token, reserved_ids(self._store, self._queue, token))
+            give_back(self._store, self._queue, token, reserved_ids(self._store, self._queue, token))
             raise
         if self._left is not None:
             self._left -= min(count, self._left)
@@ -103,11 +103,11 @@ class StreamSource:
     # -- batches
 
     def parts(self, start: Position, end: Position, count: int) -> list[Part]:
-        """Divide the batch between two positions into up to `count` parts, at least one; a replay has what is left.
+        """Divide the batch between two positions into up to `count` parts, at least one; a replay has the jobs left.
 
-        One that was acknowledged since has the same jobs again, from history, as far as the query may need them; what
-        it writes for them has no effect. One that keeps failing is thinned out, before it is read. Raises BatchNotKept,
-        and StreamStopped when jobs fail one after the other.
+        If the batch was acknowledged since, it has the same jobs again, from history, as far as the query may need
+        them; writes for them have no effect. A batch that keeps failing is halved before it is read. Raises
+        BatchNotKept; StreamStopped if single jobs fail one after the other.
         """
         state = self._checked(end)
         if not (state.acked <= end.seq <= state.reserved and start.seq <= end.seq):
@@ -121,7 +121,7 @@ class StreamSource:
         return [whole._replace(first=first, last=last) for first, last in ranges(ids, max(1, count))] or [whole]
 
     def _finished(self, state: StreamState) -> list[str]:
-        """Return the jobs that the sink has finished with the last batch, if they may be needed again."""
+        """Return the jobs finished with the last batch, if they may be needed again."""
         if not state.again or state.begun is None:
             return []
         rows = finished_rows(self._store, self._queue, state.token, state.begun.first, state.begun.last)
@@ -131,7 +131,7 @@ class StreamSource:
         return ids
 
     def _pending(self, state: StreamState) -> list[str]:
-        """Return the jobs of the last batch that are in hand; fewer of them if the query has failed on it."""
+        """Return the reserved jobs of the last batch; fewer if the query has failed on it."""
         ids = reserved_ids(self._store, self._queue, state.token)
         if self._begun == state.reserved:
             return ids
@@ -149,29 +149,29 @@ class StreamSource:
         state = self._write(failed)
         if stops:
             raise StreamStopped(self._name, ids[0], error)
-        if state.published == state.reserved:  # its outputs are there: what went back would have them twice
+        if state.published == state.reserved:  # its outputs are stored: jobs given back would produce them twice
             return ids
         if len(ids) > 1 and state.replays >= poison.HALVED_FROM:
             half = (len(ids) + 1) // 2
-            give_back(self._store, state.token, ids[half:])
+            give_back(self._store, self._queue, state.token, ids[half:])
             return ids[:half]
         return self._tried_again(state, ids, error) if was_alone else ids
 
     def _tried_again(self, state: StreamState, ids: list[str], error: str) -> list[str]:
-        """Return a job that has failed alone, or nothing if that was its last attempt."""
+        """Return a job that has failed alone, or nothing if that was its last attempt: then it is buried."""
         for row in reserved_rows(self._store, self._queue, state.token, ids[0], ids[0]):
             attempts = row.attempts - 1 + state.alone
             if attempts >= row.max_attempts:
                 self._write(lambda now: replace(now, buried=error))
                 told = f"PoisonJob: alone in its batch of the stream {self._name!r}, attempt {attempts}: {error}"
-                settle(self._store, [Bury(row.id, state.token, told)])
+                settle(self._store, [Bury(row.lease, told)])
                 return []
         return ids
 
     # -- liveness
 
     def beat(self) -> None:
-        """Keep the jobs of this driver alive, and those of the batch that it has taken over."""
+        """Send a heartbeat for the jobs of this driver, and for those of the batch that it has taken over."""
         state = self._mine()
         row = WorkerRow(
             id=worker_id(self._name, state.epoch),
@@ -180,7 +180,7 @@ class StreamSource:
             queues=(self._queue,),
             threads=0,
             heartbeat=self._heartbeat,
-            began=(),  # which job of a batch a driver died of, if any, its replays tell
+            began=(),  # replays find out which job of a batch kills its driver, if any
         )
         taken_over = state.pending and state.holder != state.epoch
         before = [replace(row, id=worker_id(self._name, state.holder))] if taken_over else []
@@ -189,7 +189,7 @@ class StreamSource:
     # -- the value
 
     def _mine(self) -> StreamState:
-        """Return the state; StreamTaken when another driver has opened the stream since this one did."""
+        """Return the state. Raises StreamTaken if another driver has opened the stream since."""
         if self._epoch is None:
             return self._open()
         state = load(self._store, self._name)
@@ -200,7 +200,7 @@ class StreamSource:
     def _checked(self, position: Position) -> StreamState:
         state = self._mine()
         if position.stream != state.id:
-            raise ForeignCheckpoint(self._name, "it is that of another stream, or of one of this name that was removed")
+            raise ForeignCheckpoint(self._name, "it is of another stream, or of a deleted one with this name")
         return state
 
     def _foreign(self, state: StreamState, position: Position) -> ForeignCheckpoint:
@@ -211,22 +211,22 @@ class StreamSource:
 
     def _write(self, change: Callable[[StreamState], StreamState]) -> StreamState:
         while True:
-            written = swap(self._store, self._name, change(self._mine()))
+            written = compare_and_set(self._store, self._name, change(self._mine()))
             if written is not None:
                 return written
 
     def _open(self) -> StreamState:
-        """Take the stream over: from here on it refuses the driver before."""
+        """Take over the stream; from now on it refuses the previous driver."""
         opened = None
         while opened is None:
             before = load(self._store, self._name)
             if before is not None and before.queue != self._queue:
                 raise InvalidInput(
                     f"the stream {self._name!r} reads the queue {before.queue!r}, not {self._queue!r}; "
-                    f"give a stream of another queue another name, with the option stream"
+                    f"use another stream name for another queue, by the option stream"
                 )
             fresh = before or StreamState(str(uuid4()), self._queue, self._driver)
-            opened = swap(self._store, self._name, fresh.taken_over(self._driver))
+            opened = compare_and_set(self._store, self._name, fresh.taken_over(self._driver))
         self._epoch = opened.epoch
         self.beat()
         if before is not None:
@@ -234,9 +234,9 @@ class StreamSource:
         return opened
 
     def _tidy_up_after(self, before: StreamState) -> None:
-        """Give back what the driver before has claimed and not numbered, and finish what it has acknowledged."""
+        """Give back what the previous driver claimed without numbering it, and commit what it acknowledged."""
         unnumbered = before.next_token
-        give_back(self._store, unnumbered, reserved_ids(self._store, self._queue, unnumbered))
+        give_back(self._store, self._queue, unnumbered, reserved_ids(self._store, self._queue, unnumbered))
         if not before.pending:
             left = reserved_ids(self._store, self._queue, before.token)
-            settle(self._store, [Commit(job_id, before.token) for job_id in left])
+            settle(self._store, [Commit(before.lease(job_id)) for job_id in left])

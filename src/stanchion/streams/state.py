@@ -1,4 +1,4 @@
-"""What is stored of a stream, and what follows from it: tokens, workers, writes."""
+"""The stored state of a stream, and what derives from it: tokens, workers, writes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from uuid import UUID, uuid5
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Outcome, Rollback
 from stanchion.stores.records.query import Condition, Op, Query
 from stanchion.stores.records.values import ValueChange, VersionedValue
@@ -19,14 +20,14 @@ from stanchion.stores.rules.query import PAGE
 
 KIND = "stream"
 PORTION = 1000
-"""Outcomes that are settled in one call."""
+"""Outcomes per call of settle."""
 
 IDS = 20_000
-"""Ids that are read in one call."""
+"""Ids per read."""
 
 
 class Position(NamedTuple):
-    """A place in a stream: behind its batch number `seq`. This is all that a driver's log needs to keep."""
+    """A position in a stream: after batch number `seq`. A driver's log needs to keep nothing else."""
 
     stream: str
     seq: int
@@ -35,8 +36,8 @@ class Position(NamedTuple):
 class Part(NamedTuple):
     """The jobs of a batch with ids from `first` to `last` (None: no bound), for one reader.
 
-    `size`: how many jobs of the whole batch were there when it was divided, and `span` the first and the last id of
-    them. `finished`: the batch is acknowledged, and its jobs are read from history.
+    `size`: the number of jobs in the whole batch when it was divided; `span`: their first and last id. `finished`:
+    the batch is acknowledged, and its jobs are read from history.
     """
 
     name: str
@@ -53,9 +54,9 @@ class Part(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Who reads a batch: the `name` of one attempt of one query to process it.
+    """The reader of a batch: the `name` of one attempt of one query to process it.
 
-    `size`: how many jobs were read; `first`, `last`: the ids between which they are.
+    `size`: the number of jobs read; `first`, `last`: their first and last id.
     """
 
     name: str
@@ -67,20 +68,19 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """What is stored of a stream, as a versioned value.
+    """The state of a stream, stored as a versioned value.
 
-    `epoch`: counts its drivers; `driver` tells the last of them from all others. `holder`: the epoch that reserved the
-    last batch. `published`: the last batch whose new jobs were stored ahead of its end. `version`: of the value,
-    not in it.
+    `epoch`: counts its drivers; `driver`: the id of the last one. `holder`: the epoch that reserved the last batch.
+    `published`: the last batch whose new jobs were stored before its end. `version`: of the value, not part of it.
 
-    `run`: which run of the present driver reads the last batch; `past`: the last runs of the drivers before. `begun`:
-    which run has last read rows of the last batch, whoever its driver was. `again`: how many jobs of that batch are
-    to be found in history if it has to be read again.
+    `run`: the current driver's run that reads the last batch; `past`: the last runs of earlier drivers. `begun`: the
+    run, of any driver, that last read rows of the last batch. `again`: the number of jobs of that batch in history, if
+    it has to be read again.
 
-    `failure`: why the run in `begun` failed, where its sink was told so. `replays`: how often the last batch was begun
-    again after a failure of the query; `alone`: how often one job alone was the whole of it. `error`: the last of these
-    failures; `buried`: that for which a job was buried, while no other job has been finished since; `stopped`: the
-    next job failed alike.
+    `failure`: why the run in `begun` failed, if its sink recorded it. `replays`: how often the last batch was retried
+    after a failure of the query; `alone`: how often it was a single job then. `error`: the last of these failures;
+    `buried`: the failure for which a job was buried, until another job is finished; `stopped`: the next job failed
+    in the same way.
     """
 
     id: str
@@ -105,7 +105,7 @@ class StreamState:
 
     @classmethod
     def of(cls, stored: VersionedValue) -> Self:
-        """Return the state in a stored value; what only a newer release knows of is left out."""
+        """Return the state in a stored value; fields of newer releases are ignored."""
         known = {name: value for name, value in json.loads(stored.text).items() if name in _FIELDS}
         for name in ("run", "begun"):
             known[name] = Run(*known[name]) if known.get(name) else None
@@ -118,20 +118,20 @@ class StreamState:
         told = {name: getattr(self, name) for name in _FIELDS}
         return json.dumps(told, separators=(",", ":"), sort_keys=True)
 
-    # -- what becomes of it
+    # -- transitions
 
     def taken_over(self, driver: str) -> Self:
-        """Return it in the hands of another driver, from where on the one before is refused."""
+        """Return the state with a new driver; the previous one is refused."""
         past = self.past if self.run is None else (*self.past, self.run.name)[-_PAST:]
         return replace(self, driver=driver, epoch=self.epoch + 1, run=None, past=past)
 
     def with_batch(self) -> Self:
-        """Return it with one batch more, reserved by its present driver."""
+        """Return the state with one more batch, reserved by the current driver."""
         fresh = replace(self, reserved=self.reserved + 1, holder=self.epoch, run=None, begun=None, again=0)
         return fresh._without_trouble()
 
     def acknowledged(self, jobs: int, again: int = 0) -> Self:
-        """Return it with its last batch, of so many jobs, finished."""
+        """Return the state with its last batch finished. `jobs`: their number; `again`: see the class."""
         done = replace(self, acked=self.reserved, again=again)._without_trouble()
         return replace(done, error=None, buried=None, stopped=False) if jobs else done
 
@@ -143,9 +143,13 @@ class StreamState:
         """The token of the last batch."""
         return self._token(self.reserved, self.holder)
 
+    def lease(self, job_id: str) -> Lease:
+        """Return the lease of a job of the last batch."""
+        return Lease(self.queue, job_id, self.token)
+
     @property
     def next_token(self) -> str:
-        """The token under which the present driver claims the next batch."""
+        """The token under which the current driver claims the next batch."""
         return self._token(self.reserved + 1, self.epoch)
 
     @property
@@ -161,38 +165,38 @@ class StreamState:
         return f"{KIND}:{self.id}:{seq}"
 
     def change(self, name: str) -> ValueChange:
-        """Return the value to be written, over that from which this state was made."""
+        """Return the change from the version that was read to this state."""
         return ValueChange(KIND, name, self.text, self.version)
 
 
 _FIELDS = tuple(field.name for field in fields(StreamState) if field.name != "version")
 _PAST = 16
-"""Runs of earlier drivers that are remembered, to be refused should they go on."""
+"""Runs of earlier drivers that are remembered, so that they can be refused."""
 
 
 def worker_id(name: str, epoch: int) -> str:
-    """Return the id of the worker that holds the jobs which a driver of this epoch has claimed."""
+    """Return the id of the worker that holds the jobs of the driver of this epoch."""
     return f"{KIND}:{name}:{epoch}"
 
 
 def load(store: Store, name: str) -> StreamState | None:
-    """Return the state of a stream; None if there is none of the name."""
+    """Return the state of a stream, or None."""
     return next(map(StreamState.of, store.values(KIND, [name])), None)
 
 
 def known(store: Store, name: str) -> StreamState:
-    """Return the state of a stream; InvalidInput if there is none of the name."""
+    """Return the state of a stream. Raises InvalidInput if there is none of this name."""
     state = load(store, name)
     if state is None:
         names = ", ".join(value.name for value in store.values(KIND)) or "none"
-        raise InvalidInput(f"no stream {name!r} (there are: {names}); the first query that reads it makes it")
+        raise InvalidInput(f"no stream {name!r} (known: {names}); the first query that reads it creates it")
     return state
 
 
-def swap(store: Store, name: str, state: StreamState) -> StreamState | None:
-    """Write a changed state; return it with its new version, or None when another was quicker.
+def compare_and_set(store: Store, name: str, state: StreamState) -> StreamState | None:
+    """Write a changed state; return it with its new version, or None if another process was faster.
 
-    A compare-and-set whose answer was lost looks like one that failed; the text tells.
+    If the reply to an applied change was lost, the repeated call fails; comparing the stored text detects that.
     """
     if store.compare_and_set(*state.change(name)):
         return replace(state, version=state.version + 1)
@@ -201,20 +205,20 @@ def swap(store: Store, name: str, state: StreamState) -> StreamState | None:
 
 
 def ranges(ids: Sequence[str], count: int) -> list[tuple[str, str]]:
-    """Divide ids in their order into up to `count` ranges of equal size; return the first and the last id of each."""
+    """Divide ordered ids into up to `count` ranges of equal size; return the first and last id of each."""
     count = min(count, len(ids))
     bounds = [len(ids) * n // count for n in range(count + 1)] if count else []
     return [(ids[first], ids[behind - 1]) for first, behind in pairwise(bounds)]
 
 
 def reserved_ids(store: Store, queue: str, token: str) -> list[str]:
-    """Return the ids of the jobs of a queue that are reserved under a token, in their order."""
+    """Return the ids of the jobs of a queue that are reserved under a token, in order."""
     query = Query("live", _under(queue, token), order="id", columns=("id",), limit=IDS)
     return [job_id for page in pages(store, query) for (job_id,) in page]
 
 
 def reserved_rows(store: Store, queue: str, token: str, first: str | None, last: str | None) -> list[JobRow]:
-    """Return the jobs of a queue that are reserved under a token, with ids from `first` to `last`, by their ids."""
+    """Return the jobs of a queue that are reserved under a token, with ids from `first` to `last`, in id order."""
     return [row for page in pages(store, reserved(queue, token, first, last)) for row in page]
 
 
@@ -228,17 +232,17 @@ def _under(queue: str, token: str) -> tuple[Condition, ...]:
 
 
 def between(first: str | None, last: str | None) -> tuple[Condition, ...]:
-    """Return the conditions that an id is within these bounds, or None for an open one."""
+    """Return the conditions that an id is within these bounds; None: no bound."""
     bounds: list[tuple[Op, str | None]] = [(">=", first), ("<=", last)]
     return tuple(Condition("id", op, bound) for op, bound in bounds if bound is not None)
 
 
-def give_back(store: Store, token: str, ids: list[str]) -> None:
-    """Give jobs in hand back unharmed; those no longer in hand are back already."""
-    settle(store, [Rollback(job_id, token, 0.0, refund=True) for job_id in ids])
+def give_back(store: Store, queue: str, token: str, ids: list[str]) -> None:
+    """Give reserved jobs back without counting an attempt; those no longer reserved are back already."""
+    settle(store, [Rollback(Lease(queue, job_id, token), 0.0, refund=True) for job_id in ids])
 
 
 def settle(store: Store, outcomes: list[Outcome]) -> int:
-    """Settle outcomes in portions; return how many of them counted."""
+    """Settle outcomes in portions; return the number applied."""
     portions = (outcomes[first : first + PORTION] for first in range(0, len(outcomes), PORTION))
     return sum(state is not None for portion in portions for state in store.settle(portion))

@@ -1,4 +1,4 @@
-"""A task with options for its next jobs."""
+"""Enqueuers: a task with fixed options for its jobs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Enqueuer(Generic[P]):
         self._fields = checked(rest, context.codec, queue=self._queue, task=task)
 
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle:
-        """Store one call; a duplicate `key` gives the handle of the job that has it."""
+        """Store one call. For a duplicate `key`, return the handle of the live job that has it."""
         payload = self.context.codec.encode(arguments(args, kwargs), "arguments")
         job = NewJob(new_id(), self._queue, payload, self.task_name, **self._fields)
         (pushed,) = insert(self.context, [job], self._tx)
@@ -50,13 +50,13 @@ class Enqueuer(Generic[P]):
     aenqueue_many = off_loop(enqueue_many)
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
-        """Return a call to be enqueued as a part of a flow; what it gets from the part before it is left out."""
+        """Return a call for use in a flow. Leave out the argument that the previous part's value fills."""
         if self._tx is not None:
-            raise InvalidInput("tx is for the whole flow: leave it out of using(), and give it to enqueue(tx=...)")
+            raise InvalidInput("tx applies to the whole flow: pass it to enqueue(tx=...), not to using()")
         return Signature(self, args, kwargs)
 
     def member(self, job_id: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewJob:
-        """Return the job of a call in a flow; a key that is taken is an error there, as its place would stay empty."""
+        """Return the job of a call in a flow. A duplicate key is an error there, as the member would be missing."""
         payload = self.context.codec.encode(arguments(args, kwargs), "arguments")
         job = NewJob(job_id, self._queue, payload, self.task_name, **self._fields)
         return job if job.key is None else job._replace(on_duplicate="raise")

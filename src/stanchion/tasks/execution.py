@@ -1,4 +1,4 @@
-"""From a reserved job to its outcome: call its work, turn what comes of it into a record for the store."""
+"""Execution: calls the work of a reserved job and turns the result into an outcome for the store."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from stanchion.jobs.outcome import Bury, Cancel, Outcome, RetryAfter, Snooze
 from stanchion.jobs.reservation import Reservation, described
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
-from stanchion.stores.rules.flows import flow_position
+from stanchion.stores.rules.outcomes import commit_of
 
 
 class Unrunnable(StanchionError):
-    """The job can't be run by this code, now or on a retry: it is dead with this error."""
+    """This code can't run the job, now or on a retry: the job is dead with this error."""
 
 
 class Execution:
     """One attempt: the reserved job, the work that it calls, and the arguments.
 
-    Raises Unknown where this code lacks the task or station, Unrunnable when the arguments don't fit, and
-    StoreUnavailable where what a job gets in a flow can't be read now.
+    Raises Unknown if this code lacks the task or station, Unrunnable if the arguments do not fit, and
+    StoreUnavailable if the values from its flow can't be read now.
     """
 
     __slots__ = ("args", "job", "kwargs", "payload", "row", "work")
@@ -39,8 +39,8 @@ class Execution:
                 raise Unrunnable(refusal)
             self.payload = context.codec.decode(row.payload)
             self.args, self.kwargs = self.work.arguments(self.payload)
-            if row.flow is not None and (after := after_of(row)).node:
-                self.args.insert(0, Values(context, flow_position(row.flow).root).behind(after))
+            if row.flow_root is not None and (after := after_of(row)).node:
+                self.args.insert(0, Values(context, row.flow_root).behind(after))
         except (StoreUnavailable, Unrunnable, Unknown):
             raise
         except (ValueError, RecursionError, StanchionError) as error:
@@ -50,7 +50,7 @@ class Execution:
             self._give_job(self.work.job_parameter)
 
     def _give_job(self, name: str) -> None:
-        """Pass the job to the parameter that asks for it, in its place among the stored arguments."""
+        """Pass the job to the parameter annotated with it, at its position among the stored arguments."""
         parameters = self.work.signature.parameters
         place = list(parameters).index(name)
         if parameters[name].kind is Parameter.KEYWORD_ONLY or place > len(self.args):
@@ -63,25 +63,25 @@ class Execution:
         try:
             return self.work.function(*self.args, **self.kwargs)
         except TypeError as error:
-            # Only a call that never entered the function is about its arguments.
+            # Without a second frame the call failed before the function started: the arguments do not fit.
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 raise Unrunnable(f"the arguments no longer fit {self.work.name}: {error}") from None
             raise
 
 
 def outcome_of_value(execution: Execution, value: Any) -> outcomes.Outcome | None:
-    """Return the outcome of an attempt that returned; None when the task settled its job itself."""
+    """Return the outcome of an attempt that returned; None if the task settled its job itself."""
     job = execution.job
     if job.settled_as is not None:
         return None
     if value is None:
-        return outcomes.Commit(execution.row.id, job.token)
+        return commit_of(execution.row)
     if isinstance(value, Outcome):
         return outcome_of_error(execution, value)
     try:
         return execution.work.outcome(execution.row, execution.payload, value)
     except InvalidInput as error:
-        return outcomes.Bury(job.id, job.token, *described(error))
+        return outcomes.Bury(job.lease, *described(error))
 
 
 def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Outcome | None:
@@ -91,29 +91,28 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
         return None
     match error:
         case Snooze(seconds=seconds):
-            return outcomes.Rollback(job.id, job.token, seconds, refund=True)
+            return outcomes.Rollback(job.lease, seconds, refund=True)
         case RetryAfter(seconds=seconds):
-            return outcomes.Rollback(job.id, job.token, seconds, f"RetryAfter: {seconds:g} s")
+            return outcomes.Rollback(job.lease, seconds, f"RetryAfter: {seconds:g} s")
         case Cancel(reason=reason):
-            return outcomes.Abandon(job.id, job.token, reason)
+            return outcomes.Abandon(job.lease, reason)
         case Bury(reason=reason):
-            return outcomes.Bury(job.id, job.token, reason or "buried")
+            return outcomes.Bury(job.lease, reason or "buried")
         case Unrunnable():
             return unrunnable(execution.row, error)
     if work.attempts_max is not None and job.attempts >= work.attempts_max:
-        return outcomes.Bury(job.id, job.token, *described(error))
+        return outcomes.Bury(job.lease, *described(error))
     delay = work.retry.delay_or_default(job.failures + 1, error, job.task)
-    return outcomes.Rollback(job.id, job.token, delay, *described(error))
+    return outcomes.Rollback(job.lease, delay, *described(error))
 
 
 def unrunnable(row: JobRow, error: Unrunnable) -> outcomes.Outcome:
     """Return the outcome of a job that this code can't run."""
-    assert row.token is not None  # noqa: S101 - a claimed row has one
-    return outcomes.Bury(row.id, row.token, described(error)[0])
+    return outcomes.Bury(row.lease, described(error)[0])
 
 
 def not_begun(context: Context, row: JobRow, error: Unrunnable | Unknown) -> Attempted:
-    """Return the end of a job that could not be begun: it is dead or, where its work is unknown, put off."""
+    """Return the end of a job that could not start: dead, or put off if its work is unknown."""
     outcome = unrunnable(row, error) if isinstance(error, Unrunnable) else context.unknown_work.outcome(row, error)
     if isinstance(outcome, outcomes.Rollback):
         return Attempted(None, outcome)
@@ -127,7 +126,7 @@ def report(
     state: JobState,
     error: BaseException | None,
 ) -> None:
-    """Fire the events that follow an attempt which was settled by `outcome` (None: by the task itself)."""
+    """Fire the events of an attempt that was settled by `outcome` (None: by the task itself)."""
     job.state = state
     if state is JobState.DONE or (not state.final and _passed_on(outcome)):
         context.events.fire("success", job)
@@ -141,7 +140,7 @@ def report(
 
 
 def _failed(outcome: outcomes.Outcome | None) -> bool:
-    """Tell whether the store counts a failure for this outcome."""
+    """Return whether the store counts a failure for this outcome."""
     match outcome:
         case outcomes.Rollback(error=str()) | outcomes.Bury():
             return True
@@ -149,7 +148,7 @@ def _failed(outcome: outcomes.Outcome | None) -> bool:
 
 
 def _passed_on(outcome: outcomes.Outcome | None) -> bool:
-    """Tell whether the job went on to another station of its pipeline."""
+    """Return whether the job went on to another station of its pipeline."""
     match outcome:
         case outcomes.Move() | outcomes.Continue(job=NewJob(task=None)):
             return True
@@ -157,7 +156,7 @@ def _passed_on(outcome: outcomes.Outcome | None) -> bool:
 
 
 def _dead_lettered(job: Reservation, outcome: outcomes.Outcome | None, state: JobState) -> bool:
-    """Tell whether the job died though it lives on: in the dead-letter queue of its queue."""
+    """Return whether the job died and lives on as a dead letter in another queue."""
     if state.final:
         return False
     match outcome:
@@ -169,9 +168,9 @@ def _dead_lettered(job: Reservation, outcome: outcomes.Outcome | None, state: Jo
 
 
 class Attempted(NamedTuple):
-    """What came of an attempt: its job, and what to settle; None where the task has settled its job itself.
+    """The result of an attempt: its job, and the outcome to settle, None if the task has settled its job itself.
 
-    The job is None where there is nothing to report: it was put off.
+    The job is None if there is nothing to report because it was put off.
     """
 
     job: Reservation | None
@@ -180,7 +179,7 @@ class Attempted(NamedTuple):
 
 
 def attempted(context: Context, row: JobRow) -> Attempted:
-    """Run one claimed job in this thread; nothing is settled yet."""
+    """Run one claimed job in this thread, without settling it."""
     try:
         execution = Execution(context, row)
     except (Unrunnable, Unknown) as reason:
@@ -197,12 +196,12 @@ def attempted(context: Context, row: JobRow) -> Attempted:
 
 
 def unstorable(outcome: outcomes.Outcome, error: InvalidInput) -> outcomes.Bury:
-    """Return what becomes of a job whose outcome is more than the store can hold: it would be so each time."""
-    return outcomes.Bury(outcome.id, outcome.token, f"the outcome can't be stored: {error}")
+    """Return the outcome of a job whose own is too large for the store. A retry would fail in the same way."""
+    return outcomes.Bury(outcome.lease, f"the outcome can't be stored: {error}")
 
 
 def settled(context: Context, row: JobRow, outcome: outcomes.Outcome) -> JobState | None:
-    """Settle one job, with lanes for what goes on; return the state that this led to, None where the lease is lost."""
+    """Settle one job, choosing lanes for jobs that go on; return the new state, or None if the lease is lost."""
 
     def settle(outcome: outcomes.Outcome) -> JobState | None:
         return context.store.settle(context.lanes.place(context.store, [outcome], lambda: {row.id: row.tenant}))[0]

@@ -1,4 +1,4 @@
-"""Tasks run in this process, by tests and scripts: all that is due, and a look at what was enqueued."""
+"""Running tasks in this process, for tests and scripts: drain queues, and assert what was enqueued."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stanchion.tasks.execution import attempted, report, settled
 
 
 def enqueued(context: Context, task: str, call: dict[str, Any]) -> Job:
-    """Return a live job of this call; AssertionError when there is none."""
+    """Return a live job of this call. Raises AssertionError if there is none."""
     wanted = context.codec.decode(context.codec.encode(call, "arguments"))
     live = [state for state in JobState if not state.final]
     jobs = find(context, task=task, state=live, limit=1000)
@@ -27,7 +27,7 @@ def enqueued(context: Context, task: str, call: dict[str, Any]) -> Job:
 
 
 def run_here(context: Context, row: JobRow) -> bool:
-    """Run one claimed job in this thread and settle it; return False where it was put off."""
+    """Run one claimed job in this thread and settle it; return False if it was put off."""
     job, outcome, error = attempted(context, row)
     state = settled(context, row, outcome) if outcome is not None else job.settled_as if job is not None else None
     if state is not None and job is not None:
@@ -36,7 +36,7 @@ def run_here(context: Context, row: JobRow) -> bool:
 
 
 def drained(context: Context, queues: Sequence[str]) -> int:
-    """Run all that is due in these queues, in this thread; return how many attempts that were."""
+    """Run all due jobs of these queues in this thread; return the number of attempts."""
     context.registry.check_worked(queues)
     for name in queues:
         context.declare(name)

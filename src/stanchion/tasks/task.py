@@ -21,7 +21,8 @@ from stanchion.jobs.job import Job
 from stanchion.jobs.options import EnqueueOptions
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit, Continue
-from stanchion.stores.rules.flows import handler_of
+from stanchion.stores.rules.flows import failure_job
+from stanchion.stores.rules.outcomes import commit_of
 from stanchion.tasks.enqueuer import Enqueuer
 
 P = ParamSpec("P")
@@ -29,7 +30,7 @@ R = TypeVar("R")
 
 
 class Task(Generic[P, R]):
-    """A function registered under a stable name. Calling it runs it here and now."""
+    """A function registered under a stable name. Calling it runs it directly."""
 
     def __init__(
         self, context: Context, function: Callable[P, R], name: str, retry: Retry, options: EnqueueOptions
@@ -51,7 +52,7 @@ class Task(Generic[P, R]):
         return self.function(*args, **kwargs)
 
     def using(self, **options: Unpack[EnqueueOptions]) -> Enqueuer[P]:
-        """Return an enqueuer whose jobs differ from the task's defaults by these options."""
+        """Return an enqueuer that overrides the task's default options."""
         merged = cast(EnqueueOptions, {"max_attempts": self.retry.max_attempts, **self.options, **options})
         return Enqueuer(self.context, self.name, merged)
 
@@ -70,39 +71,39 @@ class Task(Generic[P, R]):
     aenqueue_many = off_loop(enqueue_many)
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
-        """Return a call to be enqueued as a part of a flow; what it gets from the part before it is left out."""
+        """Return a call for use in a flow. Leave out the argument that the previous part's value fills."""
         return self._enqueuer.s(*args, **kwargs)
 
     # -- run as a job
 
     attempts_max = None
-    """Each job says it."""
+    """Each job has its own."""
 
     def arguments(self, payload: Any) -> tuple[list[Any], dict[str, Any]]:
-        """Return the arguments of a stored call; ValueError for a payload that is none."""
+        """Return the arguments of a stored call. Raises ValueError for another payload."""
         return called_with(payload)
 
     def refused(self, row: JobRow) -> str | None:  # noqa: ARG002 - stations do
-        """Refuse no job."""
+        """Accept any job."""
         return None
 
     def outcome(self, row: JobRow, payload: Any, value: Any) -> Commit | Continue:  # noqa: ARG002 - stations need it
-        """Return what becomes of a job whose call returned a value: it is the result, or a flow to go on as."""
+        """Return the outcome of a job whose call returned a value: its result, or a flow that it goes on as."""
         if isinstance(value, Part):
             return self._going_on(continued(self.context, row, value))
-        return Commit(row.id, row.token or "", self.context.codec.encode(value, "result"))
+        return commit_of(row, self.context.codec.encode(value, "result"))
 
     def _going_on(self, outcome: Continue) -> Continue:
-        """Return how a job goes on, made ready as an enqueue is."""
+        """Prepare the jobs of a continuation as an enqueue does."""
         jobs = [outcome.job, *outcome.jobs]
-        handlers = [job for node in outcome.nodes if (job := handler_of(node)) is not None]
-        with suppress(StoreUnavailable):  # without a lane it is in nobody's way; the work that is done is worth more
+        handlers = [job for node in outcome.nodes if (job := failure_job(node)) is not None]
+        with suppress(StoreUnavailable):  # jobs without a lane still run; losing the finished work would be worse
             make_ready(self.context, handlers)
             make_ready(self.context, jobs)
         return outcome._replace(job=jobs[0], jobs=tuple(jobs[1:]))
 
     def fits(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
-        """Return why stored arguments can't be passed to the function as it is now, or None."""
+        """Return why stored arguments do not fit the function's current signature, or None."""
         try:
             given = dict(kwargs)
             if self.job_parameter is not None:
@@ -119,11 +120,11 @@ class Task(Generic[P, R]):
 def registered(
     context: Context, function: Callable[P, R], name: str | None, retry: Retry | None, options: EnqueueOptions
 ) -> Task[P, R]:
-    """Register a function as a task of this process; InvalidInput where another function has its name."""
+    """Register a function as a task of this process. Raises InvalidInput if another function has its name."""
     if isinstance(function, Task):
-        raise InvalidInput(f"{function.name} is a task already; @app.cron stands above @app.task")
+        raise InvalidInput(f"{function.name} is a task already; put @app.cron above @app.task")
     if not callable(function):
-        raise InvalidInput(f"a task is made of a function, not of {shown(function)}")
+        raise InvalidInput(f"a task must be a function, not {shown(function)}")
     policy, rest = task_options({"retry": retry, **options})
     task = Task(context, function, name or f"{function.__module__}.{function.__qualname__}", policy, rest)
     other = context.registry.tasks.setdefault(task.name, task)
@@ -137,12 +138,12 @@ def _code(function: Callable[..., Any]) -> Any:
 
 
 def signature_of(function: Callable[..., Any]) -> inspect.Signature:
-    """Return what a function takes; InvalidInput for what can't be called, or does not tell."""
+    """Return the signature of a function. Raises InvalidInput if it is not callable or has no signature."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
         raise InvalidInput(
-            f"{shown(function)} is no function, or does not tell its parameters; wrap it in one"
+            f"{shown(function)} is not a function, or hides its parameters; wrap it in a function"
         ) from None
 
 
@@ -150,7 +151,7 @@ def job_parameter(function: Callable[..., Any]) -> str | None:
     """Return the name of the parameter annotated with Job (or a kind of it)."""
     try:
         hints = get_type_hints(function)
-    except (NameError, TypeError):  # an annotation that can't be resolved here is not ours
+    except (NameError, TypeError):  # an annotation that can't be resolved here is not Job
         return None
     for name, hint in hints.items():
         if name != "return" and isinstance(hint, type) and issubclass(hint, Job):
@@ -159,7 +160,7 @@ def job_parameter(function: Callable[..., Any]) -> str | None:
 
 
 def task_options(options: Mapping[str, Any]) -> tuple[Retry, EnqueueOptions]:
-    """Split what `@app.task` takes into the retry policy and the options of an enqueue."""
+    """Split the options of `@app.task` into the retry policy and the options of an enqueue."""
     rest = dict(options)
     retry = rest.pop("retry", None)
     if retry is not None and not isinstance(retry, Retry):

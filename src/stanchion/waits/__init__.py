@@ -1,5 +1,5 @@
-"""Waiting: all waiters of an app share one listener and one look at the store for each kind of answer."""
+"""Waiting for jobs and results: all waiters of an app share one listener, and one poll for each kind of answer."""
 
-from stanchion.waits.keeper import Waits
+from stanchion.waits.coordinator import Waits
 
 __all__ = ["Waits"]

@@ -1,4 +1,4 @@
-"""Waiting for the ends of jobs and of flows: all that are waited for are asked for together."""
+"""Waiting for jobs and flows to finish: one query reads all keys that have waiters."""
 
 from __future__ import annotations
 
@@ -15,69 +15,70 @@ from stanchion.stores.records.flows import FlowNode, NodeState
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.rules.jobs import state_of
 from stanchion.stores.wakeup.signs import Signs
-from stanchion.waits.look import BACKING_POLLS, SHARE, Keeper, Look
+from stanchion.waits.poll import BACKUP_POLLS, SPACING, Coordinator, Poll
 from stanchion.waits.waiter import Waiter
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.25
-"""Seconds between looks where no signals arrive: soon after a wait has begun, and in the end."""
+_PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 0.002, 0.25
+"""Seconds between polls without signals: at the start of a wait, and at most."""
 
-_MOST_OF_THEM = 0.5
+_MEASURED_SHARE_MIN = 0.5
+"""Share of all keys that a poll must read for its duration to be extrapolated to all."""
 
-_AT_ONCE = 500
+_JOBS_PER_FETCH_MAX = 500
 """Jobs per call of the store."""
 
 
 class Entry:
-    """One job or flow, and who waits for its end."""
+    """One job or flow, and its waiters."""
 
     __slots__ = ("asked_for", "at", "pause", "queue", "waiters")
 
     def __init__(self) -> None:
         self.waiters: list[Waiter[Any]] = []
         self.at = 0.0
-        """When to look at it next."""
+        """When to read it next, on the monotonic clock."""
         self.asked_for = 0.0
-        """When it was last signalled, or waited for anew: what was read before that says nothing."""
-        self.pause = _FIRST_PAUSE
+        """When it was last signalled or got a new waiter. Anything read before that is stale."""
+        self.pause = _PAUSE_SECONDS_MIN
         self.queue: str | None = None
 
 
-class EndLook(Look):
-    """Looks at all that is waited for: what has just come or was signalled at once, the rest together, now and then."""
+class EndPoll(Poll):
+    """Reads the keys that have waiters: new or signalled keys at once, the others together from time to time."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        super().__init__(keeper)
+    def __init__(self, coordinator: Coordinator) -> None:
+        super().__init__(coordinator)
         self._entries: dict[str, Entry] = {}
         self._next: list[tuple[float, str]] = []
         self._all_at = math.inf
         self._not_before = 0.0
         self._run_began = self._weight = 0.0
         self._whole = 0.0
-        """Seconds that a look at all takes, as the last one tells that was at most of them."""
+        """Estimated seconds to read all keys, from the last poll that read most of them."""
 
     @abstractmethod
     def fetch(self, keys: Sequence[str]) -> Mapping[str, Any]:
-        """Read those of these that are known."""
+        """Read these; unknown keys are left out."""
 
     @abstractmethod
     def is_over(self, found: Any) -> bool:
-        """Tell whether what was read is an end."""
+        """Return whether it has finished."""
 
     @abstractmethod
     def answers(self, found: Any, clock: Callable[[], int]) -> Any:
-        """Return what those who wait for it get, now that it has ended or their time is over."""
+        """Return the answer for its waiters, once it has finished or they have timed out."""
 
     @abstractmethod
     def unknown(self, key: str) -> Exception:
-        """Return the error of those who wait for what is not known."""
+        """Return the error for waiters of an unknown key."""
 
     def hears(self) -> bool:
-        """Tell whether signals tell of ends."""
+        """Return whether signals announce that jobs finish."""
         return False
 
     def covered(self, entry: Entry) -> bool:
-        """Tell whether a signal is going to tell of its end."""
-        return entry.queue is not None and entry.queue in (self.keeper.heard.finished or ())
+        """Return whether a signal will announce that it finishes."""
+        return entry.queue is not None and entry.queue in (self.coordinator.heard.finished or ())
 
     @property
     def waiters(self) -> Iterable[Waiter[Any]]:
@@ -87,13 +88,13 @@ class EndLook(Look):
         return len(self._entries)
 
     def add(self, key: str, waiter: Waiter[Any]) -> None:
-        """Let one more wait; the lock is held."""
+        """Add a waiter. The caller holds the lock."""
         entry = self._entries.setdefault(key, Entry())
         entry.waiters.append(waiter)
         self._ask_soon(key, entry)
 
     def forget(self, key: str) -> None:
-        """Drop those who wait no more for this one; the lock is held."""
+        """Drop the waiters of this key that wait no more. The caller holds the lock."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.waiters = [waiter for waiter in entry.waiters if waiter.waits]
@@ -117,32 +118,32 @@ class EndLook(Look):
         self._all_at = self.due = 0.0
 
     def ask(self) -> None:
-        with self.keeper.lock:
-            keys = self._to_look_at()
+        with self.coordinator.lock:
+            keys = self._due_keys()
             share, began = len(keys) / max(1, len(self._entries)), time.monotonic()
-            self._run_began, self._weight = began, min(1.0, len(keys) / _AT_ONCE)
+            self._run_began, self._weight = began, min(1.0, len(keys) / _JOBS_PER_FETCH_MAX)
         try:
             while keys:
-                part = keys[:_AT_ONCE]
+                part = keys[:_JOBS_PER_FETCH_MAX]
                 self._ask_for(part)
                 del keys[: len(part)]
-            if share >= _MOST_OF_THEM:
+            if share >= _MEASURED_SHARE_MIN:
                 self._whole = (time.monotonic() - began) / share
         finally:
-            with self.keeper.lock:
-                if keys:  # the store did not answer
+            with self.coordinator.lock:
+                if keys:  # the store failed
                     self._all_at = 0.0
                 self.due = min(self._next[0][0] if self._next else math.inf, self._all_at)
 
-    def _to_look_at(self) -> list[str]:
-        """Return what is to be looked at now, and with it what would be soon; the lock is held."""
+    def _due_keys(self) -> list[str]:
+        """Return the keys that are due now or soon. The caller holds the lock."""
         now = time.monotonic()
         if self._all_at <= now:
             self._all_at, self._next = math.inf, []
-            self._not_before = now + SHARE * self._whole
+            self._not_before = now + SPACING * self._whole
             return list(self._entries)
         keys: dict[str, None] = {}
-        # What is due within half a pause comes along, and is due with the others from then on.
+        # Keys due within half a pause are read too, so that they stay in one group from then on.
         while self._next and self._next[0][0] <= now + (self._pause() / 2 if keys else 0.0):
             at, key = heappop(self._next)
             entry = self._entries.get(key)
@@ -153,10 +154,10 @@ class EndLook(Look):
     def _ask_for(self, keys: Sequence[str]) -> None:
         began = time.monotonic()
         found = self.fetch(keys)
-        now, clock = time.monotonic(), cache(self.keeper.host.store.now)
+        now, clock = time.monotonic(), cache(self.coordinator.host.store.now)
         for key in keys:
             one = found.get(key)
-            with self.keeper.lock:
+            with self.coordinator.lock:
                 entry = self._entries.get(key)
                 waiters = [] if entry is None else [waiter for waiter in entry.waiters if waiter.waits]
             if entry is None:
@@ -170,57 +171,58 @@ class EndLook(Look):
                         waiter.fail(self.unknown(key))
                     else:
                         waiter.deliver(answer)
-            with self.keeper.lock:
-                self.note(entry, one)
+            with self.coordinator.lock:
+                self.observe(entry, one)
                 self.forget(key)
                 if key in self._entries:
-                    self._look_later(key, entry, now, began)
+                    self._schedule_next(key, entry, now, began)
 
-    def note(self, entry: Entry, found: Any) -> None:
-        """Remember of what was read what tells which signals matter."""
+    def observe(self, entry: Entry, found: Any) -> None:
+        """Remember which signals matter for this entry."""
 
     def _ask_soon(self, key: str, entry: Entry) -> None:
-        entry.asked_for, entry.pause = time.monotonic(), _FIRST_PAUSE
-        self._look_at(key, entry, 0.0)
+        entry.asked_for, entry.pause = time.monotonic(), _PAUSE_SECONDS_MIN
+        self._schedule(key, entry, 0.0)
         self.due = 0.0
 
-    def _look_later(self, key: str, entry: Entry, now: float, began: float) -> None:
+    def _schedule_next(self, key: str, entry: Entry, now: float, began: float) -> None:
         if entry.asked_for >= began:
-            self._look_at(key, entry, 0.0)
+            self._schedule(key, entry, 0.0)
             return
         pause = self._pause()
-        if not self.covered(entry) and entry.pause < _LONGEST_PAUSE:
-            # Short at first, unless they are very many that have come together.
-            pause = max(entry.pause, SHARE * self._weight * (now - self._run_began))
-            entry.pause = min(entry.pause * 1.5, _LONGEST_PAUSE)
-        self._look_at(key, entry, min(now + pause, *(max(now, waiter.deadline) for waiter in entry.waiters)))
+        if not self.covered(entry) and entry.pause < _PAUSE_SECONDS_MAX:
+            # Short at first, unless very many came together.
+            pause = max(entry.pause, SPACING * self._weight * (now - self._run_began))
+            entry.pause = min(entry.pause * 1.5, _PAUSE_SECONDS_MAX)
+        self._schedule(key, entry, min(now + pause, *(max(now, waiter.deadline) for waiter in entry.waiters)))
 
     def _pause(self) -> float:
-        """Return the seconds between two looks at what has been waited for some time."""
-        return max(BACKING_POLLS * self.keeper.host.poll if self.hears() else _LONGEST_PAUSE, SHARE * self._whole)
+        """Return the seconds between two polls for keys that have been waited for a while."""
+        pause = BACKUP_POLLS * self.coordinator.host.poll if self.hears() else _PAUSE_SECONDS_MAX
+        return max(pause, SPACING * self._whole)
 
-    def _look_at(self, key: str, entry: Entry, at: float) -> None:
+    def _schedule(self, key: str, entry: Entry, at: float) -> None:
         entry.at = at
         heappush(self._next, (at, key))
 
 
 class SeenJob(NamedTuple):
-    """A job as it was read, and its state at that moment."""
+    """A job and its state when it was read."""
 
     row: JobRow
     state: JobState
 
 
-class JobLook(EndLook):
-    """Waits for the ends of jobs."""
+class JobPoll(EndPoll):
+    """Waits for jobs to finish."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        super().__init__(keeper)
+    def __init__(self, coordinator: Coordinator) -> None:
+        super().__init__(coordinator)
         self._queues: frozenset[str] = frozenset()
-        """Where they were seen; it lasts as long as anybody waits."""
+        """The queues of the jobs read so far."""
 
     def fetch(self, keys: Sequence[str]) -> Mapping[str, JobRow]:
-        return self.keeper.host.store.fetch(keys)
+        return self.coordinator.host.store.fetch(keys)
 
     def is_over(self, found: JobRow) -> bool:
         return state_of(found, found.run_at).final
@@ -232,24 +234,24 @@ class JobLook(EndLook):
     def unknown(self, key: str) -> Exception:
         return JobNotFound(key)
 
-    def note(self, entry: Entry, found: JobRow | None) -> None:
+    def observe(self, entry: Entry, found: JobRow | None) -> None:
         if found is not None:
             entry.queue = found.queue
             if entry.queue not in self._queues:
                 self._queues |= {entry.queue}
 
     def hears(self) -> bool:
-        return bool(self._queues) and self._queues <= (self.keeper.heard.finished or frozenset())
+        return bool(self._queues) and self._queues <= (self.coordinator.heard.finished or frozenset())
 
     def listens_to(self) -> Signs:
         return Signs(finished=self._queues)
 
 
-class FlowLook(EndLook):
-    """Waits for the ends of flows."""
+class FlowPoll(EndPoll):
+    """Waits for flows to finish."""
 
     def fetch(self, keys: Sequence[str]) -> Mapping[str, list[FlowNode]]:
-        return {key: nodes for key in keys if (nodes := self.keeper.host.store.flow_nodes(key))}
+        return {key: nodes for key in keys if (nodes := self.coordinator.host.store.flow_nodes(key))}
 
     def is_over(self, found: list[FlowNode]) -> bool:
         return next(node for node in found if node.id == node.root).state != NodeState.RUNNING

@@ -1,4 +1,4 @@
-"""One that waits, in a thread or in a coroutine."""
+"""A waiter: a thread or a coroutine that waits for one answer."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_INTERRUPTIBLE = 0.25
-"""Seconds after which a waiting thread runs a little, so that the time-out of a task reaches it."""
+_TICK_SECONDS = 0.25
+"""Seconds between wake-ups of a waiting thread, so that the time-out of a task can interrupt it."""
 
 
 class Waiter(Generic[T]):
@@ -20,8 +20,8 @@ class Waiter(Generic[T]):
         waiting ──deliver, fail──► answered ──► taken, or, where the waiter was cancelled meanwhile, returned
            └──leave, loop closed──► gone: an answer is refused
 
-    `deadline`: on the steady clock. `loop`: the event loop of a coroutine; None for a thread. `left` is called when
-    it stops waiting without an answer, `returned` with an answer that came too late to be taken.
+    `deadline`: on the monotonic clock. `loop`: the event loop of a coroutine; None for a thread. `left` is called
+    when it stops waiting without an answer, `returned` with an answer that came too late.
     """
 
     def __init__(
@@ -47,18 +47,18 @@ class Waiter(Generic[T]):
         return not self._gone and not self._answered
 
     def deliver(self, value: T) -> bool:
-        """Answer with a value; False when it waits no more, so that the value is still the caller's."""
+        """Answer with a value. Returns False if it waits no more: the caller keeps the value."""
         return self._answer(value, None)
 
     def fail(self, error: BaseException) -> bool:
-        """Answer with an error; False when it waits no more."""
+        """Answer with an error. Returns False if it waits no more."""
         return self._answer(None, error)
 
     def result(self) -> T:
-        """Block until the answer is there; return or raise it."""
+        """Block until answered; return the value or raise the error."""
         assert self._event is not None  # noqa: S101 - made for a thread
         try:
-            while not self._event.wait(_INTERRUPTIBLE):
+            while not self._event.wait(_TICK_SECONDS):
                 pass
         except BaseException:
             self._leave()
@@ -66,7 +66,7 @@ class Waiter(Generic[T]):
         return self._taken()
 
     async def answer(self) -> T:
-        """Wait for the answer on the event loop; return or raise it."""
+        """Wait on the event loop until answered; return the value or raise the error."""
         assert self._arrived is not None  # noqa: S101 - made for a coroutine
         try:
             await self._arrived

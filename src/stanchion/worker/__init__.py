@@ -1,4 +1,4 @@
-"""What runs jobs: claimer, runners, event loop, finisher, heartbeat, reaper, and the processes around them."""
+"""The worker and its parts: claimer, runners, event loops, finisher, heartbeat, reaper, scheduler."""
 
 from stanchion.worker.worker import Worker
 

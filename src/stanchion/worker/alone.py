@@ -1,4 +1,4 @@
-"""Running a job alone: one that lost its lease twice may be what kills its workers."""
+"""Running a job alone: a job that has lost its lease twice may be the one that kills its workers."""
 
 from __future__ import annotations
 
@@ -13,44 +13,44 @@ from stanchion.worker.runner import Runners
 
 log = logging.getLogger("stanchion.worker")
 
-LET_END = 60.0
-"""Seconds that the other jobs of the worker get to end; then it runs beside those that go on."""
+DRAIN_SECONDS_MAX = 60.0
+"""Seconds that the worker's other jobs get to finish. After that the job runs alongside them."""
 
-UNTROUBLED = 60.0
-"""Seconds after which a job that has done no harm gets company again."""
+ALONE_SECONDS_MAX = 60.0
+"""Seconds a job runs alone before the worker claims others again."""
 
 TICK = 0.01
 
 
 class Alone:
-    """Lets all else end, has the store know that the job begins, and only then runs it; meanwhile nothing is claimed.
+    """Waits for all other jobs, records the start in the store, then runs the job. Nothing is claimed meanwhile.
 
-    `outstanding()`: claimed jobs whose end is not stored; `record()` tells the store what `starting` says.
+    `outstanding()`: claimed jobs whose outcome is not stored; `record()` stores what `starting` says.
     """
 
     def __init__(self, runners: Runners, outstanding: Callable[[], int], record: Callable[[], object]) -> None:
         self._runners, self._outstanding, self._record = runners, outstanding, record
         self.starting: tuple[str, ...] = ()
-        """The job that is about to begin, or runs, as the worker's row lists it."""
+        """The job that is about to start or runs, as listed in the worker's row."""
 
     def run(self, row: JobRow, stopping: threading.Event) -> bool:
-        """Run the job; return False where it could not begin. Returns when it has ended, or is let have company."""
+        """Run the job until it finishes or ALONE_SECONDS_MAX pass. Returns False if it could not start."""
         log.warning("job %s has lost its lease %d times: it runs alone", row.id, lost_leases(row))
-        if not self._wait(stopping, LET_END, until=1):
+        if not self._wait(stopping, DRAIN_SECONDS_MAX, until=1):
             if stopping.is_set():
                 return False
-            log.warning("job %s runs beside %d jobs that go on for long", row.id, self._outstanding() - 1)
+            log.warning("job %s runs alongside %d long-running jobs", row.id, self._outstanding() - 1)
         self.starting = (start_of(row.id, row.token or ""),)
         try:
             self._record()
             self._runners.add([row], self._outstanding())
-            self._wait(stopping, UNTROUBLED, until=0)
+            self._wait(stopping, ALONE_SECONDS_MAX, until=0)
         finally:
             self.starting = ()
         return True
 
     def _wait(self, stopping: threading.Event, seconds: float, until: int) -> bool:
-        """Wait until no more than so many jobs are outstanding; False when the time is over, or the worker stops."""
+        """Wait until at most `until` jobs are outstanding; False after `seconds`, or if the worker stops."""
         deadline = time.monotonic() + seconds
         while self._outstanding() > until:
             if stopping.wait(TICK) or time.monotonic() >= deadline:

@@ -1,4 +1,4 @@
-"""One attempt at a job inside a worker, and what is handed to the finisher when it ends."""
+"""One attempt at a job inside a worker, and what the finisher gets when it ends."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import Reservation
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.leases import Lease
 from stanchion.tasks.execution import Execution, outcome_of_error, outcome_of_value
 
 Finished = tuple[outcomes.Outcome | None, Reservation | None, BaseException | None]
@@ -18,7 +19,7 @@ Finished = tuple[outcomes.Outcome | None, Reservation | None, BaseException | No
 
 
 class Limit:
-    """How long one attempt may run. `interrupt` is called once, when it has."""
+    """How long one attempt may run, in seconds. `interrupt` is called once, at the deadline."""
 
     __slots__ = ("deadline", "expired", "interrupt", "over", "seconds")
 
@@ -39,12 +40,12 @@ class Attempt(Execution):
 
 
 Running = dict[int, Attempt]
-"""What runs, by slot. Taking an attempt out is what decides who answers for it: the one that ran it when it
-ends, or another that gives it up; `pop` is atomic, so it is exactly one of them."""
+"""The running attempts, by slot. The remover of an attempt reports its end: the thread that ran it, or the one that
+gives it up. `pop` is atomic, so exactly one of them does."""
 
 
 def returned(attempt: Attempt, value: object) -> Finished:
-    """Return what becomes of an attempt that returned."""
+    """Return the end of an attempt that returned."""
     if attempt.limit is not None and attempt.limit.expired:
         return timed_out(attempt, attempt.limit)
     error = value if isinstance(value, Outcome) else None
@@ -52,34 +53,33 @@ def returned(attempt: Attempt, value: object) -> Finished:
 
 
 def raised(attempt: Attempt, error: BaseException) -> Finished:
-    """Return what becomes of an attempt that raised."""
+    """Return the end of an attempt that raised."""
     if attempt.limit is not None and attempt.limit.expired:
         return timed_out(attempt, attempt.limit, error)
     job = attempt.job
     if isinstance(error, asyncio.CancelledError) and job.cancelled and job.settled_as is None:
-        return outcomes.Abandon(job.id, job.token), job, None
+        return outcomes.Abandon(job.lease), job, None
     return outcome_of_error(attempt, error), job, error
 
 
 def timed_out(attempt: Attempt, limit: Limit, stopped_by: BaseException | None = None) -> Finished:
-    """Return the failure of an attempt that ran too long, whatever it returned or raised in the end."""
+    """Return the failure of an attempt that ran too long, whatever it returned or raised."""
     error = TaskTimeout(f"ran longer than {limit.seconds:g} s")
     if stopped_by is not None:
         error.__traceback__ = stopped_by.__traceback__
     return outcome_of_error(attempt, error), attempt.job, error
 
 
-def unharmed(row: JobRow) -> Finished:
-    """Return the end of a job that nobody has begun: it goes back as if it had not been delivered."""
-    assert row.token is not None  # noqa: S101 - a claimed row has one
-    return _given_back(row.id, row.token), None, None
+def not_started(row: JobRow) -> Finished:
+    """Return the end of a claimed job that was not started: it goes back, and no attempt counts."""
+    return _given_back(row.lease), None, None
 
 
 def interrupted(attempt: Attempt) -> Finished:
-    """Return the end of an attempt that is cut off by no fault of its own."""
+    """Return the end of an attempt that the worker cuts off: it goes back, and does not count."""
     job = attempt.job
-    return None if job.settled_as is not None else _given_back(job.id, job.token), job, None
+    return None if job.settled_as is not None else _given_back(job.lease), job, None
 
 
-def _given_back(job_id: str, token: str) -> outcomes.Outcome:
-    return outcomes.Rollback(job_id, token, 0.0, refund=True)
+def _given_back(lease: Lease) -> outcomes.Outcome:
+    return outcomes.Rollback(lease, 0.0, refund=True)

@@ -1,4 +1,4 @@
-"""The claimer: takes due jobs from the store, as many as the runners can use."""
+"""The claimer: reserves due jobs, as many as the runners can use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.rules.lost_leases import AT_ONCE, is_alone
 from stanchion.worker.alone import Alone
-from stanchion.worker.attempt import unharmed
+from stanchion.worker.attempt import not_started
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
 from stanchion.worker.pace import LostReplies, PickupDelays, Prefetch, poll_interval
@@ -25,20 +25,19 @@ from stanchion.worker.runner import NEVER, Runners
 log = logging.getLogger("stanchion.worker")
 
 MOST_UNSTORED = 5000
-"""With so many outcomes waiting for the store, no more jobs are claimed."""
+"""Outcomes waiting for the store beyond which no more jobs are claimed."""
 
 WAIT_FOR_ROOM = 1.0
-"""Seconds without room after which jobs beyond the pace of that time are given back."""
+"""Seconds without room after which the buffer is cut to what that time needs at the current pace."""
 
 WAIT_FOR_STORE = 0.05
 SHORTEST_NAP = 0.001
 
 
 class Claimer:
-    """One thread that claims, hands over to the runners, and waits: for room, or for work.
+    """One thread that claims jobs, hands them to the runners, and waits for room or for work.
 
-    `emptied` is called once the queues hold no due job, or `all_jobs`: no live one, and none is reserved; without it,
-    that is no news.
+    `emptied` is called once no job is reserved and the queues hold no due job; with `all_jobs`, no live job.
     """
 
     def __init__(
@@ -58,7 +57,7 @@ class Claimer:
     ) -> None:
         self._context, self._worker, self._queues = context, worker, list(queues)
         self.alone = alone
-        self._lone: deque[JobRow] = deque()
+        self._alone_rows: deque[JobRow] = deque()
         self._threads, self._poll = threads, poll
         self._runners, self._finisher, self._health = runners, finisher, health
         self._emptied, self._all_jobs = emptied, all_jobs
@@ -75,27 +74,27 @@ class Claimer:
         self._thread = threading.Thread(target=self._run, name="stanchion-claimer", daemon=True)
         self.delays = PickupDelays()
         self.live = 1
-        """Workers of the store that live, this one included."""
+        """Live workers of the store, including this one."""
         self.sharing = 1
-        """Workers among which the polling of the queue with the fewest is shared, this one included."""
+        """Workers, including this one, that share the polling of the queue that has the fewest."""
 
     # -- called by other threads
 
     def start(self) -> None:
-        """Start the thread; it claims from the moment that the worker is `registered`."""
+        """Start the thread; it claims once the worker is `registered`."""
         self._thread.start()
 
     def registered(self) -> None:
-        """Say that the store knows the worker, so that jobs it holds are not taken for lost."""
+        """Signal that the store knows the worker, so that its jobs do not count as lost."""
         self._registered.set()
 
     def room(self) -> None:
-        """Say that the buffer runs low."""
+        """Signal that the buffer runs low."""
         self._runners.low_water = NEVER
         self._room.set()
 
     def settled(self) -> None:
-        """Say that outcomes were stored: what was not claimable for a limit may be now."""
+        """Signal that outcomes were stored: jobs that a limit held back may be claimable now."""
         if self._blocked or self._emptied is not None:
             self._wake()
 
@@ -106,11 +105,11 @@ class Claimer:
 
     @property
     def outstanding(self) -> int:
-        """Claimed jobs whose end is not stored."""
+        """Claimed jobs whose outcome is not stored."""
         return self._claimed - self._finisher.stored
 
     def stop(self, seconds: float) -> None:
-        """Claim no more; wait up to `seconds` for the call that is under way."""
+        """Stop claiming; wait up to `seconds` for the call in progress."""
         self._stopping.set()
         self._registered.set()
         self._room.set()
@@ -137,14 +136,14 @@ class Claimer:
                 log.debug("claiming failed", exc_info=True)
                 self._close_listener()
                 self._stopping.wait(pause)
-        self._give_back(list(self._lone))
+        self._give_back(list(self._alone_rows))
         self._close_listener()
 
     def _round(self) -> None:
-        """Claim from every queue as much as there is room for, then wait if there was less."""
+        """Claim from every queue as many jobs as there is room for, then wait if there were fewer."""
         self._take_lost_replies()
-        if self._lone:
-            self._run_alone(self._lone.popleft())
+        if self._alone_rows:
+            self._run_alone(self._alone_rows.popleft())
             return
         wanted = self._wanted()
         if not wanted:
@@ -154,11 +153,11 @@ class Claimer:
         with self._health.watch("claim"):
             listener = self._listening()
             found, retry_in = self._claim(wanted)
-            if found == wanted or self._lone:
+            if found == wanted or self._alone_rows:
                 listener.pass_on()
                 return
             if found:
-                time.sleep(0)  # let a runner begin before this thread goes on to look for more
+                time.sleep(0)  # let a runner start before this thread goes on
             if found == 0 and outstanding == 0 and self._emptied is not None and not self._any_left():
                 self._emptied()
             nap = self._nap(retry_in)
@@ -166,7 +165,7 @@ class Claimer:
             listener.wait(nap)
 
     def _wanted(self) -> int:
-        """Return how many jobs to claim: the free slots and the prefetch, 0 while enough are reserved."""
+        """Return how many jobs to claim: the free slots plus the prefetch, or 0 while enough are reserved."""
         reserved = self.reserved
         self._ahead = self._prefetch.jobs(self._finisher.received - self._returned, time.monotonic())
         if reserved >= self._threads + self._ahead // 2 or self._finisher.backlog > MOST_UNSTORED:
@@ -174,7 +173,7 @@ class Claimer:
         return self._threads + self._ahead - reserved
 
     def _claim(self, wanted: int) -> tuple[int, float | None]:
-        """Claim up to `wanted` jobs; return how many that were, and when a limit may allow more."""
+        """Claim up to `wanted` jobs; return how many there were, and the seconds until a limit may allow more."""
         found, retry_in = 0, None
         for queue in self._queues:
             claimed = self._claimed_from(queue, wanted - found)
@@ -183,9 +182,9 @@ class Claimer:
                 self._hand_over(claimed.rows)
             if claimed.retry_in is not None:
                 retry_in = claimed.retry_in if retry_in is None else min(retry_in, claimed.retry_in)
-            if found == wanted or self._lone:
+            if found == wanted or self._alone_rows:
                 break
-        self._queues.append(self._queues.pop(0))  # another one is first in the next round
+        self._queues.append(self._queues.pop(0))  # the next round starts with another queue
         return found, retry_in
 
     def _claimed_from(self, queue: str, limit: int) -> Claimed:
@@ -200,7 +199,7 @@ class Claimer:
             raise
 
     def _take_lost_replies(self) -> None:
-        """Take what claims have reserved whose replies got lost."""
+        """Repeat claims whose replies were lost; run what they reserved."""
         for claim in self._lost_replies.due():
             with self._health.watch("claim"):
                 rows = self._context.store.claim(claim).rows
@@ -215,12 +214,12 @@ class Claimer:
         if self._stopping.is_set():
             self._give_back(rows)
         elif is_alone(rows[0]):
-            self._lone += rows
+            self._alone_rows += rows
         else:
             self._runners.add(rows, self.reserved)
 
     def _run_alone(self, row: JobRow) -> None:
-        """Run a job that is to run alone; give it back where it can't begin."""
+        """Run a job alone; give it back if it can't start."""
         begun = False
         try:
             begun = self.alone.run(row, self._stopping)
@@ -231,7 +230,7 @@ class Claimer:
     def _give_back(self, rows: Sequence[JobRow]) -> None:
         self._returned += len(rows)
         for row in rows:
-            self._finisher.put(unharmed(row))
+            self._finisher.put(not_started(row))
 
     # -- waiting
 
@@ -240,19 +239,19 @@ class Claimer:
         self._runners.low_water = self._ahead // 2
         if self._wanted():
             self._runners.low_water = NEVER
-            return  # a job ended before the runners knew that somebody waits
+            return  # a job ended before the runners knew the low-water mark
         if self._finisher.backlog > MOST_UNSTORED:
             self._room.wait(WAIT_FOR_STORE)
         elif not self._room.wait(WAIT_FOR_ROOM):
             self._shed()
 
     def _shed(self) -> None:
-        """Give back what was claimed for a pace that has slackened, if there are others to take it."""
+        """Give back jobs prefetched at a faster pace, if other workers can take them."""
         if self.live > 1:
             self._give_back(self._runners.take_back(keep=int(self._prefetch.rate * WAIT_FOR_ROOM)))
 
     def _nap(self, retry_in: float | None) -> float:
-        """Return the seconds to wait for a sign: until something is due, at most the own poll interval."""
+        """Return the seconds to wait for a sign: until a job is due, at most this worker's poll interval."""
         store = self._context.store
         naps = [poll_interval(self._poll, self.sharing)]
         if retry_in is not None:
@@ -262,7 +261,7 @@ class Claimer:
         self._blocked = due is not None and due <= now
         if self._blocked:
             if due != self._overdue and retry_in is None:
-                self._overdue = due  # it may just have become due; the next time it is known to be held up
+                self._overdue = due  # it may have come due after the claim; if it is still there, a limit holds it back
                 return 0
             naps += [(later - now) / SECOND for later in dues if later > now]
         elif due is not None:
@@ -297,7 +296,7 @@ class Claimer:
         listener, self._listener = self._listener, None
         if listener is not None:
             try:
-                listener.pass_on()  # a sign that this one took, and did nothing about, is for another
+                listener.pass_on()  # another listener gets a sign that this one has not acted on
                 listener.close()
             except Exception:
                 log.debug("closing a listener failed", exc_info=True)

@@ -1,4 +1,4 @@
-"""The finisher: commits outcomes in groups, at once when idle, in batches under load."""
+"""The finisher: stores outcomes, at once when idle, in batches under load."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ log = logging.getLogger("stanchion.worker")
 MOST = 1000
 """Outcomes per call of the store."""
 
-CROWD = 32
-"""A group of this size tells that there is load, so that waiting for company pays."""
+LOAD_GROUP_MIN = 32
+"""Outcomes in a group from which the worker counts as loaded, so that waiting for a larger group pays."""
 
 LINGER = 0.004
-"""Seconds to wait for company under load."""
+"""Seconds to wait for more outcomes under load."""
 
 TRIES = 3
-"""How often a group is tried that fails though the store answers, before its members are tried one by one."""
+"""Failures of a group, with the store available, before its outcomes are stored one by one."""
 
 REPEAT = 60.0
-"""Seconds until a job is run again whose outcome could not be stored."""
+"""Seconds until a job whose outcome could not be stored runs again."""
 
 
 def unstored(outcome: outcomes.Outcome, error: Exception) -> outcomes.Outcome:
-    """Return what becomes of a job whose outcome can't be stored; where it is too much for the store, for ever."""
+    """Return the outcome of a job whose own can't be stored: dead if it is too large for the store, else retried."""
     if isinstance(error, InvalidInput):
         return unstorable(outcome, error)
-    return Rollback(outcome.id, outcome.token, REPEAT, f"the outcome can't be stored: {described(error)[0]}")
+    return Rollback(outcome.lease, REPEAT, f"the outcome can't be stored: {described(error)[0]}")
 
 
 class Finisher:
-    """Takes the ends of attempts from any thread, stores them from its own, and fires their events."""
+    """Takes finished attempts from any thread, stores their outcomes in its own, and fires their events."""
 
     def __init__(self, context: Context, health: Health, settled: Callable[[], None]) -> None:
         self._context, self._health, self._settled = context, health, settled
@@ -57,7 +57,7 @@ class Finisher:
         self._aborted = threading.Event()
         self._taken = 0
         self.stored = 0
-        """Jobs whose end is in the store, or was refused by it."""
+        """Jobs whose outcome the store has accepted or refused."""
         self._thread = threading.Thread(target=self._run, name="stanchion-finisher", daemon=True)
 
     def start(self) -> None:
@@ -65,9 +65,9 @@ class Finisher:
         self._thread.start()
 
     def put(self, finished: Finished) -> None:
-        """Hand over the end of an attempt; never blocks."""
+        """Hand over a finished attempt; never blocks."""
         self._pending.append(finished)
-        if self._idle:  # set before the finisher looks a last time, so that no sign is lost
+        if self._idle:  # the finisher sets it before its last check, so that no sign is lost
             self._sign.set()
 
     @property
@@ -81,7 +81,7 @@ class Finisher:
         return self.received - self.stored
 
     def close(self, seconds: float) -> bool:
-        """Store what is left, for at most `seconds`; return whether all of it is stored."""
+        """Store the rest within `seconds`; return whether everything is stored."""
         self._closing = True
         self._sign.set()
         self._thread.join(seconds)
@@ -92,7 +92,7 @@ class Finisher:
     def _run(self) -> None:
         size = 0
         while not self._aborted.is_set():
-            if size >= CROWD and len(self._pending) < MOST // 2:
+            if size >= LOAD_GROUP_MIN and len(self._pending) < MOST // 2:
                 time.sleep(LINGER)
             group = self._gather()
             if not group:
@@ -105,7 +105,7 @@ class Finisher:
             self._settled()
 
     def _gather(self) -> list[Finished]:
-        """Return what there is, waiting for the first; empty when woken to look at the flags."""
+        """Return the pending outcomes, waiting for the first; empty if woken by a change of state."""
         pending = self._pending
         if not pending and not self._closing:
             self._idle = True
@@ -115,11 +115,11 @@ class Finisher:
             self._sign.clear()
         group = [pending.popleft() for _ in range(min(len(pending), MOST))]
         self._taken += len(group)
-        # Those of a kind together, as stores take commits that follow each other in one go.
+        # Commits together: stores apply consecutive ones in a single statement.
         return sorted(group, key=lambda finished: type(finished[0]) is Commit)
 
     def _store(self, group: list[Finished]) -> None:
-        """Store a group, however long it takes."""
+        """Store a group; retry until it is stored or the worker gives up."""
         backoff = Backoff()
         failures, repeat = 0, False
         while group:
@@ -129,7 +129,7 @@ class Finisher:
             except StoreUnavailable as error:
                 repeat = True
                 log.warning("%d outcomes wait for the store: %s", len(group), error)
-            except InvalidInput:  # one of them is more than the store can hold: not the others' fault
+            except InvalidInput:  # one outcome is too large for the store; the others are fine
                 repeat = True
                 group = self._singly(group)
                 if not group:
@@ -146,9 +146,9 @@ class Finisher:
                 return
 
     def _singly(self, group: list[Finished]) -> list[Finished]:
-        """Store a group one by one; return those that fail still.
+        """Store the outcomes of a group one by one; return those that still fail.
 
-        An outcome that the store can't hold becomes a failure of its attempt, so that it stops nobody.
+        An outcome that can't be stored becomes a failure of its attempt, so that it does not block others.
         """
         left = []
         for finished in group:
@@ -173,7 +173,7 @@ class Finisher:
             log.exception("reporting on %d outcomes failed; they are stored", len(group))
 
     def _settle(self, group: Sequence[Finished], *, repeat: bool = False) -> list[JobState | None]:
-        """Store a group and return where that led; `repeat`: an earlier call may have stored it."""
+        """Store a group; return the new states. `repeat`: an earlier call may have stored it."""
         settling = self._context.lanes.place(
             self._context.store,
             [outcome for outcome, _, _ in group if outcome is not None],
@@ -191,7 +191,7 @@ class Finisher:
         lost = []
         for (outcome, job, error), state in zip(group, states, strict=True):
             if state is None:
-                lost.append(outcome.id if outcome else "?")
+                lost.append(outcome.lease.id if outcome else "?")
                 continue
             if job is None:
                 continue
@@ -204,6 +204,6 @@ class Finisher:
                 report(self._context, job, outcome, state, error)
         if lost:
             log.warning(
-                "%d outcomes came too late and changed nothing, as the jobs are finished or others have them: %s",
+                "%d outcomes came too late and changed nothing, as the jobs are finished or reserved by others: %s",
                 *(len(lost), ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")),
             )

@@ -1,4 +1,4 @@
-"""Whether a worker reaches its store."""
+"""Health: whether a worker reaches its store."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 
 class Health:
-    """What the store calls of one worker came to.
+    """The results of one worker's store calls.
 
-    Red while the last call of any kind failed, and when none succeeded for `silence` seconds.
+    Red while the last call of any kind failed, or if none has succeeded for `silence` seconds.
     """
 
     def __init__(self, silence: float) -> None:
@@ -23,7 +23,7 @@ class Health:
 
     @contextmanager
     def watch(self, kind: str) -> Iterator[None]:
-        """Note how a call of this kind ends."""
+        """Record whether a call of this kind succeeds."""
         try:
             yield
         except Exception as error:
@@ -36,7 +36,7 @@ class Health:
                 self._failing.pop(kind, None)
 
     def stopped(self) -> None:
-        """Say that the worker has stopped."""
+        """Mark the worker as stopped."""
         self._stopped = True
 
     def trouble(self) -> str | None:

@@ -1,4 +1,4 @@
-"""The heartbeat: one row that proves the worker alive, and the answer that says what to cancel."""
+"""The heartbeat: one row proves that the worker is alive; the answer lists the jobs to cancel."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from stanchion.worker.health import Health
 log = logging.getLogger("stanchion.worker")
 
 QUICK = 1.0
-"""Seconds between beats while a job has been running for longer than this: somebody may want it cancelled."""
+"""Seconds between beats while any job has run for longer than this, so that a cancellation reaches it soon."""
 
 MISSED = 3
-"""After so many heartbeats without a beat the store takes a worker for dead."""
+"""Heartbeats without a beat after which a worker counts as dead."""
 
 LATE = 2
-"""After so many heartbeats without a beat something is wrong with the store, or with this worker."""
+"""Heartbeats without a beat after which the store, or this worker, has a problem."""
 
 RETURN = 6.0
-"""Seconds within which every live worker beats again, at the least, once the store is back."""
+"""Minimum seconds that live workers get to beat again after an outage of the store."""
 
 
 class Heartbeat:
-    """One thread that beats from the start to the end of a worker, and leaves at last.
+    """One thread that beats from the worker's start to its end, and finally leaves.
 
-    `row()` describes the worker, `longest()` is for how many seconds the oldest attempt has been running,
-    `answered` gets every answer of the store, `look` is called about every second.
+    `row()` describes the worker, `longest()` returns the seconds since the oldest running attempt started,
+    `answered` gets every answer of the store, `check` is called about every second.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class Heartbeat:
         row: Callable[[], WorkerRow],
         longest: Callable[[], float],
         answered: Callable[[Beat], None],
-        look: Callable[[], None],
+        check: Callable[[], None],
     ) -> None:
         self._context, self._every, self._health = context, every, health
-        self._row, self._longest, self._answered, self._look = row, longest, answered, look
+        self._row, self._longest, self._answered, self._check = row, longest, answered, check
         self._stopping = threading.Event()
         self._leaving = False
         self._beating = threading.Lock()
@@ -60,15 +60,15 @@ class Heartbeat:
 
     @property
     def steady(self) -> bool:
-        """False while the store was out of reach for so long, or so lately, that live workers look dead to it.
+        """False during an outage of the store and shortly after, while live workers may look dead.
 
-        Of the time before its own start a worker knows nothing, so it begins as after an outage.
+        A worker does not know what happened before its start, so it starts as if after an outage.
         """
         now = time.monotonic()
         return now >= self._steady_from and now - self._beat_at < LATE * self._every
 
     def stop(self, seconds: float, *, leave: bool) -> None:
-        """End the thread within `seconds`; `leave`: the worker holds no job, so the store may forget it."""
+        """Stop the thread within `seconds`; `leave`: the worker holds no job, so the store may forget it."""
         self._leaving = leave
         self._stopping.set()
         self._thread.join(seconds)
@@ -79,7 +79,7 @@ class Heartbeat:
         pause = 0.0
         while not self._stopping.wait(pause):
             now = time.monotonic()
-            self._look()
+            self._check()
             if now >= due or self._longest() >= QUICK:
                 try:
                     self.beat()
@@ -94,8 +94,8 @@ class Heartbeat:
             self._leave()
 
     def beat(self) -> None:
-        """Beat now, in the caller's thread: what the row says by now is known to the store when this returns."""
-        with self._beating, self._health.watch("beat"):  # a row that was described earlier must not come later
+        """Beat now, in the caller's thread: the store has the current row when this returns."""
+        with self._beating, self._health.watch("beat"):  # an older row must not overwrite a newer one
             beat = self._context.store.beat([self._row()])
         now = time.monotonic()
         if now - self._beat_at >= LATE * self._every:
@@ -107,4 +107,4 @@ class Heartbeat:
         try:
             self._context.store.leave(self._row().id)
         except Exception as error:
-            log.warning("the store could not be told that this worker left: %s", error)
+            log.warning("removing this worker from the store failed: %s", error)

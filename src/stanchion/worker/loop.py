@@ -1,8 +1,8 @@
 """The event loop on which a worker runs async tasks.
 
-serving ──a task stops it, or lets SystemExit out──► serving: all goes on
-   ├──its own code fails again and again──► broken: its attempts fail, the worker gets another loop
-   └──stop──► winding up: what runs is cancelled ──► over
+running ──a task stops it, or raises SystemExit──► running: it is restarted
+   ├──the loop itself keeps failing──► broken: its attempts fail, the worker gets another loop
+   └──stop──► stopping: running tasks are cancelled ──► closed
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ import threading
 import time
 from collections.abc import Callable
 
-from stanchion.worker.attempt import Attempt, Finished, Limit, raised, returned
+from stanchion.worker.attempt import Attempt, Finished, Limit, Running, raised, returned
 from stanchion.worker.timeouts import Timeouts
 
 log = logging.getLogger("stanchion.worker")
 
 CLEAN_UP = 1.0
-"""Seconds that cancelled tasks get when the loop ends."""
+"""Seconds that cancelled tasks get to clean up when the loop stops."""
 
 SILENT = 30.0
-"""Seconds after which a loop that answers nothing is taken for blocked: one of its tasks does not let go."""
+"""Seconds without an answer after which a loop counts as blocked by one of its tasks."""
 
 FAILURES = 10
-"""So often in a row may the loop itself fail, each time within SOUND seconds, before it is broken."""
+"""Consecutive failures of the loop itself, each within SOUND seconds, after which it counts as broken."""
 
 SOUND = 1.0
 WARN_EVERY = 60.0
@@ -34,8 +34,8 @@ WARN_EVERY = 60.0
 class AsyncLoop:
     """One event loop in a thread of its own.
 
-    `ended(slot, finished)` is called for every attempt, in that thread. `broken(loop)` is called when it can't go on;
-    its attempts fail then.
+    `ended(slot, finished)` is called for every attempt, in that thread. `broken(loop)` is called when the loop can't
+    go on; its attempts fail.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class AsyncLoop:
         self._asked_at: float | None = None
         self._quiet_until = 0.0
         self.given_up = False
-        """True once the worker has turned to another loop."""
+        """True once the worker has replaced this loop."""
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="stanchion-loop", daemon=True)
         self._thread.start()
@@ -68,23 +68,23 @@ class AsyncLoop:
                 return
             if time.monotonic() >= self._quiet_until:
                 self._quiet_until = time.monotonic() + WARN_EVERY
-                log.error("something in a task stopped the event loop; it goes on", exc_info=error)
+                log.error("a task stopped the event loop; it has been restarted", exc_info=error)
         self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
     def _run_loop(self) -> BaseException | None:
-        """Run until something stops the loop; return what went wrong with the loop itself."""
+        """Run until something stops the loop; return the loop's own error, if any."""
         try:
             self._loop.run_forever()
-        except (SystemExit, KeyboardInterrupt):  # of a task's own tasks; the others can go on
+        except (SystemExit, KeyboardInterrupt):  # raised by a task's child task; the others can go on
             return None
         except BaseException as error:
             return error
         return None
 
     def _break(self, error: BaseException) -> None:
-        """Fail all attempts: nothing will run them on."""
-        log.error("the event loop is broken; its jobs fail, and another loop takes its place", exc_info=error)
+        """Fail all attempts of this loop."""
+        log.error("the event loop is broken: its jobs fail, and another loop replaces it", exc_info=error)
         self._error = error
         self._tell_broken(self)
         for slot in list(self._attempts):
@@ -92,24 +92,24 @@ class AsyncLoop:
 
     def _fail(self, slot: int, error: BaseException) -> None:
         attempt = self._attempts.pop(slot, None)
-        if attempt is not None:  # else another thread was quicker
+        if attempt is not None:  # else another thread was faster
             if attempt.limit is not None:
                 self._timeouts.lift(attempt.limit)
             self._ended(slot, raised(attempt, RuntimeError(f"the event loop is broken: {error!r}")))
 
     @property
     def active(self) -> int:
-        """Attempts that run here."""
+        """The number of attempts on this loop."""
         return len(self._attempts)
 
     @property
     def slots(self) -> list[int]:
-        """The slots of the attempts that run here."""
+        """The slots of the attempts on this loop."""
         return list(self._attempts)
 
     @property
     def blocked(self) -> bool:
-        """True when the loop has answered nothing for SILENT seconds. Asked now and then: each look is a question."""
+        """True if the loop has not answered for SILENT seconds. Each read pings the loop, so read it regularly."""
         if self._asked_at is None:
             self._asked_at = time.monotonic()
             if not self._call(self._answer):
@@ -121,14 +121,14 @@ class AsyncLoop:
         self._asked_at = None
 
     def blocking(self) -> int | None:
-        """Return the slot of the attempt that has the loop right now; None where that can't be told."""
+        """Return the slot of the attempt that occupies the loop now; None if unknown."""
         task = asyncio.current_task(self._loop)
         return next((slot for slot, one in self._tasks.copy().items() if one is task), None)
 
     def start(self, slot: int, attempt: Attempt) -> None:
-        """Begin an attempt; it is among the running ones already."""
+        """Start an attempt that is already among the running ones."""
         self._attempts[slot] = attempt
-        if self._error is not None:  # set before its attempts are failed, so that none is left over
+        if self._error is not None:  # set before the attempts fail, so that none is left over
             self._fail(slot, self._error)
         else:
             self._call(self._begin, slot, attempt)
@@ -138,16 +138,16 @@ class AsyncLoop:
         return Limit(seconds, lambda: self.cancel(slot))
 
     def cancel(self, slot: int) -> None:
-        """Cancel the attempt in this slot, if it runs here and has not ended yet."""
+        """Cancel the attempt in this slot, if it still runs here."""
         if slot in self._attempts:
             self._call(self._cancel, slot)
 
     def stop(self) -> None:
-        """Cancel what still runs, give it a moment to clean up, and end the loop."""
+        """Cancel what still runs, give it CLEAN_UP seconds, and end the loop."""
         self._call(self._begin_to_wind_up)
 
     def _call(self, function: Callable[..., object], *given: object) -> bool:
-        """Call a function in the loop's thread; False where the loop is over."""
+        """Call a function in the loop's thread; False if the loop is closed."""
         try:
             self._loop.call_soon_threadsafe(function, *given)
         except RuntimeError:
@@ -160,7 +160,7 @@ class AsyncLoop:
     def _cancel(self, slot: int) -> None:
         task = self._tasks.get(slot)
         if task is not None:
-            # Not at once: a task that is cancelled before its first step never gets to say how it ended.
+            # Not at once: a task cancelled before its first step never reports its end.
             self._loop.call_soon(task.cancel)
 
     async def _run(self, slot: int, attempt: Attempt) -> None:
@@ -186,3 +186,102 @@ class AsyncLoop:
             await asyncio.wait(tasks, timeout=CLEAN_UP)
         self._stopping = True
         self._loop.stop()
+
+
+class Loops:
+    """Provides an event loop that is not blocked.
+
+    `ended(slot, finished)` is called for every attempt that ends on a loop, `give_back(slot)` for one that can't go on
+    because another attempt blocks its loop.
+    """
+
+    def __init__(
+        self,
+        running: Running,
+        timeouts: Timeouts,
+        ended: Callable[[int, Finished], None],
+        give_back: Callable[[int], None],
+    ) -> None:
+        self._running, self._timeouts = running, timeouts
+        self._ended, self._give_back = ended, give_back
+        self._lock = threading.Lock()
+        self._current: AsyncLoop | None = None
+        self._all: list[AsyncLoop] = []
+
+    def current(self) -> AsyncLoop:
+        """Return the loop for new attempts, created when needed."""
+        with self._lock:
+            if self._current is None:
+                self._current = AsyncLoop(self._timeouts, self._ended, self._broken)
+                self._all.append(self._current)
+            return self._current
+
+    @property
+    def active(self) -> int:
+        """The number of attempts on all loops."""
+        return sum(loop.active for loop in self._all.copy())
+
+    def replace_current(self) -> None:
+        """Start new attempts on another loop; the current one keeps its own."""
+        with self._lock:
+            self._current = None
+
+    def cancel(self, slot: int) -> None:
+        """Cancel the attempt in this slot, if it runs on a loop."""
+        for loop in self._all.copy():
+            loop.cancel(slot)
+
+    def stop(self) -> None:
+        """Stop all loops; what still runs there is cancelled."""
+        for loop in self._all.copy():
+            loop.stop()
+
+    def check(self) -> None:
+        """Replace a blocked loop, and stop those no longer needed. Called about every second."""
+        for loop in self._all.copy():
+            if loop.blocked:
+                if not loop.given_up:
+                    loop.given_up = True
+                    self._leave(loop)
+            elif loop is not self._current and not loop.active:
+                loop.stop()
+                self._forget(loop)
+
+    def trouble(self) -> str | None:
+        """Return what blocks a loop, or None."""
+        for loop in self._all.copy():
+            if loop.blocked:
+                return f"an event loop is blocked by {self._blocking(loop)}"
+        return None
+
+    def _leave(self, loop: AsyncLoop) -> None:
+        """Give back the attempts that can't go on; start new ones on another loop."""
+        slot = loop.blocking()
+        log.error(
+            "the event loop has been blocked for %g s by %s; async jobs go on in another loop. Run blocking calls with "
+            "asyncio.to_thread(), or in a sync task",
+            *(SILENT, self._blocking(loop)),
+        )
+        with self._lock:
+            if self._current is loop:
+                self._current = None
+        for other in loop.slots if slot is not None else ():
+            if other != slot:
+                loop.cancel(other)
+                self._give_back(other)
+
+    def _blocking(self, loop: AsyncLoop) -> str:
+        slot = loop.blocking()
+        attempt = None if slot is None else self._running.get(slot)
+        return "something in a job" if attempt is None else f"job {attempt.job.id} ({attempt.job.task})"
+
+    def _broken(self, loop: AsyncLoop) -> None:
+        with self._lock:
+            if self._current is loop:
+                self._current = None
+        self._forget(loop)
+
+    def _forget(self, loop: AsyncLoop) -> None:
+        with self._lock:
+            if loop in self._all:
+                self._all.remove(loop)

@@ -1,4 +1,4 @@
-"""The pace of a claimer: poll intervals, prefetch, pick-up delays, and claims whose replies got lost."""
+"""The pace of a claimer: poll intervals, prefetch, pick-up delays, and claims whose replies were lost."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow
 
 JITTER = 0.2
-"""Share by which a poll interval varies up and down, so that workers don't march in step."""
+"""Share by which a poll interval varies up and down, so that workers do not poll in step."""
 
 
 def poll_interval(poll: float, sharing: int) -> float:
-    """Return the seconds until one worker polls again, when `sharing` workers together poll every `poll` seconds."""
+    """Return the seconds until one worker polls again if `sharing` workers together poll every `poll` seconds."""
     return poll * max(1, sharing) * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - spreading load
 
 
 class Prefetch:
-    """How many jobs to hold beyond those that run: what would be finished within `window` seconds.
+    """How many jobs to reserve beyond those that run: as many as finish within `window` seconds.
 
-    Trivial jobs then arrive in batches of hundreds, and slow ones stay in the store for other workers. The window is
-    shorter where jobs come from lanes: what is held goes first, and a tenant that has just come waits for its end.
+    Trivial jobs then arrive in batches of hundreds, while slow ones stay in the store for other workers. The window
+    is shorter for queues with lanes, as a new tenant has to wait until the prefetched jobs are done.
     """
 
     WINDOW, WINDOW_OF_LANES = 0.05, 0.01
 
     SAMPLE = 0.01
-    """The shortest time in seconds that tells a rate."""
+    """The shortest time in seconds from which to measure a rate."""
 
     MEMORY = 0.1
-    """Seconds after which an earlier rate counts for nothing."""
+    """Seconds after which an earlier rate is ignored."""
 
     def __init__(self, window: float = WINDOW, most: int = 1000) -> None:
         self._window, self._most = window, most
@@ -44,11 +44,11 @@ class Prefetch:
         """Jobs finished per second, lately."""
 
     def claimed(self, lane: int) -> None:
-        """Take note of the lane that the last job came from."""
+        """Record the lane of the last job claimed."""
         self._window = self.WINDOW if lane == UNLANED else self.WINDOW_OF_LANES
 
     def jobs(self, finished: int, now: float) -> int:
-        """Return the number of jobs, when `finished` ended so far, at `now` on a steady clock."""
+        """Return the number of jobs to prefetch. `finished`: jobs ended so far; `now`: on the monotonic clock."""
         if self._at is None:
             self._at, self._finished = now, finished
         elif (elapsed := now - self._at) >= self.SAMPLE:
@@ -59,22 +59,22 @@ class Prefetch:
 
 
 DELAYS_MAX = 1000
-"""So many jobs of each queue are remembered."""
+"""Jobs remembered for each queue."""
 
 
 class PickupDelays:
-    """The pick-up delays of the latest jobs, by queue. One thread adds, any may ask."""
+    """The pick-up delays of the latest jobs, by queue. One thread adds, any thread may read."""
 
     def __init__(self) -> None:
         self._delays: dict[str, deque[int]] = {}
 
     def add(self, queue: str, rows: Iterable[JobRow]) -> None:
-        """Take note of jobs that were claimed."""
+        """Record the delays of claimed jobs."""
         latest = self._delays.setdefault(queue, deque(maxlen=DELAYS_MAX))
         latest.extend((row.started_at or row.run_at) - row.run_at for row in rows)
 
     def shown(self) -> dict[str, dict[str, Any]]:
-        """Return for each queue how many jobs this tells of, and their delays in seconds: median, 99 %, largest."""
+        """Return for each queue the number of jobs, and their delays in seconds: median, 99th percentile, maximum."""
         return {queue: _summary(sorted(latest.copy())) for queue, latest in self._delays.copy().items() if latest}
 
 
@@ -85,34 +85,34 @@ def _summary(delays: list[int]) -> dict[str, Any]:
 
 
 REPEAT_SECONDS_MIN = 0.5
-"""Seconds between two repeats of one claim, at first; they grow with its age."""
+"""Seconds between the first repeats of a claim; they grow with its age."""
 
 REPEAT_SECONDS_MAX = 1800.0
-"""Seconds after which a claim can't arrive any more: no connection repeats for so long what was not received."""
+"""Seconds after which a lost claim can no longer reach the store: no connection retransmits for so long."""
 
 
 class LostReplies:
-    """The claims of one worker whose replies got lost.
+    """The claims of one worker whose replies were lost.
 
-    A silent network or a slow server may carry out a claim long after its caller gave up. Its jobs would be
-    held by a live worker that does not know of them, and wait for its end. Used by one thread.
+    A slow network or server may execute a claim long after its caller gave up. A live worker that does not know of
+    these jobs would then hold them until it ends. Used by one thread.
     """
 
     def __init__(self) -> None:
         self._repeats: dict[Claim, tuple[float, float]] = {}
 
     def add(self, claim: Claim) -> None:
-        """Take note of a claim whose call failed; its token must not be used for another."""
+        """Remember a claim whose call failed; its token must not be used for another claim."""
         now = time.monotonic()
         self._repeats[claim._replace(limit=0, repeat=True)] = (now, now)
 
     def due(self) -> list[Claim]:
-        """Return the claims to repeat now; they reserve nothing, and give what the first try has reserved."""
+        """Return the claims to repeat now. They reserve nothing new; they return what the first try reserved."""
         now = time.monotonic()
         return [claim for claim, (_, repeat_at) in self._repeats.items() if repeat_at <= now]
 
     def repeated(self, claim: Claim, *, found: bool) -> None:
-        """Forget a claim that was carried out, or is too old to be; repeat any other later."""
+        """Forget a claim that was executed or is too old; repeat any other later."""
         since, _ = self._repeats.pop(claim)
         now = time.monotonic()
         if not found and now - since < REPEAT_SECONDS_MAX:

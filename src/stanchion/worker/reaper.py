@@ -1,4 +1,4 @@
-"""The reaper: gives back the jobs of workers that died, and keeps the store small."""
+"""The reaper: gives back the jobs of dead workers, and removes expired history."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ MAINTAIN_EVERY = 10.0
 
 
 class Reaper:
-    """One thread that recovers every `every` seconds, and maintains about every ten.
+    """One thread that recovers lost jobs every `every` seconds, and maintains the store about every ten.
 
-    It stores declared semaphores again that the store has lost.
-
-    All workers do, at their own pace: what one has done costs the others next to nothing. Nothing is taken
-    back unless `steady()`: after an outage of the store the others, too, need time to show that they live.
-    Where the purge lags behind, it goes on at once.
-    A recovery that an outage holds up judges as of a moment before it: the clock is read, then comes the question.
+    It also restores declared semaphores that the store has lost. Every worker has one: work that one has done costs
+    the others next to nothing. Jobs are taken back only while `steady()`: after an outage of the store, live workers
+    need time to beat again. The clock is read before each recovery, so that an outage during the call does not make
+    live workers look dead. If purging falls behind, the next round starts at once.
     """
 
     def __init__(self, context: Context, every: float, steady: Callable[[], bool]) -> None:
@@ -37,7 +35,7 @@ class Reaper:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread, after the call that is under way."""
+        """Stop the thread after the call in progress."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -54,9 +52,9 @@ class Reaper:
                 if behind or time.monotonic() - maintained_at >= MAINTAIN_EVERY:
                     maintained_at = time.monotonic()
                     left = store.maintain()
-                    lag.note(left)
+                    lag.warn(left)
                     behind = bool(left)
                     self._context.keep_declared()
             except Exception as error:
                 behind = False
-                log.warning("looking after the store failed: %s: %s", type(error).__name__, error)
+                log.warning("maintaining the store failed: %s: %s", type(error).__name__, error)

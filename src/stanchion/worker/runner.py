@@ -1,7 +1,7 @@
 """The runners: threads that take claimed jobs from a buffer in memory and run them.
 
-A slot is the right to run one job. A runner has one; it takes it along from job to job, and leaves it with an
-async task until that has ended. So at most `threads` jobs run at once, of whatever kind.
+A slot is the right to run one job. Each runner holds one slot and reuses it for every job; an async task keeps the
+slot until it has ended. So at most `threads` jobs run at once, sync and async together.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.stores.rules.lost_leases import start_of
 from stanchion.tasks.execution import Unrunnable, not_begun
-from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, raised, returned, timed_out, unharmed
-from stanchion.worker.loops import Loops
+from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, not_started, raised, returned, timed_out
+from stanchion.worker.loop import Loops
 from stanchion.worker.timeouts import Timeouts
 
 log = logging.getLogger("stanchion.worker")
@@ -30,11 +30,11 @@ NEVER = -1
 
 
 class Runners:
-    """The runner threads of one worker, started as they are needed.
+    """The runner threads of one worker, started as needed.
 
-    `finish` is handed the end of every job that was added, exactly once. `room` is called when a job has
-    ended and no more than `low_water` jobs are left in the buffer. `stuck` is called after an attempt had to
-    be given up whose thread can't be stopped.
+    `finish` gets the end of every added job, exactly once. `room` is called when a job has ended and at most
+    `low_water` jobs are left in the buffer. `stuck` is called after an attempt was given up whose thread can't be
+    stopped.
     """
 
     def __init__(
@@ -56,17 +56,12 @@ class Runners:
         self._threads = 0
         self.running: Running = {}
         self.timeouts = Timeouts(self.running, self._give_up)
-        self.loops = Loops(self.running, self.timeouts, self._ended, self._held_up)
+        self.loops = Loops(self.running, self.timeouts, self._ended, self._give_back_blocked)
         self.low_water = NEVER
         self._unwanted: set[str] = set()
 
-    @property
-    def buffered(self) -> int:
-        """Jobs that wait in memory for a runner."""
-        return self._buffer.qsize()
-
     def add(self, rows: Sequence[JobRow], reserved: int) -> None:
-        """Take claimed jobs to be run; `reserved` of this worker's have not ended, with these."""
+        """Buffer claimed jobs. `reserved`: this worker's jobs that have not ended, including these."""
         if self._threads < self._most:
             on_loop = self.loops.active + sum(map(self._context.registry.is_async, rows))
             while self._threads < min(self._most, reserved - on_loop + 1):
@@ -75,7 +70,7 @@ class Runners:
             self._buffer.put(row)
 
     def take_back(self, keep: int = 0) -> list[JobRow]:
-        """Take the jobs that nobody has begun out of the buffer, but for the first `keep`."""
+        """Remove and return the jobs in the buffer, except for the first `keep`."""
         rows: list[JobRow] = []
         try:
             while (row := self._buffer.get_nowait()) is not None:
@@ -87,7 +82,7 @@ class Runners:
         return rows[keep:]
 
     def cancel(self, ids: Collection[str]) -> None:
-        """Ask these jobs to stop: those that run now, and those in the buffer when their turn comes."""
+        """Ask these jobs to stop: running ones now, those in the buffer when a runner takes them."""
         unwanted = set(ids)
         for slot, attempt in self.running.copy().items() if ids else ():
             if attempt.job.id in unwanted:
@@ -96,7 +91,7 @@ class Runners:
         self._unwanted = unwanted
 
     def disown(self) -> None:
-        """Give back all jobs that run, unharmed, and ignore how they end."""
+        """Give back all running jobs without counting the attempt, and ignore how they end."""
         for slot in self.running.copy():
             attempt = self.running.pop(slot, None)
             if attempt is not None:
@@ -104,7 +99,7 @@ class Runners:
                 self._ask_to_stop(slot, attempt)
 
     def stop(self) -> None:
-        """End the threads that are idle, and the others when their job ends."""
+        """Stop idle threads now, the others when their job ends."""
         self.timeouts.stop()
         for _ in range(self._threads):
             self._slots.put(next(self._numbers))
@@ -112,11 +107,11 @@ class Runners:
         self.loops.stop()
 
     def began(self) -> tuple[str, ...]:
-        """Return what runs, as the worker's row lists it."""
+        """Return the running jobs as listed in the worker's row."""
         return tuple(start_of(attempt.job.id, attempt.job.token) for attempt in self.running.copy().values())
 
     def longest(self) -> float:
-        """Return the seconds since the oldest of the running attempts began; 0 when nothing runs."""
+        """Return the seconds since the oldest running attempt started; 0 if none runs."""
         began = [attempt.began for attempt in self.running.copy().values()]
         return time.monotonic() - min(began) if began else 0.0
 
@@ -136,21 +131,21 @@ class Runners:
         while (row := buffer.get()) is not None:
             attempt = self._prepared(row)
             if attempt is not None:
-                seconds = row.timeout or attempt.work.timeout  # enqueued by name only, a job has none of its own
+                seconds = row.timeout or attempt.work.timeout  # a job enqueued by name only has none of its own
                 if attempt.work.is_async:
                     self._start_async(slot, attempt, seconds)
                     slot = self._slots.get()
                     continue
                 finished = self._run(slot, attempt, seconds)
                 if running.pop(slot, None) is None:
-                    return  # given up meanwhile: another thread has this one's place
+                    return  # given up meanwhile: another thread has replaced this one
                 finish(finished)
-                del attempt, finished  # an idle runner holds on to nothing
+                del attempt, finished  # free them while the runner is idle
             if buffer.qsize() <= self.low_water:
                 self._room()
 
     def _prepared(self, row: JobRow) -> Attempt | None:
-        """Return the attempt at a job, or None when it has ended before it began."""
+        """Return the attempt at a job, or None if the job ended before it started."""
         try:
             attempt = Attempt(self._context, row)
         except (Unrunnable, Unknown) as reason:
@@ -158,12 +153,12 @@ class Runners:
             self._finish((outcome, job, error))
             return None
         except StoreUnavailable as error:
-            log.warning("job %s goes back, as what it gets in its flow can't be read: %s", row.id, error)
-            self._finish(unharmed(row))
+            log.warning("job %s goes back to its queue, as its flow's values can't be read: %s", row.id, error)
+            self._finish(not_started(row))
             return None
         if self._unwanted and row.id in self._unwanted:
-            self._unwanted.discard(row.id)  # should it be retried, that is another matter
-            self._finish((Abandon(row.id, attempt.job.token), attempt.job, None))
+            self._unwanted.discard(row.id)  # a later retry of the job may run
+            self._finish((Abandon(row.lease), attempt.job, None))
             return None
         attempt.limit = None
         attempt.began = time.monotonic()
@@ -178,7 +173,7 @@ class Runners:
                 self._begin(slot, attempt)
                 value = attempt.call()
             return returned(attempt, value)
-        except BaseException as error:  # a thread must outlive whatever its tasks raise
+        except BaseException as error:  # the thread must survive whatever a task raises
             return raised(attempt, error)
 
     def _start_async(self, slot: int, attempt: Attempt, seconds: float | None) -> None:
@@ -196,7 +191,7 @@ class Runners:
             self._context.events.fire("start", attempt.job)
 
     def _ended(self, slot: int, finished: Finished) -> None:
-        """Take note that an async attempt has ended; called in the loop's thread."""
+        """Handle the end of an async attempt; called in the loop's thread."""
         if self.running.pop(slot, None) is None:
             return
         self._finish(finished)
@@ -204,8 +199,8 @@ class Runners:
         if self._buffer.qsize() <= self.low_water:
             self._room()
 
-    def _held_up(self, slot: int) -> None:
-        """Give back an async attempt that can't go on, and ignore how it ends."""
+    def _give_back_blocked(self, slot: int) -> None:
+        """Give back an async attempt on a blocked loop, and ignore how it ends."""
         attempt = self.running.pop(slot, None)
         if attempt is not None:
             self._finish(interrupted(attempt))
@@ -214,18 +209,18 @@ class Runners:
                 self._room()
 
     def _give_up(self, slot: int, attempt: Attempt) -> None:
-        """Fail an attempt that can't be stopped, and put another thread, or loop, in the place of its own."""
+        """Fail an attempt that can't be stopped, and replace its thread or loop."""
         limit = attempt.limit
         if limit is None or self.running.pop(slot, None) is None:
             return
         log.error(
-            "job %s (%s) does not stop after its time-out of %g s; its thread is given up",
+            "job %s (%s) does not stop after its time-out of %g s; its thread is abandoned",
             *(attempt.job.id, attempt.job.task, limit.seconds),
         )
         self._finish(timed_out(attempt, limit))
         self._slots.put(next(self._numbers))
         if attempt.work.is_async:
-            self.loops.turn_away()
+            self.loops.replace_current()
         else:
             with self._growing:
                 self._threads -= 1

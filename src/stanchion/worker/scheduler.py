@@ -14,17 +14,17 @@ from stanchion.stores.records.jobs import SECOND
 
 log = logging.getLogger("stanchion.worker")
 
-LONGEST = 30.0
-"""Seconds after which it looks again at the latest: the store's clock may have been set, or a schedule resumed."""
+PAUSE_SECONDS_MAX = 30.0
+"""Maximum seconds between two checks, as the store's clock may be set or a schedule resumed."""
 
 JITTER = 0.2
-"""Seconds by which the workers are spread after a tick: the first one fires, the others find that done."""
+"""Seconds over which the workers spread after a tick: the first one fires it, the others find it fired."""
 
 
 class Scheduler:
     """One thread that sleeps from tick to tick, by the store's clock.
 
-    All workers have one, and none leads: the store decides whose tick it is.
+    Every worker has one and there is no leader: compare-and-set in the store decides which worker fires a tick.
     """
 
     def __init__(self, context: Context) -> None:
@@ -33,11 +33,11 @@ class Scheduler:
         self._thread = threading.Thread(target=self._run, name="stanchion-scheduler", daemon=True)
 
     def start(self) -> None:
-        """Start the thread; it looks at the schedules at once."""
+        """Start the thread; it checks the schedules at once."""
         self._thread.start()
 
     def stop(self, seconds: float) -> None:
-        """End the thread, within `seconds`; what it leaves undone, another scheduler does."""
+        """Stop the thread within `seconds`; other schedulers fire what it leaves."""
         self._stopping.set()
         self._thread.join(seconds)
 
@@ -45,7 +45,7 @@ class Scheduler:
         backoff = Backoff()
         while True:
             try:
-                pause = self._look()
+                pause = self._tick()
                 backoff.succeeded()
             except Exception as error:
                 pause = backoff.failed()
@@ -53,9 +53,9 @@ class Scheduler:
             if self._stopping.wait(pause):
                 return
 
-    def _look(self) -> float:
-        """Fire what is due; return the seconds until the next look."""
+    def _tick(self) -> float:
+        """Fire what is due; return the seconds until the next check."""
         began = time.monotonic()
-        _, now, look_at = self._ticker.tick()
-        left = LONGEST if look_at is None else (look_at - now) / SECOND - (time.monotonic() - began)
-        return max(0.0, min(left, LONGEST)) + random.uniform(0, JITTER)  # noqa: S311 - spreading load
+        _, now, next_tick = self._ticker.tick()
+        left = PAUSE_SECONDS_MAX if next_tick is None else (next_tick - now) / SECOND - (time.monotonic() - began)
+        return max(0.0, min(left, PAUSE_SECONDS_MAX)) + random.uniform(0, JITTER)  # noqa: S311 - spreading load

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as calls to stop, for a main thread that waits for them."""
+"""SIGTERM and SIGINT as requests to stop, for a main thread that waits for them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Any, Self
 
 
 class Calls:
-    """What wakes a thread that waits: signals, while this is entered in the main thread, and calls of `wake`."""
+    """Wakes a waiting thread: by signals, while this is entered in the main thread, and by calls of `wake`."""
 
     def __init__(self) -> None:
-        # A SimpleQueue, because a handler may use it in the midst of anything, which is not true of an Event.
+        # A SimpleQueue is reentrant, so a signal handler may use it at any time. An Event is not.
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._before: dict[int, Any] = {}
         self.signals = 0
-        """How many signals came; the first asks for a stop within the grace, the second for one at once."""
+        """Signals received: the first asks for a stop within the grace period, the second for one at once."""
 
     def wake(self) -> None:
         """End the current wait, or the next one."""
         self._woken.put(None)
 
     def wait(self, seconds: float) -> bool:
-        """Wait; return whether there was a call."""
+        """Wait up to `seconds`; return whether it was woken."""
         try:
             self._woken.get(timeout=seconds)
         except Empty:

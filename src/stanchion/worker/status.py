@@ -1,4 +1,4 @@
-"""Shows health to what watches the process: a file, or HTTP."""
+"""Reports health to probes of the process: in a file or by HTTP."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from stanchion.errors import InvalidInput
 log = logging.getLogger("stanchion.worker")
 
 Status = dict[str, Any]
-"""`status` ("ok" or "red"), `reason` (None when ok), and what else is worth knowing."""
+"""`status` ("ok" or "red"), `reason` (None when ok), and details."""
 
 LOOPBACK = "127.0.0.1"
 
 TICK = 0.5
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 
 REWRITE = 5.0
-"""Seconds after which the file is written again though nothing changed: its age tells that somebody is alive."""
+"""Seconds after which an unchanged file is written again, so that its age shows that the process is alive."""
 
 
 class StatusReporter:
@@ -44,7 +44,7 @@ class StatusReporter:
 
     @property
     def port(self) -> int | None:
-        """The port served, also where 0 let the system choose it."""
+        """The port served, or the one the system chose for 0."""
         return None if self._server is None else int(self._server.server_address[1])
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class StatusReporter:
             self._thread.start()
 
     def stop(self) -> None:
-        """Write the last word, and stop serving."""
+        """Write the final status, and stop serving."""
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(2)
@@ -80,10 +80,10 @@ class StatusReporter:
 
     def _write(self, text: str) -> None:
         assert self._file is not None  # noqa: S101 - only started with one
-        beside = self._file.with_name(f".{self._file.name}.{os.getpid()}")
+        temporary = self._file.with_name(f".{self._file.name}.{os.getpid()}")
         try:
-            beside.write_text(text)
-            beside.replace(self._file)
+            temporary.write_text(text)
+            temporary.replace(self._file)
         except OSError as error:
             log.warning("can't write the health file %s: %s", self._file, error)
 
@@ -112,7 +112,7 @@ def _server(status: Callable[[], Status], host: str, port: int) -> ThreadingHTTP
             self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
-            """Say nothing: a probe every second is no news."""
+            """Log nothing: probes come every second."""
 
     try:
         server = _SERVERS[":" in host]((host, port), Handler)

@@ -1,6 +1,6 @@
-"""Time-outs: interrupt attempts that run too long, give up those that don't stop.
+"""Time-outs: interrupt attempts that run too long, give up those that do not stop.
 
-running ──deadline──► expired ──patience over──► given up
+running ──deadline──► expired ──STOP_SECONDS_MAX──► given up
    └────────lifted───────┴──► over
 """
 
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from stanchion.errors import TaskTimeout
 from stanchion.worker.attempt import Attempt, Limit, Running
 
-PATIENCE = 3.0
+STOP_SECONDS_MAX = 3.0
 """Seconds that an interrupted attempt gets to stop."""
 
 TICK = 0.1
@@ -28,7 +28,7 @@ _NOTHING = ctypes.py_object()
 class Timeouts:
     """Watches the running attempts that have a limit.
 
-    `give_up(slot, attempt)` is called for one that did not stop within PATIENCE seconds after its interrupt.
+    `give_up(slot, attempt)` is called for one that does not stop within STOP_SECONDS_MAX of its interrupt.
     """
 
     def __init__(self, running: Running, give_up: Callable[[int, Attempt], None]) -> None:
@@ -39,10 +39,10 @@ class Timeouts:
         self._stopping = False
 
     def call(self, attempt: Attempt, seconds: float, begin: Callable[[], None]) -> object:
-        """Run a sync attempt in this thread, with TaskTimeout raised in it after `seconds`.
+        """Run a sync attempt in this thread; raise TaskTimeout in it after `seconds`.
 
-        `begin` puts the attempt among the running ones. From there on the interrupt can arrive between any
-        two steps, so each of them is inside a `try` until the limit is lifted.
+        `begin` registers the attempt as running. From then on the interrupt can arrive between any two steps, so
+        each step is inside a `try` until the limit is lifted.
         """
         thread = threading.get_ident()
         limit = attempt.limit = Limit(seconds, lambda: _raise_in_thread(thread, TaskTimeout))
@@ -54,13 +54,13 @@ class Timeouts:
             finally:
                 self._lift_here(limit, thread)
         except TaskTimeout:
-            self._lift_here(limit, thread)  # the interrupt may have come amid the first one
+            self._lift_here(limit, thread)  # the interrupt may have arrived during the first call
             raise
 
     def _lift_here(self, limit: Limit, thread: int) -> None:
         self.lift(limit)
         if limit.expired:
-            _raise_in_thread(thread, _NOTHING)  # takes back an interrupt that has not arrived yet
+            _raise_in_thread(thread, _NOTHING)  # withdraw an interrupt that has not arrived yet
 
     def lift(self, limit: Limit) -> None:
         """End a limit: no interrupt comes after this."""
@@ -68,7 +68,7 @@ class Timeouts:
             limit.over = True
 
     def watch(self) -> None:
-        """Take notice of a limited attempt that has just been put among the running."""
+        """Start watching a limited attempt that was just registered as running."""
         self._wanted.set()
         if self._thread is None:
             with self._lock:
@@ -85,11 +85,11 @@ class Timeouts:
         while not self._stopping:
             self._wanted.wait()
             self._wanted.clear()
-            while (pause := self._look()) is not None:
+            while (pause := self._check()) is not None:
                 time.sleep(pause)
 
-    def _look(self) -> float | None:
-        """Act on what is late; return the seconds until the next look, or None when nothing has a limit."""
+    def _check(self) -> float | None:
+        """Interrupt or give up late attempts; return the seconds until the next check, None if nothing has a limit."""
         pause = None
         if self._stopping:
             return None
@@ -111,5 +111,5 @@ class Timeouts:
         with self._lock:
             if not limit.over:
                 limit.expired = True
-                limit.deadline = time.monotonic() + PATIENCE
+                limit.deadline = time.monotonic() + STOP_SECONDS_MAX
                 limit.interrupt()

@@ -1,4 +1,4 @@
-"""A worker: claims jobs of some queues, runs them, and says what became of them."""
+"""A worker: claims jobs of some queues, runs them, and stores their outcomes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.jobs.options import named_queues
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.worker.alone import Alone
-from stanchion.worker.attempt import unharmed
+from stanchion.worker.attempt import not_started
 from stanchion.worker.claimer import Claimer
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
@@ -32,23 +32,23 @@ from stanchion.worker.status import LOOPBACK, Status, StatusReporter, checked_po
 
 log = logging.getLogger("stanchion.worker")
 
-FAREWELL = 2.0
-"""Seconds that each step of a stop may take beyond the grace: the store may not answer."""
+STEP_SECONDS_MAX = 2.0
+"""Seconds that each step of a stop may take beyond the grace period, as the store may not answer."""
 
 TICK = 0.01
 
-MOST_THREADS = 10_000
+THREADS_MAX = 10_000
 
 
 class Worker:
     """Runs the jobs of some queues in this process.
 
-    `queues`: their names; None for those of all registered tasks. `threads`: how many jobs run at once.
-    `heartbeat`: seconds between proofs of life; without three of them, others take its jobs. `grace`: seconds
-    that running jobs get to finish on a stop. `poll`: seconds between polls of the whole fleet (None: the
-    app's). `until_empty`: `run` returns once the queues hold no due job and nothing runs here; `until_finished`:
-    once they hold no live job at all. A paused queue is waited for. `health_file` is kept up to date with a line
-    that starts with "ok" or "red"; `health_port` serves the same as JSON on `health_host`, with status 200 or 503.
+    `queues`: their names; None for those of all registered tasks. `threads`: jobs that run at once. `heartbeat`:
+    seconds between heartbeats; after three missed ones, other workers take its jobs. `grace`: seconds that running
+    jobs get to finish on a stop. `poll`: seconds between polls of the whole fleet (None: the app's). `until_empty`:
+    `run` returns once the queues hold no due job and nothing runs here; `until_finished`: once they hold no live job
+    at all. Both wait for a paused queue. `health_file` gets a line that starts with "ok" or "red"; `health_port`
+    serves the same as JSON on `health_host`, with status 200 or 503.
 
         new ──start──► running ──stop, signal, or emptied──► stopping ──► stopped
     """
@@ -68,12 +68,12 @@ class Worker:
         health_host: str = LOOPBACK,
         until_finished: bool = False,
     ) -> None:
-        self._threads = whole(threads, "threads", 1, MOST_THREADS)
+        self._threads = whole(threads, "threads", 1, THREADS_MAX)
         self.context = context = app.context
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
-        """Names this worker in the store and in its jobs."""
+        """The id of this worker in the store and in its jobs."""
         self.on_stuck: Callable[[], None] | None = None
-        """Called when an attempt had to be given up; its thread can't be stopped while this process lives."""
+        """Called after an attempt was given up; its thread can't be stopped while this process lives."""
         self._named = None if queues is None else named_queues(queues)
         self._every = _positive(heartbeat, "heartbeat")
         self._grace = seconds_of(grace, "grace")
@@ -90,15 +90,15 @@ class Worker:
     # -- life
 
     def start(self) -> None:
-        """Start the threads and return. InvalidInput for a store or tasks that can't be worked with.
+        """Start the threads and return. Raises InvalidInput for an unusable store or missing tasks.
 
-        A store that does not answer is no reason to fail: the worker is red, and goes on trying.
+        If the store does not answer, the worker starts red and keeps trying.
         """
         with self._lifecycle:
             if self._started:
                 raise InvalidInput("this worker has been started before; make a new one")
             self.queues = self._checked_queues()
-            with suppress(StoreUnavailable, SchemaMismatch):  # told again, and logged, by the first beat
+            with suppress(StoreUnavailable, SchemaMismatch):  # the first beat raises and logs it again
                 _ = self.context.store
             self._reporter = StatusReporter(self._status, self._health_file, self._health_port, self._health_host)
             self._started = True
@@ -119,7 +119,7 @@ class Worker:
                     self._row,
                     self._runners.longest,
                     self._answered,
-                    self._runners.loops.look,
+                    self._runners.loops.check,
                 )
             )
             self._reaper = Reaper(self.context, self._every / 2, lambda: self._heartbeat.steady)
@@ -131,9 +131,9 @@ class Worker:
                 self._scheduler.start()
 
     def run(self) -> None:
-        """Work until SIGTERM, SIGINT, `stop`, or until the queues are empty if that was asked for.
+        """Work until SIGTERM, SIGINT, `stop`, or, if so configured, until the queues are empty.
 
-        In the main thread the first signal stops the worker within its grace, the second at once.
+        In the main thread, the first signal stops the worker within its grace period, the second at once.
         """
         with self._calls:
             self.start()
@@ -144,18 +144,18 @@ class Worker:
                 self.stop()
 
     def finish(self) -> None:
-        """Make `run` stop the worker and return; this call does not wait. Any thread may make it, a task too."""
+        """Make `run` stop the worker and return. Does not block; any thread may call it, even a task."""
         self._calls.wake()
 
     @property
     def told_to_stop(self) -> bool:
-        """True once a signal told `run` to stop."""
+        """True once a signal has asked `run` to stop."""
         return self._calls.signals > 0
 
     def stop(self, grace: float | None = None) -> None:
-        """Claim no more, let jobs finish for `grace` seconds, give back the rest unharmed.
+        """Stop claiming, let jobs finish for `grace` seconds, give back the rest without counting their attempt.
 
-        Returns within the grace and a few seconds, whatever the store and the tasks do.
+        Returns within the grace period plus a few seconds, whatever the store and the tasks do.
         """
         seconds = self._grace if grace is None else seconds_of(grace, "grace")
         with self._lifecycle:
@@ -167,18 +167,18 @@ class Worker:
             deadline = time.monotonic() + seconds
             self._reaper.stop()
             if self._scheduler is not None:
-                self._scheduler.stop(FAREWELL)
-            self._claimer.stop(FAREWELL)
+                self._scheduler.stop(STEP_SECONDS_MAX)
+            self._claimer.stop(STEP_SECONDS_MAX)
             self._give_back_buffered()
             while self._claimer.reserved and time.monotonic() < deadline and self._calls.signals < 2:
                 time.sleep(TICK)
                 self._give_back_buffered()
             self._runners.disown()
             self._runners.stop()
-            stored = self._finisher.close(FAREWELL)
+            stored = self._finisher.close(STEP_SECONDS_MAX)
             if not stored:
                 log.warning("%d outcomes could not be stored; their jobs run again", self._finisher.backlog)
-            self._heartbeat.stop(FAREWELL, leave=stored and not self._claimer.reserved)
+            self._heartbeat.stop(STEP_SECONDS_MAX, leave=stored and not self._claimer.reserved)
             self._state = "stopped"
             self._health.stopped()
             self._reporter.stop()
@@ -186,12 +186,12 @@ class Worker:
 
     @property
     def healthy(self) -> bool:
-        """True while the worker runs, reaches its store, and none of its event loops is blocked."""
+        """True if the worker runs, reaches its store, and none of its event loops is blocked."""
         return self._trouble() is None
 
     @property
     def health_port(self) -> int | None:
-        """The port that serves its health, if any; known once it has started."""
+        """The port that serves its health, if any; with port 0, known after the start."""
         return self._reporter.port if self._started else self._health_port
 
     # -- between the roles
@@ -213,9 +213,9 @@ class Worker:
 
     def _give_back_buffered(self) -> None:
         for row in self._runners.take_back():
-            self._finisher.put(unharmed(row))
+            self._finisher.put(not_started(row))
 
-    # -- what it says of itself
+    # -- what it reports
 
     def _row(self) -> WorkerRow:
         return WorkerRow(
@@ -240,7 +240,7 @@ class Worker:
             "worker": self.id,
             "state": self._state,
             "queues": self.queues,
-            "in_hand": self._claimer.reserved,
+            "reserved": self._claimer.reserved,
             "pickup_delay": self._claimer.delays.shown(),
         }
 

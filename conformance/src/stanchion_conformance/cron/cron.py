@@ -1,4 +1,4 @@
-"""Schedules: one job for each tick, whoever and however many see to it."""
+"""Schedules: one job for each tick, whatever the number of processes that fire it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedules whatever the clock does: each tick has its job, once."""
+"""Schedules while the clock jumps: each tick has its job, once."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ class TestTheClock:
 
 
 def hours(app: Stanchion, calendar: Calendar, count: int) -> None:
-    """Let hours pass, with a look at the schedules each half."""
+    """Let hours pass, and run a tick each half hour."""
     for _ in range(2 * count):
         calendar.go(minutes=30)
         app.tick()
 
 
 class TestMissedTicks:
-    """From noon to 18:00:45 nobody looks; the last tick is 45 seconds late, which is not too late."""
+    """No ticker runs from noon to 18:00:45; the last tick is 45 seconds late, which is not too late."""
 
     @pytest.mark.parametrize(
         ("missed", "found"),

@@ -21,11 +21,11 @@ Killed = Callable[..., None]
 
 
 class TestDeath:
-    """At each step of a tick: it is noted, its job is enqueued, that is noted."""
+    """The steps of a tick: it is recorded as begun, its job is enqueued, it is recorded as done."""
 
     @pytest.fixture(params=[(step, after) for step in range(3) for after in (False, True)], ids=str)
     def killed(self, request: pytest.FixtureRequest, calendar: Calendar) -> Killed:
-        """Let schedulers see a schedule, and the first of them die in its tick an hour later."""
+        """Let schedulers see a schedule; the first of them dies in its tick an hour later."""
         step, after = request.param
 
         def kill(app: Stanchion, *others: Stanchion) -> None:
@@ -112,7 +112,7 @@ class TestDeath:
         calendar.go(hours=1)
 
         class Overtaken(Dying):
-            """A store in which another changes the schedule first."""
+            """A store in which another process changes the schedule first."""
 
             def compare_and_set(self, *value: Any) -> bool:
                 (name, text, version) = other_store.values(KIND)[0]

@@ -1,4 +1,4 @@
-"""Schedules as the code declares them, and what is stored of them."""
+"""Schedules as declared in code, and their stored form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TestDeclaring:
             ("*/10 * * * * *", "has 6 fields"),
             ("", "has 0 fields"),
             ("0 0 30 2 *", "bad day-of-month"),
-            ("* * */20 * 1L", "no date that ever comes"),
+            ("* * */20 * 1L", "never matches a date"),
             ("@reboot", "@daily"),
             (7, "text of five fields"),
         ],
@@ -50,9 +50,9 @@ class TestDeclaring:
             ({"missed": "some"}, "missed must be one of"),
             ({"run_at": datetime(2031, 1, 1, tzinfo=UTC)}, "run_at"),
             ({"tx": object()}, "tx"),
-            ({"on_duplicate": "raise"}, "nobody to raise to"),
+            ({"on_duplicate": "raise"}, "no caller gets it"),
             ({"schedule": ""}, "the name of a schedule"),
-            ({"args": "abc"}, "args is a list"),
+            ({"args": "abc"}, "args must be a list"),
             ({"args": [object()]}, "JSON"),
             ({"colour": "red"}, "unknown option"),
         ],
@@ -94,9 +94,9 @@ class TestDeclaring:
 
     def test_below_a_task_is_refused(self, app: Stanchion) -> None:
         task = app.cron("0 * * * *", name="report")(report)
-        with pytest.raises(InvalidInput, match="stands above"):
+        with pytest.raises(InvalidInput, match="put @app"):
             app.task(name="other")(task)
-        with pytest.raises(InvalidInput, match="stands above"):
+        with pytest.raises(InvalidInput, match="put @app"):
             app.task(task)
 
     @pytest.mark.usefixtures("calendar")

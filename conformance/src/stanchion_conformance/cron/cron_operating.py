@@ -1,4 +1,4 @@
-"""Schedules as operators and new releases of the code change them."""
+"""Schedules that operators and new releases change."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class TestOperatingSchedules:
         assert not other_app.schedule("report").declared
         for _ in range(2):
             other_app.tick()
-        (told,) = (record.getMessage() for record in caplog.records if "no live worker" in record.getMessage())
+        (told,) = (record.getMessage() for record in caplog.records if "by any live worker" in record.getMessage())
         assert "stanchion cron remove report" in told
         other_app.schedule("report").remove()
         assert other_app.schedules() == []
@@ -132,11 +132,11 @@ class TestOperatingSchedules:
 
     @pytest.mark.usefixtures("calendar")
     def test_unknown_ones_are_refused(self, app: Stanchion, other_app: Stanchion) -> None:
-        with pytest.raises(InvalidInput, match="there are: none"):
+        with pytest.raises(InvalidInput, match="known: none"):
             app.schedule("report")
         declare(app)
         schedule = other_app.schedule("report")
-        with pytest.raises(InvalidInput, match="there are: report"):
+        with pytest.raises(InvalidInput, match="known: report"):
             app.schedule("reprot")
         schedule.remove()
         with pytest.raises(InvalidInput, match="removed"):
@@ -145,7 +145,7 @@ class TestOperatingSchedules:
 
 
 class TestANewRelease:
-    """The code of `app` is of today, that of `other_app` of tomorrow."""
+    """`app` has the current code, `other_app` that of the next release."""
 
     def test_with_other_ticks_begins_them_now(self, app: Stanchion, other_app: Stanchion, calendar: Calendar) -> None:
         declare(app, missed="all")

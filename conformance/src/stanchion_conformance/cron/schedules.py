@@ -1,4 +1,4 @@
-"""What the cases of schedules share: a calendar, a schedule, and schedulers that die."""
+"""Shared by the cases of schedules: a calendar, a schedule, and schedulers that die."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Calendar:
 
 @pytest.fixture
 def calendar(store: Store, clock: StoreClock) -> Calendar:
-    """The clock, just after noon of a Wednesday that is no end of anything."""
+    """The clock, just after noon of a Wednesday, at no end of a week, month or year."""
     calendar = Calendar(store, clock)
     calendar.set("2031-05-14 12:00")
     return calendar
@@ -45,14 +45,14 @@ def report(*args: Any, **kwargs: Any) -> None:
 
 
 def declare(app: Stanchion, expression: str = "0 * * * *", **options: Any) -> Schedule:
-    """Have `report` called at these ticks, seen by a scheduler of the app, and from now on."""
+    """Declare a schedule that calls `report` at these ticks, and let a scheduler of the app see it."""
     app.cron(expression, **{"name": "report", "queue": QUEUE, **options})(report)
     app.tick()
     return app.schedule(options.get("schedule", "report"))
 
 
 def ticks(app: Stanchion, name: str = "report") -> list[str]:
-    """Return the ticks of the jobs that are there, in order, as 2031-05-14T13:00."""
+    """Return the ticks of the stored jobs, in order, as 2031-05-14T13:00."""
     jobs = app.find(queue=QUEUE, limit=10_000)
     assert len(jobs) < 10_000
     return sorted(
@@ -61,7 +61,7 @@ def ticks(app: Stanchion, name: str = "report") -> list[str]:
 
 
 def plan(app: Stanchion, name: str = "report") -> Plan:
-    """Return what the store has of a schedule."""
+    """Return the stored value of a schedule."""
     return next(Plan.of(value.text) for value in app.store.values(KIND) if value.name == name)
 
 
@@ -70,7 +70,7 @@ class Death(BaseException):
 
 
 class Dying:
-    """A store that changes so many things more, and kills whoever asks for another, before or after it is done."""
+    """A store that allows so many more changes; the next one kills its caller, before or after it is done."""
 
     def __init__(self, store: Store, changes: int, *, after: bool = False) -> None:
         self._store, self._changes, self._after = store, changes, after

@@ -1,4 +1,4 @@
-"""A job that ends as several others, in one step; and the headers that a move may give."""
+"""A job that continues as several others, in one step; and the headers that a move may set."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from stanchion_conformance.harness import (
     seconds_until,
     sizes_of,
     state,
+    transaction,
 )
 
 NEXT, OTHER = "next", "other"
@@ -41,8 +42,8 @@ def parent(store: Store) -> JobRow:
 
 
 def into(row: JobRow, *jobs: NewJob, **fields: Any) -> Commit:
-    """Return the outcome that lets a job go on as others."""
-    return Commit(row.id, row.token or "", jobs=jobs, **fields)
+    """Return the outcome by which a job continues as others."""
+    return Commit(row.lease, jobs=jobs, **fields)
 
 
 def all_of(store: Store, queue: str) -> list[JobRow]:
@@ -116,7 +117,7 @@ class TestFanOut:
         assert other_store.settle([outcome], repeat=True) == [JobState.DONE]
         assert other_store.settle([outcome]) == [None]
         first = all_of(store, NEXT)
-        assert store.settle([Commit(row.id, row.token or "") for row in first]) == [JobState.DONE]
+        assert store.settle([Commit(row.lease) for row in first]) == [JobState.DONE]
         assert other_store.settle([outcome], repeat=True) == [JobState.DONE]
         assert (sizes_of(store, NEXT).total, sizes_of(store, OTHER).total) == (0, 1)
         assert (counts_of(store, NEXT).pushed, counts_of(store, OTHER).pushed) == (1, 1)
@@ -138,12 +139,12 @@ class TestFanOut:
         rows = claim(store, 6)
         children = [new_job(queue=NEXT) for _ in range(4)]
         outcomes: list[Outcome] = [
-            Commit(rows[0].id, rows[0].token or "", result="1"),
+            Commit(rows[0].lease, result="1"),
             into(rows[1], *children[:2]),
-            Commit(rows[2].id, "other", jobs=(new_job(queue=NEXT),)),
-            Move(rows[3].id, rows[3].token or "", OTHER),
+            Commit(rows[2].lease._replace(token="other"), jobs=(new_job(queue=NEXT),)),
+            Move(rows[3].lease, OTHER),
             into(rows[4], *children[2:]),
-            Rollback(rows[5].id, rows[5].token or "", 60.0),
+            Rollback(rows[5].lease, 60.0),
         ]
         assert store.settle(outcomes) == [
             *(JobState.DONE, JobState.DONE, None),
@@ -200,7 +201,7 @@ class TestFanOut:
         assert sizes_of(store, NEXT).ready == 2
 
     def test_into_lanes(self, store: Store, parent: JobRow) -> None:
-        store.configure(NEXT, {"lanes": 2, "laned": True})
+        store.configure(NEXT, {"lanes": 2, "uses_lanes": True})
         store.settle([into(parent, *(new_job(queue=NEXT, lane=lane) for lane in (1, 1, 1, 2)))])
         assert [row.lane for row in all_of(store, NEXT)] == [1, 2, 1, 1]
 
@@ -227,19 +228,19 @@ class TestHeadersOfAMove:
     def test_are_replaced(self, store: Store) -> None:
         store.push([new_job(headers='{"a":1}')])
         (row,) = claim(store)
-        store.settle([Move(row.id, row.token or "", NEXT, headers='{"b":2}')])
+        store.settle([Move(row.lease, NEXT, headers='{"b":2}')])
         assert row_of(store, row.id).headers == '{"b":2}'
 
     def test_stay_as_they_are_for_none(self, store: Store) -> None:
         store.push([new_job(headers='{"a":1}'), new_job()])
         for row in claim(store, 2):
-            store.settle([Move(row.id, row.token or "", NEXT, payload="1")])
+            store.settle([Move(row.lease, NEXT, payload="1")])
         assert [row.headers for row in store.claim(Claim(NEXT, 2, "t")).rows] == ['{"a":1}', None]
 
     def test_may_come_to_a_job_that_had_none(self, store: Store) -> None:
         store.push([new_job()])
         (row,) = claim(store)
-        store.settle([Move(row.id, row.token or "", NEXT, headers='{"way":[["a",1,2]]}')])
+        store.settle([Move(row.lease, NEXT, headers='{"way":[["a",1,2]]}')])
         assert row_of(store, row.id).headers == '{"way":[["a",1,2]]}'
 
 
@@ -251,13 +252,13 @@ class TestFanOutInTransactions:
                 store.settle([into(parent, child)], object())
             assert state(store, parent.id) is JobState.RUNNING
             return
-        with suppress(ZeroDivisionError), store.transaction() as tx:
+        with suppress(ZeroDivisionError), transaction(store) as tx:
             assert store.settle([into(parent, child)], tx) == [JobState.DONE]
             raise ZeroDivisionError
         assert state(store, parent.id) is JobState.RUNNING
         assert store.fetch([child.id]) == {}
         assert counts_of(store, NEXT) == Counts()
-        with store.transaction() as tx:
+        with transaction(store) as tx:
             assert store.settle([into(parent, child)], tx) == [JobState.DONE]
         assert state(store, parent.id) is JobState.DONE
         assert [row.id for row in all_of(store, NEXT)] == [child.id]

@@ -1,4 +1,4 @@
-"""The verbs of flows: what a failure brings, what is stopped, and what goes on as another call."""
+"""The verbs of flows: failures, stopped flows, and jobs that continue as another call."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.flows import FlowNode, NodeState, OpenFlow, StopFlow
 from stanchion.stores.records.jobs import JobState, Redriven
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Rollback
+from stanchion.stores.rules.flows import FlowPosition
 from stanchion_conformance.flows.flow_nodes import bury, commit, handler_in, members, new_node, node_of, waiter
 from stanchion_conformance.harness import (
     QUEUE,
@@ -36,18 +37,17 @@ class TestAFailedMember:
         after = waiter(node, queue="after")
         store.change_flows([OpenFlow([node], [*members(node, max_attempts=1), after])])
         (row,) = claim(store, lease=10.0)
-        token = row.token or ""
         if how in ("bury", "dead letter"):
-            store.settle([Bury(row.id, token, "it broke")])
+            store.settle([Bury(row.lease, "it broke")])
         elif how == "used up":
-            store.settle([Rollback(row.id, token, 0.0, "it broke")])
+            store.settle([Rollback(row.lease, 0.0, "it broke")])
         elif how == "lost":
             clock.advance(11)
             store.recover()
         elif how == "abandon":
-            store.settle([Abandon(row.id, token)])
+            store.settle([Abandon(row.lease)])
         elif how == "cancel":
-            store.settle([Rollback(row.id, token, 0.0, refund=True)])
+            store.settle([Rollback(row.lease, 0.0, refund=True)])
             store.cancel([row.id])
         else:
             store.drop_queue(QUEUE)
@@ -77,11 +77,11 @@ class TestAFailedMember:
         root = ids[0]
         nodes = [FlowNode(node_id, root) for node_id in ids]
         nodes[-1], handler = handler_in(nodes[-1])
-        steps = [waiter(before, seat) for before, seat in pairwise(nodes)]
+        steps = [waiter(before, member_of) for before, member_of in pairwise(nodes)]
         store.change_flows([OpenFlow(nodes, [*members(nodes[0]), *steps])])
         bury(store)
         assert {node.state for node in store.flow_nodes(root)} == {NodeState.FAILED}
-        assert len(find_jobs(store, flow=root, states=(JobState.CANCELLED,), limit=1000)) == length - 1
+        assert len(find_jobs(store, flow_root=root, states=(JobState.CANCELLED,), limit=1000)) == length - 1
         assert sizes_of(store, QUEUE).waiting == 0
         assert [row.id for row in claim(store, 5)] == [handler]
 
@@ -93,7 +93,7 @@ class TestAFailedMember:
         commit(store)
         bury(store)
         assert {node.state for node in store.flow_nodes(outer.id)} == {NodeState.FAILED}
-        assert [(end.place, end.state, end.child) for end in store.flow_ends(outer.id)] == [
+        assert [(end.index, end.state, end.child) for end in store.flow_ends(outer.id)] == [
             (0, JobState.DONE, None),
             (1, JobState.DEAD, middle.id),
         ]
@@ -104,7 +104,7 @@ class TestAFailedMember:
         hands = [(mine, claim(mine, 5)) for mine in [store, other_store] * 3]
         all_at_once(
             [
-                lambda mine=mine, rows=rows: mine.settle([Bury(row.id, row.token or "", "x") for row in rows])  # type: ignore[misc]
+                lambda mine=mine, rows=rows: mine.settle([Bury(row.lease, "x") for row in rows])  # type: ignore[misc]
                 for mine, rows in hands
             ]
         )
@@ -152,15 +152,16 @@ class TestContinuing:
         after = waiter(node)
         store.change_flows([OpenFlow([node], [*members(node, max_attempts=1), after])])
         (row,) = claim(store)
-        call = new_job("again", flow=row.flow, task="other", max_attempts=1)
-        assert store.settle([Continue(row.id, row.token or "", call)]) == [JobState.READY]
-        assert store.settle([Commit(row.id, row.token or "")]) == [None]
+        kept = {name: getattr(row, name) for name in FlowPosition._fields}
+        call = new_job("again", **kept, task="other", max_attempts=1)
+        assert store.settle([Continue(row.lease, call)]) == [JobState.READY]
+        assert store.settle([Commit(row.lease)]) == [None]
         assert store.flow_ends(node.id) == []
         assert (sizes_of(store, QUEUE).total, counts_of(store, QUEUE).pushed) == (2, 2)
         (again,) = claim(store)
         assert (again.id, again.payload, again.task, again.attempts) == (row.id, "again", "other", 1)
         assert again.enqueued_at == row.enqueued_at
-        store.settle([Commit(again.id, again.token or "", '"value"')])
+        store.settle([Commit(again.lease, '"value"')])
         assert [(end.job, end.result) for end in store.flow_ends(node.id)] == [(row.id, '"value"')]
         assert state(store, after.id) is JobState.READY
 
@@ -169,7 +170,7 @@ class TestContinuing:
         (row,) = claim(store)
         node = new_node(2)
         call = waiter(node, queue="other")
-        outcome = Continue(row.id, row.token or "", call, (node,), tuple(members(node)))
+        outcome = Continue(row.lease, call, (node,), tuple(members(node)))
         assert store.settle([outcome]) == [JobState.WAITING]
         assert row_of(store, row.id).queue == "other"
         assert store.settle([outcome], repeat=True) == [JobState.WAITING]
@@ -183,16 +184,16 @@ class TestContinuing:
         clock.advance(11)
         (held,) = claim(store)
         node = new_node(1)
-        late = Continue(row.id, row.token or "", waiter(node), (node,), tuple(members(node)))
+        late = Continue(row.lease, waiter(node), (node,), tuple(members(node)))
         assert store.settle([late]) == [None]
         assert (store.flow_nodes(node.id), sizes_of(store, QUEUE).total) == ([], 1)
-        assert store.settle([Commit(held.id, held.token or "")]) == [JobState.DONE]
+        assert store.settle([Commit(held.lease)]) == [JobState.DONE]
 
     def test_behind_nothing_it_goes_on_at_once(self, store: Store) -> None:
         store.push([new_job()])
         (row,) = claim(store)
         node = new_node(0)
-        store.settle([Continue(row.id, row.token or "", waiter(node), (node,))])
+        store.settle([Continue(row.lease, waiter(node), (node,))])
         assert [again.payload for again in claim(store)] == ["waiter"]
 
     def test_one_that_was_asked_to_stop_is_cancelled(self, store: Store) -> None:
@@ -201,7 +202,7 @@ class TestContinuing:
         (row,) = claim(store)
         assert store.cancel([row.id]) == [JobState.RUNNING]
         further = new_node(1, root=node.id)
-        outcome = Continue(row.id, row.token or "", waiter(further), (further,), tuple(members(further)))
+        outcome = Continue(row.lease, waiter(further), (further,), tuple(members(further)))
         assert store.settle([outcome]) == [JobState.CANCELLED]
         assert [one.state for one in store.flow_nodes(node.id)] == [NodeState.FAILED]
         assert sizes_of(store, QUEUE).total == 0

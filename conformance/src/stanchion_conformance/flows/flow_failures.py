@@ -1,4 +1,4 @@
-"""Flows that fail, or are cancelled: what becomes of their members, and who is told."""
+"""Flows that fail, or are cancelled: the states of their members, and the calls of on_failure."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class TestFailure:
         assert work.seen == []
 
     def test_brings_the_handler_once(self, work: Work, app: Stanchion) -> None:
-        flow = group(work.fail() for _ in range(5)).then(work.note()).on_failure(work.note("mend", 7)).enqueue()
+        flow = group(work.fail() for _ in range(5)).then(work.note()).on_failure(work.note("handle", 7)).enqueue()
         app.drain()
-        assert work.seen == [("mend", 7)]
+        assert work.seen == [("handle", 7)]
         assert flow.state is FlowState.FAILED
         assert [job.task for job in flow.members()].count("note") == 2
 
@@ -82,10 +82,10 @@ class TestFailure:
         app.drain()
         assert flow.state is FlowState.FAILED
         assert work.seen == ["handled"]
-        # Step by step, somebody may bring it to its end.
+        # An operator may still finish it, step by step.
         app.retry_job(follower.id)
         app.drain()
-        assert work.seen == ["handled", "mended"]
+        assert work.seen == ["handled", "repaired"]
 
     def test_who_is_retried_before_its_time_is_not_run_without_its_value(self, work: Work, app: Stanchion) -> None:
         flow = chain(work.fail(), work.note()).enqueue()

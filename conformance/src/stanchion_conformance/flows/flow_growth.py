@@ -1,4 +1,4 @@
-"""Flows that grow while they run: by what their tasks return, and event by event."""
+"""Flows that grow while they run: by calls that tasks return, and by members of event groups."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class TestEventGroups:
         app.event_group("once", then=work.note()).close()
         app.drain()
         again = app.event_group("once", then=work.note())
-        with pytest.raises(FlowClosed, match="another"):
+        with pytest.raises(FlowClosed, match="new name"):
             again.add(work.add(1))
         again.close()
         assert app.drain() == 0

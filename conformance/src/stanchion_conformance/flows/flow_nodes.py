@@ -1,4 +1,4 @@
-"""The verbs of flows: what members add up to, and who waits for that."""
+"""The verbs of flows: nodes, their member ends, and the jobs that wait for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, Node
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.rules.flows import FlowPosition
-from stanchion.stores.rules.slots import node_gate
+from stanchion.stores.rules.slots import node_slot, waits_at
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,
@@ -28,45 +28,48 @@ from stanchion_conformance.harness import (
     row_of,
     sizes_of,
     state,
+    transaction,
 )
 
 
 def new_node(size: int = 1, kind: str = "list", **fields: Any) -> FlowNode:
-    """Return a node, by itself the root of its flow."""
+    """Return a node, the root of its flow unless fields say otherwise."""
     node_id = new_id()
     return FlowNode(**{"id": node_id, "root": node_id, "kind": kind, "size": size, **fields})
 
 
 def members(node: FlowNode, count: int | None = None, **fields: Any) -> list[NewJob]:
-    """Return the jobs in the places of a node."""
-    places = range(node.size if count is None else count)
-    return [new_job(str(place), flow=FlowPosition(node.root, node.id, place).text, **fields) for place in places]
+    """Return jobs as the members of a node, one for each index."""
+    indexes = range(node.size if count is None else count)
+    return [new_job(str(index), **FlowPosition(node.root, node.id, index)._asdict(), **fields) for index in indexes]
 
 
-def waiter(node: FlowNode, seat: FlowNode | None = None, **fields: Any) -> NewJob:
-    """Return a job that waits for a node, and is itself the only member of `seat`."""
-    flow_position = FlowPosition(node.root, "" if seat is None else seat.id, 0, node.id)
-    return new_job("waiter", flow=flow_position.text, waits_for=node_gate(node.id), **fields)
+def waiter(node: FlowNode, member_of: FlowNode | None = None, **fields: Any) -> NewJob:
+    """Return a job that waits for a node, and is itself the only member of `member_of`."""
+    position = FlowPosition(node.root, flow_after=node.id)
+    if member_of is not None:
+        position = position._replace(flow_node=member_of.id, flow_index=0)
+    return new_job("waiter", **position._asdict(), **waits_at(node_slot(node.id)), **fields)
 
 
 def handler_in(node: FlowNode, **fields: Any) -> tuple[FlowNode, str]:
-    """Return the node with a handler, and that one's id."""
-    job = new_job("handler", flow=FlowPosition(node.root).text, **fields)
-    return node._replace(handler=json.dumps(job._asdict())), job.id
+    """Return the node with an on_failure job, and the id of that job."""
+    job = new_job("handler", **FlowPosition(node.root)._asdict(), **fields)
+    return node._replace(on_failure=json.dumps(job._asdict())), job.id
 
 
 def commit(store: Store, count: int = 1, result: str | None = None) -> None:
     """Claim and commit jobs; the payload is the result unless one is given."""
     rows = claim(store, count)
     assert len(rows) == count
-    done = [Commit(row.id, row.token or "", row.payload if result is None else result) for row in rows]
+    done = [Commit(row.lease, row.payload if result is None else result) for row in rows]
     assert store.settle(done) == [JobState.DONE] * count
 
 
 def bury(store: Store) -> str:
     """Claim a job and bury it; return its id."""
     (row,) = claim(store)
-    assert store.settle([Bury(row.id, row.token or "", "it broke")]) == [JobState.DEAD]
+    assert store.settle([Bury(row.lease, "it broke")]) == [JobState.DEAD]
     return row.id
 
 
@@ -98,9 +101,9 @@ class TestMembersOfANode:
         store.change_flows([OpenFlow([node], jobs)])
         rows = claim(store, 5)
         for row in reversed(rows):
-            store.settle([Commit(row.id, row.token or "", f'"{row.payload}"')])
+            store.settle([Commit(row.lease, f'"{row.payload}"')])
         ends = store.flow_ends(node.id)
-        assert [(end.place, end.result, end.job, end.state) for end in ends] == [
+        assert [(end.index, end.result, end.job, end.state) for end in ends] == [
             (place, f'"{place}"', job.id, JobState.DONE) for place, job in enumerate(jobs)
         ]
         assert store.flow_ends(node.id, after=1, limit=2) == ends[2:4]
@@ -118,7 +121,7 @@ class TestMembersOfANode:
         after = waiter(node)
         store.change_flows([OpenFlow([node], [*members(node), after])])
         (row,) = claim(store)
-        store.settle([Rollback(row.id, row.token or "", 0.0, "not yet")])
+        store.settle([Rollback(row.lease, 0.0, "not yet")])
         assert store.flow_ends(node.id) == []
         commit(store)
         assert state(store, after.id) is JobState.READY
@@ -127,7 +130,7 @@ class TestMembersOfANode:
         node = new_node(2)
         store.change_flows([OpenFlow([node], members(node))])
         rows = claim(store, 2)
-        done = Commit(rows[0].id, rows[0].token or "", "1")
+        done = Commit(rows[0].lease, "1")
         assert store.settle([done]) == [JobState.DONE]
         assert store.settle([done], repeat=True) == [JobState.DONE]
         assert store.settle([done]) == [None]
@@ -157,7 +160,7 @@ class TestMembersOfANode:
 
         def work(mine: Store) -> None:
             while rows := [row for row in claim(mine, 3) if row.id != after.id]:
-                mine.settle([Commit(row.id, row.token or "", row.payload) for row in rows])
+                mine.settle([Commit(row.lease, row.payload) for row in rows])
 
         all_at_once([lambda one=one: work(one) for one in [store, other_store] * 3])  # type: ignore[misc]
         assert [(one.state, one.ended) for one in store.flow_nodes(outer.id)] == [
@@ -216,12 +219,14 @@ class TestOpeningAFlow:
             store.change_flows([OpenFlow([node], members(node))])
         store.push([new_job()])
         commit(store, 2)
-        found = find_jobs(store, flow=one.id)
+        found = find_jobs(store, flow_root=one.id)
         assert [row.payload for row in found] == ["2", "1", "0"]
-        assert [row.payload for row in find_jobs(store, flow=one.id, limit=2, after=found[0].id)] == ["1", "0"]
-        assert [row.payload for row in find_jobs(store, flow=one.id, states=(JobState.DONE,))] == ["1", "0"]
-        assert [row.payload for row in find_jobs(store, flow=one.id, queue=QUEUE, states=(JobState.READY,))] == ["2"]
-        assert find_jobs(store, flow=new_id()) == []
+        assert [row.payload for row in find_jobs(store, flow_root=one.id, limit=2, after=found[0].id)] == ["1", "0"]
+        assert [row.payload for row in find_jobs(store, flow_root=one.id, states=(JobState.DONE,))] == ["1", "0"]
+        assert [row.payload for row in find_jobs(store, flow_root=one.id, queue=QUEUE, states=(JobState.READY,))] == [
+            "2"
+        ]
+        assert find_jobs(store, flow_root=new_id()) == []
 
     def test_forgets_it_a_week_after_its_end(self, store: Store, clock: StoreClock) -> None:
         ended, going_on = new_node(1), new_node(2)
@@ -250,7 +255,7 @@ class TestAnOpenNode:
         assert store.change_flows([CloseFlow(node.id)]) == [True]
         assert other_store.change_flows([CloseFlow(node.id)]) == [True]
         assert store.change_flows([ExtendFlow(node.id, members(node, 1))]) == [False]
-        assert [end.place for end in store.flow_ends(node.id)] == [0, 1, 2, 3]
+        assert [end.index for end in store.flow_ends(node.id)] == [0, 1, 2, 3]
         assert node_of(store, node).state == NodeState.DONE
         assert [row.id for row in claim(store, 5)] == [after.id]
 
@@ -303,7 +308,7 @@ class TestAnOpenNode:
         )
         store.change_flows([CloseFlow(node.id)])
         commit(store, 60)
-        assert [end.place for end in store.flow_ends(node.id)] == list(range(60))
+        assert [end.index for end in store.flow_ends(node.id)] == list(range(60))
         assert node_of(store, node).state == NodeState.DONE
 
 
@@ -347,7 +352,7 @@ class TestSeveralChanges:
 
 
 class TestFlowsInTransactions:
-    """For a store whose transactions can be joined, and for one that refuses to be part of any."""
+    """For stores that join transactions, and for stores that refuse to."""
 
     def test_in_a_transaction(self, store: Store) -> None:
         node = new_node(2, closed=False)
@@ -359,18 +364,18 @@ class TestFlowsInTransactions:
                 store.change_flows([ExtendFlow(node.id, jobs)], tx=object())
             assert sizes_of(store, QUEUE).total == 0
             return
-        with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
+        with pytest.raises(ZeroDivisionError), transaction(store) as tx:  # noqa: PT012
             store.change_flows([OpenFlow([node], jobs)], tx)
             assert store.change_flows([ExtendFlow(node.id, members(node, 1))], tx) == [True]
             raise ZeroDivisionError
         assert store.flow_nodes(node.id) == []
         assert sizes_of(store, QUEUE).total == 0
-        with store.transaction() as tx:
+        with transaction(store) as tx:
             store.change_flows([OpenFlow([node], jobs)], tx)
             assert store.change_flows([ExtendFlow(node.id, members(node, 1))], tx) == [True]
         assert node_of(store, node).size == 3
         commit(store, 3)
-        assert [end.place for end in store.flow_ends(node.id)] == [0, 1, 2]
+        assert [end.index for end in store.flow_ends(node.id)] == [0, 1, 2]
 
     def test_a_member_that_is_committed_in_a_transaction(self, store: Store) -> None:
         node = new_node(1)
@@ -379,15 +384,15 @@ class TestFlowsInTransactions:
         (row,) = claim(store)
         if not store.capabilities.joins_transactions:
             with pytest.raises(CannotJoin):
-                store.settle([Commit(row.id, row.token or "", "1")], tx=object())
+                store.settle([Commit(row.lease, "1")], tx=object())
             assert (node_of(store, node).ended, state(store, after.id)) == (0, JobState.WAITING)
             return
-        with pytest.raises(ZeroDivisionError), store.transaction() as tx:  # noqa: PT012
-            store.settle([Commit(row.id, row.token or "", "1")], tx)
+        with pytest.raises(ZeroDivisionError), transaction(store) as tx:  # noqa: PT012
+            store.settle([Commit(row.lease, "1")], tx)
             raise ZeroDivisionError
         assert node_of(store, node).state == NodeState.RUNNING
         assert state(store, after.id) is JobState.WAITING
-        with store.transaction() as tx:
-            assert store.settle([Commit(row.id, row.token or "", "1")], tx) == [JobState.DONE]
+        with transaction(store) as tx:
+            assert store.settle([Commit(row.lease, "1")], tx) == [JobState.DONE]
         assert node_of(store, node).state == NodeState.DONE
         assert state(store, after.id) is JobState.READY

@@ -1,4 +1,4 @@
-"""Flows at the door, where what is wrong is refused, and as they are shown."""
+"""Flows as they are checked at the enqueue, and as they are displayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows: calls that feed each other, and results that come together."""
+"""Flows: calls that pass values on, and collected results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stanchion_conformance.jobs.encryption import new_key
 
 
 class Work:
-    """Tasks of an app, and what they have done."""
+    """Tasks of an app, and a record of their calls."""
 
     def __init__(self, app: Stanchion) -> None:
         self.app, self.seen = app, list[Any]()
@@ -39,7 +39,7 @@ class Work:
         def fail(*_args: Any) -> str:
             if self.broken:
                 raise ValueError("it broke")
-            return "mended"
+            return "repaired"
 
         @app.task(name="go_on", queue=QUEUE)
         def go_on(kind: str, number: int) -> Any:
@@ -61,7 +61,7 @@ class Work:
         self.tasks: dict[str, Task[..., Any]] = app.tasks
 
     def tail(self) -> Signature:
-        """Return a call that goes on as another with what it got."""
+        """Return a call that continues as another, with its own value."""
         return self.tasks["relay"].s()
 
     def _further(self, kind: str, number: int) -> Any:
@@ -85,7 +85,7 @@ class Work:
         return flow.result(timeout=5)
 
     def failed(self, part: Part) -> FlowFailed:
-        """Enqueue a flow, run it, and return what its failure says."""
+        """Enqueue a flow, run it, and return its failure."""
         flow = part.enqueue()
         self.app.drain()
         assert flow.state is FlowState.FAILED
@@ -95,7 +95,7 @@ class Work:
 
 
 def drain_in_batches(app: Stanchion) -> None:
-    """Run what is due, many jobs at a time; none of them may fail."""
+    """Run all due jobs, many at a time; none of them may fail."""
     while rows := claim(app.store, 500):
         ended = [
             outcome_of_value(execution, execution.call()) for execution in (Execution(app.context, row) for row in rows)
@@ -160,7 +160,7 @@ class TestChain:
         work.broken = False
         clock.advance(60)
         app.drain()
-        assert flow.result(timeout=5) == "mended"
+        assert flow.result(timeout=5) == "repaired"
         assert [job.attempts for job in flow.members()] == [1, 2, 1]
 
 
@@ -232,7 +232,7 @@ class TestGroup:
         handle = flow.enqueue()
         work.app.drain()
         assert work.seen[-1] == (secret, "handled")
-        stored = [*find_jobs(store, flow=handle.id), *store.flow_nodes(handle.id)]
+        stored = [*find_jobs(store, flow_root=handle.id), *store.flow_nodes(handle.id)]
         ends = [end for node in store.flow_nodes(handle.id) for end in store.flow_ends(node.id)]
         assert len(ends) == 4
         assert secret not in repr([stored, ends])

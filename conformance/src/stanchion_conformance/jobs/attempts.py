@@ -1,4 +1,4 @@
-"""Attempts are counted at delivery, failures beside them; used up, the job is dead."""
+"""Attempts are counted at delivery, and failures separately; after the last attempt the job is dead."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TestAttempts:
         pushed = q.push({}, max_attempts=1)
         (row,) = store.claim(Claim(QUEUE, 1, new_id() + POP, lease=10)).rows
         clock.advance(11)
-        assert store.settle([Commit(row.id, row.token or "")]) == [None]
+        assert store.settle([Commit(row.lease)]) == [None]
         assert [lost.attempts for lost in store.recover()] == [0]
         popped = q.pop()
         assert popped is not None
@@ -87,10 +87,10 @@ class TestAttempts:
         store.push([job])
         for _ in range(24):
             (row,) = claim(store)
-            assert store.settle([Rollback(row.id, row.token or "", 0.0, error="e")]) == [JobState.READY]
+            assert store.settle([Rollback(row.lease, 0.0, error="e")]) == [JobState.READY]
         (row,) = claim(store)
         assert row.attempts == 25
-        assert store.settle([Rollback(row.id, row.token or "", 0.0, error="e")]) == [JobState.DEAD]
+        assert store.settle([Rollback(row.lease, 0.0, error="e")]) == [JobState.DEAD]
 
     @pytest.mark.parametrize(("failures", "seconds"), [(1, 6), (2, 21), (3, 86)])
     def test_the_delay_grows_with_the_failures(self, q: Queue, store: Store, failures: int, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Refused at the door, with nothing stored and a word on what to do."""
+"""Bad input is refused before anything is stored, with an error that says what to do."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ class TestRefusedAtTheDoor:
     def test_every_error_says_what_to_do(self, q: Queue) -> None:
         with pytest.raises(StanchionError, match="delay"):
             q.push({}, run_at=5)  # type: ignore[arg-type]
-        with pytest.raises(StanchionError, match=r"there are .*priority"):
+        with pytest.raises(StanchionError, match=r"choose from .*priority"):
             q.push({}, prioritty=5)  # type: ignore[call-arg]
-        with pytest.raises(StanchionError, match=r"there are .*max_running"):
+        with pytest.raises(StanchionError, match=r"choose from .*max_running"):
             q.configure(max_runing=5)

@@ -1,4 +1,4 @@
-"""A store is shared: an app, and a queue, act on what is their own."""
+"""A shared store: an app, and a queue, act on their own jobs only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STRAYS: dict[str, Callable[[Stanchion, str], Any]] = {
 
 
 class TestDrain:
-    """It runs what belongs to the app. Concerns only the model."""
+    """It runs the jobs of the app. Concerns only the model."""
 
     @pytest.mark.parametrize("push", STRAYS.values(), ids=STRAYS)
     def test_leaves_other_queues_alone(

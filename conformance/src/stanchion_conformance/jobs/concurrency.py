@@ -1,4 +1,4 @@
-"""Many at once: every job to one, every token to one, every limit kept."""
+"""Concurrent callers: each job goes to one, each token to one, and every limit holds."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class TestEveryJobGoesToOne:
         def work(mine: Store, seed: int) -> None:
             dice, taken = random.Random(seed), []
             while rows := claim(mine, dice.randint(1, 30)):
-                assert mine.settle([Commit(row.id, row.token or "") for row in rows]) == ["done"] * len(rows)
+                assert mine.settle([Commit(row.lease) for row in rows]) == ["done"] * len(rows)
                 taken += [row.id for row in rows]
             got.append(taken)
 
@@ -94,9 +94,9 @@ class TestEveryJobGoesToOne:
             while len(done) < 400:
                 for row in claim(mine, 5):
                     if row.attempts < 3 and dice.random() < 0.3:
-                        assert mine.settle([Rollback(row.id, row.token or "", 0.0)]) == [JobState.READY]
+                        assert mine.settle([Rollback(row.lease, 0.0)]) == [JobState.READY]
                     else:
-                        assert mine.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+                        assert mine.settle([Commit(row.lease)]) == [JobState.DONE]
                         with lock:
                             done.append(row.id)
 
@@ -105,7 +105,7 @@ class TestEveryJobGoesToOne:
         assert sorted(done) == sorted(pushed)
 
     def check(self, got: list[list[str]], ids: list[str]) -> None:
-        """Each job once, and not all to one thread."""
+        """Each job goes to one thread, and not all to the same."""
         everything = [job_id for taken in got for job_id in taken]
         assert len(everything) == len(ids)
         assert set(everything) == set(ids)
@@ -119,7 +119,7 @@ class TestOneWins:
             answers: list[JobState | None] = []
 
             def end(mine: Store, n: int, row: JobRow = row, answers: list[JobState | None] = answers) -> None:
-                outcome = Rollback(row.id, row.token or "", 600.0 + n)
+                outcome = Rollback(row.lease, 600.0 + n)
                 answers.extend(mine.settle([outcome]))
 
             all_at_once([lambda one=one, n=n: end(one, n) for n, one in enumerate(stores)])  # type: ignore[misc]
@@ -175,7 +175,7 @@ class TestOneWins:
             answers: list[JobState | None] = []
 
             def commit(row: JobRow = row, answers: list[JobState | None] = answers) -> None:
-                answers.extend(store.settle([Commit(row.id, row.token or "")]))
+                answers.extend(store.settle([Commit(row.lease)]))
 
             all_at_once([commit, other_store.recover])
             assert answers == [None]
@@ -200,7 +200,7 @@ class TestOneWins:
             if rows:
                 assert cancelled is JobState.RUNNING
                 assert row_of(store, job.id).cancel_requested
-                assert store.settle([Rollback(job.id, rows[0].token or "", 0.0)]) == [JobState.CANCELLED]
+                assert store.settle([Rollback(rows[0].lease, 0.0)]) == [JobState.CANCELLED]
             assert state(store, job.id) is JobState.CANCELLED
 
 
@@ -220,7 +220,7 @@ class TestLimits:
                         most = max(most, running)
                     with lock:
                         running -= 1
-                    assert mine.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+                    assert mine.settle([Commit(row.lease)]) == [JobState.DONE]
                     with lock:
                         done += 1
 
@@ -258,7 +258,7 @@ class TestThreads:
         q = Stanchion(store=new_store()).queue(QUEUE)
         got: list[Any] = []
 
-        def turn(name: int) -> None:
+        def work(name: int) -> None:
             for number in range(20):
                 q.push([name, number])
             while jobs := q.reserve(5):
@@ -266,7 +266,7 @@ class TestThreads:
                     with job:
                         got.append(job.payload)
 
-        all_at_once([lambda n=n: turn(n) for n in range(THREADS)])  # type: ignore[misc]
+        all_at_once([lambda n=n: work(n) for n in range(THREADS)])  # type: ignore[misc]
         while jobs := q.reserve(50):
             for job in jobs:
                 job.commit()

@@ -1,4 +1,4 @@
-"""Jobs that did not work out: dead in history, or moved to the queue's dead-letter queue."""
+"""Failed jobs: dead in history, or moved to the queue's dead-letter queue."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ SEEN = {
 
 
 class TestDeadToThoseWhoLook:
-    """A job in a dead-letter queue is dead to all but that queue, from which it can be taken."""
+    """A job in a dead-letter queue counts as dead everywhere else; that queue hands it out."""
 
     @pytest.fixture
     def letter(self, q: Queue, letters: Queue, store: Store) -> str:  # noqa: ARG002 - `letters` is set there
@@ -143,7 +143,7 @@ class TestDeadToThoseWhoLook:
         job = new_job(max_attempts=1)
         store.push([job])
         (row,) = claim(store)
-        store.settle([Rollback(row.id, row.token or "", 0.0, "ValueError: no money")])
+        store.settle([Rollback(row.lease, 0.0, "ValueError: no money")])
         return job.id
 
     @pytest.mark.parametrize("state", SEEN.values(), ids=SEEN)
@@ -230,10 +230,11 @@ class TestDeadToThoseWhoLook:
     @pytest.mark.parametrize("how", ["rollback", "error", "snooze"])
     def test_to_whom_it_is_given_it_goes_back_alive(self, store: Store, letter: str, how: str) -> None:
         (row,) = claim(store, queue="letters")
+        assert row.id == letter
         outcome = {
-            "rollback": Rollback(letter, row.token or "", 0.0),
-            "error": Rollback(letter, row.token or "", 60.0, "again"),
-            "snooze": Rollback(letter, row.token or "", 60.0, refund=True),
+            "rollback": Rollback(row.lease, 0.0),
+            "error": Rollback(row.lease, 60.0, "again"),
+            "snooze": Rollback(row.lease, 60.0, refund=True),
         }[how]
         # max_attempts is 1, as it was: only what is given back without an attempt stays.
         expected = JobState.SCHEDULED if how == "snooze" else JobState.DEAD
@@ -244,7 +245,7 @@ class TestDeadToThoseWhoLook:
         job = new_job(max_attempts=1)
         store.push([job])
         (row,) = claim(store)
-        outcome = Rollback(row.id, row.token or "", 0.0, "bad")
+        outcome = Rollback(row.lease, 0.0, "bad")
         assert store.settle([outcome]) == [JobState.DEAD]
         assert store.settle([outcome], repeat=True) == [JobState.DEAD]
 

@@ -1,4 +1,4 @@
-"""Payloads and results under keys of the app: no store sees them."""
+"""Payloads and results encrypted under keys of the app: the store has no plain text."""
 
 from __future__ import annotations
 

@@ -8,6 +8,7 @@ import pytest
 
 from stanchion import JobState, Queue, Stanchion
 from stanchion.core.ids import new_ids
+from stanchion.queues.purging import purge
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.rules.jobs import created
@@ -82,18 +83,27 @@ class TestPurge:
         old = finish(q, 3)
         clock.advance(60)
         young = finish(q, 2)
-        assert store.purge(QUEUE) == 0
+        assert q.purge_history() == 0
         clock.advance(41)
-        assert store.purge(QUEUE) == 3
-        assert store.purge(QUEUE) == 0
+        assert q.purge_history() == 3
+        assert q.purge_history() == 0
         assert set(store.fetch([*old, *young])) == set(young)
 
-    def test_keeps_a_week_by_default(self, q: Queue, store: Store, clock: StoreClock) -> None:
+    def test_keeps_a_week_by_default(self, q: Queue, clock: StoreClock) -> None:
         finish(q)
         clock.advance(7 * 86_400 - 60)
-        assert store.purge(QUEUE) == 0
+        assert q.purge_history() == 0
         clock.advance(61)
-        assert store.purge(QUEUE) == 1
+        assert q.purge_history() == 1
+
+    def test_as_maintenance_keeps_a_week_by_default(self, q: Queue, store: Store, clock: StoreClock) -> None:
+        (job,) = finish(q)
+        clock.advance(7 * 86_400 - 60)
+        store.maintain()
+        assert list(store.fetch([job])) == [job]
+        clock.advance(61)
+        store.maintain()
+        assert store.fetch([job]) == {}
 
     def test_or_than_asked(self, q: Queue, clock: StoreClock) -> None:
         finish(q, 3)
@@ -101,6 +111,11 @@ class TestPurge:
         finish(q, 2)
         assert q.purge_history(older_than=timedelta(seconds=30)) == 3
         assert q.purge_history(older_than=0) == 2
+
+    def test_or_than_all_that_ever_was(self, q: Queue) -> None:
+        finish(q)
+        assert q.purge_history(older_than=100 * 365 * 86_400) == 0
+        assert len(q.history()) == 1
 
     def test_is_part_of_maintenance(self, q: Queue, store: Store, clock: StoreClock) -> None:
         q.configure(history_ttl=100)
@@ -127,11 +142,11 @@ class TestPurge:
         assert large.history() == []
 
     def test_in_rounds(self, q: Queue, store: Store) -> None:
-        finish(q, 7)
-        assert store.purge(QUEUE, older_than=0, limit=5) == 5
-        assert store.purge(QUEUE, older_than=0, limit=5) == 2
-        finish(q, 7)
-        assert q.purge_history(older_than=0) == 7
+        ended = finished(new_job(), store.now() - 1)
+        store.adopt([ended._replace(id=one) for one in new_ids(1_100)])
+        assert q.purge_history(older_than=0) == 1_100
+        assert q.history() == []
+        assert q.purge_history(older_than=0) == 0
 
     def test_touches_no_live_job_and_no_other_queue(self, app: Stanchion, q: Queue, clock: StoreClock) -> None:
         kept = [q.push(1, delay=9000).id, *finish(app.queue("other"))]
@@ -141,5 +156,12 @@ class TestPurge:
         assert q.purge_history(older_than=0) == 0
         assert set(app.store.fetch([*kept, running.id])) == {*kept, running.id}
 
-    def test_of_an_unknown_queue_is_nothing(self, store: Store) -> None:
-        assert store.purge("nowhere") == 0
+    def test_of_an_unknown_queue_is_nothing(self, app: Stanchion, store: Store) -> None:
+        assert purge(store, "nowhere") == 0
+        assert app.queue("nowhere").purge_history(older_than=0) == 0
+
+    def test_counts_nothing(self, q: Queue) -> None:
+        finish(q, 3)
+        before = q.counts()
+        assert q.purge_history(older_than=0) == 3
+        assert q.counts() == before

@@ -1,4 +1,4 @@
-"""Reservations: fenced by their token, held by a lease, lost when it runs out."""
+"""Reservations: fenced by their token, valid for their lease, lost when it expires."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
 from stanchion_conformance.harness import (
     QUEUE,
@@ -146,21 +147,22 @@ class TestFencing:
     @pytest.mark.parametrize(
         "outcome",
         [
-            lambda job_id, token: Commit(job_id, token),
-            lambda job_id, token: Rollback(job_id, token, 0.0),
-            lambda job_id, token: Move(job_id, token, "elsewhere"),
-            lambda job_id, token: Bury(job_id, token, "late"),
-            lambda job_id, token: Abandon(job_id, token),
+            lambda lease: Commit(lease),
+            lambda lease: Rollback(lease, 0.0),
+            lambda lease: Move(lease, "elsewhere"),
+            lambda lease: Bury(lease, "late"),
+            lambda lease: Abandon(lease),
         ],
         ids=["commit", "rollback", "move", "bury", "abandon"],
     )
-    def test_a_token_opens_no_other_job(self, store: Store, outcome: Callable[[str, str], Outcome]) -> None:
+    def test_a_token_opens_no_other_job(self, store: Store, outcome: Callable[[Lease], Outcome]) -> None:
         store.push([new_job(), new_job()])
         (one,), (two,) = claim(store), claim(store)
         before = row_of(store, one.id)
         unknown = new_job().id
-        assert store.settle([outcome(one.id, two.token or ""), outcome(unknown, two.token or "")]) == [None, None]
-        renewals: list[Outcome] = [Extend(one.id, two.token or "", 60.0), Progress(one.id, two.token or "", 0.5)]
+        mixed_up = one.lease._replace(token=two.token or "")
+        assert store.settle([outcome(mixed_up), outcome(two.lease._replace(id=unknown))]) == [None, None]
+        renewals: list[Outcome] = [Extend(mixed_up, 60.0), Progress(mixed_up, 0.5)]
         assert store.settle(renewals) == [None, None]
         assert row_of(store, one.id) == before
 
@@ -222,8 +224,8 @@ class TestLease:
     def test_extend_in_a_batch(self, store: Store, clock: StoreClock) -> None:
         store.push([new_job(), new_job(), new_job()])
         rows = claim(store, 3, lease=10.0)
-        wishes = [Extend(row.id, row.token or "", 60.0) for row in rows]
-        states = store.settle([wishes[0], wishes[1]._replace(token="other"), wishes[2]])
+        wishes = [Extend(row.lease, 60.0) for row in rows]
+        states = store.settle([wishes[0], Extend(rows[1].lease._replace(token="other"), 60.0), wishes[2]])
         assert states == [JobState.RUNNING, None, JobState.RUNNING]
         clock.advance(11)
         assert [row.id for row in store.recover()] == [rows[1].id]
@@ -281,87 +283,12 @@ class TestLease:
         store.push([new_job()])
         (row,) = claim(store, worker="w")
         assert row.lease_until is None
-        assert store.settle([Extend(row.id, row.token or "", 1.0)]) == [JobState.RUNNING]
+        assert store.settle([Extend(row.lease, 1.0)]) == [JobState.RUNNING]
         clock.advance(20)
         store.beat([worker("w")])
         clock.advance(20)
         assert store.recover() == []
-        assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
-
-
-class TestProgress:
-    def test_is_seen_by_others(self, q: Queue, other_app: Stanchion) -> None:
-        q.push({})
-        (job,) = q.reserve()
-        job.progress(0.25)
-        job.progress(0.75)
-        seen = other_app.get(job.id)
-        assert seen is not None
-        assert seen.progress == pytest.approx(0.75)
-
-    def test_starts_anew_with_each_attempt(self, q: Queue) -> None:
-        q.push({})
-        (job,) = q.reserve()
-        job.progress(0.5)
-        job.rollback(delay=0)
-        (again,) = q.reserve()
-        assert float(again.progress) == 0
-
-    def test_in_a_batch(self, store: Store) -> None:
-        store.push([new_job(), new_job()])
-        one, two = claim(store, 2)
-        reports = [Progress(one.id, "other", 0.5), Progress(two.id, two.token or "", 0.5)]
-        assert store.settle(reports) == [None, JobState.RUNNING]
-        assert [row_of(store, row.id).progress for row in (one, two)] == [None, 0.5]
-
-
-class TestRenewals:
-    """A reservation that goes on: `Extend` and `Progress` among other outcomes."""
-
-    def test_are_applied_in_their_place_among_outcomes(self, store: Store, clock: StoreClock) -> None:
-        store.push([new_job() for _ in range(4)])
-        rows = claim(store, 4, lease=10.0)
-        first, second, third, fourth = ((row.id, row.token or "") for row in rows)
-        outcomes: list[Outcome] = [
-            Progress(*first, 0.25),
-            Commit(*first),
-            Extend(*second, 60.0),
-            Rollback(*third, 0.0),
-            Extend(*third, 60.0),
-            Progress(*fourth, 0.5),
-            Progress(*fourth, 0.75),
-            Extend(*fourth, 60.0),
-        ]
-        ready, running = JobState.READY, JobState.RUNNING
-        assert store.settle(outcomes) == [running, JobState.DONE, running, ready, None, running, running, running]
-        assert row_of(store, fourth[0]).progress == 0.75
-        clock.advance(11)
-        assert store.recover() == []
-        assert [row_of(store, row.id).state for row in rows[1:]] == ["running", "queued", "running"]
-
-    def test_of_an_end_come_too_late(self, store: Store) -> None:
-        store.push([new_job()])
-        (row,) = claim(store, lease=10.0)
-        held = row.id, row.token or ""
-        assert store.settle([Commit(*held), Progress(*held, 0.5), Extend(*held, 60.0)]) == [JobState.DONE, None, None]
-
-    def test_that_were_never_answered_are_repeated(self, store: Store, clock: StoreClock) -> None:
-        store.push([new_job()])
-        (row,) = claim(store, lease=10.0)
-        renewals: list[Outcome] = [Extend(row.id, row.token or "", 60.0), Progress(row.id, row.token or "", 0.5)]
-        for _ in range(2):
-            assert store.settle(renewals, repeat=True) == [JobState.RUNNING, JobState.RUNNING]
-        clock.advance(61)
-        assert store.settle(renewals, repeat=True) == [None, None]
-        store.recover()
-        assert store.settle(renewals, repeat=True) == [None, None]
-
-    def test_leave_the_rest_as_it_was(self, store: Store) -> None:
-        store.push([new_job(), new_job(order_key="k"), new_job(order_key="k")])
-        rows = claim(store, 3, lease=10.0)
-        before = [row_of(store, row.id) for row in rows]
-        store.settle([Progress(row.id, row.token or "", 0.5) for row in rows])
-        assert [row_of(store, row.id)._replace(progress=None) for row in rows] == before
+        assert store.settle([Commit(row.lease)]) == [JobState.DONE]
 
 
 class TestRepeatedClaim:
@@ -392,23 +319,23 @@ class TestRepeatedClaim:
 
 
 class TestRepeatedOutcome:
-    """A caller whose call was not answered asks again; what the call had done is told, and not done twice."""
+    """A caller repeats a call whose reply was lost; the repeat returns the effect of the first call, and adds none."""
 
     @pytest.mark.parametrize(
         ("outcome", "state"),
         [
-            (lambda job, token: Commit(job, token, '"done"'), JobState.DONE),
-            (lambda job, token: Rollback(job, token, 60.0, "failed"), JobState.SCHEDULED),
-            (lambda job, token: Move(job, token, "elsewhere"), JobState.READY),
-            (lambda job, token: Bury(job, token, "broken"), JobState.DEAD),
-            (lambda job, token: Abandon(job, token), JobState.CANCELLED),
+            (lambda lease: Commit(lease, '"done"'), JobState.DONE),
+            (lambda lease: Rollback(lease, 60.0, "failed"), JobState.SCHEDULED),
+            (lambda lease: Move(lease, "elsewhere"), JobState.READY),
+            (lambda lease: Bury(lease, "broken"), JobState.DEAD),
+            (lambda lease: Abandon(lease), JobState.CANCELLED),
         ],
         ids=["commit", "rollback", "move", "bury", "abandon"],
     )
-    def test_is_known_again(self, store: Store, outcome: Callable[[str, str], Outcome], state: JobState) -> None:
+    def test_is_known_again(self, store: Store, outcome: Callable[[Lease], Outcome], state: JobState) -> None:
         store.push([new_job()])
         (row,) = claim(store)
-        said = outcome(row.id, row.token or "")
+        said = outcome(row.lease)
         assert store.settle([said]) == [state]
         before, counts = store.fetch([row.id]), counts_of(store, QUEUE)
         assert store.settle([said], repeat=True) == [state]
@@ -418,11 +345,11 @@ class TestRepeatedOutcome:
     def test_that_never_arrived_is_carried_out(self, store: Store) -> None:
         store.push([new_job()])
         (row,) = claim(store)
-        assert store.settle([Commit(row.id, row.token or "")], repeat=True) == [JobState.DONE]
+        assert store.settle([Commit(row.lease)], repeat=True) == [JobState.DONE]
 
     def test_of_another_reservation_is_refused(self, store: Store, clock: StoreClock) -> None:
         store.push([new_job()])
         (late,) = claim(store, lease=10.0)
         clock.advance(100)
         claim(store)
-        assert store.settle([Commit(late.id, late.token or "")], repeat=True) == [None]
+        assert store.settle([Commit(late.lease)], repeat=True) == [None]

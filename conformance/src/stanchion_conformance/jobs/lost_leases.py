@@ -1,4 +1,4 @@
-"""Lost leases: held against the jobs that had begun; one that lost two is handed out alone, and five are its end."""
+"""Lost leases: counted for jobs that had begun; after two a job is handed out alone, after five it is dead."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ DEFAULT_DELAYS = (6, 21, 86)
 
 
 def _told(store: Store, name: str, began: Collection[JobRow] = ()) -> None:
-    """Let a worker beat, and say which of its jobs run."""
+    """Let a worker send a heartbeat with its running jobs."""
     starts = tuple(start_of(row.id, row.token or "") for row in began)
     store.beat([replace(worker(name), began=starts)])
 
 
 def _killed(store: Store, clock: StoreClock) -> list[JobRow]:
-    """Let the workers be missed, while another lives, and take its jobs back."""
+    """Let the workers miss their heartbeats, while another lives, and recover their jobs."""
     clock.advance(31)
     store.beat([worker("alive")])
     return store.recover()
@@ -67,7 +67,7 @@ class TestCharges:
         store.push([new_job()])
         (first,) = claim(store, worker="w")
         _told(store, "w", [first])
-        store.settle([Rollback(first.id, first.token or "", 0.0, "failed")])
+        store.settle([Rollback(first.lease, 0.0, "failed")])
         claim(store, worker="w")
         (back,) = _killed(store, clock)
         assert (back.attempts, back.failures) == (1, 1)
@@ -120,8 +120,8 @@ class TestCharges:
     @pytest.mark.parametrize(
         "end",
         [
-            lambda store, row: store.settle([Rollback(row.id, row.token or "", 0.0, "failed")]),
-            lambda store, row: store.settle([Rollback(row.id, row.token or "", 0.001, refund=True)]),
+            lambda store, row: store.settle([Rollback(row.lease, 0.0, "failed")]),
+            lambda store, row: store.settle([Rollback(row.lease, 0.001, refund=True)]),
         ],
         ids=["a failure", "a snooze"],
     )
@@ -153,10 +153,10 @@ class TestCharges:
 
 
 class TestAlone:
-    """A job that lost its lease twice is handed out without others beside it."""
+    """A job that lost its lease twice is handed out alone."""
 
     def lost_twice(self, store: Store, clock: StoreClock, jobs: int = 1) -> list[str]:
-        """Store jobs that have lost two leases, and wait no longer."""
+        """Store jobs that have lost two leases, and are due."""
         pushed = store.push([new_job() for _ in range(jobs)])
         for _ in range(2):
             for row in [row for _ in range(jobs) for row in claim(store, lease=10.0)]:
@@ -215,7 +215,7 @@ class TestAlone:
         assert store.claim(Claim(QUEUE, 10, new_id(), lease=60.0, rows=False)).reserved == 3
 
     def test_so_that_nobody_beside_the_culprit_dies(self, store: Store, clock: StoreClock) -> None:
-        """A job kills its worker before any start is said; the jobs beside it have one attempt each."""
+        """A job kills its worker before any start is recorded; the other jobs of the worker have one attempt each."""
         jobs = [new_job(max_attempts=1) for _ in range(4)]
         culprit = jobs[1].id
         store.push(jobs)
@@ -231,7 +231,7 @@ class TestAlone:
                 deaths += 1
                 _killed(store, clock)
                 continue
-            store.settle([Commit(row.id, row.token or "") for row in rows])
+            store.settle([Commit(row.lease) for row in rows])
             done += [row.id for row in rows]
         assert sorted(done) == sorted(job.id for job in jobs if job.id != culprit)
         assert (state(store, culprit), deaths) == (JobState.DEAD, 3)

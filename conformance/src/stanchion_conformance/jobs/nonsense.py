@@ -1,4 +1,4 @@
-"""Nonsense in the place of every argument: refused in one sentence, or taken for what it is; never another error."""
+"""Invalid values for every argument: refused in one sentence, or accepted as they are; never another error."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ _GONE = "01a20000-0000-7000-8000-000000000001"
 
 
 def refused_or_taken(act: Callable[[Any], Any]) -> None:
-    """Call with each nonsense; errors of other kinds, and long ones, are not for users."""
+    """Call with each invalid value; only short errors of the documented kinds may reach users."""
     for nonsense in NONSENSE:
         said = ""
         try:

@@ -1,4 +1,4 @@
-"""Order keys: jobs of one key run one at a time, in the order in which they were enqueued."""
+"""Order keys: jobs of one key run one at a time, in the order of their enqueue."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.rules.slots import order_gate
+from stanchion.stores.rules.slots import order_slot
 from stanchion.waits.pop import pop
 from stanchion_conformance.harness import (
     QUEUE,
@@ -40,7 +40,7 @@ def keyed(order_key: str = KEY, **fields: Any) -> NewJob:
 
 def back(store: Store, row: JobRow, delay: float = 0.0, **fields: Any) -> None:
     """Give a job back."""
-    assert settle(store, Rollback(row.id, row.token or "", delay, **fields)) != [None]
+    assert settle(store, Rollback(row.lease, delay, **fields)) != [None]
 
 
 class TestOneAtATime:
@@ -81,7 +81,7 @@ class TestOneAtATime:
     def test_whatever_the_priority(self, store: Store) -> None:
         first, second = push(store, keyed(priority=-50), keyed(priority=50))
         assert took(store, 2) == [first]
-        assert row_of(store, second).waits_for == order_gate(QUEUE, KEY)
+        assert row_of(store, second).waits_for == order_slot(QUEUE, KEY)
 
     def test_a_later_batch_comes_later(self, store: Store) -> None:
         first = push(store, keyed(priority=-1))[0]
@@ -95,7 +95,7 @@ class TestOneAtATime:
         _, second = push(store, keyed(), keyed())
         claim(store, 2)
         row = row_of(store, second)
-        assert (row.attempts, row.started_at, row.held) == (0, None, 0)
+        assert (row.attempts, row.started_at, row.slots_held) == (0, None, 0)
         assert counts_of(store, QUEUE).reserved == 1
         assert sizes_of(store, QUEUE)._asdict() == {"total": 2, "ready": 0, "scheduled": 0, "waiting": 1, "running": 1}
         assert due_of(store, QUEUE) is None
@@ -129,7 +129,7 @@ class TestOneAtATime:
             first += rows
         assert sorted(row.id for row in first) == sorted(ids[:1500])
         for start in range(0, 1500, 500):
-            store.settle([Commit(row.id, row.token or "") for row in first[start : start + 500]])
+            store.settle([Commit(row.lease) for row in first[start : start + 500]])
         second: list[str] = []
         while rows := claim(store, 500):
             second += [row.id for row in rows]
@@ -150,7 +150,7 @@ class TestOneAtATime:
 
 
 class TestTheFirstIsWaitedFor:
-    """An earlier live job of the key goes first, wherever it is."""
+    """An earlier live job of the key goes first, in every state."""
 
     def test_when_it_is_scheduled(self, store: Store, clock: StoreClock) -> None:
         first, second = push(store, keyed(delay=100.0), keyed())
@@ -220,7 +220,7 @@ class TestTheFirstIsWaitedFor:
     @pytest.mark.parametrize("key", ["k", None])
     def test_when_it_was_replaced_by_a_later_schedule(self, store: Store, clock: StoreClock, key: str | None) -> None:
         first, second = push(store, keyed(key="k"), keyed())
-        if key is None:  # it has had its turn once, and holds on to it
+        if key is None:  # it was head of line once, and keeps its hold
             (row,) = claim(store, 2)
             back(store, row, 50.0)
         store.push([new_job('"new"', key="k", on_duplicate="replace", delay=100.0)])

@@ -1,4 +1,4 @@
-"""What a reservation may end in: commit, rollback, move, bury, abandon."""
+"""The outcomes of a reservation: commit, rollback, move, bury, abandon."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ class TestRollback:
         for _ in range(3):
             (row,) = claim(store)
             assert row.attempts == 1
-            assert store.settle([Rollback(row.id, row.token or "", 0.0, refund=True)]) == [JobState.READY]
+            assert store.settle([Rollback(row.lease, 0.0, refund=True)]) == [JobState.READY]
         assert row_of(store, job.id).attempts == 0
 
 
@@ -244,9 +244,9 @@ class TestBatches:
         store.push(jobs)
         first = [job.id for job in jobs]
         old = claim(store, 2)
-        store.settle([Rollback(row.id, row.token or "", 0.0) for row in old])
+        store.settle([Rollback(row.lease, 0.0) for row in old])
         new = claim(store, 2)
-        outcomes: list[Outcome] = [Commit(row.id, row.token or "", "1") for row in (old[0], new[0], new[1], old[1])]
+        outcomes: list[Outcome] = [Commit(row.lease, "1") for row in (old[0], new[0], new[1], old[1])]
         assert store.settle(outcomes) == [None, JobState.DONE, JobState.DONE, None]
         assert [store.fetch([one])[one].token for one in first] == [row.token for row in new]
 
@@ -254,16 +254,15 @@ class TestBatches:
         jobs = [new_job(str(number)) for number in range(7)]
         store.push(jobs)
         rows = claim(store, 7)
-        token = rows[0].token or ""
         ids = [row.id for row in rows]
         outcomes: list[Outcome] = [
-            Commit(ids[0], token, result='"done"'),
-            Commit(ids[1], "other"),
-            Rollback(ids[2], token, 60.0),
-            Rollback(ids[3], token, 0.0, error="again"),
-            Move(ids[4], token, "next"),
-            Bury(ids[5], token, "bad"),
-            Abandon(ids[6], token),
+            Commit(rows[0].lease, result='"done"'),
+            Commit(rows[1].lease._replace(token="other")),
+            Rollback(rows[2].lease, 60.0),
+            Rollback(rows[3].lease, 0.0, error="again"),
+            Move(rows[4].lease, "next"),
+            Bury(rows[5].lease, "bad"),
+            Abandon(rows[6].lease),
         ]
         assert store.settle(outcomes) == [
             JobState.DONE,
@@ -287,7 +286,7 @@ class TestBatches:
     def test_the_first_of_two_words_on_one_job_counts(self, store: Store) -> None:
         store.push([new_job()])
         (row,) = claim(store)
-        words: list[Outcome] = [Rollback(row.id, row.token or "", 60.0), Commit(row.id, row.token or "")]
+        words: list[Outcome] = [Rollback(row.lease, 60.0), Commit(row.lease)]
         assert store.settle(words) == [JobState.SCHEDULED, None]
         assert state(store, row.id) is JobState.SCHEDULED
 
@@ -295,7 +294,7 @@ class TestBatches:
         q.push_many(range(1200))
         rows = claim(store, 1200)
         assert len(rows) == 1200
-        commits = [Commit(row.id, row.token or "", result=row.payload) for row in rows]
+        commits = [Commit(row.lease, result=row.payload) for row in rows]
         for start in range(0, 1200, 400):
             assert store.settle(commits[start : start + 400]) == [JobState.DONE] * 400
         assert q.size().total == 0

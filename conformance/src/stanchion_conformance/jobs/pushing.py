@@ -1,4 +1,4 @@
-"""Jobs in: what is stored, repeats, unique keys, batches."""
+"""Pushes: stored fields, repeats, unique keys, batches."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class TestPush:
 
 
 class TestRepeats:
-    """A push whose answer was lost is repeated under the same ids."""
+    """A push whose reply was lost is repeated with the same ids."""
 
     def test_of_a_live_job_is_no_job(self, store: Store) -> None:
         jobs = [new_job("1"), new_job("2", delay=60.0)]
@@ -120,14 +120,14 @@ class TestRepeats:
         (row,) = claim(store)
         store.push([job])
         assert claim(store) == []
-        assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+        assert store.settle([Commit(row.lease)]) == [JobState.DONE]
 
     @pytest.mark.parametrize("key", [None, "k"])
     def test_of_a_finished_job_is_no_job(self, store: Store, key: str | None) -> None:
         job = new_job(key=key)
         (pushed,) = store.push([job])
         (row,) = claim(store)
-        store.settle([Commit(row.id, row.token or "", result="1")])
+        store.settle([Commit(row.lease, result="1")])
         (again,) = store.push([job])
         assert (again.id, again.enqueued_at, again.duplicate) == (job.id, pushed.enqueued_at, False)
         assert sizes_of(store, QUEUE).total == 0

@@ -1,4 +1,4 @@
-"""When a job is due, and whose clock says so."""
+"""The time when a job is due, by the store's clock."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class TestNextDue:
 
 @pytest.fixture(params=[HOUR, -HOUR], ids=["ahead", "behind"])
 def wrong_clock(request: pytest.FixtureRequest, store: Store, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Put the clock of this process, and of none else, an hour off; return what the store's clock said before."""
+    """Set only the clock of this process wrong by an hour; return the time of the store's clock before."""
     offset: int = request.param
     before = store.now()
     true_time, true_time_ns, true_datetime = time.time, time.time_ns, datetime

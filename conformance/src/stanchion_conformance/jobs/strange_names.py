@@ -1,4 +1,4 @@
-"""Names that differ in case, accents, spaces or a sign: each is a name of its own."""
+"""Names that differ in case, accents, spaces or one character are different names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = (
 
 def finish(store: Store, rows: list[JobRow]) -> None:
     """Commit reservations, all in one call."""
-    assert store.settle([Commit(row.id, row.token or "") for row in rows]) == [JobState.DONE] * len(rows)
+    assert store.settle([Commit(row.lease) for row in rows]) == [JobState.DONE] * len(rows)
 
 
 class TestStrangeNames:

@@ -197,7 +197,7 @@ class TestTasks:
 
 class TestHandles:
     def test_wait_for_the_result(self, app: Stanchion, store: Store) -> None:
-        handle = app.enqueue("someone.else", 1)
+        handle = app.enqueue("other.task", 1)
         with pytest.raises(ResultTimeout):
             handle.result(timeout=0.05)
         (job,) = app.queue("default").reserve()
@@ -206,13 +206,13 @@ class TestHandles:
         assert Stanchion(store=store).enqueue("x").state is JobState.READY
 
     def test_cancel(self, app: Stanchion) -> None:
-        handle = app.enqueue("someone.else", 1)
+        handle = app.enqueue("other.task", 1)
         assert handle.cancel() is JobState.CANCELLED
         with pytest.raises(JobCancelled):
             handle.result(timeout=5)
 
     def test_know_when_nothing_is_kept(self, app: Stanchion) -> None:
-        handle = app.enqueue("someone.else", 1)
+        handle = app.enqueue("other.task", 1)
         app.queue("default").configure(history_ttl=0)
         app.queue("default").pop()
         with pytest.raises(JobNotFound):

@@ -1,4 +1,4 @@
-"""The caller's transaction: joined where the store can, refused where it can't."""
+"""The caller's transaction: joined if the store can, otherwise refused."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from stanchion import JobState, Push, Queue, Stanchion, chain
 from stanchion.errors import CannotJoin, DuplicateKey, LeaseLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import Counts
-from stanchion_conformance.harness import LONG_LEASE, QUEUE, StoreClock, new_job, row_of, sizes_of
+from stanchion_conformance.harness import LONG_LEASE, QUEUE, StoreClock, claim, new_job, row_of, sizes_of, transaction
+from stanchion_conformance.operate.shapes import NEEDS, shape
 
 
 class Failed(Exception):
@@ -105,6 +106,27 @@ class TestJoining:
         app.queue("next").push(4)
         assert [queue.name for queue in app.queues()] == ["next", q.name]
 
+    @pytest.mark.parametrize("need", NEEDS)
+    def test_a_push_shapes_a_queue_of_another_process(
+        self, app: Stanchion, store: Store, other_store: Store, need: str
+    ) -> None:
+        plain, first, second = new_job(), new_job(**NEEDS[need]), new_job(**NEEDS[need])
+        other_store.push([plain])
+        for job in (first, second):
+            with app.transaction() as tx:
+                store.push([job], tx)
+        assert shape(other_store) == "slots"
+        held = [plain.id, first.id, second.id] if need == "rate" else [plain.id, first.id]
+        assert [row.id for row in claim(other_store, 3)] == held
+
+    def test_pushes_of_several_shapes(self, app: Stanchion, store: Store, other_store: Store) -> None:
+        store.push([new_job()])
+        with app.transaction() as tx:
+            store.push([new_job(lane=2)], tx)
+            store.push([new_job(order_key="k")], tx)
+        assert shape(other_store) == "limited"
+        assert len(claim(other_store, 4)) == 3
+
     def test_the_effect_of_a_late_worker_is_not_committed(self, app: Stanchion, q: Queue, clock: StoreClock) -> None:
         q.push(1)
         (late,) = q.reserve(lease=10)
@@ -165,7 +187,7 @@ class TestAnotherDatabase:
         ]
         for verb in refused:
             for _ in range(2):  # at the second look as well
-                with elsewhere.transaction() as tx, pytest.raises(CannotJoin, match="another database"):
+                with transaction(elsewhere) as tx, pytest.raises(CannotJoin, match="another database"):
                     verb(tx)
         assert (q.size().total, q.size().running) == (2, 2)
         assert app.queue("next").size().total == 0
@@ -175,7 +197,7 @@ class TestAnotherDatabase:
         moved.move("next")
 
     def test_has_its_transaction_unharmed(self, q: Queue, elsewhere: Store) -> None:
-        with elsewhere.transaction() as tx:
+        with transaction(elsewhere) as tx:
             for _ in range(2):
                 elsewhere.push([new_job()], tx)
                 with pytest.raises(CannotJoin):
@@ -186,7 +208,7 @@ class TestAnotherDatabase:
     def test_leaves_those_of_the_right_one_alone(self, app: Stanchion, q: Queue, elsewhere: Store) -> None:
         with app.transaction() as tx:
             q.push(1, tx=tx)
-        with elsewhere.transaction() as other, pytest.raises(CannotJoin):
+        with transaction(elsewhere) as other, pytest.raises(CannotJoin):
             q.push(2, tx=other)
         with app.transaction() as tx:
             q.push(3, tx=tx)

@@ -1,4 +1,4 @@
-"""A misspelt option is refused: it must not pass for one that was left out."""
+"""A misspelt option is refused, and not ignored."""
 
 # mypy: disable-error-code="call-arg,call-overload,arg-type,unused-ignore"
 # The calls are wrong on purpose.
@@ -64,11 +64,11 @@ class TestUnknownOptions:
         assert q.size().total == 1
 
     def test_the_error_names_what_was_meant(self, q: Queue) -> None:
-        with pytest.raises(InvalidInput, match=r"did you mean 'state'\?.*there are .*tenant"):
+        with pytest.raises(InvalidInput, match=r"did you mean 'state'\?.*choose from .*tenant"):
             q.find(stat="dead")
         with pytest.raises(InvalidInput, match=r"did you mean 'priority'\?"):
             q.push({}, prioritty=5)
-        with pytest.raises(InvalidInput, match=r"did you mean 'queue'\?.*there are .*\btx\b"):
+        with pytest.raises(InvalidInput, match=r"did you mean 'queue'\?.*choose from .*\btx\b"):
             Stanchion.of(q.context).using("work", queu="mail")
 
     def test_a_loop_over_a_misspelt_search_cancels_nothing(self, q: Queue) -> None:
@@ -81,7 +81,7 @@ class TestUnknownOptions:
 
 
 class TestNoMembersOfAFlow:
-    """What can't be a part of a flow is refused with nothing stored. Concerns only the model."""
+    """Values that can't be parts of a flow are refused before anything is stored. Concerns only the model."""
 
     @pytest.mark.parametrize("what", NO_MEMBERS.values(), ids=NO_MEMBERS)
     def test_of_an_event_group(self, app: Stanchion, what: Callable[[Any], Any]) -> None:
@@ -89,9 +89,9 @@ class TestNoMembersOfAFlow:
         member = what(work)
         before = app.queue(QUEUE).size().total
         events = app.event_group("order-17")
-        with pytest.raises(InvalidInput, match="a flow is made of calls"):
+        with pytest.raises(InvalidInput, match="a flow consists of calls"):
             events.add(member)
-        with pytest.raises(InvalidInput, match="a flow is made of calls"):
+        with pytest.raises(InvalidInput, match="a flow consists of calls"):
             events.add(work.s("first"), member)
         assert app.queue(QUEUE).size().total == before
         events.close()

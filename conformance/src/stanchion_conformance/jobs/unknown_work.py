@@ -19,11 +19,11 @@ WAIT = 600.0
 
 
 class TestPutOff:
-    """The record: a rollback that refunds the attempt and names why."""
+    """The outcome: a rollback that refunds the attempt and names the reason."""
 
     def put_off(self, store: Store, why: str = "UnknownTask: t", delay: float = 5.0) -> None:
         (row,) = claim(store)
-        assert store.settle([Rollback(row.id, row.token or "", delay, why, refund=True)]) == [JobState.SCHEDULED]
+        assert store.settle([Rollback(row.lease, delay, why, refund=True)]) == [JobState.SCHEDULED]
 
     def test_counts_neither_an_attempt_nor_a_failure(self, store: Store, clock: StoreClock, q: Queue) -> None:
         job = new_job(max_attempts=1)
@@ -54,7 +54,7 @@ class TestPutOff:
         store.push([job])
         for error in range(12):
             (row,) = claim(store)
-            store.settle([Rollback(row.id, row.token or "", 0.0, f"failure {error}")])
+            store.settle([Rollback(row.lease, 0.0, f"failure {error}")])
         self.put_off(store)
         clock.advance(6)
         self.put_off(store)
@@ -68,7 +68,7 @@ class TestPutOff:
         clock.advance(6)
         (row,) = claim(store)
         assert row.attempts == 13
-        store.settle([Rollback(row.id, row.token or "", 0.0, "failure 12")])
+        store.settle([Rollback(row.lease, 0.0, "failure 12")])
         self.put_off(store)
         again = q.get(job.id)
         assert again is not None
@@ -88,7 +88,7 @@ class TestPutOff:
             store.recover()
             assert state(store, job.id) is JobState.READY
         else:
-            store.settle([Rollback(row.id, row.token or "", 0.0, refund=True)])
+            store.settle([Rollback(row.lease, 0.0, refund=True)])
             self.put_off(store)
             found = q.get(job.id)
             assert found is not None
@@ -109,7 +109,7 @@ STRANGERS: dict[str, Callable[[Stanchion], Any]] = {
 
 
 class TestUnknownWork:
-    """What a worker does with it. Concerns only the model."""
+    """The behaviour of a worker. Concerns only the model."""
 
     @pytest.mark.parametrize("enqueue", STRANGERS.values(), ids=STRANGERS)
     def test_is_put_off_with_growing_delays(
@@ -144,10 +144,10 @@ class TestUnknownWork:
         assert "then retry" in dead.errors[-1]["error"]
 
     def test_after_how_long_is_a_setting(self, store: Store, clock: StoreClock) -> None:
-        patient = Stanchion(store=store, bury_unknown_after=10 * 86_400)
-        handle = patient.using("new.task", queue=QUEUE).enqueue(1)
+        app = Stanchion(store=store, bury_unknown_after=10 * 86_400)
+        handle = app.using("new.task", queue=QUEUE).enqueue(1)
         for _ in range(9):
-            patient.drain([QUEUE])
+            app.drain([QUEUE])
             clock.advance(86_400)
         assert handle.state is not JobState.DEAD
         Stanchion(store=store, bury_unknown_after=0).drain([QUEUE])

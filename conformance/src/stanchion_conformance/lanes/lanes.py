@@ -1,4 +1,4 @@
-"""Lanes: every one that holds a due job gets its turn."""
+"""Lanes: claims go round all lanes that have due jobs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stanchion import Job, Push, Queue, Stanchion
-from stanchion.context.shard import shuffle_shard, stored_lane
+from stanchion.context.shard import shuffle_shard
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow
@@ -30,7 +30,7 @@ def laned(q: Queue) -> Queue:
 def fill(store: Store, jobs: int, *lanes: int | None, **fields: Any) -> None:
     """Store so many jobs in each of the lanes; None for no lane."""
     for lane in lanes:
-        stored = UNLANED if lane is None else stored_lane(lane)
+        stored = UNLANED if lane is None else lane
         store.push([new_job(lane=stored, **fields) for _ in range(jobs)])
 
 
@@ -52,26 +52,26 @@ def disjoint_tenants(lanes: int, size: int) -> tuple[str, str]:
     return first, next(name for name in names if shard.isdisjoint(shuffle_shard(name, lanes, size)))
 
 
-class TestTurns:
-    def test_go_round_the_lanes(self, laned: Queue, store: Store) -> None:
+class TestRoundRobin:
+    def test_goes_round_the_lanes(self, laned: Queue, store: Store) -> None:
         fill(store, 10, *range(LANES))
         taken = [laned.reserve()[0].lane for _ in range(10 * LANES)]
         assert taken == list(range(LANES)) * 10
         assert laned.reserve() == []
 
-    def test_of_a_batch_go_on_in_the_next(self, laned: Queue, store: Store) -> None:
+    def test_goes_on_in_the_next_batch(self, laned: Queue, store: Store) -> None:
         fill(store, 10, *range(LANES))
         taken = [lane for size in (3, 1, 6, 7, 30) for lane in lanes_of([*laned.reserve(size)])]
         assert taken == list(range(LANES)) * 10
 
-    def test_are_shared_by_all_processes(self, laned: Queue, store: Store, other_q: Queue, app: Stanchion) -> None:
+    def test_is_shared_by_all_processes(self, laned: Queue, store: Store, other_q: Queue, app: Stanchion) -> None:
         fill(store, 10, *range(LANES))
         consumers = (laned, other_q, app.queue(QUEUE))
         taken = [consumers[n % 3].reserve()[0].lane for n in range(10 * LANES)]
         assert taken == list(range(LANES)) * 10
 
     @pytest.mark.usefixtures("laned")
-    def test_are_taken_by_pop_and_by_a_worker_too(self, store: Store) -> None:
+    def test_holds_for_pop_and_for_a_worker(self, store: Store) -> None:
         fill(store, 3, *range(LANES))
         ways = (
             lambda: pop(store, Claim(QUEUE, 1, "")).rows,
@@ -79,45 +79,45 @@ class TestTurns:
             lambda: claim(store),
         )
         taken = [ways[n % 3]()[0].lane for n in range(3 * LANES)]
-        assert taken == [stored_lane(lane) for lane in range(LANES)] * 3
+        assert taken == [*range(LANES)] * 3
 
     @pytest.mark.usefixtures("laned")
-    def test_of_racing_consumers_are_as_many_for_each_lane(self, store: Store, stores: list[Store]) -> None:
+    def test_gives_racing_consumers_as_many_jobs_of_each_lane(self, store: Store, stores: list[Store]) -> None:
         fill(store, 90, *range(LANES))
         taken: Counter[int] = Counter()
         lock = threading.Lock()
 
         def consumer(own: Store) -> None:
             for size in (1, 1, 3, 1, 2) * 5:
-                while not (rows := claim(own, size)):  # on a slow machine its turn has not come
+                while not (rows := claim(own, size)):  # on a slow machine another claimer has the queue
                     pass
                 assert len(rows) == size
                 with lock:
                     taken.update(stored_lanes_of(rows))
 
         all_at_once([lambda own=own: consumer(own) for own in stores])  # type: ignore[misc]
-        assert taken == {stored_lane(lane): 80 for lane in range(LANES)}
+        assert taken == dict.fromkeys(range(LANES), 80)
 
-    def test_pass_over_lanes_that_are_empty(self, laned: Queue, store: Store) -> None:
+    def test_passes_over_lanes_that_are_empty(self, laned: Queue, store: Store) -> None:
         fill(store, 2, 1)
         fill(store, 4, 3)
         assert lanes_of([*laned.reserve(3)]) == [1, 3, 1]
         assert lanes_of([*laned.reserve(5)]) == [3, 3, 3]
 
-    def test_pass_over_lanes_that_hold_only_scheduled_jobs(self, laned: Queue, store: Store, clock: StoreClock) -> None:
+    def test_passes_over_lanes_of_scheduled_jobs(self, laned: Queue, store: Store, clock: StoreClock) -> None:
         fill(store, 3, 0, 2)
         fill(store, 3, 1, delay=60, priority=100)
         assert lanes_of([*laned.reserve(3, lease=1000)]) == [0, 2, 0]
         clock.advance(61)
         assert lanes_of([*laned.reserve(6)]) == [1, 2, 0, 1, 2, 1]
 
-    def test_begin_behind_the_lane_that_was_served_last(self, laned: Queue, store: Store) -> None:
+    def test_begins_behind_the_lane_that_was_served_last(self, laned: Queue, store: Store) -> None:
         fill(store, 1, 2)
         assert lanes_of([*laned.reserve()]) == [2]
         fill(store, 2, *range(LANES))
         assert lanes_of([*laned.reserve(5)]) == [3, 0, 1, 2, 3]
 
-    def test_begin_anew_in_a_new_queue(self, laned: Queue, store: Store) -> None:
+    def test_begins_at_the_first_lane_of_a_new_queue(self, laned: Queue, store: Store) -> None:
         fill(store, 2, *range(LANES))
         laned.reserve(2)
         laned.delete()
@@ -125,7 +125,7 @@ class TestTurns:
         fill(store, 2, *range(LANES))
         assert lanes_of([*laned.reserve(2)]) == [0, 1]
 
-    def test_are_not_taken_by_a_claim_that_gets_nothing(self, laned: Queue, store: Store) -> None:
+    def test_stays_where_it_is_if_a_claim_gets_nothing(self, laned: Queue, store: Store) -> None:
         fill(store, 2, *range(LANES))
         laned.reserve()
         laned.pause()
@@ -133,7 +133,7 @@ class TestTurns:
         laned.resume()
         assert lanes_of([*laned.reserve()]) == [1]
 
-    def test_are_of_each_queue_alone(self, laned: Queue, app: Stanchion, store: Store) -> None:
+    def test_is_of_each_queue_alone(self, laned: Queue, app: Stanchion, store: Store) -> None:
         other = app.queue("other")
         other.configure(lanes=LANES)
         fill(store, 2, *range(LANES))
@@ -145,7 +145,7 @@ class TestInsideALane:
     def test_priority_then_due_time_then_id(self, laned: Queue, store: Store) -> None:
         now = store.now()
         jobs = [
-            new_job(str(n), lane=stored_lane(2), priority=priority, run_at=now - age * SECOND)
+            new_job(str(n), lane=2, priority=priority, run_at=now - age * SECOND)
             for n, (priority, age) in enumerate([(0, 1), (-3, 9), (5, 2), (5, 3), (0, 1), (100, 1)])
         ]
         store.push(jobs)
@@ -162,7 +162,7 @@ class TestInsideALane:
             fill(store, 2, 0, 1, priority=priority)
         rows = claim(store, 12)
         assert [(row.lane, row.priority) for row in rows] == [
-            (stored_lane(lane), priority) for priority in (7, 7, 5, 5, 3, 3) for lane in (0, 1)
+            (lane, priority) for priority in (7, 7, 5, 5, 3, 3) for lane in (0, 1)
         ]
 
     def test_a_short_lane_leaves_its_share_to_the_others(self, laned: Queue, store: Store) -> None:

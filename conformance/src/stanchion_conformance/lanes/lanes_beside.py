@@ -1,4 +1,4 @@
-"""Lanes beside all else: ranges of a claimer, limits of a queue, depths, other verbs."""
+"""Lanes with other features: ranges of a claimer, limits of a queue, depths, other verbs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 
 from stanchion import Job, Queue, Stanchion
-from stanchion.context.shard import stored_lane
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.jobs import SECOND, JobRef, JobRow
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, due_of, in_threads, new_job, payloads, row_of
 from stanchion_conformance.lanes.lanes import LANES, fill, lanes_of, stored_lanes_of
 
@@ -108,14 +107,14 @@ class TestLaneDepths:
         fill(store, 1, None)
         laned.reserve(2)  # one of lane 1, and the one in none
         assert laned.lanes() == {1: 4, 2: 3}
-        assert store.lane_depths(QUEUE) == {stored_lane(1): 4, stored_lane(2): 3}
+        assert store.lane_depths(QUEUE) == {1: 4, 2: 3}
 
     def test_depths_can_end_early(self, laned: Queue, store: Store) -> None:
         fill(store, 5, 1, 2)
         fill(store, 1, 0)
-        assert store.lane_depths(QUEUE, at_most=3) == {stored_lane(0): 1, stored_lane(1): 3, stored_lane(2): 3}
-        assert store.lane_depths(QUEUE, [stored_lane(1), stored_lane(3)], 2) == {stored_lane(1): 2}
-        assert store.lane_depths(QUEUE, [stored_lane(2)], 9) == {stored_lane(2): 5}
+        assert store.lane_depths(QUEUE, at_most=3) == {0: 1, 1: 3, 2: 3}
+        assert store.lane_depths(QUEUE, [1, 3], 2) == {1: 2}
+        assert store.lane_depths(QUEUE, [2], 9) == {2: 5}
         assert store.lane_depths(QUEUE, []) == {}
         assert laned.lanes() == {0: 1, 1: 5, 2: 5}
 
@@ -166,17 +165,17 @@ class TestLanesElsewhere:
         assert sorted(done) == [str(n) for n in range(2 * LANES)]
 
     def test_of_adopted_jobs_stay(self, store: Store, q: Queue) -> None:
-        row = JobRow("00000000-0000-7000-8000-000000000001", QUEUE, stored_lane(3), "queued", 0, 1, 1, "1")
+        row = JobRow("00000000-0000-7000-8000-000000000001", QUEUE, 3, "queued", 0, 0, 1, 1, "1")
         assert store.adopt([row]) == [True]
-        assert row_of(store, row.id).lane == stored_lane(3)
+        assert row_of(store, row.id).lane == 3
         assert q.lanes() == {3: 1}
         assert lanes_of([*q.reserve()]) == [3]
 
     def test_jobs_are_taken_from_any_lane(self, laned: Queue, store: Store) -> None:
-        jobs = [new_job(lane=stored_lane(lane)) for lane in range(LANES)]
+        jobs = [new_job(lane=lane) for lane in range(LANES)]
         store.push(jobs)
         laned.reserve()
-        assert store.take([job.id for job in jobs]) == [job.id for job in jobs[1:]]
+        assert store.delete([JobRef(job.id) for job in jobs]) == [False] + [True] * (LANES - 1)
         assert laned.lanes() == {}
 
     @pytest.mark.usefixtures("laned")
@@ -186,4 +185,4 @@ class TestLanesElsewhere:
         first = store.claim(wish).rows
         assert len(first) == 5
         assert {row.id for row in store.claim(wish).rows} == {row.id for row in first}
-        assert stored_lanes_of(claim(store, 1)) == [stored_lane(1)]
+        assert stored_lanes_of(claim(store, 1)) == [1]

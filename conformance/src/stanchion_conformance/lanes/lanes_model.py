@@ -1,4 +1,4 @@
-"""Lanes along random paths: a store serves them just as the memory store does."""
+"""Lanes in random sequences of calls: a store serves them as the memory store does."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STEPS = st.lists(
 
 
 class Both:
-    """A store and the reference, to which the same is done; they must hand out the same jobs in the same order."""
+    """A store and the reference get the same calls, and must hand out the same jobs in the same order."""
 
     def __init__(self, store: Store, clock: StoreClock, queue: str) -> None:
         self._reference, self._store, self._clock, self._queue = MemoryStore(FrozenClock()), store, clock, queue
@@ -59,7 +59,7 @@ class Both:
                 assert [(row.id, row.lane) for row in got] == [(row.id, row.lane) for row in expected]
                 self._held += got if what == "claim" else []
             case ("give back",):
-                back = [Rollback(row.id, row.token or "", 0.0, refund=True) for row in self._held]
+                back = [Rollback(row.lease, 0.0, refund=True) for row in self._held]
                 self._held = []
                 for store in stores:
                     store.settle(back)
@@ -70,6 +70,16 @@ class Both:
                 for store in stores:
                     store.configure(self._queue, {"max_running": limit})
         assert self._store.lane_depths(self._queue) == self._reference.lane_depths(self._queue)
+
+
+class TestRoundRobinAgainstTheReference:
+    def test_a_lane_that_was_served_alone_comes_last(self, store: Store, clock: StoreClock) -> None:
+        both = Both(store, clock, "laned")
+        both.step("push", [(UNLANED, 0, 0), (1, 0, 0), (1, 0, 0)])
+        both.step("claim", 2, None)
+        both.step("claim", 1, None)
+        both.step("give back")
+        both.step("claim", 1, None)
 
 
 class TestLanesAgainstTheReference:

@@ -1,4 +1,4 @@
-"""Lanes as the model gives them out: a tenant's own, those of a resized queue, and the settings."""
+"""Lanes as the model assigns them: those of a tenant, those of a resized queue, and the settings."""
 
 from __future__ import annotations
 
@@ -163,16 +163,16 @@ class TestLaneSettings:
     def test_of_the_code_are_stored_at_the_first_use(self, app: Stanchion, store: Store) -> None:
         app.queue(QUEUE, lanes=8, lanes_per_tenant=2).push(1, tenant="acme")
         (settings,) = store.queues()
-        assert (settings.lanes, settings.lanes_per_tenant, settings.laned) == (8, 2, True)
+        assert (settings.lanes, settings.lanes_per_tenant, settings.uses_lanes) == (8, 2, True)
         assert list(app.queue(QUEUE).lanes()) == [shuffle_shard("acme", 8, 2)[0]]
 
     def test_that_fit_in_no_way_are_refused(self, q: Queue) -> None:
         for bad in (0, -1, 1025, 2.0, True, "4", None):
             with pytest.raises(InvalidInput, match="from 1 to 1024"):
                 q.configure(lanes=bad)
-        with pytest.raises(InvalidInput, match="more than the lanes"):
+        with pytest.raises(InvalidInput, match="lanes of queue"):
             q.configure(lanes=4, lanes_per_tenant=5)
         q.configure(lanes=4)
-        with pytest.raises(InvalidInput, match="more than the lanes"):
+        with pytest.raises(InvalidInput, match="lanes of queue"):
             q.configure(lanes_per_tenant=5)
         assert q.configure(lanes_per_tenant=4).lanes_per_tenant == 4

@@ -1,4 +1,4 @@
-"""Who is next: priority, then `run_at`, then id; and scheduled jobs stand in nobody's way."""
+"""The order of claims: priority, then `run_at`, then id; scheduled jobs delay no other."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class TestScheduledJobsStandAside:
         for job in ready:
             (row,) = claim(store)
             assert row.id == job.id
-            assert store.settle([Commit(row.id, row.token or "")]) == ["done"]
+            assert store.settle([Commit(row.lease)]) == ["done"]
         assert claim(store, 100) == []
         clock.advance(60 + self.SCHEDULED)
         assert len(claim(store, self.SCHEDULED)) == self.SCHEDULED
@@ -107,7 +107,7 @@ class TestScheduledJobsStandAside:
     def test_nor_do_those_that_wait_for_a_retry(self, store: Store) -> None:
         store.push([new_job(priority=100) for _ in range(200)])
         rows = claim(store, 200)
-        store.settle([Rollback(row.id, row.token or "", delay=60) for row in rows])
+        store.settle([Rollback(row.lease, delay=60) for row in rows])
         low = new_job(priority=-100)
         store.push([low])
         assert [row.id for row in claim(store, 10)] == [low.id]

@@ -1,4 +1,4 @@
-"""Order keys beside slots, in races, and for those who wait."""
+"""Order keys with slots, in races, and with waiting callers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from stanchion import Stanchion
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
-from stanchion.stores.rules.slots import order_gate
+from stanchion.stores.rules.slots import order_slot
 from stanchion_conformance.harness import QUEUE, all_at_once, claim, in_threads, row_of, sizes_of, slot_of, state
 from stanchion_conformance.jobs.ordering import KEY, back, keyed
 from stanchion_conformance.limits.semaphores import SMTP, commit, limited, push, took, usage
@@ -19,16 +19,16 @@ from stanchion_conformance.operate.wakeup import LONG, SOON, Counting, seconds, 
 
 
 class TestOrderAndSlots:
-    def test_who_waits_for_his_turn_holds_no_slot(self, store: Store) -> None:
+    def test_a_job_that_waits_for_its_order_key_holds_no_slot(self, store: Store) -> None:
         store.set_semaphore(SMTP, 2)
         ids = push(store, *(limited(SMTP, order_key=KEY) for _ in range(2)), limited(SMTP))
         assert took(store, 3) == [ids[0], ids[2]]
         assert usage(store) == (2, 0)
-        assert row_of(store, ids[1]).waits_for == order_gate(QUEUE, KEY)
+        assert row_of(store, ids[1]).waits_for == order_slot(QUEUE, KEY)
 
     def test_at_many_priorities(self, store: Store) -> None:
         store.set_semaphore(SMTP, 9)
-        for _ in range(2):  # by then it is known that jobs of the queue ask at gates
+        for _ in range(2):  # by then it is known that jobs of the queue use slots
             ids = push(store, *(limited(SMTP, order_key=str(n), priority=n) for n in range(8)))
             rows = claim(store, 9)
             assert [row.id for row in rows] == ids[::-1]
@@ -44,7 +44,7 @@ class TestOrderAndSlots:
         assert took(store, 3) == [other]
         assert state(store, second) == JobState.WAITING
 
-    def test_first_his_turn_then_the_slot(self, store: Store) -> None:
+    def test_first_the_order_key_then_the_slot(self, store: Store) -> None:
         store.set_semaphore(SMTP, 1)
         ids = push(store, limited(SMTP, order_key=KEY), limited(SMTP, order_key=KEY), limited(SMTP, order_key="other"))
         (row,) = claim(store, 3)
@@ -55,14 +55,14 @@ class TestOrderAndSlots:
         assert slot_of(store, SMTP) == ([ids[2]], [ids[1]])
         commit(store, row)
         (row,) = claim(store, 3)
-        assert (row.id, row.held) == (ids[1], 2)
+        assert (row.id, row.slots_held) == (ids[1], 2)
         commit(store, row)
         assert usage(store) == (0, 0)
 
 
 class TestOrderInRaces:
     def test_never_two_at_once_and_always_in_order(self, store: Store, stores: list[Store]) -> None:
-        """Jobs of few keys, some of which fail at first, some scheduled, while more come in."""
+        """Jobs of few keys, some of which fail at first, some scheduled, while more are pushed."""
         store.set_semaphore(SMTP, 3)
         keys = [f"k{n}" for n in range(5)]
         order: dict[str, list[str]] = defaultdict(list)
@@ -84,9 +84,13 @@ class TestOrderInRaces:
                 push(store, job)
                 order[job.order_key or ""].append(job.id)
 
+        def count() -> int:
+            with lock:  # a thread that ends the first job of a key makes its list
+                return sum(map(len, ended.values()))
+
         def work(mine: Store, seed: int) -> None:
             dice = random.Random(seed)
-            while sum(map(len, ended.values())) < total:
+            while count() < total:
                 assert time.monotonic() < deadline, f"stuck: {sizes_of(store, QUEUE)}"
                 for row in claim(mine, 2):
                     key = row.order_key or ""
@@ -122,11 +126,11 @@ class TestOrderInRaces:
                 ]
             )
             got += took(store)
-            assert got == [second], "it waits although it is its turn"
+            assert got == [second], "it waits although it is head of line"
             store.drop_queue(QUEUE)
 
 
-class TestWaitingForATurn:
+class TestWaitingForAnOrderKey:
     def test_ends_with_the_commit_of_the_one_before(self, store: Store, other_store: Store) -> None:
         push(store, keyed(), keyed())
         (row,) = claim(other_store, 2)

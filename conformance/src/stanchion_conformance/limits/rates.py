@@ -1,4 +1,4 @@
-"""Keyed rates: so many starts per second of the jobs that share a key, by all who claim."""
+"""Keyed rates: a bound on the starts per second of all jobs that share a key, across all claimers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TestKeyedRates:
         _, second = push(store, rated(), rated())
         claim(store, 2)
         row = row_of(store, second)
-        assert (row.attempts, row.failures, row.started_at, row.token, row.held) == (0, 0, None, None, 0)
+        assert (row.attempts, row.failures, row.started_at, row.token, row.slots_held) == (0, 0, None, None, 0)
         assert counts_of(store, QUEUE).reserved == 1
         assert counts_of(store, QUEUE).rolled_back == 0
 
@@ -181,9 +181,9 @@ class TestKeyedRates:
         assert took(store, 3) == late
 
     def test_every_start_counts(self, store: Store, clock: StoreClock) -> None:
-        (job,) = push(store, rated())
+        push(store, rated())
         (row,) = claim(store)
-        settle(store, Rollback(job, row.token or "", 0.0, error="no"))
+        settle(store, Rollback(row.lease, 0.0, error="no"))
         assert took(store) == []
         clock.advance(101)
         (row,) = claim(store)

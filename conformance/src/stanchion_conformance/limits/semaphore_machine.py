@@ -4,7 +4,7 @@ never more holders than slots, unless the capacity was lowered under them
 no slot held by a job that is finished, nor by one that is postponed
 no waiter while a slot is free
 a running job holds all that it needs
-of an order key one job at a time has its turn, and it is the earliest that is live, unless that came back from the dead
+one job at a time holds an order key, the earliest live one, unless that one came back from the dead
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
+from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import gates_of, held_gates, order_gate, semaphore_gate
+from stanchion.stores.rules.slots import held_slots, order_slot, semaphore_slot, slots_of
 from stanchion.waits.pop import pop
-from stanchion_conformance.harness import NewStore, StoreClock, slot_of, worker
+from stanchion_conformance.harness import NewStore, StoreClock, deleted, slot_of, worker
 
 LEASE = 300.0
 STEP = 200.0
@@ -42,7 +44,7 @@ KEYS = (None, None, "k1", "k2")
 _runs = itertools.count()
 
 
-class Permits(RuleBasedStateMachine):
+class Semaphores(RuleBasedStateMachine):
     """Does anything to jobs that need semaphores and have order keys, in two queues."""
 
     store: Store
@@ -54,7 +56,7 @@ class Permits(RuleBasedStateMachine):
         self.queues = [f"queue{run}", f"other{run}"]
         self.names = [f"{name}{run}" for name in "abc"]
         self.ids: list[str] = []
-        self.held: list[tuple[str, str]] = []
+        self.held: list[Lease] = []
         self.most: Counter[str] = Counter()
         self.redriven: set[str] = set()
 
@@ -107,7 +109,7 @@ class Permits(RuleBasedStateMachine):
     def claim_from(self, queue: str, limit: int) -> None:
         token = new_id()
         rows = self.store.claim(Claim(queue, limit, token, lease=LEASE)).rows
-        self.held += [(row.id, token) for row in rows]
+        self.held += [row.lease for row in rows]
 
     @rule(data=st.data())
     def pop(self, data: st.DataObject) -> None:
@@ -116,26 +118,29 @@ class Permits(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def settle(self, data: st.DataObject) -> None:
-        job, token = data.draw(st.sampled_from(self.held))
+        lease = data.draw(st.sampled_from(self.held))
         ways: list[Outcome] = [
-            *[Commit(job, token)] * 3,
-            Rollback(job, token, 0.0, error="no"),
-            Rollback(job, token, STEP),
-            Rollback(job, token, 0.0, refund=True),
-            Move(job, token, data.draw(st.sampled_from(self.queues))),
-            Bury(job, token, "no"),
-            Abandon(job, token),
+            *[Commit(lease)] * 3,
+            Rollback(lease, 0.0, error="no"),
+            Rollback(lease, STEP),
+            Rollback(lease, 0.0, refund=True),
+            Move(lease, data.draw(st.sampled_from(self.queues))),
+            Bury(lease, "no"),
+            Abandon(lease),
         ]
         self.store.settle([data.draw(st.sampled_from(ways))], repeat=data.draw(st.booleans()))
 
     @precondition(lambda self: self.ids)
-    @rule(data=st.data(), verb=st.sampled_from(["cancel", "cancel", "retry", "take", "replay"]))
+    @rule(data=st.data(), verb=st.sampled_from(["cancel", "cancel", "retry", "delete", "replay"]))
     def operate(self, data: st.DataObject, verb: str) -> None:
         jobs = data.draw(st.lists(st.sampled_from(self.ids), min_size=1, max_size=3, unique=True))
         if verb == "replay":
             copies = [new_id() for _ in jobs]
             push_copies(self.store, jobs, copies)
             self.ids += copies
+            return
+        if verb == "delete":
+            deleted(self.store, jobs)
             return
         if verb == "retry":
             self.redriven |= set(jobs)
@@ -166,16 +171,16 @@ class Permits(RuleBasedStateMachine):
         for name in self.names:
             if name not in known:
                 continue
-            holders, line = slot_of(self.store, name)
-            gate, capacity = semaphore_gate(name), known[name].capacity
-            assert (known[name].held, known[name].waiting) == (len(holders), len(line))
+            holders, waiters = slot_of(self.store, name)
+            slot, capacity = semaphore_slot(name), known[name].capacity
+            assert (known[name].held, known[name].waiting) == (len(holders), len(waiters))
             assert len(holders) <= max(capacity, self.most[name]), "more holders than slots"
             self.most[name] = max(capacity, len(holders)) if len(holders) > capacity else capacity
-            assert sorted(holders) == sorted(row.id for row in rows.values() if gate in held_gates(row))
-            assert not line or len(holders) >= capacity, "somebody waits although a slot is free"
-            waiting = [row for row in rows.values() if row.waits_for == gate]
+            assert sorted(holders) == sorted(row.id for row in rows.values() if slot in held_slots(row))
+            assert not waiters or len(holders) >= capacity, "a job waits although a slot is free"
+            waiting = [row for row in rows.values() if row.waits_for == slot]
             waiting.sort(key=lambda row: (row.waits_since or 0, row.id))
-            assert line == [row.id for row in waiting]
+            assert waiters == [row.id for row in waiting]
 
     @invariant()
     def jobs_are_sound(self) -> None:
@@ -183,22 +188,22 @@ class Permits(RuleBasedStateMachine):
         for row in rows:
             assert (row.state == JobState.WAITING) == (row.waits_for is not None)
             if row.state == JobState.RUNNING:
-                assert held_gates(row) == gates_of(row)
+                assert held_slots(row) == slots_of(row)
             if row.finished_at is not None:
-                assert (row.held, row.permit, row.waits_for) == (0, None, None)
+                assert (row.slots_held, row.order_hold, row.slots_hold, row.waits_for) == (0, None, None, None)
             if row.run_at > self.store.now():
-                assert [gate for gate in held_gates(row) if gate.startswith("s:")] == []
+                assert [slot for slot in held_slots(row) if slot.kind == SEMAPHORE] == []
         for queue in self.queues:
             for key in KEYS[2:]:
-                self.turns_are_sound([row for row in rows if (row.queue, row.order_key) == (queue, key)])
+                self.order_is_sound([row for row in rows if (row.queue, row.order_key) == (queue, key)])
 
-    def turns_are_sound(self, rows: list[JobRow]) -> None:
+    def order_is_sound(self, rows: list[JobRow]) -> None:
         live = sorted((row for row in rows if row.finished_at is None), key=lambda row: (row.enqueued_at, row.id))
-        holders = [row for row in live if row.held]
-        assert len(holders) <= 1, "two of an order key have their turn"
+        holders = [row for row in live if row.slots_held]
+        assert len(holders) <= 1, "two jobs hold an order key"
         if live and not holders:
-            gate = order_gate(live[0].queue, live[0].order_key or "")
-            assert live[0].waits_for != gate, "the first of an order key waits for nobody"
+            slot = order_slot(live[0].queue, live[0].order_key or "")
+            assert live[0].waits_for != slot, "the first of an order key does not wait"
         moved = any(row.started_at is None and row.attempts == 0 for row in live[:1])
         if holders and not moved and not self.redriven & {row.id for row in live}:
             assert holders == live[:1]
@@ -208,7 +213,7 @@ class TestPermitsAlongAnyPath:
     def test_any_sequence_of_steps(self, new_store: NewStore, clock: StoreClock) -> None:
         shared: dict[str, Any] = {"store": new_store(), "clock": clock}
         run_state_machine_as_test(
-            type("Permits", (Permits,), shared),
+            type("Semaphores", (Semaphores,), shared),
             settings=settings(
                 max_examples=15, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
             ),

@@ -36,14 +36,14 @@ class TestSeveralSemaphores:
         running = {row.id: row for row in claim(store, 2)}
         (job,) = push(store, limited("c", "a", "b"))
         assert took(store) == []
-        assert (self.used(store), row_of(store, job).held) == ([(1, 0), (1, 1), (1, 0)], 1)
+        assert (self.used(store), row_of(store, job).slots_held) == ([(1, 0), (1, 1), (1, 0)], 1)
         commit(store, running[blockers["b"]])
-        assert (self.used(store), row_of(store, job).held) == ([(1, 0), (1, 0), (1, 0)], 2)
+        assert (self.used(store), row_of(store, job).slots_held) == ([(1, 0), (1, 0), (1, 0)], 2)
         assert took(store) == []
-        assert (self.used(store), row_of(store, job).held) == ([(1, 0), (1, 0), (1, 1)], 2)
+        assert (self.used(store), row_of(store, job).slots_held) == ([(1, 0), (1, 0), (1, 1)], 2)
         commit(store, running[blockers["c"]])
         (row,) = claim(store)
-        assert (row.id, row.attempts, row.held) == (job, 1, 3)
+        assert (row.id, row.attempts, row.slots_held) == (job, 1, 3)
         assert self.used(store) == [(1, 0)] * 3
         commit(store, row)
         assert self.used(store) == [(0, 0)] * 3
@@ -59,10 +59,10 @@ class TestSeveralSemaphores:
 
     @pytest.mark.parametrize("end", ENDS)
     def test_all_are_freed_together(self, store: Store, end: str) -> None:
-        first, second = push(store, limited("a", "b", "c"), limited("c", "b", "a"))
+        _, second = push(store, limited("a", "b", "c"), limited("c", "b", "a"))
         (row,) = claim(store, 2)
         assert self.used(store) == [(1, 1), (1, 0), (1, 0)]
-        settle(store, ENDS[end](first, row.token or ""))
+        settle(store, ENDS[end](row.lease))
         assert took(store) == [second]
         assert self.used(store) == [(1, 0)] * 3
 
@@ -99,7 +99,7 @@ def run_all(store: Store, stores: list[Store], ids: list[str], capacities: dict[
                 with lock:
                     running.subtract(holds(row))
                 if row.attempts == 1 and row.id[-1] in "048c":
-                    assert mine.settle([Rollback(row.id, row.token or "", 0.0)]) != [None]
+                    assert mine.settle([Rollback(row.lease, 0.0)]) != [None]
                     continue
                 commit(mine, row)
                 with lock:

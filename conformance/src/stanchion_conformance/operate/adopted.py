@@ -1,4 +1,4 @@
-"""Jobs of another store, once they are here: keys, order, and all else as for those that were pushed."""
+"""Adopted jobs of another store: keys, order and all else are as for pushed jobs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TestAdoptedKeys:
     def test_are_free_once_the_job_is_taken(self, store: Store) -> None:
         row = queued(store, key="k")
         store.adopt([row])
-        assert store.take([row.id]) == [row.id]
+        assert store.delete([row.ref]) == [True]
         again = new_job(key="k")
         assert store.push([again])[0].id == again.id
         assert store.adopt([row]) == [False]
@@ -99,12 +99,12 @@ class TestAdoptedJobs:
         store.adopt([row])
         (job,) = claim(store)
         assert (job.attempts, job.failures, job.errors) == (3, 2, ERRORS)
-        assert store.settle([Rollback(job.id, job.token or "", 0.0, error="again")]) == [JobState.DEAD]
+        assert store.settle([Rollback(job.lease, 0.0, error="again")]) == [JobState.DEAD]
 
     def test_do_not_obey_the_token_they_had(self, store: Store) -> None:
         row = queued(store, attempts=1, token="before")
         store.adopt([row])
-        assert store.settle([Commit(row.id, "before")]) == [None]
+        assert store.settle([Commit(row.lease._replace(token="before"))]) == [None]
         assert state(store, row.id) == JobState.READY
 
     def test_can_be_cancelled(self, store: Store) -> None:
@@ -140,7 +140,7 @@ class TestAdoptedJobs:
     def test_that_ended_long_ago_are_purged(self, store: Store) -> None:
         old, new = finished(store, finished_at=store.now() - 8 * DAY), finished(store)
         store.adopt([old, new])
-        store.purge(QUEUE)
+        store.maintain()
         assert list(store.fetch([old.id, new.id])) == [new.id]
 
     def test_go_with_their_queue(self, store: Store) -> None:

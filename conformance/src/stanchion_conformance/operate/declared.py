@@ -1,4 +1,4 @@
-"""What the code declares of queues and semaphores: stored where it is new. No start undoes an operator's work."""
+"""Declarations of queues and semaphores in code: stored if they are new. No start undoes an operator's change."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class TestDeclaredSettings:
         monkeypatch.setattr("stanchion.context.declared.LOOK_SECONDS", 0)
         q.delete()
         running.context.keep_declared()
-        assert q.context.store.queues() == []  # nobody uses it
+        assert q.context.store.queues() == []  # no call has used it
         running.push(1)
         running.push(2)
         assert q.settings == QueueSettings(QUEUE, max_rate=5, max_running=3)
@@ -95,18 +95,21 @@ class TestDeclaredSettings:
         running.context.keep_declared()
         assert q.settings == QueueSettings(QUEUE, max_rate=5, max_running=3)
 
-    def test_a_start_that_changes_nothing_writes_nothing(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_start_that_changes_nothing_writes_nothing(
+        self, start: Start, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         start(max_rate=5, lanes=4)
-        second, written = start(max_rate=5, lanes=4), list[Any]()
-        configure = type(second.context.store).configure
+        configure, written = store.configure, list[Any]()
 
-        def noted(self: Any, queue: str, changes: Any, *tx: Any) -> QueueSettings:
+        def recorded(queue: str, changes: Any, *tx: Any) -> QueueSettings:
             written.append(changes)
-            return configure(self, queue, changes, *tx)
+            return configure(queue, changes, *tx)
 
-        monkeypatch.setattr(type(second.context.store), "configure", noted)
-        second.push(2)
-        start(max_rate=5, lanes=4)
+        monkeypatch.setattr(store, "configure", recorded)
+        for _ in range(2):
+            started = Stanchion(store=store).queue(QUEUE, max_rate=5, lanes=4)
+            started.push(1)
+            started.push(2)
         assert [changes for changes in written if changes] == []
 
     def test_setup_stores_what_the_code_declares(self, new_store: NewStore, store: Store, q: Queue) -> None:
@@ -227,7 +230,7 @@ class TestDeclaredSemaphores:
 
 
 class TestDeclaredInATransaction:
-    """For a store whose transactions can be joined; another one refuses what is given as one."""
+    """For stores that join transactions; others refuse them."""
 
     def declaring(self, new_store: NewStore, **settings: Any) -> Stanchion:
         app = Stanchion(store=new_store())
@@ -267,7 +270,7 @@ class TestDeclaredInATransaction:
 
 
 class TestDeclaredAtTheCall:
-    """What the model alone sees to."""
+    """Concerns only the model."""
 
     def test_several_declarations_add_up(self, app: Stanchion, store: Store) -> None:
         app.queue(QUEUE, max_rate=5, lease=9)
@@ -279,10 +282,10 @@ class TestDeclaredAtTheCall:
 
     def test_lanes_that_do_not_go_together_are_refused(self, app: Stanchion, store: Store) -> None:
         for bad in ({"lanes": 4, "lanes_per_tenant": 5}, {"lanes": 1, "lanes_per_tenant": 2}):
-            with pytest.raises(InvalidInput, match="more than the lanes"):
+            with pytest.raises(InvalidInput, match="lanes of queue"):
                 app.queue(QUEUE, **bad)
         app.queue(QUEUE, lanes_per_tenant=5)
-        with pytest.raises(InvalidInput, match="more than the lanes"):
+        with pytest.raises(InvalidInput, match="lanes of queue"):
             app.queue(QUEUE, lanes=4)
         app.queue(QUEUE, lanes=8).push(1)
         assert (store.queues()[0].lanes, store.queues()[0].lanes_per_tenant) == (8, 5)

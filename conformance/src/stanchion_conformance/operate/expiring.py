@@ -1,4 +1,4 @@
-"""Queues that expire: removed when nobody has used them for so long."""
+"""Queues that expire: removed after a time without use."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.records.queues import Counts, QueueSettings
-from stanchion.stores.rules import expiry
-from stanchion.stores.rules.expiry import ExpiringStore
+from stanchion.stores.rules import upkeep
+from stanchion.stores.rules.upkeep import Purge
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, counts_of, find_jobs, new_job, sizes_of, slot_of
 
 DAY = 86_400.0
@@ -23,7 +23,7 @@ MINUTE = 60.0
 
 @pytest.fixture
 def passing(store: Store, clock: StoreClock) -> Callable[[float], None]:
-    """Lets time pass; workers look after the store before and after it."""
+    """Lets time pass; workers maintain the store before and after it."""
 
     def passing(seconds: float) -> None:
         store.maintain()
@@ -40,7 +40,7 @@ def finish(store: Store, count: int = 1) -> None:
     """Push, reserve and commit a job."""
     store.push([new_job() for _ in range(count)])
     rows = claim(store, count)
-    assert store.settle([Commit(row.id, row.token or "") for row in rows]) == count * [JobState.DONE]
+    assert store.settle([Commit(row.lease) for row in rows]) == count * [JobState.DONE]
 
 
 class TestQueuesThatExpire:
@@ -50,7 +50,7 @@ class TestQueuesThatExpire:
         assert q.configure(expires=None).expires is None
 
     def test_an_unused_one_is_removed_with_all_it_holds(self, store: Store, passing: Passing) -> None:
-        store.configure(QUEUE, {"expires": DAY, "lanes": 4, "laned": True})
+        store.configure(QUEUE, {"expires": DAY, "lanes": 4, "uses_lanes": True})
         finish(store, 3)
         passing(MINUTE)
         passing(DAY - MINUTE - 1)
@@ -76,13 +76,22 @@ class TestQueuesThatExpire:
         passing(2)
         assert store.queues() == []
 
+    def test_a_push_makes_it_again(self, store: Store, other_store: Store, passing: Passing) -> None:
+        store.configure(QUEUE, {"expires": DAY})
+        store.cancel([store.push([new_job(order_key="k")])[0].id])
+        passing(MINUTE)
+        passing(DAY)
+        assert store.queues() == []
+        store.push([new_job(order_key="k")])
+        assert [(settings.name, settings.shape) for settings in other_store.queues()] == [(QUEUE, "slots")]
+
     @pytest.mark.parametrize("use", ["push", "pop", "rollback", "cancel"])
     def test_every_use_counts(self, q: Queue, passing: Passing, clock: StoreClock, use: str) -> None:
         store = q.context.store
         q.configure(expires=DAY, expires_with_jobs=True)
         job = q.push(1)
         passing(MINUTE)
-        clock.advance(DAY)  # nobody has looked since
+        clock.advance(DAY)  # no maintenance since
         match use:
             case "push":
                 q.push(2)
@@ -90,7 +99,7 @@ class TestQueuesThatExpire:
                 q.pop()
             case "rollback":
                 (row,) = claim(store)
-                store.settle([Rollback(row.id, row.token or "", 0.0)])
+                store.settle([Rollback(row.lease, 0.0)])
             case _:
                 q.cancel(job.id)
         passing(DAY - 1)
@@ -164,7 +173,7 @@ class TestQueuesThatExpireWithJobs:
         ]
         store.push(jobs)
         rows = claim(store, 9)
-        store.settle([Rollback(row.id, row.token or "", 100 * DAY) for row in rows])
+        store.settle([Rollback(row.lease, 100 * DAY) for row in rows])
         passing(MINUTE)
         passing(DAY)
         assert store.fetch([job.id for job in jobs]) == {}
@@ -180,7 +189,7 @@ class TestQueuesThatExpireWithJobs:
         passing(MINUTE)
         passing(2 * DAY)
         assert sizes_of(store, QUEUE).total == 2
-        assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+        assert store.settle([Commit(row.lease)]) == [JobState.DONE]
 
     @pytest.mark.parametrize("with_jobs", [False, True])
     def test_a_push_between_look_and_removal_is_not_lost(
@@ -191,14 +200,14 @@ class TestQueuesThatExpireWithJobs:
         store.push(old)
         passing(MINUTE)
         pushed = [new_job(), new_job(order_key="k")]
-        without_history, left = expiry.without_history, [pushed]
+        without_history, left = upkeep.without_history, [pushed]
 
-        def interrupted(expiring: ExpiringStore, queue: str, age: float) -> bool:
+        def interrupted(purge: Purge, queue: str, age: float) -> bool:
             if left:
                 other_store.push(left.pop())
-            return without_history(expiring, queue, age)
+            return without_history(purge, queue, age)
 
-        monkeypatch.setattr(expiry, "without_history", interrupted)
+        monkeypatch.setattr(upkeep, "without_history", interrupted)
         passing(DAY)
         monkeypatch.undo()
         if left:  # a store that has no such moment

@@ -1,4 +1,4 @@
-"""What an operator does to jobs: cancel, retry, replay."""
+"""Operators' actions on jobs: cancel, retry, replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries: which jobs meet one, in which order they come, page by page, and what of them is shown."""
+"""Queries: conditions, orders, pages and columns."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from stanchion.core.ids import new_id
+from stanchion.core.ids import new_id, new_ids
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
 from stanchion.stores.records.query import Condition, Order, Query
 from stanchion.stores.rules.limits import Limits, limits_text
-from stanchion.stores.rules.slots import order_gate, semaphore_gate
+from stanchion.stores.rules.slots import order_slot, semaphore_slot
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of
 
 OTHER = "other"
@@ -46,8 +46,8 @@ def finish(store: Store, *jobs: str, queue: str = QUEUE) -> None:
     """Commit these jobs, in this order, each at a moment of its own."""
     rows = {row.id: row for row in claim(store, 100, queue=queue)}
     for job in jobs:
-        store.settle([Commit(job, rows.pop(job).token or "")])
-    store.settle([Rollback(row.id, row.token or "", 0.0, refund=True) for row in rows.values()])
+        store.settle([Commit(rows.pop(job).lease)])
+    store.settle([Rollback(row.lease, 0.0, refund=True) for row in rows.values()])
 
 
 class TestSelect:
@@ -55,7 +55,7 @@ class TestSelect:
         live, done, dead = (new_job(str(n)) for n in range(3))
         store.push([done, dead])
         one, two = claim(store, 2)
-        store.settle([Commit(one.id, one.token or "", '"result"'), Bury(two.id, two.token or "", "broken")])
+        store.settle([Commit(one.lease, '"result"'), Bury(two.lease, "broken")])
         store.push([live])
         assert all_of(store, Query(of="live")) == [row_of(store, live.id)]
         assert all_of(store, Query(of="history")) == [row_of(store, dead.id), row_of(store, done.id)]
@@ -86,7 +86,7 @@ class TestSelect:
         ready, later, dead = new_job("1"), new_job("2", delay=1000), new_job("3", priority=5)
         store.push([ready, later, dead])
         [row] = claim(store)
-        store.settle([Bury(row.id, row.token or "", "broken")])
+        store.settle([Bury(row.lease, "broken")])
 
         def found(*states: str, of: str = "all") -> list[str]:
             return ids(store, of=of, where=(Condition("state", "in", states),), order="id")
@@ -107,7 +107,7 @@ class TestSelect:
         one, two = new_job('"needle"'), new_job('"hay"')
         store.push([one, two])
         [row] = claim(store)
-        store.settle([Bury(row.id, row.token or "", "a needle in it")])
+        store.settle([Bury(row.lease, "a needle in it")])
         assert ids(store, text="needle") == [one.id]
         assert ids(store, text="hay", of="history") == []
         assert ids(store, text="a", order="id") == [one.id, two.id]
@@ -119,29 +119,47 @@ class TestSelect:
         claim(store, token="u")
         asked: dict[str, Any] = {"of": "live", "where": where(queue=QUEUE, token="t"), "order": "id"}
         assert ids(store, **asked) == [done.id, back.id, held.id]
-        store.settle([Commit(done.id, "t"), Rollback(back.id, "t", 60.0)])
+        store.settle([Commit(done.lease), Rollback(back.lease, 60.0)])
         assert ids(store, **asked) == [held.id]
         assert ids(store, of="history", where=where(queue=QUEUE, token="t")) == [done.id]
         assert ids(store, where=where(queue=QUEUE, token="t"), order="id") == [done.id, held.id]
         clock.advance(31)
         assert ids(store, **asked) == []
-        assert ids(store, of="live", where=where(queue=QUEUE, token="nobody's")) == []
+        assert ids(store, of="live", where=where(queue=QUEUE, token="unknown")) == []
 
     def test_by_flow(self, store: Store) -> None:
         root, other = new_id(), new_id()
-        members = [new_job(str(n), flow=f"{root}:{root}:{n}:") for n in range(3)]
-        store.push([*members, new_job(flow=f"{other}:{other}:0:"), new_job()])
+        members = [new_job(str(n), flow_root=root, flow_node=root, flow_index=n) for n in range(3)]
+        alike = f"{root[:-1]}{'0' if root[-1] != '0' else '1'}"
+        store.push(
+            [*members, *(new_job(flow_root=one, flow_node=one, flow_index=0) for one in (other, alike)), new_job()]
+        )
         finish(store, members[0].id)
-        assert ids(store, where=where(flow=root)) == [job.id for job in reversed(members)]
-        assert ids(store, where=where(flow=root), order="id", limit=2) == [job.id for job in members]
-        assert ids(store, of="live", where=where(flow=root)) == [members[2].id, members[1].id]
-        assert ids(store, where=(*where(flow=root), *where(state="done"))) == [members[0].id]
-        assert ids(store, where=where(flow=new_id())) == []
+        assert ids(store, where=where(flow_root=root)) == [job.id for job in reversed(members)]
+        assert ids(store, where=where(flow_root=root), order="id", limit=2) == [job.id for job in members]
+        assert ids(store, of="live", where=where(flow_root=root)) == [members[2].id, members[1].id]
+        assert ids(store, where=(*where(flow_root=root), *where(state="done"))) == [members[0].id]
+        assert ids(store, where=where(flow_root=new_id())) == []
+        assert ids(store, where=where(flow_root=root[:-1])) == []
+        assert ids(store, where=where(flow_root="no id")) == []
+
+    def test_by_node_of_a_flow(self, store: Store) -> None:
+        root, node, other = new_ids(3)
+        members = [new_job(flow_root=root, flow_node=node, flow_index=n) for n in range(2)]
+        top = new_job(flow_root=root, flow_node=root, flow_index=0)
+        handler, elsewhere = new_job(flow_root=root), new_job(flow_root=other, flow_node=other, flow_index=0)
+        store.push([*members, top, handler, elsewhere, new_job()])
+        finish(store, members[0].id)
+        assert ids(store, where=where(flow_root=root, flow_node=node), order="id") == [job.id for job in members]
+        assert ids(store, of="live", where=where(flow_root=root, flow_node=node)) == [members[1].id]
+        assert ids(store, where=where(flow_node=root)) == [top.id]
+        assert ids(store, where=where(flow_root=other, flow_node=node)) == []
+        assert ids(store, where=where(flow_node="no id")) == []
 
     def test_by_order_key_and_who_holds_it(self, store: Store) -> None:
         same = [new_job(str(n), order_key="k") for n in range(3)]
         store.push([*same, new_job(order_key="l"), new_job(queue=OTHER, order_key="k"), new_job()])
-        slot = order_gate(QUEUE, "k")
+        slot = order_slot(QUEUE, "k")
         of_key: dict[str, Any] = {"of": "live", "where": where(queue=QUEUE, order_key="k"), "order": "id"}
         assert ids(store, of="live", where=where(holds=slot)) == []
         [running] = [row for row in claim(store, 10) if row.order_key == "k"]
@@ -152,12 +170,31 @@ class TestSelect:
         assert ids(store, **of_key) == [job.id for job in same[1:]]
         assert ids(store, of="history", where=where(holds=slot)) == []
 
+    def test_by_the_order_key_that_is_waited_for(self, store: Store) -> None:
+        """Not by the same key of another queue, nor by a semaphore of that name."""
+        store.set_semaphore("k", 0)
+        jobs = {name: [new_job(str(n), queue=name, order_key="k") for n in range(3)] for name in (QUEUE, OTHER)}
+        limited = new_job(limits=limits_text(Limits(("k",))))
+        store.push([*jobs[QUEUE], *jobs[OTHER], limited])
+        for name in jobs:
+            assert [row.id for row in claim(store, 10, queue=name)] == [jobs[name][0].id]
+            slot = order_slot(name, "k")
+            waiting = [job.id for job in jobs[name][1:]]
+            assert ids(store, of="live", where=where(waits_for=slot), order="arrival") == waiting
+            assert ids(store, of="live", where=where(waits_for=slot), order="arrival", limit=1) == waiting
+            parts = ("id", "waits_kind", "waits_queue", "waits_name")
+            shown = all_of(store, Query("live", where(waits_for=slot), order="id", columns=parts))
+            assert shown == [(job, *slot) for job in waiting]
+            assert [row.waits_for for row in store.fetch(waiting).values()] == [slot, slot]
+        slot = semaphore_slot("k")
+        assert ids(store, of="live", where=where(waits_for=slot), order="arrival") == [limited.id]
+
     def test_by_the_slot_that_is_held_or_waited_for(self, store: Store) -> None:
         store.set_semaphore("slot", 2)
         store.set_semaphore("slot_", 9)
         jobs = [new_job(str(n), limits=LIMITED, queue=QUEUE if n % 2 else OTHER) for n in range(6)]
         store.push([*jobs, new_job(limits=limits_text(Limits(("slot_",)))), new_job(order_key="k", limits=LIMITED)])
-        slot = semaphore_gate("slot")
+        slot = semaphore_slot("slot")
         [first] = claim(store, queue=OTHER)
         rest = claim(store, 10)
         holders = [row.id for row in (first, *rest) if row.limits == LIMITED]
@@ -173,8 +210,8 @@ class TestSelect:
         assert store.select(Query("live", where(waits_for=slot), order="arrival", limit=2)).rows == [
             row_of(store, job) for job in waiting[:2]
         ]
-        assert ids(store, of="live", where=where(waits_for=semaphore_gate("nothing")), order="arrival") == []
-        assert ids(store, of="live", where=where(holds=semaphore_gate("nothing"))) == []
+        assert ids(store, of="live", where=where(waits_for=semaphore_slot("nothing")), order="arrival") == []
+        assert ids(store, of="live", where=where(holds=semaphore_slot("nothing"))) == []
 
     @pytest.mark.parametrize(
         "query",
@@ -183,7 +220,7 @@ class TestSelect:
             Query(where=(Condition("queue", "like", "x"),)),  # type: ignore[arg-type]
             Query(where=(Condition("queue", "in", "x"),)),
             Query(where=(Condition("token", ">", "x"),)),
-            Query(where=(Condition("flow", "in", ("x",)),)),
+            Query(where=(Condition("flow_root", "in", ("x",)),)),
             Query(columns=("id", "colour")),
             Query("all", where(queue=QUEUE), order="due"),
             Query("live", order="due"),
@@ -201,7 +238,7 @@ class TestSelect:
 
 def finish_one(store: Store, row: JobRow) -> None:
     """Commit a job."""
-    assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+    assert store.settle([Commit(row.lease)]) == [JobState.DONE]
 
 
 class TestOrders:
@@ -219,7 +256,7 @@ class TestOrders:
 
     def test_as_claims_go(self, store: Store) -> None:
         at = store.now() - 1000 * SECOND
-        jobs = [new_job(str(n), priority=n % 3, run_at=at + n % 2, lane=0) for n in range(12)]
+        jobs = [new_job(str(n), priority=n % 3, run_at=at + n % 2) for n in range(12)]
         store.push([*jobs, new_job(queue=OTHER), new_job("later", delay=1000, priority=9)])
         first = claim(store, 2)
         left = [job for job in jobs if job.id not in {row.id for row in first}]
@@ -231,7 +268,7 @@ class TestOrders:
         assert ids(store, 5, of="live", where=where(queue=QUEUE, state="ready"), order="due") == found[1:]
 
     def test_due_in_several_lanes(self, store: Store) -> None:
-        store.configure(QUEUE, {"lanes": 3, "laned": True})
+        store.configure(QUEUE, {"lanes": 3, "uses_lanes": True})
         jobs = [new_job(lane=1 + n % 3, priority=n % 2) for n in range(9)]
         store.push(jobs)
         wanted = sorted(jobs, key=lambda job: (-job.priority, row_of(store, job.id).run_at, job.id))
@@ -255,7 +292,7 @@ class TestOrders:
         jobs = [new_job(str(n)) for n in range(9)]
         store.push(jobs)
         rows = claim(store, 9)
-        store.settle([Commit(row.id, row.token or "") for row in rows])
+        store.settle([Commit(row.lease) for row in rows])
         ends = sorted((row_of(store, row.id).finished_at, row.id) for row in rows)
         for limit in (1, 2, 9):
             found = ids(store, limit, of="history", where=where(queue=QUEUE), order="finished")

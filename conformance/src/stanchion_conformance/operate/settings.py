@@ -1,4 +1,4 @@
-"""Queue settings are stored: what one process sets, every other obeys."""
+"""Queue settings are stored: every process obeys the settings of any other."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TestSettings:
                 listener.signs()
             assert q.settings == QueueSettings(QUEUE, lease=5)
             assert app.queue("unknown").settings == QueueSettings("unknown")
-            assert not listener.wait(QUIET), "nobody is woken"
+            assert not listener.wait(QUIET), "a waiter was woken"
         assert store.queues() == [QueueSettings(QUEUE, lease=5)]
 
     def test_are_read_by_name(self, app: Stanchion, store: Store, other_store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Signals of the ends of jobs, and of places that come free; and which of several listeners they wake."""
+"""Signals of ends of jobs and of freed starts under `max_running`; and the listeners that they wake."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stanchion_conformance.operate.wakeup import LONG, SOON, seconds, soon
 
 
 class TestSignalledEnds:
-    """For stores with push signals: the end of a job, and a place that comes free, are signalled too."""
+    """For stores with push signals: the end of a job and a freed start send signals too."""
 
     @pytest.fixture(autouse=True)
     def signals(self, store: Store) -> None:
@@ -51,8 +51,7 @@ class TestSignalledEnds:
                 if end == "abandon":
                     other_store.cancel([row.id])
                 outcome: Any = {"commit": Commit, "abandon": Abandon}.get(end)
-                token = row.token or ""
-                other_store.settle([outcome(row.id, token) if outcome else Bury(row.id, token, "why")])
+                other_store.settle([outcome(row.lease) if outcome else Bury(row.lease, "why")])
             ended.append(time.monotonic())
 
         signs: list[Signs] = []
@@ -76,11 +75,11 @@ class TestSignalledEnds:
 
         def end() -> None:
             until(lambda: hears_ends(app))
-            app.context.waits._looks["jobs"].signed(Signs(finished=frozenset([job.id])))  # have it look once more
-            app.context.waits._wake_keeper()
+            app.context.waits._polls["jobs"].signed(Signs(finished=frozenset([job.id])))  # have it poll once more
+            app.context.waits._wake_coordinator()
             until(lambda: stale.read)
             (row,) = claim(other_store)
-            other_store.settle([Commit(row.id, row.token or "")])
+            other_store.settle([Commit(row.lease)])
             time.sleep(0.3)  # the signal comes during the look
             stale.go_on.set()
 
@@ -93,10 +92,10 @@ class TestSignalledEnds:
         q.configure(max_running=1)
         other_q.push_many([1, 2, 3])
         (row,) = claim(other_store)
-        with in_threads([soon(lambda: other_store.settle([Commit(row.id, row.token or "")]), 0.3)]):
+        with in_threads([soon(lambda: other_store.settle([Commit(row.lease)]), 0.3)]):
             assert seconds(lambda: payloads(q.reserve(wait=LONG)) == [2]) < SOON
         (last,) = find_jobs(store, queue=QUEUE, states=(JobState.RUNNING,))
-        with in_threads([soon(lambda: other_store.settle([Bury(last.id, last.token or "", "why")]), 0.3)]):
+        with in_threads([soon(lambda: other_store.settle([Bury(last.lease, "why")]), 0.3)]):
             assert seconds(lambda: payloads(q.reserve(wait=LONG)) == [3]) < SOON
 
     def test_one_of_several_interchangeable_listeners_is_woken(self, store: Store, other_store: Store) -> None:
@@ -133,7 +132,7 @@ class TestSignalledEnds:
 
 
 class StaleOnce:
-    """A store that once, when all is `ready`, answers with what it has read a while ago."""
+    """A store that once, when all is `ready`, returns an old read."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""Upkeep: of the schema, and where no worker runs: by `app.maintain()`, and by consumers, a share each."""
+"""Maintenance of the schema, and without a worker: by `app.maintain()`, and by consumers, a share each."""
 
 from __future__ import annotations
 

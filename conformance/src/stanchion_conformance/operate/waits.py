@@ -1,4 +1,4 @@
-"""Waiting together: one look for all waiters, signals of ends and of free places, and nothing lost when a wait ends."""
+"""Shared waits: one poll for all waiters, signals of ends and of freed starts, and no job lost when a wait ends."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def until(reached: Callable[[], Any]) -> Any:
 
 
 def hears_ends(app: Stanchion) -> bool:
-    """Tell whether the app is told of the ends of jobs, so that it need not poll for them."""
+    """Return whether the app gets signals of ends of jobs, so that it need not poll for them."""
     return QUEUE in (app.context.waits.heard.finished or ())
 
 
 def hears_work(app: Stanchion) -> bool:
-    """Tell whether the app is told of work."""
+    """Return whether the app gets signals of work."""
     return QUEUE in (app.context.waits.heard.queues or ())
 
 
 class TestTogether:
-    """Many waiters ask the store little more often than one."""
+    """Many waiters poll the store hardly more often than one."""
 
     def test_many_who_wait_for_work_share_one_look(self, store: Store) -> None:
         counting: Any = Counting(store)
@@ -112,7 +112,7 @@ class TestTogether:
 
 
 class Deaf:
-    """A listener that says that it hears, and never does."""
+    """A listener that claims to be connected, and gets no signal."""
 
     connected = True
 
@@ -153,7 +153,7 @@ class WithoutSignals:
 
 
 class WithoutConnection(WithoutSignals):
-    """A store whose signals don't arrive, which it knows."""
+    """A store whose signals don't arrive, and which says so."""
 
     asked = 0
 
@@ -218,7 +218,7 @@ class TestLostSignals:
 
 
 class TestAwaiting:
-    """Coroutines wait by the same means; none of them keeps a thread, and none that is cancelled keeps a job."""
+    """Coroutines wait in the same way; they occupy no thread, and a cancelled one keeps no job."""
 
     def test_results(self, app: Stanchion, other_q: Queue) -> None:
         jobs = other_q.push_many(range(200))
@@ -296,7 +296,7 @@ class TestAwaiting:
 
         asyncio.run(main())
         q.push(2)
-        assert payloads(q.reserve(wait=LONG)) == [2]  # it is opened anew
+        assert payloads(q.reserve(wait=LONG)) == [2]  # it is opened again
 
     def test_who_was_cancelled_is_not_asked_for_any_more(self, store: Store, other_q: Queue) -> None:
         counting: Any = Counting(store)
@@ -322,7 +322,7 @@ class TestAwaiting:
 
 
 class TestCancelledAwaits:
-    """What was handed out to a coroutine that was cancelled meanwhile goes back."""
+    """Jobs handed out to a coroutine that was cancelled meanwhile go back."""
 
     @pytest.mark.parametrize("verb", ["claim", "pop"])
     @pytest.mark.parametrize("when", ["in the first try", "in a later look"])

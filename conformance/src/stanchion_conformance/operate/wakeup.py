@@ -1,4 +1,4 @@
-"""Waiting for work: woken by a push, by a due time, and never in a spin."""
+"""Waiting for work: woken by a push or by a due time, without busy waiting."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def soon(act: Callable[[], Any], delay: float = 0.05) -> Callable[[], None]:
 
 
 def quiet(listener: Listener) -> bool:
-    """Tell whether the listener comes to rest: a sign too many may end a wait or two, not all."""
+    """Return whether the listener comes to rest: surplus signals may end a wait or two, not all."""
     return any(seconds(lambda: listener.wait(0.1)) >= 0.09 for _ in range(4))
 
 

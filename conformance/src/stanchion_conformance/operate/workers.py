@@ -1,8 +1,10 @@
-"""Liveness: a worker is alive while it beats, and keeps its jobs for as long."""
+"""Liveness: a worker is alive while it sends heartbeats, and keeps its jobs for that time."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+
+import pytest
 
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
@@ -91,7 +93,7 @@ class TestHeartbeat:
         assert other_store.cancel([one.id, two.id]) == [JobState.RUNNING, JobState.RUNNING]
         assert store.beat([worker("a")]).cancelled == [one.id]
         assert store.beat([worker("b")]).cancelled == [two.id]
-        store.settle([Rollback(one.id, one.token or "", 0.0)])
+        store.settle([Rollback(one.lease, 0.0)])
         assert store.beat([worker("a")]).cancelled == []
 
     def test_maintenance_forgets_the_dead_that_hold_nothing(self, store: Store, clock: StoreClock) -> None:
@@ -107,11 +109,11 @@ class TestHeartbeat:
 
 
 class TestSharedPolling:
-    """The answer to a heartbeat tells among how many workers the polling is shared: those that share a queue."""
+    """The answer to a heartbeat gives the number of workers that share the polling of a queue."""
 
     @staticmethod
     def sharing(store: Store, name: str, *queues: str, state: str = "running", heartbeat: float = 10.0) -> int:
-        """Beat as a worker of these queues; return the answer."""
+        """Send the heartbeat of a worker of these queues; return the answer."""
         return store.beat([replace(worker(name, heartbeat), queues=queues, state=state)]).sharing
 
     def test_workers_of_other_queues_do_not_count(self, store: Store, other_store: Store) -> None:
@@ -169,9 +171,9 @@ class TestRecovery:
         assert (back.id, back.state, back.worker, back.attempts) == (job.id, "queued", None, 1)
         (again,) = claim(store)
         assert again.attempts == 2
-        assert store.settle([Commit(late.id, late.token or "")]) == [None]
-        assert store.settle([Progress(late.id, late.token or "", 0.5)]) == [None]
-        assert store.settle([Commit(again.id, again.token or "")]) == [JobState.DONE]
+        assert store.settle([Commit(late.lease)]) == [None]
+        assert store.settle([Progress(late.lease, 0.5)]) == [None]
+        assert store.settle([Commit(again.lease)]) == [JobState.DONE]
 
     def test_judges_as_of_the_given_time(self, store: Store, clock: StoreClock) -> None:
         for name in ("held up", "alive"):
@@ -180,7 +182,7 @@ class TestRecovery:
         lost = claim(store, worker="held up") + claim(store, worker="unknown")
         clock.advance(10)
         before = store.now()
-        clock.advance(30)  # nobody could beat
+        clock.advance(30)  # no worker could beat
         store.beat([worker("alive")])
         assert store.recover(as_of=before) == []
         assert {row.id for row in store.recover(as_of=store.now())} == {row.id for row in lost}
@@ -207,7 +209,7 @@ class TestRecovery:
             store.beat([worker("other")])
             assert store.recover() == []
             assert claim(store, worker="other") == []
-        assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+        assert store.settle([Commit(row.lease)]) == [JobState.DONE]
 
     def test_a_worker_that_beats_again_in_time_keeps_them(self, store: Store, clock: StoreClock) -> None:
         store.push([new_job()])
@@ -217,7 +219,7 @@ class TestRecovery:
         store.beat([worker("w", heartbeat=100.0)])
         clock.advance(50)
         assert store.recover() == []
-        assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+        assert store.settle([Commit(row.lease)]) == [JobState.DONE]
 
     def test_takes_from_the_dead_only(self, store: Store, clock: StoreClock) -> None:
         for name in ("dead", "alive"):
@@ -238,7 +240,7 @@ class TestRecovery:
         clock.advance(1_000_000)
         assert store.recover() == []
         assert claim(store) == []
-        assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+        assert store.settle([Commit(row.lease)]) == [JobState.DONE]
 
     def test_a_job_of_no_known_worker_waits_for_a_live_witness(self, store: Store, clock: StoreClock) -> None:
         store.push([new_job()])
@@ -266,7 +268,7 @@ class TestRecovery:
         clock.advance(20)
         store.beat([worker("new")])
         assert store.recover() == []
-        assert store.settle([Commit(row.id, row.token or "")]) == [JobState.DONE]
+        assert store.settle([Commit(row.lease)]) == [JobState.DONE]
 
     def test_a_worker_that_left_with_its_jobs_loses_them_in_the_end(self, store: Store, clock: StoreClock) -> None:
         for name in ("gone", "alive"):
@@ -279,6 +281,17 @@ class TestRecovery:
         store.beat([worker("alive")])
         clock.advance(11)
         assert len(store.recover()) == 1
+
+    @pytest.mark.parametrize("young", ["a", "unknown"])
+    def test_young_jobs_of_unknown_workers_hide_no_lost_one(self, store: Store, clock: StoreClock, young: str) -> None:
+        store.push([new_job() for _ in range(5)])
+        (first,) = store.push([new_job(priority=1)])
+        assert [row.id for row in claim(store, worker="unknown")] == [first.id]
+        clock.advance(31)
+        store.beat([worker("alive")])
+        assert len(claim(store, 5, worker=young)) == 5
+        assert [row.id for row in store.recover(limit=2)] == [first.id]
+        assert sizes_of(store, QUEUE).running == 5
 
     def test_reaches_every_queue_and_no_more_than_asked(self, store: Store, clock: StoreClock) -> None:
         store.beat([worker("w")])

@@ -1,4 +1,4 @@
-"""Pipelines over a store: items go from station to station, and none is lost, doubled or left behind."""
+"""Pipelines over a store: items move from station to station, and none is lost, doubled or stuck."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def etl(app: Stanchion) -> Pipeline:
 
 def stops(job: Job) -> list[list[Any]]:
     """Return the stations that an item has left, with the attempts that each took."""
-    return [stop[:2] for stop in job.headers["x-way"]]
+    return [stop[:2] for stop in job.headers["x-route"]]
 
 
 def same(item: Any) -> Any:
@@ -122,7 +122,7 @@ class TestStations:
             clock.advance(11)
         item = the_item(app, pushed)
         assert stops(item) == [["raw", 1], ["clean", 3]]
-        times = [stop[2] for stop in item.headers["x-way"]]
+        times = [stop[2] for stop in item.headers["x-route"]]
         assert before / 1e6 - 1 <= times[0] < times[1] <= store.now() / 1e6
 
     def test_a_task_can_be_called_in_their_queues(self, app: Stanchion, etl: Pipeline) -> None:
@@ -174,11 +174,11 @@ class TestForks:
         assert "station 'raw'" in letter.headers["x-dead-error"]
         assert etl.status().dead_letters == 1
 
-        mended = other_app.pipeline("etl")
-        mended.station("raw", to="end")(same)
-        mended.station("end")(same)
+        fixed = other_app.pipeline("etl")
+        fixed.station("raw", to="end")(same)
+        fixed.station("end")(same)
         other_app.retry_job(pushed.id)
-        mended.drain()
+        fixed.drain()
         assert (the_item(other_app, pushed).queue, the_item(other_app, pushed).result) == ("etl.end", {"n": 1})
 
     @pytest.mark.parametrize("way", [None, Cancel("not wanted"), []], ids=["None", "Cancel", "no Sends"])

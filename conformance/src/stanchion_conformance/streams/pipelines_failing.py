@@ -1,4 +1,4 @@
-"""What becomes of items that fail on their way, or are held up."""
+"""Items that fail on their way, or are delayed."""
 
 from __future__ import annotations
 

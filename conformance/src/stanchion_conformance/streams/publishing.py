@@ -1,4 +1,4 @@
-"""Jobs that are published with what else is to happen in the same step."""
+"""Publications with a value or with finished jobs in the same step."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import pytest
 from stanchion.errors import CannotJoin, LeasesLost, StagedJobsLost
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.records.queues import Counts
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion_conformance.harness import QUEUE, counts_of, ids_reserved, row_of, sizes_of, state
-from stanchion_conformance.streams.in_hand import OUT, TOKEN, filled, reserve
+from stanchion_conformance.streams.reserved_jobs import OUT, TOKEN, filled, reserve
 from stanchion_conformance.streams.staging import WRITE, outputs, staged
 
 LONG = 20.0
@@ -42,11 +43,11 @@ class TestPublishingWithAValue:
 
 
 class TestPublishingWithFinish:
-    """Finishing what is in hand; with staged jobs in the same moment only where the store has such moments."""
+    """Finishing what is reserved; with staged jobs in the same moment only where the store has such moments."""
 
     VALUE = ValueChange("stream", "s", "acked 1", 0)
 
-    def test_commits_what_is_in_hand(self, store: Store) -> None:
+    def test_commits_what_is_reserved(self, store: Store) -> None:
         ids = filled(store, 5)
         reserve(store, 3)
         assert store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3)))
@@ -58,7 +59,7 @@ class TestPublishingWithFinish:
         assert ids_reserved(store, QUEUE, TOKEN) == []
         assert store.values("stream") == [VersionedValue("s", "acked 1", 1)]
 
-    def test_of_none_in_hand(self, store: Store) -> None:
+    def test_of_none_reserved(self, store: Store) -> None:
         assert store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 0)))
         assert store.values("stream") == [VersionedValue("s", "acked 1", 1)]
 
@@ -73,7 +74,7 @@ class TestPublishingWithFinish:
     def test_is_refused_when_some_were_taken_back(self, store: Store) -> None:
         ids = filled(store, 3)
         reserve(store)
-        store.settle([Rollback(ids[1], TOKEN, 0.0)])
+        store.settle([Rollback(Lease(QUEUE, ids[1], TOKEN), 0.0)])
         with pytest.raises(LeasesLost):
             store.publish(Publication(WRITE, value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3)))
         assert store.values("stream") == []
@@ -127,7 +128,7 @@ class TestPublishingWithFinish:
     def test_or_nothing_is_changed_and_the_stage_is_still_there(self, store: Store) -> None:
         ids = filled(store, 3)
         reserve(store)
-        store.settle([Rollback(ids[0], TOKEN, 60.0)])
+        store.settle([Rollback(Lease(QUEUE, ids[0], TOKEN), 60.0)])
         publication = staged(store, outputs(5))._replace(value=self.VALUE, finish=Finish(QUEUE, TOKEN, 3))
         with pytest.raises(LeasesLost if store.capabilities.atomic_batches else CannotJoin):
             store.publish(publication)

@@ -12,7 +12,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.outcomes import Bury, Commit
 from stanchion.stores.records.query import Condition, Of, Query
 from stanchion.stores.rules.query import PAGE
-from stanchion_conformance.harness import claim, new_job, row_of
+from stanchion_conformance.harness import QUEUE, claim, new_job, row_of
 
 
 def scanned(store: Store, of: Of, *where: Condition) -> list[JobRow]:
@@ -34,7 +34,7 @@ class TestScan:
         live, done = new_job(), new_job(priority=1)
         store.push([live, done])
         [row] = claim(store)
-        store.settle([Commit(row.id, row.token or "", '"result"')])
+        store.settle([Commit(row.lease, '"result"')])
         assert scanned(store, "live") == [row_of(store, live.id)]
         assert scanned(store, "history") == [row_of(store, done.id)]
 
@@ -46,7 +46,7 @@ class TestScan:
     def test_a_finished_job_keeps_all_that_is_known_of_it(self, store: Store) -> None:
         store.push([new_job('{"a":1}', tenant="t", headers='{"h":2}', order_key="o", key="k", max_attempts=3)])
         [row] = claim(store)
-        store.settle([Bury(row.id, row.token or "", "broken")])
+        store.settle([Bury(row.lease, "broken")])
         [found] = scanned(store, "history")
         assert found == row_of(store, row.id)
 
@@ -93,13 +93,23 @@ class TestConditions:
         store.push(jobs)
         claim(store, 2)
         [held] = [row for row in scanned(store, "live") if row.state == "running"]
-        store.settle([Commit(held.id, held.token or "")])
-        assert len(ids(store, "live", Condition("priority", "=", 5))) == 1
+        store.settle([Commit(held.lease)])
+        [granted] = ids(store, "live", Condition("priority", "=", 5))
+        row = store.fetch([granted])[granted]
+        assert row.rank > row.priority
+        assert claim(store, 1) == [row_of(store, granted)]
+        assert row_of(store, granted).priority == 5
 
     def test_lanes_are_as_stored(self, store: Store) -> None:
         jobs = [new_job(lane=n) for n in range(3)]
-        store.push(jobs)
+        without = new_job()
+        store.push([*jobs, without])
+        assert [row_of(store, job.id).lane for job in jobs] == [0, 1, 2]
+        assert row_of(store, without.id).lane == -1
+        assert store.lane_depths(QUEUE) == {-1: 1, 0: 1, 1: 1, 2: 1}
+        assert store.lane_depths(QUEUE, [-1, 0, 7]) == {-1: 1, 0: 1}
         assert ids(store, "live", Condition("lane", ">=", 1), Condition("lane", "<=", 1)) == [jobs[1].id]
+        assert ids(store, "live", Condition("lane", "<", 0)) == [without.id]
 
     @pytest.mark.parametrize(
         "condition",

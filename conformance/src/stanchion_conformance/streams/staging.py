@@ -1,4 +1,4 @@
-"""Jobs that are staged, and published all at once."""
+"""Jobs that are staged, and published together."""
 
 from __future__ import annotations
 
@@ -117,8 +117,8 @@ class TestPublishing:
         assert [sizes_of(store, queue).ready for queue in (OUT, "more", "third")] == [3, 2, 1]
 
     def test_keeps_what_is_said_of_each_job(self, store: Store) -> None:
-        store.configure(OUT, {"lanes": 4, "laned": True})
-        origin, flow = new_ids(2)
+        store.configure(OUT, {"lanes": 4, "uses_lanes": True})
+        origin, flow, node = new_ids(3)
         strange = '{"a": "ü 🦆\\n\\t\\u0000 \\\\N \'%:s\\""}'
         plain, full = (
             new_job(strange, queue=OUT),
@@ -132,7 +132,10 @@ class TestPublishing:
                 key="k \\N",
                 order_key="o",
                 limits=limits_text(Limits(("s",))),
-                flow=f"{flow}:::",
+                flow_root=flow,
+                flow_node=node,
+                flow_index=0,
+                flow_after=f"{node}*",
                 origin=origin,
                 max_attempts=3,
                 timeout=9.5,
@@ -253,11 +256,11 @@ class TestPublishing:
         assert sizes_of(store, OUT).total == 1
         assert store.values("write") == []
         (holder,) = claim(store, queue=OUT)
-        store.settle([Commit(holder.id, holder.token or "")])
+        store.settle([Commit(holder.lease)])
         assert store.publish(refused)
         assert sizes_of(store, OUT).total == 4
 
-    def test_gates_are_kept_to(self, store: Store) -> None:
+    def test_slots_are_kept_to(self, store: Store) -> None:
         store.set_semaphore("slot", 1)
         slot = limits_text(Limits(("slot",)))
         assert store.publish(staged(store, [*outputs(2, limits=slot), *outputs(2, order_key="k")]))
@@ -267,7 +270,7 @@ class TestPublishing:
         jobs = outputs(4)
         store.push(jobs[:2])
         (done, _) = claim(store, 2, queue=OUT)
-        store.settle([Commit(done.id, done.token or "")])
+        store.settle([Commit(done.lease)])
         assert store.publish(staged(store, jobs))
         assert counts_of(store, OUT).pushed == 4
         assert sizes_of(store, OUT).total == 3

@@ -1,4 +1,4 @@
-"""Durable streams whose drivers die, stand still, or lose what they hold: nothing is lost, nothing is doubled."""
+"""Durable streams whose drivers die, stall, or lose their jobs: no job is lost or doubled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from stanchion_conformance.streams.stream_driver import (
 
 
 class TestDeathAtEachStep:
-    """A driver dies before or after each single call of the store; the next one goes on from its log."""
+    """A driver dies before or after each single call of the store; the next one continues from its log."""
 
     JOBS = 3
 
@@ -76,7 +76,7 @@ class TestDeathAtEachStep:
         with pytest.raises(Died):
             driver.source.latest(start, 2)
         assert len(ids_reserved(store, SOURCE, state.next_token)) == 2
-        assert [(stream.reserved, stream.in_hand) for stream in streams(store)] == [(0, 2)]
+        assert [(stream.reserved, stream.reserved_jobs) for stream in streams(store)] == [(0, 2)]
         assert StreamSource(store, NAME, SOURCE).initial() == start
         assert (sizes_of(store, SOURCE).ready, sizes_of(store, SOURCE).running) == (3, 0)
 
@@ -130,7 +130,7 @@ class TestTwoDrivers:
         assert state.run.name == "run:1"
 
     def test_what_a_late_one_claims_goes_back(self, store: Store) -> None:
-        """It is held up between the value and the claim, while its successor finishes that very batch."""
+        """It stalls between the value and the claim, while its successor finishes that very batch."""
         fill(store, 4)
         late = Pausing(store, "claim")
         older = StreamSource(late, NAME, SOURCE)
@@ -175,7 +175,7 @@ class TestTwoDrivers:
         assert sum(len(rows(store, part)) for part in newer.parts(start, end, 2)) == 3
 
     def test_an_older_sink_acknowledges_nothing_of_the_newer_ones(self, store: Store, mode: str) -> None:
-        """It finds another batch pending than that which it has read."""
+        """It finds another batch pending than the one it has read."""
         fill(store, 8)
         older = Driver(store, Log(), mode).steps()
         while next(older) != "done":
@@ -191,7 +191,7 @@ class TestTwoDrivers:
         assert nothing_left(store)
 
     def test_what_a_late_one_claims_is_not_dropped_by_its_successor(self, store: Store) -> None:
-        """It claims as the successor has moved all of that batch, and looks at the value when that is finished."""
+        """It claims after the successor has moved the whole batch, and reads the value after that is finished."""
         fill(store, 2)
         late = Pausing(store, "claim")
         older = StreamSource(late, NAME, SOURCE)
@@ -212,7 +212,7 @@ class TestTwoDrivers:
 
     @pytest.mark.parametrize("seed", range(4))
     def test_any_interleaving(self, store: Store, mode: str, clock: StoreClock, seed: int) -> None:
-        """Drivers that were thought dead go on beside their successors, jobs are taken back, the stream is released."""
+        """Drivers presumed dead continue beside their successors, jobs are taken back, the stream is released."""
         choose = random.Random(seed)
         fill(store, 12)
         log = Log()
@@ -247,9 +247,9 @@ class TestTwoDrivers:
 
 
 class TestPublishedAhead:
-    """New jobs of a batch are stored once, while its own jobs stay in hand."""
+    """New jobs of a batch are stored once, while its own jobs stay reserved."""
 
-    def _in_hand(self, store: Store) -> tuple[StreamSource, SinkBatch]:
+    def _reserved_batch(self, store: Store) -> tuple[StreamSource, SinkBatch]:
         source = StreamSource(store, NAME, SOURCE)
         source.latest(source.initial(), 4)
         return source, self._pending(store)
@@ -265,7 +265,7 @@ class TestPublishedAhead:
 
     def test_a_repeat_does_nothing(self, store: Store) -> None:
         fill(store, 4)
-        _, batch = self._in_hand(store)
+        _, batch = self._reserved_batch(store)
         self._ahead(store, batch, "a")
         StreamSource(store, NAME, SOURCE).initial()
         again = self._ahead(store, self._pending(store), "b")
@@ -277,7 +277,7 @@ class TestPublishedAhead:
 
     def test_the_next_batch_has_its_own(self, store: Store) -> None:
         fill(store, 8)
-        source, batch = self._in_hand(store)
+        source, batch = self._reserved_batch(store)
         self._ahead(store, batch, "a").drop_rest()
         source.latest(source.initial(), 4)
         self._ahead(store, self._pending(store), "a").drop_rest()
@@ -285,9 +285,9 @@ class TestPublishedAhead:
         assert nothing_left(store)
 
     def test_a_late_driver_is_refused(self, store: Store, clock: StoreClock) -> None:
-        """What it had in hand went back, and is in a batch of its successor."""
+        """Its reserved jobs went back, and are in a batch of its successor."""
         fill(store, 4)
-        _, late = self._in_hand(store)
+        _, late = self._reserved_batch(store)
         clock.advance(40)
         store.beat([worker("w")])
         assert len(store.recover()) == 4
@@ -303,7 +303,7 @@ class TestPublishedAhead:
 
 class TestLostLeases:
     def test_what_was_taken_back_is_not_published(self, store: Store, clock: StoreClock) -> None:
-        """Outputs of jobs that another gets must not be there as well."""
+        """Outputs of jobs that another driver gets must not be stored as well."""
         if not store.capabilities.atomic_batches:
             return
         fill(store, 4)
@@ -334,7 +334,7 @@ class TestLostLeases:
         assert outputs(store) == list(range(4))
         assert counts_of(store, SOURCE).moved == 4
 
-    def test_a_cancel_of_a_job_in_hand_comes_too_late(self, store: Store, mode: str) -> None:
+    def test_a_cancel_of_a_reserved_job_comes_too_late(self, store: Store, mode: str) -> None:
         fill(store, 2)
         steps = Driver(store, Log(), mode).steps()
         while next(steps) != "read":
@@ -344,8 +344,8 @@ class TestLostLeases:
         list(steps)
         assert outputs(store) == [0, 1]
 
-    def test_jobs_finished_by_others_while_in_hand(self, store: Store, mode: str) -> None:
-        """Somebody with the token ended one: only what is left counts, in the next run of the batch."""
+    def test_jobs_finished_by_others_while_reserved(self, store: Store, mode: str) -> None:
+        """A holder of the token ended one: the next run of the batch counts only the rest."""
         fill(store, 3)
         log = Log()
         steps = Driver(store, log, mode).steps()
@@ -354,7 +354,7 @@ class TestLostLeases:
         state = known(store, NAME)
         ids = ids_reserved(store, SOURCE, state.token)
         if ids:
-            store.settle([Bury(ids[0], state.token, "by hand")])
+            store.settle([Bury(state.lease(ids[0]), "by hand")])
             with pytest.raises(LeasesLost):
                 list(steps)
         Driver(store, log, mode).work()

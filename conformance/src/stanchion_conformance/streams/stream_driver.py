@@ -1,4 +1,4 @@
-"""A driver of streams that dies, is held up, or takes turns with others, for the cases about them."""
+"""A driver of streams that dies, stalls, or alternates with others, for the cases about them."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ NAME = "etl"
 SOURCE, TARGET = "raw", "clean"
 POISON = "poison"
 REFUSED = (StreamTaken, LeasesLost, StagedJobsLost)
-"""What ends a driver that has to begin anew."""
+"""What ends a driver that has to start again."""
 
 
 class Died(BaseException):
-    """A process is gone, in the middle of whatever it did."""
+    """A process has died in the middle of a step."""
 
 
 class Failed(Exception):
-    """The query has raised something, and its sink was told so."""
+    """The query has raised an error, and its sink was told so."""
 
 
 class Mortal:
@@ -135,7 +135,7 @@ class Driver:
                 continue
             if self.mode == "move":
                 for row in kept:
-                    batch.settle([Move(row.id, part.token, TARGET, row.payload)])
+                    batch.settle([Move(row.lease, TARGET, row.payload)])
                     yield "moved"
             else:
                 attempts.append((str(uuid4()), len(kept)))
@@ -161,7 +161,7 @@ class Driver:
 
 
 class Pausing:
-    """A store on whose way one call of a verb is held up, while others do something."""
+    """A store that delays one call of a verb, while others act."""
 
     def __init__(self, store: Store, verb: str) -> None:
         self._store, self._verb = store, verb
@@ -179,7 +179,7 @@ class Pausing:
 
 
 class Actor:
-    """A driver in a thread of its own, which goes on by one call of the store at each `step`."""
+    """A driver in a thread of its own, which makes one call of the store at each `step`."""
 
     def __init__(self, store: Store, log: Log, mode: str) -> None:
         self._store = store
@@ -232,7 +232,7 @@ def fill(store: Store, count: int, queue: str = SOURCE) -> None:
 
 
 def outputs(store: Store) -> list[Any]:
-    """Return what has arrived at the other end."""
+    """Return the payloads that have arrived at the end."""
     return sorted(json.loads(row.payload) for row in find_jobs(store, queue=TARGET, limit=10_000))
 
 
@@ -241,7 +241,7 @@ def nothing_left(store: Store) -> bool:
 
 
 def work_to_the_end(store: Store, log: Log, mode: str, clock: StoreClock) -> None:
-    """Start drivers until one finds nothing to do; what the dead have in hand goes back in time."""
+    """Start drivers until one finds nothing to do; the reserved jobs of the dead go back in time."""
     for _ in range(6):
         with suppress(*REFUSED):
             Driver(store, log, mode).work()

@@ -1,4 +1,4 @@
-"""Durable streams whose query fails: on the jobs that break it, which end as dead, or by its own fault."""
+"""Durable streams whose query fails: on poison jobs, which end as dead, or by its own fault."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class TestPoison:
         assert (info.replays, info.error, info.stopped) == (1, 'ValueError: "poison"', False)
 
     def test_whose_outputs_were_stored_ahead_stays(self, store: Store) -> None:
-        """What went back would have its outputs twice."""
+        """Jobs that went back would have their outputs twice."""
         fill(store, 4)
         start = StreamSource(store, NAME, SOURCE).initial()
         end = StreamSource(store, NAME, SOURCE).latest(start, 4)
@@ -189,20 +189,20 @@ class TestInnocentJobs:
 
 
 class TestStoppedStreams:
-    """Two jobs in a row fail alike: the query is at fault, and no job more is buried."""
+    """Two jobs in a row fail in the same way: the query is at fault, and no further job is buried."""
 
     def _stopped(self, store: Store, log: Log, payloads: list[Any]) -> None:
         push(store, payloads)
         fail(store, log, limit=1)
         fail(store, log, limit=1)  # the first is buried, and the second fails
-        with pytest.raises(StreamStopped, match=f"the stream '{NAME}' stops here.*ValueError"):
+        with pytest.raises(StreamStopped, match=f"the stream '{NAME}' stops: .*ValueError"):
             Driver(store, log, "move", limit=1).work()
 
     def test_the_second_is_not_buried(self, store: Store) -> None:
         log = Log()
         self._stopped(store, log, [f"{POISON} {n}" for n in range(4)])
         (info,) = streams(store)
-        assert (info.stopped, info.in_hand) == (True, 1)
+        assert (info.stopped, info.reserved_jobs) == (True, 1)
         for _ in range(3):  # it is tried again, and says so again
             fail(store, log, limit=1)
             with pytest.raises(StreamStopped):

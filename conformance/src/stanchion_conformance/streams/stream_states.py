@@ -8,6 +8,7 @@ import pytest
 
 from stanchion.core.ids import new_id
 from stanchion.errors import BatchNotKept, LeasesLost, StreamTaken
+from stanchion.queues.purging import purge
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Bury, Commit
@@ -39,7 +40,7 @@ class TestQueriesWithState:
     @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
     @pytest.mark.parametrize("history_ttl", [86_400.0, 0.0], ids=["kept", "dropped"])
     def test_death_at_each_step(self, store: Store, sink: str, history_ttl: float, after: bool) -> None:
-        """What its log says is finished is in its state, once, and nothing else is."""
+        """The state has exactly the jobs of the batches that its log names as finished, once each."""
         if not sink or (sink == "foreign" and not history_ttl):  # for whom nothing is ever read from history
             return
         store.configure(SOURCE, {"history_ttl": history_ttl})
@@ -62,7 +63,7 @@ class TestQueriesWithState:
         assert dies_at > 10
 
     def test_what_it_may_need_again_is_forgotten(self, store: Store, clock: StoreClock) -> None:
-        """Its history was purged before it was started again: it says so, and goes on without its state."""
+        """Its history was purged before the restart: it says so, and continues without its state."""
         if not store.capabilities.atomic_batches:
             return
         fill(store, 3)
@@ -71,7 +72,7 @@ class TestQueriesWithState:
         while next(steps) != "committed":
             pass
         clock.advance(8 * 86_400)
-        assert store.purge(SOURCE) == 3
+        assert purge(store, SOURCE) == 3
         with pytest.raises(BatchNotKept, match="history has 0 of its 3 jobs"):
             Driver(store, log, "append").work()
         fill(store, 2)
@@ -93,7 +94,7 @@ class TestQueriesWithState:
         assert [again.size for again in StreamSource(store, NAME, SOURCE).parts(start, end, 2)] == [0]
 
     def test_jobs_that_are_read_again_are_those_of_the_batch(self, store: Store) -> None:
-        """In parts, as they were; not those of others in the same queue, nor what ended otherwise."""
+        """In parts, as they were; not those of other streams in the same queue, nor jobs with other ends."""
         if not store.capabilities.atomic_batches:
             return
         late = 2  # its id is amidst those of the batch
@@ -106,9 +107,9 @@ class TestQueriesWithState:
             begin(store, part, "run")
         batch = SinkBatch.read_by(store, NAME, "run")
         assert batch is not None
-        assert batch.settle([Bury(before[1].id, batch.token, "no")]) == 1
+        assert batch.settle([Bury(before[1].lease, "no")]) == 1
         for row in claim(store, 2, queue=SOURCE):
-            store.settle([Commit(row.id, str(row.token))])
+            store.settle([Commit(row.lease)])
         batch.publish([], settled=1)
         parts = StreamSource(store, NAME, SOURCE).parts(start, end, 2)
         again = [row for part in parts for row in rows(store, part)]
@@ -152,7 +153,7 @@ class TestQueriesWithState:
         assert nothing_left(store)
 
     def test_rows_of_elsewhere_do_not_pass_for_those_of_a_run_before(self, store: Store) -> None:
-        """A run that has read a batch is refused once another driver has come, and not taken for one without any."""
+        """A run that has read a batch is refused once another driver has come, unlike one that has read none."""
         fill(store, 2)
         source = StreamSource(store, NAME, SOURCE)
         start = source.initial()

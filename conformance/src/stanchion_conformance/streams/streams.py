@@ -43,7 +43,7 @@ class TestStreams:
         fill(store, 1)
         assert source.latest(start, 3).seq == 1
 
-    def test_jobs_in_hand_are_running_and_go_to_nobody_else(self, store: Store, clock: StoreClock) -> None:
+    def test_reserved_jobs_are_running_and_go_to_nobody_else(self, store: Store, clock: StoreClock) -> None:
         fill(store, 3)
         source = StreamSource(store, NAME, SOURCE)
         source.latest(source.initial(), 2)
@@ -126,7 +126,7 @@ class TestOperatingStreams:
         source = StreamSource(store, NAME, SOURCE)
         end = source.latest(source.latest(source.initial(), 1), 2)
         (info,) = streams(store)
-        assert (info.name, info.queue, info.reserved, info.acked, info.in_hand) == (NAME, SOURCE, end.seq, 1, 2)
+        assert (info.name, info.queue, info.reserved, info.acked, info.reserved_jobs) == (NAME, SOURCE, end.seq, 1, 2)
         assert (info.epoch, info.live) == (1, True)
         assert info.last_beat is not None
         clock.advance(31)

@@ -1,1 +1,1 @@
-"""Graphs of named nodes and links: laid out once, then drawn as text, SVG, Mermaid or DOT."""
+"""Graphs of named nodes and links, with one layout, drawn as text, SVG, Mermaid or DOT."""

@@ -7,7 +7,7 @@ from stanchion.core.graph.model import PAINTS, PLAIN_PAINT, GraphNode
 
 
 def as_dot(layout: Layout) -> str:
-    """Return the directed graph; links back are dashed, and don't count for the ranks."""
+    """Return the directed graph; backward links are dashed, and ignored for the ranks."""
     graph, back = layout.graph, set(layout.back)
     lines = [
         f"digraph {_quoted(graph.title)} {{",

@@ -19,12 +19,12 @@ _FORMS: dict[str, Callable[[Layout], str]] = {"text": as_text, "svg": as_svg, "m
 
 
 def checked_form(form: str) -> GraphForm:
-    """Return the form as given; InvalidInput names those that there are."""
+    """Return a form as given. Raises InvalidInput if it is unknown."""
     if form not in _FORMS:
         raise InvalidInput(f"a graph is drawn as {', '.join(_FORMS)}, not {form!r}")
     return form  # type: ignore[return-value]
 
 
 def drawn(graph: Graph, form: GraphForm) -> str:
-    """Return a graph in one of the forms; text has no line end after its last line."""
+    """Return a graph in one of the forms; text has no final line end."""
     return _FORMS[checked_form(form)](laid_out(graph))

@@ -1,4 +1,4 @@
-"""Where nodes and links are in a drawing: columns from left to right, what follows further to the right.
+"""The layout of a graph: columns from left to right, with followers further right.
 
 A link over several columns gets a place in each of them, so that it passes between the nodes there.
 """
@@ -13,22 +13,22 @@ from statistics import fmean
 from stanchion.core.graph.model import Graph, Link
 
 Place = tuple[str, ...]
-"""What is in a column: a node, as (name,), or a link that passes, as (from, to, column)."""
+"""An element of a column: a node, as (name,), or a passing link, as (from, to, column)."""
 
-SWEEPS = 6
+PASSES = 6
 
 
 @dataclass
 class Layout:
-    """`columns`: their places, from top to bottom; `routes`: for each link forward the places that it goes through."""
+    """`columns`: their places from top to bottom; `routes`: the places that each forward link passes through."""
 
     graph: Graph
     back: list[Link]
-    """Links to a node that leads to this one, or to itself."""
+    """Backward links: to a node that leads to this one, or to the node itself."""
     columns: list[list[Place]] = field(default_factory=list)
     routes: dict[Link, list[Place]] = field(default_factory=dict)
     at: dict[Place, tuple[int, float]] = field(default_factory=dict)
-    """The column and the row of each place; rows are 1 apart or more."""
+    """The column and row of each place; rows are at least 1 apart."""
 
 
 def laid_out(graph: Graph) -> Layout:
@@ -51,7 +51,7 @@ def laid_out(graph: Graph) -> Layout:
 
 
 def _searched(graph: Graph) -> tuple[list[Link], list[str]]:
-    """Search depth first; return the links back, and all nodes, each before those that links forward lead to."""
+    """Search depth first; return the backward links, and all nodes in topological order of the forward links."""
     back: list[Link] = []
     finished: dict[str, None] = {}
     for entry in graph.entries:
@@ -72,7 +72,7 @@ def _searched(graph: Graph) -> tuple[list[Link], list[str]]:
 
 
 def _columns(graph: Graph, order: Sequence[str], back: set[Link]) -> dict[str, int]:
-    """Return the column of each node: one to the right of the last that leads to it."""
+    """Return the column of each node: one to the right of its last predecessor."""
     column = dict.fromkeys(graph.nodes, 0)
     for one in order:
         for to in graph.links[one]:
@@ -82,7 +82,7 @@ def _columns(graph: Graph, order: Sequence[str], back: set[Link]) -> dict[str, i
 
 
 def _neighbours(layout: Layout) -> dict[Place, tuple[list[Place], list[Place]]]:
-    """Return for each place those that it is joined with at the left, and at the right."""
+    """Return the neighbours of each place on the left and on the right."""
     found: dict[Place, tuple[list[Place], list[Place]]] = {
         place: ([], []) for column in layout.columns for place in column
     }
@@ -94,10 +94,10 @@ def _neighbours(layout: Layout) -> dict[Place, tuple[list[Place], list[Place]]]:
 
 
 def _order(layout: Layout) -> None:
-    """Order each column by where its places are joined, there and back, so that few links cross."""
+    """Order each column by the positions of neighbours, in both directions, so that few links cross."""
     neighbours = _neighbours(layout)
-    for sweep in range(SWEEPS):
-        side = sweep % 2
+    for pass_ in range(PASSES):
+        side = pass_ % 2
         rank = {place: n for each in layout.columns for n, place in enumerate(each)}
         for column in reversed(layout.columns) if side else layout.columns:
             middle = {
@@ -109,13 +109,13 @@ def _order(layout: Layout) -> None:
 
 
 def _rows(layout: Layout) -> None:
-    """Give places their rows: level with what they are joined with, as far as there is space."""
+    """Assign rows: level with the neighbours, as far as space permits."""
     neighbours = _neighbours(layout)
     row: dict[Place, float] = {}
     for column in layout.columns:
         row.update({place: n - (len(column) - 1) / 2 for n, place in enumerate(column)})
-    for sweep in range(SWEEPS):
-        side = sweep % 2
+    for pass_ in range(PASSES):
+        side = pass_ % 2
         for column in reversed(layout.columns) if side else layout.columns:
             wished = [
                 fmean(row[one] for one in joined) if (joined := neighbours[place][side]) else row[place]
@@ -128,7 +128,7 @@ def _rows(layout: Layout) -> None:
 
 
 def _apart(wished: Sequence[float]) -> Iterator[float]:
-    """Yield rows near the wished ones, in this order, each 1 below the one before at least."""
+    """Yield rows near the preferred ones, in order, each at least 1 below the one before."""
     rows: list[float] = []
     for wish in wished:
         rows.append(max(wish, rows[-1] + 1) if rows else wish)

@@ -1,4 +1,4 @@
-"""A graph as a Mermaid flowchart, which GitHub, GitLab and many wikis draw."""
+"""A graph as a Mermaid flowchart, which GitHub, GitLab and many wikis render."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _ESCAPED = {ord(letter): f"#{ord(letter)};" for letter in '#"<>&`\\'}
 
 
 def as_mermaid(layout: Layout) -> str:
-    """Return the flowchart; nodes are numbered, as names such as `end` have a meaning of their own there."""
+    """Return the flowchart; nodes are numbered, as names such as `end` are reserved in Mermaid."""
     graph = layout.graph
     numbered = {name: f"n{number}" for number, name in enumerate(graph.nodes)}
     dashed = graph.dashed | set(layout.back)

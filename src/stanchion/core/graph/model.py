@@ -1,4 +1,4 @@
-"""A graph to be drawn, which knows nothing of what its nodes stand for."""
+"""A graph for drawing, independent of what its nodes represent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLAIN = "middle"
 
 
 class Paint(NamedTuple):
-    """Fill and border of a kind of nodes, and the fill on a dark page."""
+    """The fill and border of a kind of node, and its fill on a dark page."""
 
     fill: str
     border: str
@@ -29,13 +29,13 @@ PAINTS = {
     "failed": Paint("#fbecec", "#c24b4b", "#3a1a1a"),
     "cancelled": Paint("#eceef1", "#8a97a8", "#2a313b"),
 }
-"""By kind; nodes of other kinds are plain."""
+"""Paints by kind; nodes of other kinds are plain."""
 
 
 class GraphNode(NamedTuple):
-    """`label`: its name for people; `note`: what is particular to it, below the label; `kind`: see PAINTS.
+    """`label`: the displayed name; `note`: special properties, below the label; `kind`: see PAINTS.
 
-    `text_note`: what text drawings say behind the label.
+    `text_note`: the note after the label in text drawings.
     """
 
     label: str
@@ -45,9 +45,9 @@ class GraphNode(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """`nodes` by name; `links`: for each node those that follow it, in order; `entries`: where the drawing begins.
+    """`nodes` by name; `links`: the followers of each node, in order; `entries`: the nodes where the drawing starts.
 
-    Each node can be reached from an entry. `dashed`: links that are not the usual route.
+    Each node can be reached from an entry. `dashed`: links outside of the usual route.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""A graph as a picture: SVG without anything from elsewhere."""
+"""A graph as self-contained SVG."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEIGHT, _ROW, _GAP, _MARGIN = 48.0, 76.0, 64.0, 28.0
 _LETTER, _SMALL_LETTER = 8.3, 6.4
 _TURN = 12.0
 _DEPTH = 22.0
-"""How far below the nodes the links back run, each below the one before."""
+"""The distance of backward links below the nodes, and between each other."""
 
 _ALWAYS_STYLED = ("end", "spark")
 
@@ -55,7 +55,7 @@ class _Picture:
         )
 
     def _box(self, place: tuple[str, ...]) -> tuple[float, float, float]:
-        """Return the left and the right edge of a place, and its middle line."""
+        """Return the left and right edges of a place, and its vertical centre."""
         column, row = self._layout.at[place]
         left, wide = self._lefts[column], self._widths[column]
         return left, left + wide, _MARGIN + _HEIGHT / 2 + _ROW * row
@@ -109,7 +109,7 @@ class _Picture:
         return f"M{x + 16:.1f} {top:.1f}C{x + 26:.1f} {high:.1f} {x - 26:.1f} {high:.1f} {x - 16:.1f} {top:.1f}"
 
     def _under(self, one: str, to: str, depth: float) -> str:
-        """Return the path of a link back, below all nodes; beside the one where another is below that."""
+        """Return the path of a backward link, below all nodes; to the side if another node is below its own."""
         left, right, y = self._box((one,))
         if self._lowest(one):
             x = (left + right) / 2

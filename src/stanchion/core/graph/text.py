@@ -13,7 +13,7 @@ from stanchion.core.graph.layout import Layout
 
 
 def as_text(layout: Layout) -> str:
-    """Return all nodes, those where the drawing begins at the left."""
+    """Return all nodes, with the entries at the left."""
     drawing = _Drawing(layout)
     return "\n".join(line for entry in layout.graph.entries for line in drawing.block(entry))
 
@@ -24,7 +24,7 @@ class _Drawing:
         self._seen: set[str] = set()
 
     def block(self, name: str) -> list[str]:
-        """Return the lines of a node and what follows it."""
+        """Return the lines of a node and its followers."""
         node = self._graph.nodes[name]
         if name in self._seen:
             return [f"{node.label} ↑"]

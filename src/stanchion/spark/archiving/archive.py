@@ -1,15 +1,15 @@
-"""Bringing history into an archive, and out of the store.
+"""Moving history from the store to an archive.
 
     store: history ──► Parquet files ──► commit: in the archive ──► deleted from the store
 
-A finish, which is a job's id with its `finished_at`, is in the archive exactly once, wherever a run dies:
+A finish is a job's id with its `finished_at`. It is in the archive exactly once, wherever a run dies:
 
-* What is archived, the archive alone knows. A run leaves out what the version has that it began from, and its commit
-  is refused if another has committed since.
-* Until the commit, its files belong to nobody; `compact` deletes them after a week.
-* After it, the store deletes exactly those finishes. What a dead run has archived and not purged, the next one meets
-  in history and purges. A dead job that was re-driven meanwhile is not touched: when it ends anew, that is another
-  finish, and it is archived too.
+* Only the archive knows what is archived. A run skips the finishes in the version it started from, and its commit is
+  refused if another run has committed since.
+* Before the commit, the new files belong to no version; `compact` deletes orphaned files after a week.
+* After the commit, the store deletes exactly those finishes. If a run dies before it purges, the next one finds the
+  archived finishes in history and purges them. A dead job that was retried meanwhile is not deleted: its next finish
+  is another one, and is archived too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from stanchion.app import Stanchion
 
 MANY = 1_000_000
-"""After so many, the rest is for Spark, unless the engine is named."""
+"""Jobs after which Spark archives the rest, unless the engine is given."""
 
 
 def archive(
@@ -49,12 +49,12 @@ def archive(
     spark: SparkSession | None = None,
     watch: Callable[[int], None] = lambda _archived: None,
 ) -> Archive:
-    """Bring jobs that finished over `older_than` seconds ago into the archive in a folder, and delete them here.
+    """Move jobs that finished over `older_than` seconds ago from the store to the archive in a folder.
 
-    `queues`: only of these. `keep`: without the deletion. `compact`: at the end, make few files of many. `engine`:
-    "spark" or "local"; left out, this process does it, and Spark from a million jobs on. `watch` is told how many were
-    archived so far. To be run again after any error. Raises MissingExtra without the extra `spark`, ArchiveBusy where
-    another run has come first, InvalidInput for a folder that holds something else.
+    `queues`: only jobs of these. `keep`: do not delete them from the store. `compact`: merge small files at the end.
+    `engine`: "spark" or "local"; by default this process does it, and Spark from a million jobs on. `watch` is called
+    with the number of jobs archived so far. Run it again after any error. Raises MissingExtra without the extra
+    `spark`, ArchiveBusy if another run was faster, InvalidInput if the folder contains something else.
     """
     began = time.monotonic()
     place = Path(folder).absolute()
@@ -65,7 +65,7 @@ def archive(
     except ModuleNotFoundError:
         raise MissingExtra("spark", "the archive") from None
 
-    open_archive(place)  # refuses a folder that holds something else, before anything is read
+    open_archive(place)  # refuses a folder with something else before anything is read
     run = Run(app, place, wanted(app, queues, seconds_of(older_than, "older_than")), keep, done, watch)
     if engine == "spark" or run.here(MANY if engine is None and _spark_could(app) else None):
         run.in_spark(spark)
@@ -76,14 +76,14 @@ def archive(
 
 
 def wanted(app: Stanchion, queues: Sequence[str], older_than: float) -> Query:
-    """Return the part of history that is to be archived, by the store's clock."""
+    """Return the query for the history to archive, by the store's clock."""
     conditions = [Condition("finished_at", "<=", app.store.now() - int(older_than * SECOND))]
     if queues:
         names = tuple(checked_name(name, "a queue") for name in queues)
         known = {settings.name for settings in app.store.queues()}
         for name in names:
             if name not in known:
-                raise InvalidInput(f"there is no queue {name!r}; there are {', '.join(sorted(known)) or 'none'}")
+                raise InvalidInput(f"there is no queue {name!r} (known: {', '.join(sorted(known)) or 'none'})")
         conditions.append(Condition("queue", "in", names))
     return Query("history", tuple(conditions), order="id", limit=PAGE)
 

@@ -1,4 +1,4 @@
-"""What a run of the archive has done."""
+"""The result of an archive run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Engine = Literal["local", "spark"]
 
 @dataclass(slots=True)
 class Archive:
-    """What a run has done. `purged`: also what an earlier one had archived and left in the store."""
+    """The result of an archive run. `purged` includes jobs that an earlier run archived without purging them."""
 
     folder: str
     archived: int = 0
@@ -18,5 +18,5 @@ class Archive:
     files: int = 0
     engine: Engine = "local"
     compacted: int = 0
-    """By how many files the archive has become fewer."""
+    """The number of files saved by compaction."""
     seconds: float = 0.0

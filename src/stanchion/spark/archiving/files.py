@@ -1,4 +1,4 @@
-"""Finished jobs as the Parquet files of an archive: one file a day, in a folder for the day."""
+"""Finished jobs as Parquet files of an archive: one file per day, in that day's folder."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ IN_FILES = arrow_schema("history", NAMES)
 """The columns of the files; the day is the name of their folder."""
 DAY = "day"
 
-_AS_STORED = Codec()  # without keys, what is encrypted stays so
+_AS_STORED = Codec()  # without keys, so that encrypted values stay encrypted
 _ROWS, _BYTES = 50_000, 64 * 1024 * 1024
-"""Of a row group, whichever is reached first."""
+"""Limits of a row group, whichever is reached first."""
 
 
 class Written(NamedTuple):
-    """A file. `path`: inside the archive; `first`, `last`: the bounds of `finished_at` in it."""
+    """A new file. `path`: inside the archive; `first`, `last`: the bounds of `finished_at`."""
 
     path: str
     day: str
@@ -41,7 +41,7 @@ class Written(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A committed file; `first`, `last`: the bounds of `finished_at` in it."""
+    """A committed file. `first`, `last`: the bounds of `finished_at`."""
 
     place: str
     rows: int
@@ -50,7 +50,7 @@ class Part(NamedTuple):
 
 
 class Files:
-    """Writes rows to new files under `folder`, which nobody knows of until they are committed."""
+    """Writes rows to new files under `folder`, invisible until they are committed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._mark = folder, uuid.uuid4().hex
@@ -59,7 +59,7 @@ class Files:
         self._rows = self._bytes = 0
 
     def add(self, rows: Sequence[JobRow]) -> None:
-        """Write finished jobs, as they are stored."""
+        """Write finished jobs, as stored."""
         if not rows:
             return
         batch = batch_of_rows(rows, "history", NAMES, 0, _AS_STORED)
@@ -69,12 +69,12 @@ class Files:
             self._flush()
 
     def close(self) -> list[Written]:
-        """Bring all to the disk; return the files."""
+        """Sync everything to disk; return the files."""
         self._flush()
         return [file.close() for file in self._open.values()]
 
     def drop(self) -> None:
-        """Delete what was written."""
+        """Delete the files."""
         for file in self._open.values():
             file.drop()
 
@@ -105,7 +105,7 @@ class _File:
 
     def close(self) -> Written:
         self._writer.close()
-        # The store forgets these jobs once they are committed: they must outlast a power cut.
+        # The store deletes these jobs after the commit, so the files must survive a power failure.
         sync(self._place)
         sync(self._place.parent)
         return Written(self._path, self._day, self._place.stat().st_size, self._rows, self._first, self._last)
@@ -116,7 +116,7 @@ class _File:
 
 
 def ends_in(places: Sequence[Path], most: int = 100_000) -> Iterator[list[End]]:
-    """Give the finishes in files, in batches."""
+    """Yield the finishes in files, in batches."""
     for place in places:
         with pq.ParquetFile(place) as file:
             for batch in file.iter_batches(most, columns=["id", "finished_at"]):
@@ -125,7 +125,7 @@ def ends_in(places: Sequence[Path], most: int = 100_000) -> Iterator[list[End]]:
 
 
 def sync(place: Path) -> None:
-    """Bring a file, or what a folder lists, to the disk."""
+    """Sync a file, or the entries of a folder, to disk."""
     handle = os.open(place, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -140,7 +140,7 @@ def drop(folder: Path, written: Sequence[Written]) -> None:
 
 
 def as_json(written: Written) -> dict[str, Any]:
-    """Return the statistics of a file as Delta keeps them."""
+    """Return the statistics of a file in Delta's format."""
     return {
         "numRecords": written.rows,
         "minValues": {"finished_at": _shown(written.first)},

@@ -1,4 +1,4 @@
-"""One part of history brought into files: the work that is the same here and in an executor of Spark.
+"""Writing one part of history to files, in this process or in an executor of Spark.
 
 history ──not archived yet──► a file, to be committed
      └──archived already, by a run that died before it purged──► deleted from the store
@@ -12,20 +12,20 @@ from typing import Any
 
 from stanchion.spark.archiving.files import End, Files, Part, Written, ends_in
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import JobRef, JobRow
 
 PURGED_AT_ONCE = 1000
 
 
 class Archived:
-    """What a version of the archive holds: the files are read as far as somebody asks for what may be in them."""
+    """The finishes in a version of the archive. A file is read only when finishes within its bounds are looked up."""
 
     def __init__(self, parts: Iterable[Part]) -> None:
         self._unread = list(parts)
         self._ends: set[End] = set()
 
     def among(self, ends: Sequence[End]) -> set[End]:
-        """Return those finishes that are archived."""
+        """Return the finishes among these that are archived."""
         first, last = min(end for _, end in ends), max(end for _, end in ends)
         here = [part for part in self._unread if part.first <= last and part.last >= first]
         for batch in ends_in([Path(part.place) for part in here]):
@@ -35,22 +35,22 @@ class Archived:
 
 
 class Purger:
-    """Deletes from the store what the archive has; or doesn't, where all is to be kept."""
+    """Deletes archived jobs from the store, unless they are to be kept."""
 
     def __init__(self, store: Store, *, keep: bool) -> None:
         self._store, self._keep = store, keep
         self.purged = 0
 
     def purge(self, ends: Sequence[End]) -> None:
-        """Delete finished jobs as they were archived."""
+        """Delete exactly these finishes."""
         if self._keep:
             return
         for first in range(0, len(ends), PURGED_AT_ONCE):
-            self.purged += self._store.discard(ends[first : first + PURGED_AT_ONCE])
+            self.purged += sum(self._store.delete([JobRef(*end) for end in ends[first : first + PURGED_AT_ONCE]]))
 
 
 def fresh(pages: Iterable[list[JobRow]], archived: Archived, purger: Purger) -> Iterator[list[JobRow]]:
-    """Give those finished jobs that are not archived yet; purge those that are."""
+    """Yield finished jobs that are not archived yet; purge those that are."""
     for page in pages:
         ends = [end_of(row) for row in page]
         known = archived.among(ends) if ends else set()
@@ -61,7 +61,7 @@ def fresh(pages: Iterable[list[JobRow]], archived: Archived, purger: Purger) -> 
 
 
 def write_part(folder: Path, pages: Iterable[list[JobRow]]) -> list[Written]:
-    """Write finished jobs to new files; none is left where this fails."""
+    """Write finished jobs to new files; delete them all on failure."""
     files = Files(folder)
     try:
         for page in pages:
@@ -73,11 +73,11 @@ def write_part(folder: Path, pages: Iterable[list[JobRow]]) -> list[Written]:
 
 
 def end_of(row: JobRow) -> End:
-    """Return how a finish is named."""
+    """Return the finish of a job."""
     assert row.finished_at is not None  # noqa: S101 - it comes from history
     return row.id, row.finished_at
 
 
 def texts(values: Any) -> Any:
-    """Return tuples, however they came through JSON."""
+    """Return lists from JSON as tuples, at any depth."""
     return tuple(map(texts, values)) if isinstance(values, list | tuple) else values

@@ -29,7 +29,7 @@ _COPIED = (
 
 @dataclass(frozen=True)
 class Replay:
-    """What a replay has found. `enqueued`: False for a dry run, and where this write was done before."""
+    """The result of a replay. `enqueued`: False for a dry run, or if this write was done before."""
 
     matched: int
     enqueued: bool
@@ -47,13 +47,13 @@ def replay(
     spark: SparkSession | None = None,
     watch: Callable[[int], None] = lambda _staged: None,
 ) -> Replay:
-    """Enqueue copies of the archived jobs that meet a condition of Spark SQL, such as `state = 'dead'`.
+    """Enqueue copies of the archived jobs that match a Spark SQL condition, such as `state = 'dead'`.
 
-    Each copy is due now and names its origin. A job with several finishes that meet it is copied once, in the order of
-    the first enqueue. `queue`: only jobs of this queue. `to`: where the copies go, their own queues if left out.
-    `dry_run`: only count them. `write_id`: a name for this replay; a repeat under the same name does nothing for 30
-    days. Either all copies are enqueued or none; a store without transactions enqueues them one by one, and goes on
-    after a death. Raises InvalidInput for a condition that Spark doesn't understand.
+    Each copy is due now and names its origin. A job with several matching finishes is copied once. Copies are in the
+    order of the first enqueue. `queue`: only jobs of this queue. `to`: the queue of the copies, by default their own.
+    `dry_run`: only count them. `write_id`: a name for this replay; for 30 days, repeating it does nothing. Either all
+    copies are enqueued or none; a store without transactions enqueues them one by one, and a repetition completes an
+    interrupted write. Raises InvalidInput for an invalid condition.
     """
     from stanchion.spark.session import session
 
@@ -79,7 +79,7 @@ def replay(
 
 
 def matching(spark: SparkSession, folder: Path, where: str, queue: str | None = None) -> DataFrame:
-    """Return the archived jobs that meet a condition, each id once, in the order of their enqueue."""
+    """Return the archived jobs that match a condition, each id once, in the order in which they were enqueued."""
     from pyspark.errors import PySparkException
     from pyspark.sql import Window
     from pyspark.sql import functions as F  # noqa: N812 - as everybody names it
@@ -89,10 +89,10 @@ def matching(spark: SparkSession, folder: Path, where: str, queue: str | None = 
     jobs = archived_jobs(spark, folder)
     try:
         found = jobs.where(F.expr(where))
-        _ = found.schema  # Spark looks at the condition only now
+        _ = found.schema  # Spark analyses the condition only now
     except PySparkException as error:
         said = str(error).strip().splitlines()[0].partition(" SQLSTATE")[0]  # its plan follows
-        raise InvalidInput(f"Spark doesn't understand the condition {where!r}: {said}") from None
+        raise InvalidInput(f"Spark can't parse the condition {where!r}: {said}") from None
     if queue is not None:
         found = found.where(F.col("queue") == queue)
     newest = F.row_number().over(Window.partitionBy("id").orderBy(F.desc("finished_at")))
@@ -101,7 +101,7 @@ def matching(spark: SparkSession, folder: Path, where: str, queue: str | None = 
 
 
 def copies(found: DataFrame, to: str | None) -> Iterator[NewJob]:
-    """Give the jobs to store."""
+    """Yield the jobs to store."""
     for rows in batches(found.toLocalIterator()):
         for job_id, row in zip(new_ids(len(rows)), rows, strict=True):
             yield copy_of(row.asDict(), job_id, to)

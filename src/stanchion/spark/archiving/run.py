@@ -1,4 +1,4 @@
-"""The steps of a run of the archive: read, write, commit, purge."""
+"""The steps of an archive run: read, write, commit, purge."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 BATCH = 100_000
-"""Finished jobs of one commit, where they are read by this process."""
+"""Finished jobs per commit, if this process reads them."""
 _CHARACTERS = 256 * 1024 * 1024
-"""Of the jobs of one commit, which are in memory together."""
+"""Characters of the jobs of one commit, which are in memory together."""
 
 
 class Run:
-    """One run over a query of history; notes in `done` what it has done."""
+    """One run over a query of history; records the result in `done`."""
 
     def __init__(
         self, app: Stanchion, folder: Path, query: Query, keep: bool, done: Archive, watch: Callable[[int], None]
@@ -42,7 +42,7 @@ class Run:
         )
 
     def here(self, most: int | None) -> bool:
-        """Archive batch by batch in this process; True where it has stopped after `most` jobs."""
+        """Archive batch by batch in this process; return True if it stopped after `most` jobs."""
         found = pages(self._app.store, self._query)
         while batch := list(_up_to(BATCH, found)):
             self._batch(batch)
@@ -60,7 +60,7 @@ class Run:
         self._done.purged += purger.purged
 
     def in_spark(self, spark: SparkSession | None) -> None:
-        """Archive all in one commit, by the executors of Spark."""
+        """Archive everything in one commit, by the executors of Spark."""
         from stanchion.spark.archiving.spark_run import write_all
 
         self._done.engine = "spark"
@@ -70,21 +70,21 @@ class Run:
         self._done.purged += purged
         if not written:
             return
-        self._see(written)
+        self._check_visible(written)
         self._commit(table, written)
         purger = Purger(self._app.store, keep=self._keep)
         for ends in () if self._keep else ends_in([self._folder / one.path for one in written]):
             purger.purge(ends)
         self._done.purged += purger.purged
 
-    def _see(self, written: list[Written]) -> None:
-        """Refuse files that are not here: they are on the disk of another machine."""
+    def _check_visible(self, written: list[Written]) -> None:
+        """Refuse files that this process can't see, as they are on the disk of another machine."""
         for one in written:
             place = self._folder / one.path
             if not place.is_file() or place.stat().st_size != one.size:
                 raise InvalidInput(
                     f"an executor of Spark has written {place}, which this process can't see, so nothing was archived; "
-                    f"name a folder that all of them share under the same path"
+                    f"use a folder that all machines share under the same path"
                 )
 
     def _commit(self, table: ArchiveTable | None, written: list[Written]) -> None:
@@ -99,7 +99,7 @@ class Run:
 
 
 def _up_to(count: int, pages: Iterator[list[JobRow]]) -> Iterator[list[JobRow]]:
-    """Give pages until they have so many jobs, or are so large together, or little more."""
+    """Yield pages until they reach `count` jobs or _CHARACTERS, or slightly more."""
     given = characters = 0
     while given < count and characters < _CHARACTERS and (page := next(pages, None)) is not None:
         given, characters = given + len(page), characters + sum(map(weight, page))

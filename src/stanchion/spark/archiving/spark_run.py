@@ -1,4 +1,4 @@
-"""The parts of history brought into files by the executors of Spark."""
+"""Writing the parts of history to files by the executors of Spark."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 _PARTS_PER_CORE = 2
 _PARTS_ELSEWHERE = 32
-"""Where Spark Connect doesn't tell of cores."""
+"""The number of parts if Spark Connect does not report its cores."""
 
 
 def write_all(
     app: Stanchion, folder: Path, query: Query, parts: Sequence[Part], *, keep: bool, spark: SparkSession | None
 ) -> tuple[list[Written], int]:
-    """Write what is not archived yet to files; return them, and how many archived jobs were purged on the way."""
+    """Write jobs that are not archived yet to files; return these, and the number of archived jobs purged."""
     import pyarrow as pa
 
     place = place_of(checked_options({"url": app.url}, "read"))

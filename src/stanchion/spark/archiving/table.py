@@ -1,7 +1,7 @@
-"""An archive: a Delta table of finished jobs, divided by the day of `finished_at`.
+"""An archive: a Delta table of finished jobs, partitioned by the day of `finished_at`.
 
-Its log decides what it holds. A file that no commit names is not there; a commit names all files of a batch or none.
-Of two commits that began from the same version, only one succeeds, by the table's application transaction.
+Its log decides what it contains: a file counts once a commit names it, and a commit names all files of a batch or
+none. Of two commits based on the same version only one succeeds, by the table's application transaction.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 NAME = "stanchion archive"
 _APPLICATION = "stanchion.archive"
 _SLACK = 1000
-"""Microseconds by which the bounds of a compacted file may be off: they are rounded."""
+"""Microseconds by which the rounded bounds of a compacted file may be off."""
 _LOG = "_delta_log"
 _SCHEMA = IN_FILES.append(pa.field(DAY, pa.date32()))
 
 
 class ArchiveTable:
-    """The table in a folder, as of its newest version when it was opened or last changed by this object."""
+    """The table in a folder, at its version when this object opened or last changed it."""
 
     def __init__(self, folder: Path, delta: DeltaTable) -> None:
         self.folder, self._delta = folder, delta
@@ -59,12 +59,12 @@ class ArchiveTable:
         ]
 
     def rows(self) -> int:
-        """Return how many finished jobs it holds."""
+        """Return the number of finished jobs in it."""
         return sum(part.rows for part in self.parts())
 
     def commit(self, written: Sequence[Written]) -> None:
-        """Add files, all in one step. ArchiveBusy when another has committed since this object was last up to date."""
-        # A transaction that stands in the table already is not refused: only one that came since our version is.
+        """Add files in one step. Raises ArchiveBusy if another process has committed since this object's version."""
+        # Delta refuses only transactions committed after our version, not those it contains already.
         last = self._delta.transaction_version(_APPLICATION)
         transaction = Transaction(_APPLICATION, 0 if last is None else last + 1)
         now = int(time.time() * 1000)
@@ -85,7 +85,7 @@ class ArchiveTable:
             sync(entry)
 
     def compact(self) -> int:
-        """Make few files of many, and delete those that no version of the last week has; return by how many fewer."""
+        """Merge small files, and delete those in no version of the last week; return the number of files saved."""
         compacted = self._delta.optimize.compact()
         self._delta.update_incremental()
         self._delta.vacuum(dry_run=False, full=True)
@@ -93,27 +93,27 @@ class ArchiveTable:
 
 
 def open_archive(folder: Path) -> ArchiveTable | None:
-    """Return the archive in a folder, None where there is none; InvalidInput for a folder that holds something else."""
+    """Return the archive in a folder, or None. Raises InvalidInput if the folder contains something else."""
     if not folder.is_dir() or not DeltaTable.is_deltatable(str(folder)):
         if folder.exists() and not _could_become(folder):
-            raise InvalidInput(f"{folder} holds something else than an archive; name a folder of its own")
+            raise InvalidInput(f"{folder} contains something other than an archive; use a separate folder")
         return None
     delta = DeltaTable(str(folder))
     if delta.metadata().name != NAME:
-        raise InvalidInput(f"{folder} holds a Delta table that is no archive of Stanchion's; name another folder")
+        raise InvalidInput(f"{folder} contains a Delta table that is not a Stanchion archive; use another folder")
     return ArchiveTable(folder, delta)
 
 
 def existing_archive(folder: Path) -> ArchiveTable:
-    """Return the archive in a folder; InvalidInput where there is none."""
+    """Return the archive in a folder. Raises InvalidInput if there is none."""
     found = open_archive(folder)
     if found is None:
-        raise InvalidInput(f"there is no archive in {folder}; `stanchion archive {folder}` makes one")
+        raise InvalidInput(f"there is no archive in {folder}; `stanchion archive {folder}` creates one")
     return found
 
 
 def new_archive(folder: Path) -> ArchiveTable:
-    """Make an archive in a folder, or return the one that another process has made there meanwhile."""
+    """Create an archive in a folder, or return the one that another process has created meanwhile."""
     folder.mkdir(parents=True, exist_ok=True)
     delta = DeltaTable.create(
         str(folder),
@@ -127,7 +127,7 @@ def new_archive(folder: Path) -> ArchiveTable:
 
 
 def _could_become(folder: Path) -> bool:
-    """Tell whether a folder is empty, or holds what an archive that died before its first commit has left."""
+    """Return whether a folder is empty, or has only files of a run that died before its first commit."""
     return folder.is_dir() and all(one.name == _LOG or one.name.startswith(f"{DAY}=") for one in folder.iterdir())
 
 

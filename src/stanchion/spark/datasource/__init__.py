@@ -1,1 +1,1 @@
-"""The Spark data source: jobs read, written and streamed."""
+"""The Spark data source, for reading, writing and streaming jobs."""

@@ -1,8 +1,8 @@
-"""How the runs of streaming queries have ended: told by Spark to a listener, and read by who reads their stream next.
+"""How runs of streaming queries ended, recorded by a Spark listener for the next reader of their stream.
 
-Spark's driver writes a file for each run that ends, into a folder of its user; the process that reads the stream in the
-next run, on the same machine, looks there. Where there is none, as after a kill or on another machine, a run counts as
-failed only if its sink was told so.
+Spark's driver writes a file for each run that ends, into a folder of its user. The process that reads the stream in
+the next run, on the same machine, reads it. Without a file, as after a kill or on another machine, a run counts as
+failed only if its sink recorded the failure.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ log = logging.getLogger("stanchion.spark")
 _FOLDER = "endings"
 _KEPT = 86_400.0
 _LONGEST = 20_000
-_WATCHED = "_stanchion_told_of_endings"
+_WATCHED = "_stanchion_records_endings"
 
 
 def how_ended(run: str) -> Ended | None:
-    """Return how the run of a query ended that a batch names; None if that is not known here."""
+    """Return how the run of a query ended; None if it is unknown here."""
     with suppress(OSError, ValueError, KeyError):
         return Ended(json.loads(_file(run.partition(":")[0]).read_text())["error"])
     return None
 
 
-def note_ending(run: str, error: str | None) -> None:
-    """Write down how a run has ended, and forget those of long ago."""
+def record_ending(run: str, error: str | None) -> None:
+    """Record how a run ended, and delete old records."""
     path = _file(run)
     path.parent.mkdir(mode=0o700, exist_ok=True)
     for old in path.parent.iterdir():
@@ -46,12 +46,12 @@ def note_ending(run: str, error: str | None) -> None:
                 old.unlink()
     fresh = path.with_suffix(".new")
     fresh.touch(mode=0o600)
-    fresh.write_text(json.dumps({"error": None if error is None else told(error)[:_LONGEST]}))
+    fresh.write_text(json.dumps({"error": None if error is None else user_error(error)[:_LONGEST]}))
     fresh.rename(path)
 
 
-def told(error: str) -> str:
-    """Return of an exception in Spark what its user raised: the end of a Python traceback, and how the text begins."""
+def user_error(error: str) -> str:
+    """Return the user's part of a Spark exception: the end of its Python traceback, and the first line."""
     lines = [line.strip() for line in error.splitlines()]
     lines = [line for line in lines if line and not line.startswith("at ")]
     heads = [n for n, line in enumerate(lines) if "Traceback (most recent call last)" in line]
@@ -71,7 +71,7 @@ def _file(run: str) -> Path:
 
 
 def watch(spark: SparkSession) -> None:
-    """Have a session tell how its streaming queries end, once. Sessions over Spark Connect are left alone."""
+    """Register a listener that records how streaming queries end, once per session. Not for Spark Connect."""
     manager: Any = getattr(spark.streams, "_jsqm", None)
     if manager is None or hasattr(spark, _WATCHED):
         return
@@ -83,13 +83,13 @@ def watch(spark: SparkSession) -> None:
         manager.addListener(gateway.jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper(_Listener()))
     except (AttributeError, TypeError) as error:  # these are no part of Spark's public API
         log.warning(
-            "this Spark does not tell how its streaming queries end (%s); jobs get no text of its errors", error
+            "this Spark does not report how its streaming queries end (%s); jobs get no text of its errors", error
         )
     setattr(spark, _WATCHED, True)
 
 
 class _Listener:
-    """What Java calls. PySpark's own listener would take each progress apart, over dozens of calls, for nobody."""
+    """The listener that Java calls. PySpark's own would needlessly parse each progress event, over dozens of calls."""
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
         """Do nothing."""
@@ -101,10 +101,10 @@ class _Listener:
         """Do nothing."""
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """Write down how the run has ended."""
+        """Record how the run ended."""
         error = event.exception()
         with suppress(OSError, InvalidInput):
-            note_ending(str(event.runId().toString()), error.get() if error.isDefined() else None)
+            record_ending(str(event.runId().toString()), error.get() if error.isDefined() else None)
 
     class Java:
         """For py4j."""

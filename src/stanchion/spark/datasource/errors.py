@@ -1,4 +1,4 @@
-"""Errors in Spark's Python processes, as its users are to read them."""
+"""Readable errors from Spark's Python processes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def said_plainly(function: Callable[P, R]) -> Callable[P, R]:
-    """Let Spark show of this package's own errors only the text, which says all, and not where they came from."""
+def without_traceback(function: Callable[P, R]) -> Callable[P, R]:
+    """Make Spark show this package's own errors without a traceback: their text is sufficient."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -29,7 +29,7 @@ def said_plainly(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def hide_traceback() -> None:
-    """Have Spark show no traceback of the error that is about to end this process, if it is one of Spark's."""
+    """Make Spark hide the traceback of the error that ends this process, if it is a process of Spark."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name.startswith("pyspark."):
         os.environ["SPARK_HIDE_TRACEBACK"] = "1"

@@ -1,4 +1,4 @@
-"""What of Spark's values JSON can hold, and how."""
+"""Spark's values as JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Convert = Callable[[Any], Any]
 
 
 def jsonable(kind: DataType, path: str) -> None:
-    """Refuse a column that JSON can't hold; InvalidInput names the part of it by its path."""
+    """Refuse a column that JSON can't represent. InvalidInput names the offending part by its path."""
     from pyspark.sql.types import ArrayType, MapType, StructType
 
     if isinstance(kind, StructType):
@@ -33,22 +33,22 @@ def jsonable(kind: DataType, path: str) -> None:
         jsonable(kind.valueType, f"{path}[]")
     elif (name := kind.simpleString()).startswith("decimal"):
         raise InvalidInput(
-            f"the column {path} is of type {name}, which has more digits than a number here; give the JSON itself, "
-            f"made by to_json(), to keep them all, or cast it to string or double"
+            f"the column {path} is of type {name}, which has more digits than a number here; pass JSON made by "
+            f"to_json() to keep them all, or cast it to string or double"
         )
     elif name not in _PLAIN and name not in _MOMENTS:
         raise InvalidInput(f"the column {path} is of type {name}, which JSON can't hold; cast it to string or double")
 
 
 def plain_values(column: pa.Array) -> list[Any]:
-    """Return the values of a column as JSON has them: maps and structs as objects, times as ISO text."""
+    """Return the values of a column for JSON: maps and structs as objects, times as ISO text."""
     convert = _converter(column.type)
     values: list[Any] = column.to_pylist()
     return values if convert is None else [None if one is None else convert(one) for one in values]
 
 
 def _converter(kind: pa.DataType) -> Convert | None:
-    """Return what turns a value of this type into one for JSON; None where it is one."""
+    """Return the function that converts values of this type for JSON; None if they need no conversion."""
     if pa.types.is_map(kind):
         return _of_map(_converter(kind.item_type))
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""From rows to new jobs."""
+"""Turning rows into new jobs."""
 
 from __future__ import annotations
 
@@ -47,25 +47,25 @@ _TYPES: dict[str, tuple[str, ...]] = {
     "max_attempts": _WHOLE,
     "timeout": _NUMBER,
 }
-"""The columns that say how to enqueue, each with its types in Spark."""
+"""The columns with options of an enqueue, and their Spark types."""
 
 _CONTENT = ("payload", "args", "kwargs", "headers")
-"""The columns of any type that JSON can hold; text in them is JSON."""
+"""The columns of any type that JSON can represent; text in them is JSON."""
 
 _OF_LIMITS = ("limits", "rate", "rate_by", "rate_key")
 _MANY = 100_000
 
 
 def check_columns(schema: StructType, ignored: Iterable[str] = ()) -> list[str]:
-    """Return the names of the columns that jobs are made of; InvalidInput for those that can't be."""
+    """Return the names of the columns for new jobs. Raises InvalidInput for wrong columns."""
     names = [one.name for one in schema.fields if one.name not in ignored]
     for one in schema.fields:
         if one.name not in ignored:
             _check_column(one.name, one.dataType)
     if not {"payload", "args", "kwargs"} & set(names) and "task" not in names:
         raise InvalidInput(
-            "no column is the payload of the jobs; make one, such as struct('*').alias('payload'), or, for calls of a "
-            "task, columns args and kwargs"
+            "there is no payload column; add one, such as struct('*').alias('payload'), or, for calls of a task, "
+            "columns args and kwargs"
         )
     if "payload" in names and {"args", "kwargs"} & set(names):
         raise InvalidInput("give a column payload, or args and kwargs for calls of a task, not both")
@@ -80,8 +80,8 @@ def _check_column(name: str, kind: DataType) -> None:
     if types is None:
         known = sorted([*_TYPES, *_CONTENT])
         near = get_close_matches(name, known, 1)
-        guess = f"did you mean {near[0]}? " if near else "what belongs to the payload goes into a struct there; "
-        raise InvalidInput(f"the column {name!r} means nothing for a job; {guess}there are {', '.join(known)}")
+        guess = f"did you mean {near[0]}? " if near else "put parts of the payload into a struct; "
+        raise InvalidInput(f"the column {name!r} is unknown for jobs; {guess}known: {', '.join(known)}")
     if kind.simpleString() not in types:
         raise InvalidInput(
             f"the column {name} must be of type {' or '.join(types)}, not {kind.simpleString()}; cast it"
@@ -90,10 +90,10 @@ def _check_column(name: str, kind: DataType) -> None:
 
 @dataclass(frozen=True)
 class JobMaker:
-    """Makes jobs of rows.
+    """Creates jobs from rows.
 
-    `queue`, `task`: of the rows that don't name any; `defaults`: further options of an enqueue that hold for all rows
-    which have no value of their own.
+    `queue`, `task`: for rows that do not name any; `defaults`: further options of an enqueue for rows without their
+    own value.
     """
 
     queue: str | None = None
@@ -101,7 +101,7 @@ class JobMaker:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def jobs(self, context: Context, batch: pa.RecordBatch) -> list[NewJob]:
-        """Return the jobs of a batch, with their lanes; InvalidInput names the column that is wrong."""
+        """Return the jobs of a batch, with their lanes. InvalidInput names the wrong column."""
         columns = {name: _values(name, batch.column(n)) for n, name in enumerate(batch.schema.names) if name in _KNOWN}
         rows = batch.num_rows
         queues = list(map(self._queue, columns["queue"])) if "queue" in columns else [self._queue(None)] * rows
@@ -139,7 +139,7 @@ class JobMaker:
         return _one(name, self.defaults[name]) if name in self.defaults else NewJob._field_defaults[name]
 
     def _times(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, Iterable[Any]]:
-        """Return when the jobs are due; a row's own word goes before that for all."""
+        """Return when the jobs are due; values of a row override the defaults."""
         fixed = {name: _one(name, self.defaults[name]) for name in ("run_at", "delay") if name in self.defaults}
         present = [name for name in ("run_at", "delay") if name in columns]
         if not present:
@@ -209,7 +209,7 @@ def _parsed(name: str, text: str) -> Any:
         return _decode(text)
     except ValueError as error:
         raise InvalidInput(
-            f"the column {name} holds text that is no JSON ({error}); make it so with to_json(), or give a struct"
+            f"the column {name} contains text that is not JSON ({error}); convert it with to_json(), or pass a struct"
         ) from None
 
 
@@ -221,22 +221,22 @@ _decode = decoder(parse_constant=_not_json)
 
 
 _compact = re.compile(r'(?:[^\s"\\]++|"[^"\\]*+")*+').fullmatch
-"""Matches JSON without spaces between its parts, and without escapes: what an encoder would write the same."""
+"""Matches compact JSON without escapes, which an encoder would write unchanged."""
 
 
 _inexact = re.compile(r"\d[\d.]{16}").search
-"""Finds what may be a number with more digits than a float has."""
+"""Finds possible numbers with more digits than a float has."""
 
 _parts = re.compile(r'"(?:[^"\\]|\\.)*+"|\s+')
 
 
 def _packed(text: str) -> str:
-    """Return JSON without spaces between its parts, its numbers as they are written."""
+    """Return JSON without spaces between its parts, keeping numbers as written."""
     return _parts.sub(lambda part: "" if part[0].isspace() else part[0], text)
 
 
 def _texts(batch: pa.RecordBatch) -> list[str | None] | None:
-    """Return the payloads as they are, where they are JSON already."""
+    """Return the payloads unchanged, if they are JSON text already."""
     if "payload" not in batch.schema.names or not pa.types.is_string(batch.column("payload").type):
         return None
     texts: list[str | None] = batch.column("payload").to_pylist()
@@ -268,7 +268,7 @@ def _check_call(value: Any) -> None:
         called_with(value)
     except ValueError:
         raise InvalidInput(
-            "the column payload is not that of a call, as that of a task must be; give the arguments in columns args "
+            "the column payload is not the payload of a call, which a task needs; pass the arguments in columns args "
             "(an array) and kwargs (a struct or a map)"
         ) from None
 

@@ -1,6 +1,6 @@
-"""The options of the data source, checked: each mistake is one sentence.
+"""The options of the data source, and their checks.
 
-Names are written as Spark's users do (`writeId`); case and underscores make no difference. All values are text.
+Names are in Spark's style (`writeId`); case and underscores are ignored. All values are text.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Use = Literal["read", "write", "readStream", "writeStream"]
 T = TypeVar("T", int, float)
 
 KEYS = "STANCHION_KEYS"
-"""The variable with the keys of payloads, divided by commas, newest first; read where the work is done."""
+"""The environment variable with comma-separated keys of payloads, newest first; read by the executing process."""
 
 _IGNORED = {"checkpointlocation"}
-"""What Spark passes on though it is its own."""
+"""Spark's own options, which it passes on."""
 
 
 class Option(NamedTuple):
-    """An option: what it is good for, its value from its text, and its default."""
+    """An option: its uses, the parser of its text, and its default."""
 
     uses: frozenset[Use]
     value: Callable[[str], Any]
@@ -97,7 +97,7 @@ def _moment(text: str) -> datetime:
 
 
 def _keys(text: str) -> tuple[str, ...]:
-    """Return keys; the error for a wrong one doesn't show it."""
+    """Return keys. The error for a wrong key does not show it."""
     keys = tuple(one.strip() for one in text.split(",") if one.strip())
     Codec(keys)
     return keys
@@ -116,7 +116,7 @@ _FOR_JOBS: dict[str, Callable[[str], Any]] = {
     "maxAttempts": _number(int),
     "timeout": _number(float),
 }
-"""What holds for all jobs of a write that don't say otherwise in a column."""
+"""Defaults for jobs of a write without their own column values."""
 
 _ALL: frozenset[Use] = frozenset({"read", "write", "readStream", "writeStream"})
 _WRITES: frozenset[Use] = frozenset({"write", "writeStream"})
@@ -150,14 +150,14 @@ _KNOWN = {_plain(name): name for name in OPTIONS}
 
 @dataclass(frozen=True)
 class Place:
-    """Where the jobs are, and what opens their payloads. Its `repr` shows neither password nor keys."""
+    """A store and the keys of its payloads. Its `repr` shows neither password nor keys."""
 
     url: str
     keys: tuple[str, ...] = field(default=(), repr=False)
 
     @contextmanager
     def app(self) -> Iterator[Stanchion]:
-        """Open the store, for as long as the block lasts."""
+        """Open the store within the block."""
         keys = self.keys or tuple(one for one in os.environ.get(KEYS, "").split(",") if one)
         with closing(Stanchion(self.url, keys=keys)) as app:
             yield app
@@ -167,12 +167,12 @@ class Place:
 
 
 def place_of(options: Mapping[str, Any]) -> Place:
-    """Return the place that checked options name."""
+    """Return the place in checked options."""
     return Place(options["url"], options["keys"])
 
 
-def looked_over(given: Mapping[str, str], *uses: Use) -> dict[str, Any]:
-    """Return the values of the options given; InvalidInput for one that is for none of these uses, or wrong."""
+def given_options(given: Mapping[str, str], *uses: Use) -> dict[str, Any]:
+    """Return the values of the given options. Raises InvalidInput for wrong ones, or if not for these uses."""
     known = {name for name, option in OPTIONS.items() if not option.uses.isdisjoint(uses)}
     values = {}
     for written, text in given.items():
@@ -185,12 +185,12 @@ def looked_over(given: Mapping[str, str], *uses: Use) -> dict[str, Any]:
 
 
 def checked_options(given: Mapping[str, str], use: Use) -> dict[str, Any]:
-    """Return the values of all options of a use, by their names as they are in OPTIONS; those not given: the defaults.
+    """Return the values of all options of a use, by their names in OPTIONS; by default their defaults.
 
-    InvalidInput names the first mistake.
+    Raises InvalidInput for the first wrong one.
     """
     defaults = {name: option.default for name, option in OPTIONS.items() if use in option.uses}
-    values = {**defaults, **looked_over(given, use)}
+    values = {**defaults, **given_options(given, use)}
     return {**values, "url": reachable_url(values["url"])}
 
 
@@ -208,23 +208,21 @@ def _unknown(written: str, name: str | None, use: Use, known: list[str]) -> str:
         return f"the option {name} is for {others}, not for {use}; leave it out"
     near = get_close_matches(_plain(written), [_plain(one) for one in known], 1)
     guess = f"did you mean {_KNOWN[near[0]]}? " if near else ""
-    return f"the data source has no option {written!r} for {use}; {guess}there are {', '.join(known)}"
+    return f"the data source has no option {written!r} for {use}; {guess}known: {', '.join(known)}"
 
 
 def reachable_url(url: str | None) -> str:
-    """Return the address as it is good for other processes on this machine, in whatever folder they run."""
+    """Return a URL that works for other processes on this machine, in any working folder."""
     url = url or os.environ.get("STANCHION_URL")
     if not url:
-        raise InvalidInput(
-            "the option url is missing: say where the jobs are, such as .option('url', 'postgresql://...')"
-        )
+        raise InvalidInput("the option url is missing: name the store, such as .option('url', 'postgresql://...')")
     if url.startswith("memory:"):
-        raise InvalidInput("memory:// is in one process alone, and Spark works in others; use sqlite:///jobs.db")
+        raise InvalidInput("memory:// lives in one process, and Spark uses several; use sqlite:///jobs.db")
     return absolute_url(url)
 
 
 def job_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a write that hold for all its jobs, by the names that an enqueue has for them."""
+    """Return the options of a write for all its jobs, by their names in an enqueue."""
     given = {_snake(name): values[name] for name in _FOR_JOBS if name != "task" and values[name] is not None}
     checked(given, Codec(), queue=values["queue"] or "default", task=values["task"])
     return given

@@ -26,9 +26,17 @@ from pyspark.sql.datasource import (
 from stanchion.app import Stanchion
 from stanchion.core.times import micros
 from stanchion.errors import StanchionError
-from stanchion.spark.datasource.errors import hide_traceback, said_plainly
-from stanchion.spark.datasource.options import Place, checked_options, looked_over, place_of
-from stanchion.spark.datasource.schema import Field, Of, batch_of_arrow, batch_of_rows, checked_columns, ddl
+from stanchion.spark.datasource.errors import hide_traceback, without_traceback
+from stanchion.spark.datasource.options import Place, checked_options, given_options, place_of
+from stanchion.spark.datasource.schema import (
+    Field,
+    Of,
+    batch_of_arrow,
+    batch_of_rows,
+    checked_columns,
+    ddl,
+    stored_fields,
+)
 from stanchion.stores.protocol import ArrowReads, Store, pages
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.records.query import COMPARED, Condition, Query
@@ -48,18 +56,18 @@ _OPERATORS: dict[type[Filter], Any] = {
     In: "in",
 }
 _PUSHING = "pyspark.sql.worker.data_source_pushdown_filters"
-_PUSHED = COMPARED - {"lane"}  # whose number here is not the stored one
+_PUSHED = COMPARED - {"lane"}  # a job in no lane has a null there, which no comparison meets
 
 
-@said_plainly
+@without_traceback
 def schema_of(given: Mapping[str, str]) -> str:
-    """Return the columns, as Spark writes them, of what these options read, as a batch or as a stream."""
-    return ddl(looked_over(given, "read", "readStream").get("of", "jobs"))
+    """Return the columns, in DDL, that these options read, as a batch or as a stream."""
+    return ddl(given_options(given, "read", "readStream").get("of", "jobs"))
 
 
-@said_plainly
+@without_traceback
 def reader_of(given: Mapping[str, str], schema: StructType) -> JobsReader:
-    """Return the reader for these options and columns; InvalidInput says what to mend."""
+    """Return the reader for these options and columns. Raises InvalidInput."""
     options = checked_options(given, "read")
     of: Of = options["of"]
     wanted = [Field(field.name, field.dataType.simpleString()) for field in schema.fields]
@@ -70,9 +78,9 @@ def reader_of(given: Mapping[str, str], schema: StructType) -> JobsReader:
 
 
 def _pushes_filters() -> bool:
-    """Tell whether this is the process in which Spark pushes filters down.
+    """Return whether this is the process in which Spark pushes filters down.
 
-    Where push-down is off another one plans the reading, and refuses a reader that would take filters.
+    Without push-down another process plans the read, and refuses a reader that accepts filters.
     """
     main = getattr(sys.modules["__main__"], "__spec__", None)
     return _PUSHING in sys.modules or getattr(main, "name", "") == _PUSHING
@@ -80,7 +88,7 @@ def _pushes_filters() -> bool:
 
 @dataclass
 class Part(InputPartition):
-    """What one task reads."""
+    """The jobs that one task reads."""
 
     query: Query
 
@@ -89,14 +97,14 @@ class Part(InputPartition):
 
 
 class JobsReader(DataSourceReader):
-    """Reads the jobs of a query in several tasks, each over a connection of its own."""
+    """Reads the jobs of a query in several tasks, each with its own connection."""
 
     def __init__(self, place: Place, query: Query, names: Sequence[str], parts: int, by_lane: bool) -> None:
         self.place, self.query, self.names, self.parts, self.by_lane = place, query, names, parts, by_lane
 
-    @said_plainly
+    @without_traceback
     def partitions(self) -> Sequence[InputPartition]:
-        """Cut the query by ids or by lanes."""
+        """Divide the query by ids or by lanes."""
         with self.place.app() as app:
             cut = (
                 _by_lanes(app, self.query, self.parts) if self.by_lane else app.store.partition(self.query, self.parts)
@@ -104,7 +112,7 @@ class JobsReader(DataSourceReader):
         return [Part(query) for query in cut]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the jobs of a part."""
+        """Yield the jobs of a part."""
         try:
             with self.place.app() as app:
                 yield from batches_of(app, cast("Part", partition).query, self.names)
@@ -114,10 +122,10 @@ class JobsReader(DataSourceReader):
 
 
 class FilteringReader(JobsReader):
-    """Leaves filters to the store."""
+    """A reader that pushes filters down to the store."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterator[Filter]:  # noqa: N802 - Spark's name
-        """Leave to the store what it can check, and return the rest."""
+        """Accept the filters that the store can evaluate; return the rest."""
         for one in filters:
             condition = condition_of(one)
             if condition is None:
@@ -127,23 +135,23 @@ class FilteringReader(JobsReader):
 
 
 def batches_of(app: Stanchion, query: Query, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Give all jobs of a query, in batches with these columns: as Arrow where the store can, else row by row."""
+    """Yield all jobs of a query, in batches with these columns: as Arrow if the store can, else row by row."""
     store, of = app.store, _of(query)
     if (reads := arrow_reads(store)) is not None:
-        for batch in reads.select_arrow(replace(query, columns=tuple(names))):
-            yield batch_of_arrow(batch, of, app.context.codec)
+        for batch in reads.select_arrow(replace(query, columns=stored_fields(names))):
+            yield batch_of_arrow(batch, of, names, app.context.codec)
         return
     for rows in pages(store, query):
         yield batch_of_rows(rows, of, names, store.now(), app.context.codec)
 
 
 def arrow_reads(store: Store) -> ArrowReads | None:
-    """Return the store as one that gives Arrow, if it does."""
+    """Return the store as ArrowReads, if it supports Arrow."""
     return cast("ArrowReads", store) if store.capabilities.arrow else None
 
 
 def query_of(of: Of, *where: Condition) -> Query:
-    """Return the query for jobs or for history, in pages as scans take them."""
+    """Return the query for jobs or for history, in pages for a scan."""
     return Query("live" if of == "jobs" else "history", where, order="id", limit=PAGE)
 
 
@@ -152,7 +160,7 @@ def _of(query: Query) -> Of:
 
 
 def condition_of(pushed: Filter) -> Condition | None:
-    """Return the condition that a filter of Spark's is, or None for one that no store can check."""
+    """Return the condition for a Spark filter; None if stores can't evaluate it."""
     op = _OPERATORS.get(type(pushed))
     if op is None:
         return None
@@ -165,7 +173,7 @@ def condition_of(pushed: Filter) -> Condition | None:
 
 
 def _comparable(name: str, value: Any) -> bool:
-    """Tell whether a store has such values in that column; a null is Spark's to compare."""
+    """Return whether a store can compare this column with such a value; nulls are left to Spark."""
     if name.endswith("_at"):
         return isinstance(value, datetime) and value.tzinfo is not None
     if name == "priority":
@@ -180,15 +188,11 @@ def _is_id(text: str) -> bool:
         return False
 
 
-def _by_ids(app: Stanchion, query: Query, parts: int) -> list[Query]:
-    return app.store.partition(query, parts)
-
-
 def _by_lanes(app: Stanchion, query: Query, parts: int) -> list[Query]:
-    """Cut a query into ranges of lanes; the first has also the jobs that are in none."""
+    """Divide a query into ranges of lanes; the first range includes jobs in no lane."""
     lanes = max((settings.lanes for settings in app.store.queues()), default=1)
     parts = min(parts, lanes)
-    firsts = [UNLANED, *(1 + n * lanes // parts for n in range(1, parts))]
+    firsts = [UNLANED, *(n * lanes // parts for n in range(1, parts))]
     ranges = [*pairwise(firsts), (firsts[-1], None)]
     return [query.also(*_range(first, end)) for first, end in ranges]
 

@@ -1,4 +1,4 @@
-"""Which run of which query a task is a part of."""
+"""The query, run and micro-batch that a task belongs to."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from stanchion.errors import StanchionError
 
 
 def this_run() -> str | None:
-    """Return what all tasks of one attempt at one micro-batch share, and no others; None where Spark doesn't tell.
+    """Return an id shared by exactly the tasks of one attempt at one micro-batch; None if Spark does not provide it.
 
-    It doesn't in jobs that a function of foreachBatch starts.
+    It does not in jobs started by a foreachBatch function.
     """
-    job, batch = _told("spark.jobGroup.id"), _told("streaming.sql.batchId")
+    job, batch = _property("spark.jobGroup.id"), _property("streaming.sql.batchId")
     return None if job is None or batch is None else f"{job}:{batch}"
 
 
 def this_batch() -> str:
-    """Return what all attempts at one micro-batch of a query share, after restarts too."""
-    query, batch = _told("sql.streaming.queryId"), _told("streaming.sql.batchId")
+    """Return an id shared by all attempts at one micro-batch of a query, even after restarts."""
+    query, batch = _property("sql.streaming.queryId"), _property("streaming.sql.batchId")
     if query is None or batch is None:
         raise StanchionError(
-            "Spark does not tell which micro-batch this is; write streams by writeStream of PySpark 4.2"
+            "Spark does not report which micro-batch this is; write streams by writeStream of PySpark 4.2"
         )
     return f"{query}:{batch}"
 
 
 def has_state(checkpoint: str | None) -> bool | None:
-    """Tell whether the query of a checkpoint has state, such as windows or joins; None if it can't be seen from here.
+    """Return whether the query of a checkpoint is stateful, with windows or joins; None if it can't be seen from here.
 
-    Its folder is asked, which has one for state from the first batch on, before any row of it is written.
+    The checkpoint has a folder for state from the first batch on, before any row of it is written.
     """
     if checkpoint is None:
         return None
@@ -43,6 +43,6 @@ def has_state(checkpoint: str | None) -> bool | None:
     return (folder / "state").is_dir() if (folder / "offsets").is_dir() else None
 
 
-def _told(name: str) -> str | None:
+def _property(name: str) -> str | None:
     task = TaskContext.get()
     return None if task is None else task.getLocalProperty(name)

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput
-from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.rules.jobs import own_priority, state_of
+from stanchion.stores.records.jobs import UNLANED, JobRow
+from stanchion.stores.rules.jobs import state_of
 
 Of = Literal["jobs", "history"]
 
@@ -44,36 +44,38 @@ COLUMNS: dict[Of, dict[str, str]] = {
         "progress": "double",
         "lease_until": "timestamp",
         "cancel_requested": "boolean",
-        "waits_for": "string",
+        **dict.fromkeys(("waits_kind", "waits_queue", "waits_name"), "string"),
         "waits_since": "timestamp",
     },
     "history": {**_COMMON, "progress": "double", "finished_at": "timestamp", "result": "string"},
 }
-"""The columns, each with its type in Spark. They are those of a JobRow as the outside sees them."""
+"""The columns with their Spark types: those of a JobRow in their public form."""
 
 _SEALED = ("payload", "result")
+_STORED = {"flow": "flow_root"}
+"""The fields of a JobRow that have another name than their column."""
 
 
 def ddl(of: Of) -> str:
-    """Return the schema as Spark writes it."""
+    """Return the schema in DDL."""
     return ", ".join(f"{name} {kind}" for name, kind in COLUMNS[of].items())
 
 
 class Field(NamedTuple):
-    """A column that somebody asks for."""
+    """A requested column."""
 
     name: str
     kind: str
 
 
 def checked_columns(of: Of, wanted: Sequence[Field]) -> list[str]:
-    """Return the names of the columns wanted; InvalidInput for one that there isn't, or of another type."""
+    """Return the names of the requested columns. Raises InvalidInput for an unknown one, or a different type."""
     known = COLUMNS[of]
     for name, kind in wanted:
         if name not in known:
             near = get_close_matches(name, known, 1)
             guess = f"did you mean {near[0]}? " if near else ""
-            raise InvalidInput(f"{of} have no column {name!r}; {guess}there are {', '.join(known)}")
+            raise InvalidInput(f"{of} have no column {name!r}; {guess}known: {', '.join(known)}")
         if kind != known[name]:
             raise InvalidInput(f"the column {name} of {of} is of type {known[name]}, not {kind}; cast it after reading")
     return [name for name, _ in wanted]
@@ -84,19 +86,22 @@ def arrow_schema(of: Of, names: Sequence[str]) -> pa.Schema:
     return pa.schema([(name, _ARROW[COLUMNS[of][name]]) for name in names])
 
 
+def stored_fields(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the fields of a JobRow with the content of these columns."""
+    return tuple(_STORED.get(name, name) for name in names)
+
+
 def batch_of_rows(rows: Sequence[JobRow], of: Of, names: Sequence[str], now: int, codec: Codec) -> pa.RecordBatch:
-    """Return jobs as a batch; `now`: the store's clock, which tells scheduled jobs from ready ones."""
-    shown: dict[str, Callable[[JobRow], Any]] = {
-        "state": lambda row: state_of(row, now).value,
-        "priority": lambda row: own_priority(row.priority),
-    }
-    raw = [pa.array([shown.get(name, itemgetter(JobRow._fields.index(name)))(row) for row in rows]) for name in names]
-    return batch_of_arrow(pa.RecordBatch.from_arrays(raw, list(names)), of, codec)
+    """Return jobs as a batch. `now`: the store's clock, which separates scheduled jobs from ready ones."""
+    shown: dict[str, Callable[[JobRow], Any]] = {"state": lambda row: state_of(row, now).value}
+    fields = stored_fields(names)
+    raw = [pa.array([shown.get(name, itemgetter(JobRow._fields.index(name)))(row) for row in rows]) for name in fields]
+    return batch_of_arrow(pa.RecordBatch.from_arrays(raw, list(fields)), of, names, codec)
 
 
-def batch_of_arrow(stored: pa.RecordBatch, of: Of, codec: Codec) -> pa.RecordBatch:
-    """Return a batch of fields as they are stored, but for state and priority, as Spark expects it."""
-    schema = arrow_schema(of, stored.schema.names)
+def batch_of_arrow(stored: pa.RecordBatch, of: Of, names: Sequence[str], codec: Codec) -> pa.RecordBatch:
+    """Convert a batch of the `stored_fields` of columns (the state is converted already) to the form for Spark."""
+    schema = arrow_schema(of, names)
     columns = [_column(field, stored.column(n), codec) for n, field in enumerate(schema)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
@@ -104,17 +109,15 @@ def batch_of_arrow(stored: pa.RecordBatch, of: Of, codec: Codec) -> pa.RecordBat
 def _column(field: pa.Field, stored: pa.Array, codec: Codec) -> pa.Array:
     if field.type == TIMESTAMP:
         return stored.cast(pa.int64()).cast(TIMESTAMP)
-    if field.name == "lane":  # lane n is stored as n + 1, and none as 0
-        lanes = pc.subtract(stored.cast(pa.int32()), 1)
-        return pc.if_else(pc.less(lanes, 0), pa.scalar(None, pa.int32()), lanes)
+    if field.name == "lane":
+        lanes = stored.cast(pa.int32())
+        return pc.if_else(pc.equal(lanes, UNLANED), pa.scalar(None, pa.int32()), lanes)
     values = stored.cast(field.type)
-    if field.name == "flow":  # of the place in it, only the id of the flow
-        return pc.utf8_slice_codeunits(values, 0, 36)
     return opened(values, codec) if field.name in _SEALED else values
 
 
 def opened(texts: pa.Array, codec: Codec) -> pa.Array:
-    """Return payloads as JSON: those that are encrypted are opened, unless there are no keys at all."""
+    """Return payloads as JSON; without any keys, encrypted ones are left as they are."""
     if not codec.has_keys or not pc.any(pc.starts_with(texts, "enc:")).as_py():
         return texts
     return pa.array([None if one is None else codec.opened(one) for one in texts.to_pylist()], pa.string())

@@ -1,6 +1,6 @@
-"""The data source `stanchion`: jobs read and written by Spark, whole or as a stream.
+"""The data source `stanchion`: Spark reads and writes jobs, as a batch or as a stream.
 
-Spark makes these objects, and what they return, anew in several processes: they hold options and no connections.
+Spark creates these objects, and what they return, in several processes. They hold options but no connections.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class StanchionSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what `format` is given."""
+        """Return the name for `format`."""
         return "stanchion"
 
     def schema(self) -> str:
-        """Return the columns of what the options ask for; those of a stream are those of live jobs."""
+        """Return the columns for the options; a stream has those of live jobs."""
         from stanchion.spark.datasource.read import schema_of
 
         return schema_of(self._given)

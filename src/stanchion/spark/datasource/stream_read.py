@@ -1,11 +1,11 @@
-"""Reading a queue as a stream: the reader that Spark's driver asks, and what its tasks read.
+"""Reading a queue as a stream, on Spark's driver and in its tasks.
 
     latestOffset(start, limit)   acknowledges all up to `start`, which is in Spark's commit log, and reserves a batch
-    partitions(start, end)       divides the batch; a replayed one has what is left of it
-    read(partition)              in tasks, wherever they run
+    partitions(start, end)       divides the batch; a replayed batch has the jobs that are left
+    read(partition)              runs in tasks, on any machine
 
-Spark's own commit(end) comes a batch late and never for the last one, so nothing depends on it. Nor on stop():
-the processes of a query may be killed at any time.
+Nothing depends on Spark's commit(end), which comes one batch late and never for the last one; nor on stop(), as the
+processes of a query may be killed at any time.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput
 from stanchion.spark.datasource.endings import how_ended
-from stanchion.spark.datasource.errors import said_plainly
+from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.options import Place, checked_options, place_of
 from stanchion.spark.datasource.read import arrow_reads
 from stanchion.spark.datasource.runs import this_run
-from stanchion.spark.datasource.schema import Field, batch_of_arrow, batch_of_rows, checked_columns
+from stanchion.spark.datasource.schema import Field, batch_of_arrow, batch_of_rows, checked_columns, stored_fields
 from stanchion.streams import Part, Position, StreamSource
 from stanchion.streams.heart import Heart
 from stanchion.streams.sink import begin, rows
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
 Offset = dict[str, Any]
 
 IDLE = 0.25
-"""Seconds that a driver with nothing to do waits for a sign of work before it asks again."""
+"""Seconds that an idle driver waits for a sign of work before it polls again."""
 
 FEW = 1000
-"""Jobs of a batch that are read row by row: the way to Arrow may be a connection of its own."""
+"""Batches up to this size are read row by row, as reading Arrow may need a separate connection."""
 
 
-@said_plainly
+@without_traceback
 def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
-    """Return the reader for these options and columns; InvalidInput says what to mend."""
+    """Return the reader for these options and columns. Raises InvalidInput."""
     options = checked_options(given, "readStream")
     if options["queue"] is None:
-        raise InvalidInput("say which queue to read, by the option queue")
+        raise InvalidInput("the option queue is missing: name the queue to read")
     wanted = [Field(field.name, field.dataType.simpleString()) for field in schema.fields]
     return StreamReader(
         place_of(options),
@@ -66,7 +66,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
 
 @dataclass
 class StreamPart(InputPartition):
-    """What one task reads."""
+    """The jobs that one task reads."""
 
     part: Part
 
@@ -75,7 +75,7 @@ class StreamPart(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a queue in micro-batches. On the driver one object lives as long as the query; tasks get copies."""
+    """Reads a queue in micro-batches. The driver's object lives as long as the query; tasks get copies."""
 
     def __init__(
         self,
@@ -94,19 +94,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._ends_when_done = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out connections and threads, which stay in the process that has them."""
+        """Leave out connections and threads, which belong to one process."""
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
 
     # -- on the driver
 
     @cached_property
     def _app(self) -> Stanchion:
-        self._opened = ExitStack()  # and never closed: the process ends with the query
+        self._opened = ExitStack()  # never closed: the process ends with the query
         return self._opened.enter_context(self.place.app())
 
     @cached_property
     def _source(self) -> StreamSource:
-        """The stream, taken over from whoever read it before at the first use."""
+        """The stream, taken over from its previous driver at first use."""
         source = StreamSource(self._app.store, self.stream, self.queue, self.heartbeat, how_ended)
         source.initial()
         Heart(source, self._app.store, self.heartbeat).start()
@@ -116,25 +116,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _listener(self) -> Any:
         return self._app.store.listen([self.queue])
 
-    @said_plainly
+    @without_traceback
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name
-        """Return where a query without a checkpoint begins."""
+        """Return where a query without a checkpoint starts."""
         return self._source.initial()._asdict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return how much a batch may hold."""
+        """Return the largest size of a batch."""
         return ReadMaxRows(self.most)
 
-    @said_plainly
+    @without_traceback
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Take no more than what is ready now."""
+        """Read only jobs that are ready now."""
         self._ends_when_done = True
         self._source.stop_after_ready()
 
-    @said_plainly
+    @without_traceback
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
-        """Acknowledge what is finished, reserve the next batch, and return its end, or `start` when there is none."""
-        if isinstance(limit, ReadAllAvailable):  # nobody would come back to acknowledge its only batch
+        """Acknowledge finished batches, reserve the next one, and return its end, or `start` if there is none."""
+        if isinstance(limit, ReadAllAvailable):  # its only batch would never be acknowledged
             raise InvalidInput("trigger(once=True) is not for streams of jobs; write trigger(availableNow=True)")
         place, most = _position(start), limit.max_rows if isinstance(limit, ReadMaxRows) else self.most
         end = self._source.latest(place, most)
@@ -143,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark compares offsets as text.
         return start if end == place else end._asdict()
 
-    @said_plainly
+    @without_traceback
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """Divide the batch among tasks."""
         return [StreamPart(part) for part in self._source.parts(_position(start), _position(end), self.parts)]
@@ -152,12 +152,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: the next `latestOffset` acknowledges."""
 
     def stop(self) -> None:
-        """Do nothing: jobs in hand are for the next run of the query, or go back when nobody beats for them."""
+        """Do nothing: the next run of the query gets the reserved jobs, or they go back without heartbeats."""
 
     # -- in tasks
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Give the jobs of a part."""
+        """Yield the jobs of a part."""
         part = cast("StreamPart", partition).part
         run = this_run()
         with self.place.app() as app:
@@ -167,13 +167,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def batches(app: Stanchion, part: Part, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Give the jobs of a part: as Arrow where the store can."""
+    """Yield the jobs of a part, as Arrow if the store can."""
     store = app.store
     reads = arrow_reads(store)
     if reads is not None and part.size > FEW and not part.finished:
         query = reserved(part.queue, part.token, part.first, part.last)
-        for batch in reads.select_arrow(replace(query, columns=tuple(names))):
-            yield batch_of_arrow(batch, "jobs", app.context.codec)
+        for batch in reads.select_arrow(replace(query, columns=stored_fields(names))):
+            yield batch_of_arrow(batch, "jobs", names, app.context.codec)
     elif found := rows(store, part):
         yield batch_of_rows(found, "jobs", names, store.now(), app.context.codec)
 

@@ -1,4 +1,4 @@
-"""The columns of what is written to a stream."""
+"""The columns of rows written to a stream."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ Mode = Literal["append", "move", "finish"]
 ID = "job_id"
 ERROR = "error"
 RETRY_DELAY = 30.0
-"""Seconds after which a job with an error comes again, where its row doesn't say."""
+"""Seconds after which a job with an error is retried, unless its row has a delay."""
 
 _OF_MODE = {"move": ("queue", "payload", "headers", "delay", "tenant"), "finish": ("result", "delay")}
 
 
 @dataclass(frozen=True)
 class SinkColumns:
-    """What the columns are for. `content`: that of the payload or the result."""
+    """The columns of a sink, and what they are for."""
 
     mode: Mode
     names: tuple[str, ...]
 
     @property
     def has_content(self) -> bool:
-        """True when rows bring a payload, or a result."""
+        """True if rows have a payload or a result."""
         return ("result" if self.mode == "finish" else "payload") in self.names
 
     @property
     def has_ids(self) -> bool:
-        """True when rows say which job they come from."""
+        """True if rows have the id of the job they come from."""
         return ID in self.names
 
     def without(self, rows: pa.RecordBatch, ids: Collection[str]) -> pa.RecordBatch:
-        """Return the rows of all jobs but these."""
+        """Return the rows of all jobs except these."""
         return rows.filter(pc.invert(pc.is_in(rows.column(ID), pa.array(list(ids), pa.string()))))
 
     def divided(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
@@ -55,7 +55,7 @@ class SinkColumns:
         return rows.filter(failed), rows.filter(pc.invert(failed))
 
     def ids(self, rows: pa.RecordBatch, seen: set[str]) -> list[str]:
-        """Return the ids of jobs; InvalidInput for one that is missing, or there twice."""
+        """Return the ids of jobs. Raises InvalidInput for a missing or duplicate id."""
         ids: list[str] = rows.column(ID).to_pylist()
         if None in ids:
             raise InvalidInput(f"the column {ID} is null in a row; it is the id of a job that was read")
@@ -63,18 +63,18 @@ class SinkColumns:
         seen.update(ids)
         if len(seen) < before + len(ids):
             raise InvalidInput(
-                f"two rows have the same {ID}; a job goes one way only: write new jobs with mode=append instead"
+                f"two rows have the same {ID}, but a job has one outcome; write new jobs with mode=append instead"
             )
         return ids
 
     def delays(self, rows: pa.RecordBatch) -> list[float]:
-        """Return the seconds after which jobs with an error come again."""
+        """Return the seconds after which jobs with an error are retried."""
         if "delay" not in self.names:
             return [RETRY_DELAY] * rows.num_rows
         return [RETRY_DELAY if one is None else float(one) for one in rows.column("delay").to_pylist()]
 
     def content(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows as those of new jobs."""
+        """Return the rows with the columns of new jobs."""
         if self.mode == "append":
             return rows.select([name for name in rows.schema.names if name not in (ID, ERROR)])
         found = {name: rows.column(name) for name in rows.schema.names if name in _OF_MODE[self.mode]}
@@ -87,21 +87,21 @@ class SinkColumns:
 
 
 def checked_sink(mode: Mode, schema: StructType, queue: str | None) -> SinkColumns:
-    """Return what the columns are for; InvalidInput for those that mean nothing in this mode."""
+    """Return the columns of a sink. Raises InvalidInput for columns that this mode does not have."""
     names = tuple(field.name for field in schema.fields)
     for field in schema.fields:
         if field.name in (ID, ERROR) and field.dataType.simpleString() != "string":
             raise InvalidInput(f"the column {field.name} must be of type string; cast it")
     if ID not in names and (mode != "append" or ERROR in names):
         raise InvalidInput(
-            f"a column {ID} is missing: the id of the job that a row comes from, column id of the stream"
+            f"the column {ID} is missing: the id of the job that a row comes from, which is column id of the stream"
         )
     if mode == "append":
         check_columns(schema, (ID, ERROR))
     else:
         _check_names(mode, schema)
     if queue is None and mode != "finish" and "queue" not in names:
-        raise InvalidInput("say which queue the jobs go to: by the option to, or by a column queue")
+        raise InvalidInput("the target queue is missing: give it by the option to, or by a column queue")
     return SinkColumns(mode, names)
 
 
@@ -109,6 +109,6 @@ def _check_names(mode: Mode, schema: StructType) -> None:
     known = (ID, ERROR, *_OF_MODE[mode])
     for field in schema.fields:
         if field.name not in known:
-            raise InvalidInput(f"the column {field.name!r} means nothing for mode={mode}; there are {', '.join(known)}")
+            raise InvalidInput(f"the column {field.name!r} is unknown for mode={mode}; known: {', '.join(known)}")
         if field.name in ("payload", "result", "headers"):
             jsonable(field.dataType, field.name)

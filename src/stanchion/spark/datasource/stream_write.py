@@ -1,13 +1,13 @@
-"""Writing a stream: new jobs, or what becomes of the jobs that were read.
+"""Writing a stream: new jobs, or outcomes of the jobs that were read.
 
-mode=append    rows become new jobs. With `stream` the jobs of its batch are committed in the same step, and the batch
-               is acknowledged: exactly once. Needs a store with transactions over several jobs. What a query makes of
-               its state alone, or of other streams, is stored once for its batch
-mode=move      each row has the id of a job that was read, and sends it on to another queue
+mode=append    rows become new jobs. With `stream`, the same step commits the jobs of its batch and acknowledges it:
+               exactly once. Needs a store with transactions over several jobs. Rows from the state of the query
+               alone, or from other streams, are stored once per batch
+mode=move      each row has the id of a job that was read, and moves it to another queue
 mode=finish    each row has the id of a job that was read, and its result
 
-Move and finish settle job by job, each in one step, so they are exactly once on every store. Jobs that have no row are
-committed as the batch ends.
+Move and finish settle each job in one step, so they are exactly once on every store. Jobs without a row are committed
+at the end of the batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from stanchion.app import Stanchion
 from stanchion.errors import InvalidInput, StanchionError, StreamTaken
 from stanchion.jobs.batches import batches, portions
-from stanchion.spark.datasource.errors import said_plainly
+from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.new_jobs import JobMaker
 from stanchion.spark.datasource.options import Place, checked_options, job_defaults, place_of
 from stanchion.spark.datasource.runs import has_state, this_batch, this_run
@@ -33,23 +33,24 @@ from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.outcomes import Bury, Commit, Move, Outcome, Rollback
 from stanchion.stores.records.staging import Publication
 from stanchion.streams import SinkBatch
+from stanchion.streams.state import StreamState
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-@said_plainly
+@without_traceback
 def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """Return the writer for these options and columns; InvalidInput says what to mend."""
+    """Return the writer for these options and columns. Raises InvalidInput."""
     options = checked_options(given, "writeStream")
     if overwrite:
-        raise InvalidInput("jobs are added to a queue and replace none: write with .outputMode('append')")
+        raise InvalidInput("jobs are added to a queue, never replaced: write with .outputMode('append')")
     mode: Mode = options["mode"]
     stream, queue = options["ackStream"] or options["stream"], options["to"] or options["queue"]
     if stream is None and mode != "append":
         raise InvalidInput(f"mode={mode} needs the option stream: the stream that the rows were read from")
     columns = checked_sink(mode, schema, queue)
-    # Results are made as payloads are; no queue gets them.
+    # Results are encoded like payloads; no queue gets them.
     maker = JobMaker(queue or mode, options["task"], job_defaults({**options, "queue": queue}))
     checkpoint = next((value for name, value in given.items() if name.lower() == "checkpointlocation"), None)
     return StreamWriter(
@@ -59,7 +60,7 @@ def stream_writer(given: Mapping[str, str], schema: StructType, overwrite: bool)
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has done, in which run; `refused` says why it gave up on its rows."""
+    """The result of a task and its run. `refused`: why it gave up on its rows."""
 
     run: str
     write: str
@@ -72,7 +73,7 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class Made:
-    """Rows, the jobs made of them, and the ids of jobs whose rows can't be any, with why."""
+    """Rows, the jobs made from them, and the ids of jobs whose rows can't be jobs, with the reason."""
 
     rows: pa.RecordBatch
     jobs: list[NewJob]
@@ -80,7 +81,7 @@ class Made:
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the rows of micro-batches. Spark makes one for the tasks of a batch and another for its end."""
+    """Writes the rows of micro-batches. Spark creates one for the tasks of a batch and another for its end."""
 
     def __init__(
         self,
@@ -101,8 +102,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
         """Stage or settle the rows of a task.
 
-        A row that can't be a job is buried, if it says which job it comes from, or else reported rather than raised:
-        trying again would not help.
+        If a row can't be a job, the job that it comes from is buried. If that is unknown, the error is reported rather
+        than raised, as a retry would not help.
         """
         done = Written(this_run() or "", f"{self.write_id or 'spark'}:{this_batch()}", secrets.token_hex(8))
         seen: set[str] = set()
@@ -118,11 +119,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def _take(self, app: Stanchion, rows: pa.RecordBatch, done: Written, seen: set[str]) -> None:
         batch = None if self.stream is None else SinkBatch.read_by(app.store, self.stream, done.run)
-        if batch is not None and batch.acknowledged:  # this run comes after one that was finished: nothing of it counts
+        if batch is not None and batch.acknowledged:  # an earlier run finished the batch, so this one has no effect
             return
         if self.mode != "append" and has_state(self.checkpoint):
             raise InvalidInput(
-                f"a query with state can't be written with mode={self.mode}, which settles each job before Spark's log "
+                f"a stateful query can't be written with mode={self.mode}, which settles each job before Spark's log "
                 f"has the batch; write new jobs with mode=append"
             )
         failed, good = self.columns.divided(rows)
@@ -132,18 +133,18 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 app.store.stage(done.write, done.attempt, portion)
                 done.staged += len(portion)
         elif batch is not None:
-            done.settled += batch.settle(self._outcomes(made, batch.token, seen))
+            done.settled += batch.settle(self._outcomes(made, batch.state, seen))
         elif rows.num_rows:
             raise StreamTaken(cast("str", self.stream))
         if not failed.num_rows and not made.misfits:
             return
-        if batch is None:  # the rows are of another stream, or of none
-            raise InvalidInput(f"a row with an error is of no job that the stream {self.stream!r} has read")
-        done.settled += batch.settle(self._failures(failed, batch.token, seen))
-        done.settled += batch.settle([Bury(job_id, batch.token, error) for job_id, error in made.misfits.items()])
+        if batch is None:  # the rows are from another stream, or from none
+            raise InvalidInput(f"a row with an error belongs to no job that the stream {self.stream!r} has read")
+        done.settled += batch.settle(self._failures(failed, batch.state, seen))
+        done.settled += batch.settle([Bury(batch.state.lease(job), error) for job, error in made.misfits.items()])
 
     def _made(self, app: Stanchion, rows: pa.RecordBatch, *, buries: bool) -> Made:
-        """Return the jobs of these rows; where `buries`, without those of rows that can't be jobs, unless none can."""
+        """Return the jobs of these rows. With `buries`, leave out rows that can't be jobs, unless none can."""
         if not rows.num_rows:
             return Made(rows, [])
         try:
@@ -153,12 +154,12 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 raise
             misfits = self._misfits(app, rows)
             fit = self.columns.without(rows, misfits)
-            if not fit.num_rows and rows.num_rows > 1:  # the query is at fault rather than a row
+            if not fit.num_rows and rows.num_rows > 1:  # the query is at fault, not a row
                 raise
             return Made(fit, self.maker.jobs(app.context, self.columns.content(fit)) if fit.num_rows else [], misfits)
 
     def _misfits(self, app: Stanchion, rows: pa.RecordBatch) -> dict[str, str]:
-        """Return the ids of the jobs whose rows can't be jobs, and why, by trying ever fewer rows."""
+        """Return the ids of the jobs whose rows can't be jobs, and the reason, by bisection."""
         try:
             self.maker.jobs(app.context, self.columns.content(rows))
         except InvalidInput as error:
@@ -168,36 +169,32 @@ class StreamWriter(DataSourceStreamArrowWriter):
             return {**self._misfits(app, rows.slice(0, half)), **self._misfits(app, rows.slice(half))}
         return {}
 
-    def _outcomes(self, made: Made, token: str, seen: set[str]) -> list[Outcome]:
-        ids = self.columns.ids(made.rows, seen)
+    def _outcomes(self, made: Made, state: StreamState, seen: set[str]) -> list[Outcome]:
+        reserved = zip(map(state.lease, self.columns.ids(made.rows, seen)), made.jobs, strict=True)
         with_content = self.columns.has_content
         if self.mode == "finish":
-            return [
-                Commit(job_id, token, job.payload if with_content else None)
-                for job_id, job in zip(ids, made.jobs, strict=True)
-            ]
+            return [Commit(lease, job.payload if with_content else None) for lease, job in reserved]
         return [
-            Move(
-                job_id, token, job.queue, job.payload if with_content else None, job.delay or 0.0, job.lane, job.headers
-            )
-            for job_id, job in zip(ids, made.jobs, strict=True)
+            Move(lease, job.queue, job.payload if with_content else None, job.delay or 0.0, job.lane, job.headers)
+            for lease, job in reserved
         ]
 
-    def _failures(self, rows: pa.RecordBatch, token: str, seen: set[str]) -> list[Outcome]:
-        ids, errors = self.columns.ids(rows, seen), rows.column(ERROR).to_pylist() if rows.num_rows else []
+    def _failures(self, rows: pa.RecordBatch, state: StreamState, seen: set[str]) -> list[Outcome]:
+        leases = map(state.lease, self.columns.ids(rows, seen))
+        errors = rows.column(ERROR).to_pylist() if rows.num_rows else []
         if self.errors == "bury":
-            return [Bury(job_id, token, error) for job_id, error in zip(ids, errors, strict=True)]
+            return [Bury(lease, error) for lease, error in zip(leases, errors, strict=True)]
         delays = self.columns.delays(rows)
-        return [Rollback(job_id, token, delay, error) for job_id, error, delay in zip(ids, errors, delays, strict=True)]
+        return [Rollback(lease, delay, error) for lease, error, delay in zip(leases, errors, delays, strict=True)]
 
     # -- on the driver
 
-    @said_plainly
+    @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
-        """End the batch: all of it once, whatever was repeated of it."""
+        """End the batch, exactly once even if parts of it were repeated."""
         done = [cast("Written", message) for message in messages if message is not None]
         if not done:
-            return  # nothing was read; the reader acknowledges
+            return  # nothing was read, so the reader acknowledges
         attempts = [(one.attempt, one.staged) for one in done if one.staged]
         refused = [one.refused for one in done if one.refused is not None]
         with self.place.app() as app:
@@ -206,7 +203,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 if batch is not None:
                     batch.failed(f"InvalidInput: {refused[0]}")
                 raise InvalidInput(f"{refused[0]}; this batch is not finished: correct the query and start it again")
-            if batch is None:  # rows of elsewhere: of other streams, or of the state of the query
+            if batch is None:  # rows from other streams, or from the state of the query
                 if self.mode != "append" and any(one.rows for one in done):
                     raise StreamTaken(cast("str", self.stream))
                 if attempts or self.stream is None:
@@ -219,10 +216,10 @@ class StreamWriter(DataSourceStreamArrowWriter):
                 batch.drop_rest()
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803, ARG002
-        """Write down that the query has failed on its batch; what is staged goes in the end, or after a day."""
+        """Record that the query failed on its batch; staged jobs are deleted at its end, or after a day."""
         if self.stream is None:
             return
         with self.place.app() as app, suppress(StanchionError):
             found = SinkBatch.pending(app.store, self.stream)
             if found is not None and found[0].is_read_in(f":{batchId}"):
-                found[0].failed("the query has failed; the log of Spark's driver says why")
+                found[0].failed("the query failed; see the log of Spark's driver")

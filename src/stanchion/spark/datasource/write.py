@@ -1,8 +1,8 @@
 """Writing rows as new jobs: tasks stage them, and the driver publishes them once.
 
-tasks      stage what they get under the write and a random attempt, unseen by anybody
-driver     publishes the attempts that Spark names, all at once; a value of the write makes a repeat a no-op
-on abort   the stage is cleared; what was published stays
+tasks      stage rows, invisibly, under the write and a random attempt
+driver     publishes the attempts that Spark names, all at once; a stored value of the write makes this idempotent
+on abort   staged jobs are deleted; published jobs stay
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from stanchion.errors import InvalidInput
 from stanchion.jobs.batches import batches, portions
-from stanchion.spark.datasource.errors import said_plainly
+from stanchion.spark.datasource.errors import without_traceback
 from stanchion.spark.datasource.new_jobs import JobMaker, check_columns
 from stanchion.spark.datasource.options import Place, checked_options, job_defaults, place_of
 from stanchion.stores.records.staging import Publication
@@ -26,28 +26,28 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-@said_plainly
+@without_traceback
 def writer_of(given: Mapping[str, str], schema: StructType, overwrite: bool) -> JobsWriter:
-    """Return the writer for these options and columns; InvalidInput says what to mend."""
+    """Return the writer for these options and columns. Raises InvalidInput."""
     options = checked_options(given, "write")
     if overwrite:
-        raise InvalidInput("jobs are added to a queue and replace none: write with .mode('append')")
+        raise InvalidInput("jobs are added to a queue, never replaced: write with .mode('append')")
     return JobsWriter(
         place_of(options), maker_of(options, schema), options["writeId"] or f"spark:{secrets.token_hex(16)}"
     )
 
 
 def maker_of(options: Mapping[str, object], schema: StructType) -> JobMaker:
-    """Return what makes jobs of rows with this schema; InvalidInput names the column or option that is wrong."""
+    """Return the maker of jobs from rows with this schema. InvalidInput names the wrong column or option."""
     names = check_columns(schema)
     if options["queue"] is None and "queue" not in names:
-        raise InvalidInput("say which queue the jobs go to: by the option queue, or by a column queue")
+        raise InvalidInput("the target queue is missing: give it by the option queue, or by a column queue")
     return JobMaker(cast("str | None", options["queue"]), cast("str | None", options["task"]), job_defaults(options))
 
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task has staged under its attempt; `refused` says why it gave up on its rows."""
+    """The jobs a task has staged under its attempt. `refused`: why it gave up on its rows."""
 
     attempt: str
     jobs: int
@@ -55,16 +55,16 @@ class Staged(WriterCommitMessage):
 
 
 class JobsWriter(DataSourceArrowWriter):
-    """Writes rows as jobs, all or none on stores with transactions."""
+    """Writes rows as jobs; all or none on stores with transactions."""
 
     def __init__(self, place: Place, maker: JobMaker, write: str) -> None:
         self.place, self.maker, self.write_id = place, maker, write
 
-    @said_plainly
+    @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of a task.
 
-        A row that can't be a job is reported rather than raised: trying again would not help.
+        If a row can't be a job, the error is reported rather than raised, as a retry would not help.
         """
         attempt, staged = secrets.token_hex(8), 0
         with self.place.app() as app:
@@ -78,9 +78,9 @@ class JobsWriter(DataSourceArrowWriter):
                     staged += len(portion)
         return Staged(attempt, staged)
 
-    @said_plainly
+    @without_traceback
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish what the tasks have staged, unless this write was published before."""
+        """Publish the staged jobs, unless this write was published before."""
         staged = [cast("Staged", message) for message in messages if message is not None]
         refused = [one.refused for one in staged if one.refused is not None]
         with self.place.app() as app:
@@ -90,6 +90,6 @@ class JobsWriter(DataSourceArrowWriter):
             app.store.publish(Publication(self.write_id, tuple((one.attempt, one.jobs) for one in staged if one.jobs)))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 - Spark's call
-        """Clear the stage."""
+        """Delete the staged jobs."""
         with self.place.app() as app:
             app.store.unstage(self.write_id)

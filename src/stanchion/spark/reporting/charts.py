@@ -1,4 +1,4 @@
-"""Plots as SVG, drawn by hand: colours come from the page's style, so that light and dark need no second picture.
+"""Plots as SVG. The page's style sets their colours, so that one picture works in light and dark.
 
 Each is drawn for a width in pixels; the page shows a wide and a narrow one, whichever fits.
 """
@@ -16,11 +16,11 @@ WIDE, NARROW = 760, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 24, 26
 _ROW, _ROW_WITH_LABEL = 24, 40
 _CHARACTER = 7.0
-"""Width of a character in the labels, about."""
+"""Approximate width of a character in the labels."""
 
 
 class Canvas:
-    """The frame of a plot: what lies left of it, and below, is for labels."""
+    """The frame of a plot, with space for labels at the left and below."""
 
     def __init__(self, width: int, height: int, title: str, left: int = _LEFT, right: int = _RIGHT) -> None:
         self.width, self.height, self.left, self.right = width, height, left, width - right
@@ -29,19 +29,19 @@ class Canvas:
         self._title = title
 
     def add(self, markup: str, *values: object) -> None:
-        """Add an element, written here; the values, which come from elsewhere, are escaped."""
+        """Add an element; the values, which may be untrusted, are escaped."""
         self._parts.append(Markup(markup).format(*values))  # noqa: S704
 
     def x(self, share: float) -> float:
-        """Return the place of a share of the width."""
+        """Return the x coordinate of a share of the width."""
         return round(self.left + share * (self.right - self.left), 1)
 
     def y(self, share: float) -> float:
-        """Return the place of a share of the height, from below."""
+        """Return the y coordinate of a share of the height, from below."""
         return round(self.bottom - share * (self.bottom - self.top), 1)
 
     def y_axis(self, axis: Axis, label: str = "") -> None:
-        """Draw lines across, with their values at the left."""
+        """Draw horizontal lines, with their values at the left."""
         for value, text in axis.ticks:
             y = self.y(axis(value))
             self.add('<line class="grid" x1="{}" x2="{}" y1="{}" y2="{}"/>', self.left, self.right, y, y)
@@ -50,7 +50,7 @@ class Canvas:
             self.add('<text x="2" y="12">{}</text>', label)
 
     def x_axis(self, axis: Axis, *, lines: bool = False, label: str = "") -> None:
-        """Write values below, those that have space; `lines`: draw lines up."""
+        """Write values below, as space permits. `lines`: draw vertical lines."""
         free = -1.0
         for n, (value, text) in enumerate(axis.ticks):
             x, half = self.x(axis(value)), len(text) * _CHARACTER / 2
@@ -73,22 +73,22 @@ class Canvas:
 
 
 Series = tuple[str, str, Sequence[float | None]]
-"""A name, the class that colours it, and its values."""
+"""A name, its colour class, and its values."""
 
 
 def both(draw: Callable[[int], Markup]) -> Markup:
-    """Return a picture for wide screens and one for narrow ones."""
+    """Return a plot for wide screens and one for narrow ones."""
     return Markup('<div class="wide">{}</div><div class="narrow">{}</div>').format(draw(WIDE), draw(NARROW))
 
 
 def legend(series: Sequence[tuple[str, str]]) -> Markup:
-    """Return what the colours mean."""
+    """Return the legend."""
     entries = Markup("").join(Markup('<li><i class="{}"></i>{}</li>').format(kind, name) for name, kind in series)
     return Markup('<ul class="legend">{}</ul>').format(entries)
 
 
 def stacked(title: str, first: float, step: float, series: Sequence[Series], unit: str) -> Markup:
-    """Return columns over time, the series on top of each other."""
+    """Return stacked columns over time."""
     totals = [sum(value or 0 for value in values) for values in zip(*(one[2] for one in series), strict=True)]
 
     def draw(width: int) -> Markup:
@@ -116,7 +116,7 @@ def stacked(title: str, first: float, step: float, series: Sequence[Series], uni
 
 
 def lines(title: str, first: float, step: float, series: Sequence[Series], *, lengths: bool, unit: str) -> Markup:
-    """Return lines over time; `lengths`: they are of seconds, on a logarithmic axis. None leaves a gap."""
+    """Return lines over time. `lengths`: the values are seconds, on a logarithmic axis. None leaves a gap."""
     known = [value for _, _, values in series for value in values if value is not None]
     count = max(len(values) for _, _, values in series)
 
@@ -147,7 +147,7 @@ def lines(title: str, first: float, step: float, series: Sequence[Series], *, le
 
 
 Bar = tuple[str, float, str, str]
-"""A label, a share of the full length, the text at its end, and the class that colours it."""
+"""A label, a share of the full length, the text at its end, and its colour class."""
 
 
 def bars(title: str, rows: Sequence[Bar]) -> Markup:
@@ -170,11 +170,11 @@ def bars(title: str, rows: Sequence[Bar]) -> Markup:
 
 
 Range = tuple[str, float, float, float]
-"""A label, and three lengths of time: the bar goes from the first to the second, a mark stands at the third."""
+"""A label and three durations: the bar goes from the first to the second, with a mark at the third."""
 
 
 def ranges(title: str, rows: Sequence[Range]) -> Markup:
-    """Return bars of lengths of time on a logarithmic axis."""
+    """Return bars of durations on a logarithmic axis."""
 
     def draw(width: int) -> Markup:
         left, each = _places([row[0] for row in rows], width)
@@ -195,7 +195,7 @@ def ranges(title: str, rows: Sequence[Range]) -> Markup:
 
 
 def ranks(title: str, counts: Sequence[int], law: tuple[float, float] | None) -> Markup:
-    """Return counts by rank on log-log axes; `law`: the factor and the exponent of the line through them."""
+    """Return counts by rank on log-log axes. `law`: the factor and exponent of the fitted line."""
 
     def draw(width: int) -> Markup:
         canvas = Canvas(width, 260, title)
@@ -223,18 +223,18 @@ def _ticks(width: int) -> int:
 
 
 def _places(labels: Sequence[str], width: int) -> tuple[int, int]:
-    """Return where bars begin, and the height of each: where there is little space, their labels stand above them."""
+    """Return where bars start, and the height of each; with little space, labels are above the bars."""
     if width == NARROW:
         return 2, _ROW_WITH_LABEL
     return round(min(max(len(label) for label in labels) * _CHARACTER + 10, width * 0.36)), _ROW
 
 
 def _label(canvas: Canvas, label: str, left: int, y: float) -> int:
-    """Write the label of a bar; return how far below it the bar is to be."""
-    beside = left > _CHARACTER
-    most = int(((left - 8) if beside else canvas.width) / _CHARACTER)
+    """Write the label of a bar; return the distance of the bar below it."""
+    alongside = left > _CHARACTER
+    most = int(((left - 8) if alongside else canvas.width) / _CHARACTER)
     shown = label if len(label) <= most else f"{label[: max(most - 1, 1)]}…"
-    x, anchor = (left - 8, "end") if beside else (left, "start")
+    x, anchor = (left - 8, "end") if alongside else (left, "start")
     text = '<text class="label" x="{}" y="{}" text-anchor="{}">{}<title>{}</title></text>'
-    canvas.add(text, x, y + (14 if beside else 13), anchor, shown, label)
-    return 0 if beside else _ROW_WITH_LABEL - _ROW
+    canvas.add(text, x, y + (14 if alongside else 13), anchor, shown, label)
+    return 0 if alongside else _ROW_WITH_LABEL - _ROW

@@ -1,4 +1,4 @@
-"""The figures of a report, by queries of Spark; each small, whatever the number of jobs."""
+"""The figures of a report, computed by Spark; their size does not depend on the number of jobs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Figures = dict[str, Any]
 SHARES = (0.5, 0.9, 0.95, 0.99, 1.0)
 NAMES = ("p50", "p90", "p95", "p99", "max")
 _ACCURACY = 20_000
-"""Percentiles are exact up to so many jobs of a group, and off by a rank in as many above that."""
+"""Percentiles are exact up to this many jobs of a group; above, they are off by one rank in this many."""
 
 _STEPS = (
     *(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600, 43_200, 86_400),
@@ -27,7 +27,7 @@ _STEPS = (
 MOST_STEPS = 120
 _TASKS, _TENANTS, _ERRORS, _STATIONS, _MOST_ATTEMPTS = 30, 20, 500, 40, 25
 
-# What differs from job to job is taken out of an error, so that those of one kind are one.
+# The parts of an error that differ from job to job are removed, so that errors of one kind are equal.
 _MASKS = (
     (r"[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}", "<id>"),
     (r"(?<![\\w])'[^']{0,200}'", "<text>"),
@@ -38,7 +38,7 @@ _MASKS = (
 
 
 def figures_of(jobs: DataFrame) -> Figures:
-    """Return the figures for the finished jobs that `finished_jobs` gives."""
+    """Return the figures for the jobs of `finished_jobs`."""
     whole = _whole(jobs)
     if not whole["jobs"]:
         return {"whole": whole, "step": None}
@@ -58,17 +58,17 @@ def figures_of(jobs: DataFrame) -> Figures:
 
 
 def step_for(seconds: float) -> int:
-    """Return the width of a step of time, in seconds, so that there are not too many of them."""
+    """Return the width of a time step in seconds, such that there are not too many steps."""
     return next((step for step in _STEPS if seconds / step < MOST_STEPS), _STEPS[-1])
 
 
 def jain(values_sum: float, squares_sum: float, count: int) -> float | None:
-    """Return Jain's fairness index: 1 where all have the same, 1/n where one has all; None where there is nothing."""
+    """Return Jain's fairness index: 1 if all are equal, 1/n if one has everything; None if there is nothing."""
     return None if not count or not squares_sum else values_sum**2 / (count * squares_sum)
 
 
 def power_law(counts: Sequence[int]) -> Figures | None:
-    """Fit count = top * rank ** -exponent to counts in falling order, on log-log axes; None for fewer than three."""
+    """Fit count = top * rank ** -exponent to descending counts, on log-log axes; None for fewer than three."""
     if len(counts) < 3 or counts[0] == counts[-1]:
         return None
     xs = [math.log(rank) for rank in range(1, len(counts) + 1)]
@@ -112,7 +112,7 @@ def _throughput(jobs: DataFrame, step: int, whole: Figures) -> list[Figures]:
 
 
 def steps(first: float, last: float, step: int) -> range:
-    """Return the beginnings of all steps from the first moment to the last."""
+    """Return the starts of all steps from the first time to the last."""
     return range(math.floor(first / step) * step, math.floor(last / step) * step + 1, step)
 
 
@@ -251,11 +251,11 @@ def _tenants(jobs: DataFrame) -> Figures:
 
 
 def _stations(jobs: DataFrame, step: int, whole: Figures) -> list[Figures]:
-    """Return what passed the stations of pipelines: those on the way of the jobs, and the ones that they ended at."""
+    """Return the jobs that passed each station of pipelines: those on their routes, and those where they ended."""
     in_pipeline = jobs.where(F.col("queue").contains("."))
     pipeline = F.substring_index("queue", ".", 1)
     ends = in_pipeline.select(F.col("queue").alias("station"), "attempts", F.col("finished").alias("moment"))
-    stop = in_pipeline.where("way is not null").select(pipeline.alias("pipeline"), F.explode("way").alias("stop"))
+    stop = in_pipeline.where("route is not null").select(pipeline.alias("pipeline"), F.explode("route").alias("stop"))
     passed = stop.select(
         F.concat_ws(".", "pipeline", F.col("stop")[0]).alias("station"),
         F.col("stop")[1].cast("int").alias("attempts"),
@@ -281,7 +281,7 @@ def _stations(jobs: DataFrame, step: int, whole: Figures) -> list[Figures]:
 
 
 def _station(name: str, rows: Sequence[Figures], moments: range) -> Figures:
-    """Return a station's figures from those of its steps of time."""
+    """Return a station's figures from those of its time steps."""
     items = sum(row["items"] for row in rows)
     first, last = min(row["first"] for row in rows), max(row["last"] for row in rows)
     counts = {row["at"]: row["items"] for row in rows}

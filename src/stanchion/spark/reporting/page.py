@@ -1,4 +1,4 @@
-"""The figures of a report as one page of HTML, with nothing in it that comes from elsewhere."""
+"""The figures of a report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stanchion.spark.reporting.scales import length, number, percent, rate
 _STATES = (("done", "s2"), ("dead", "s1"), ("cancelled", "s5"))
 _BANDS = {band.name: f"s{(1, 0, 2, 3)[n]}" for n, band in enumerate(BANDS)}
 _LINES = 8
-"""Stations in one plot: so many colours are told apart."""
+"""Stations in one plot, as more colours are hard to tell apart."""
 _BARS, _ERRORS_SHOWN = 12, 15
 _LEVELS = {"age": "started within", "run": "run time up to", "attempts": "attempts up to"}
 
@@ -26,7 +26,7 @@ Cells = Sequence[str]
 
 @dataclass(frozen=True)
 class Chart:
-    """A plot with what its colours mean."""
+    """A plot with its legend."""
 
     picture: Markup
     title: str = ""
@@ -35,7 +35,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text. `texts`: the columns that are cut into lines where they are long."""
+    """Rows of text. `texts`: the columns whose long values wrap."""
 
     heads: Cells
     rows: Sequence[Cells]
@@ -45,7 +45,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page."""
+    """A section of the page."""
 
     id: str
     title: str
@@ -55,7 +55,7 @@ class Section:
 
 
 def page_of(figures: Figures, title: str, about: str, made: datetime) -> str:
-    """Return the page; `about`: where the jobs come from."""
+    """Return the page. `about`: the source of the jobs."""
     whole = figures["whole"]
     environment = Environment(
         loader=PackageLoader("stanchion.spark.reporting"),

@@ -1,4 +1,4 @@
-"""A report on finished jobs: figures by Spark, and a page made of them."""
+"""A report on finished jobs: figures computed by Spark, and a page that shows them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Report:
-    """What became of the jobs. `figures`: all numbers, as JSON can hold them; times in seconds."""
+    """A report. `figures`: all numbers, ready for JSON; times in seconds."""
 
     figures: dict[str, Any]
     title: str
@@ -30,11 +30,11 @@ class Report:
 
     @property
     def jobs(self) -> int:
-        """How many finished jobs it is about."""
+        """The number of finished jobs in it."""
         return int(self.figures["whole"]["jobs"])
 
     def html(self) -> str:
-        """Return it as one page, with nothing in it that is loaded from elsewhere."""
+        """Return it as one self-contained HTML page."""
         from stanchion.spark.reporting.page import page_of
 
         return page_of(self.figures, self.title, self.about, self.made)
@@ -54,13 +54,13 @@ def report(
     title: str = "Stanchion report",
     spark: SparkSession | None = None,
 ) -> Report:
-    """Report on what finished in a store, and in an archive: each finish counts once, though both may have it.
+    """Report on finished jobs of a store and an archive; a finish in both counts once.
 
-    `app` None: on the archive in `folder` alone; `folder` None: on the store's history alone. `since`, `until`: bounds
-    of the time of the finish. `queues`: only of these. Raises MissingExtra without the extra `spark`.
+    `app` None: only the archive in `folder`; `folder` None: only the store's history. `since`, `until`: bounds of the
+    finish time. `queues`: only jobs of these. Raises MissingExtra without the extra `spark`.
     """
     if app is None and folder is None:
-        raise InvalidInput("report on what? name a store, the folder of an archive, or both")
+        raise InvalidInput("nothing to report on: name a store, the folder of an archive, or both")
     for bound in (since, until):
         if bound is not None and bound.tzinfo is None:
             raise InvalidInput(f"{bound!r} has no time zone; pass an aware datetime")
@@ -84,7 +84,7 @@ def report(
 
 
 _MODEST = {"spark.sql.shuffle.partitions": "4", "spark.log.level": "ERROR"}
-"""For figures that are small, whatever they are of."""
+"""Settings for small results."""
 
 
 def _about(app: Stanchion | None, folder: Path | None, queues: Sequence[str]) -> str:

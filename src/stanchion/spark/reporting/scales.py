@@ -1,4 +1,4 @@
-"""Where values stand on an axis, and what is written there."""
+"""Axes of plots, and their labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Axis:
     log: bool = False
 
     def __call__(self, value: float) -> float:
-        """Return where a value stands, from 0 to 1."""
+        """Return the position of a value, from 0 to 1."""
         if self.log:
             value = max(value, self.low)
             return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
@@ -44,7 +44,7 @@ def _round_step(least: float) -> float:
 
 
 def log_lengths(values: Sequence[float], ticks: int = 6) -> Axis:
-    """Return a logarithmic axis for lengths of time, in seconds; the shortest shown is a millisecond."""
+    """Return a logarithmic axis for durations in seconds, from a millisecond on."""
     lowest, highest = max(min(values, default=0.001), 0.001), max(max(values, default=1.0), 0.001)
     first = max((n for n, length in enumerate(_LENGTHS) if length <= lowest), default=0)
     last = min((n for n, length in enumerate(_LENGTHS) if length >= highest), default=len(_LENGTHS) - 1)
@@ -84,7 +84,7 @@ def number(value: float) -> str:
 
 
 def length(seconds: float | None) -> str:
-    """Return a length of time: 1 ms, 3.2 s, 5 min, 1.5 h, 2 d."""
+    """Return a duration: 1 ms, 3.2 s, 5 min, 1.5 h, 2 d."""
     if seconds is None:
         return "-"
     if seconds < 1:
@@ -96,7 +96,7 @@ def length(seconds: float | None) -> str:
 
 
 def percent(share: float | None) -> str:
-    """Return a share; never a round 100 % or 0 % that is not one."""
+    """Return a share as a percentage; 100% and 0% only if exact."""
     if share is None:
         return "-"
     if share in (0, 1):
@@ -109,7 +109,7 @@ def percent(share: float | None) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Return a rate in the unit that suits it."""
+    """Return a rate in a suitable unit."""
     if per_second is None:
         return "-"
     for size, mark in ((1, "s"), (60, "min"), (3600, "h")):

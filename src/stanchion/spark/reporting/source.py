@@ -1,6 +1,6 @@
-"""The finished jobs that a report is about: those of the archive, and those of the store that are not archived yet.
+"""The finished jobs of a report: those in the archive, and those in the store that are not archived yet.
 
-A dead letter that waits in its queue is counted as what it was: a job of the queue that it comes from, dead.
+A dead letter counts as a dead job of the queue that it comes from.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def live_history(spark: SparkSession, app: Stanchion) -> DataFrame:
 
 
 def dead_letters(spark: SparkSession, app: Stanchion) -> DataFrame | None:
-    """Return the dead letters that wait, as what they were when they died; None where no queue has any."""
+    """Return the live dead letters as the dead jobs they were; None without dead-letter queues."""
     queues = {settings.dead_letter for settings in app.store.queues() if settings.dead_letter}
     if not queues:
         return None
@@ -79,7 +79,7 @@ def finished_jobs(
     until: datetime | None,
     queues: Sequence[str],
 ) -> DataFrame:
-    """Return each finish once, with what the report computes from: times in seconds, errors and the way as lists."""
+    """Return each finish once, with the columns for the report: times in seconds, errors and the route as lists."""
     chosen = [F.lit(True)]
     chosen += [F.col("finished_at") >= F.lit(since)] if since else []
     chosen += [F.col("finished_at") < F.lit(until)] if until else []
@@ -108,9 +108,9 @@ def _computed(jobs: DataFrame) -> DataFrame:
     for number, one in enumerate(BANDS):
         band = band.when(F.col("priority") >= one.least, number)
     ended = F.col("state").isin("done", "dead")
-    told = F.from_json("headers", "struct<`x-way`: array<array<string>>, `x-forked`: int>")
+    told = F.from_json("headers", "struct<`x-route`: array<array<string>>, `x-forked`: int>")
     own = F.coalesce(told["x-forked"], F.lit(0)) + 1
-    way = F.slice(told["x-way"], own, F.size(told["x-way"]))
+    route = F.slice(told["x-route"], own, F.size(told["x-route"]))
     return jobs.select(
         "queue",
         "state",
@@ -124,7 +124,7 @@ def _computed(jobs: DataFrame) -> DataFrame:
         F.greatest(seconds("started_at") - seconds("run_at"), F.lit(0.0)).alias("pickup"),
         F.when(ended, F.greatest(seconds("finished_at") - seconds("started_at"), F.lit(0.0))).alias("run"),
         _errors().alias("errors"),
-        F.when(F.col("headers").contains("x-way"), way).alias("way"),
+        F.when(F.col("headers").contains("x-route"), route).alias("route"),
     )
 
 

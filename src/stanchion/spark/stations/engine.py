@@ -2,8 +2,8 @@
 
     stream of the station's queue ──micro-batch──► items one by one (a plain station), or all as a DataFrame ──► store
 
-What is in hand, and how far each stream is, is in the store; a query that fails is started again, and a process that
-dies is followed by another. So a checkpoint is of no importance here, and is made anew by each run.
+The store has the reserved items and the position of each stream. A failed query is restarted, and another process can
+replace a dead one. So checkpoints do not matter here, and each run starts with a new one.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from pyspark.errors import StreamingQueryException
 from stanchion.errors import StanchionError
 from stanchion.pipelines import Pipeline
 from stanchion.pipelines.station import Station
-from stanchion.spark.datasource.endings import told
+from stanchion.spark.datasource.endings import user_error
 from stanchion.spark.datasource.options import reachable_url
 from stanchion.spark.session import session
 from stanchion.spark.stations.frames import work_on_frame
-from stanchion.spark.stations.items import Hand, work_on_items
+from stanchion.spark.stations.items import ReservedItems, work_on_items
 from stanchion.streams import SinkBatch, release, streams
 from stanchion.streams.state import ranges
 
@@ -41,13 +41,13 @@ log = logging.getLogger("stanchion.spark")
 PER_BATCH = 2000
 """Items of a plain station in one micro-batch."""
 
-_LOOK = 0.2
-_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+_TICK_SECONDS = 0.2
+_PAUSE_SECONDS_MIN, _PAUSE_SECONDS_MAX = 1.0, 30.0
 _FAILURES_IN_A_ROW = 60
-"""So often a station is tried again in a run that is to end: a batch is halved until what breaks it is alone."""
+"""Tries of a station with `available_now`: enough to halve a batch until the item that breaks it is alone."""
 _SHOWN = 500
 _LASTING = ("StreamTaken", "StreamStopped", "ForeignCheckpoint", "InvalidInput", "MissingExtra")
-"""What no further try would mend, by the names of the errors, which is all that Spark tells of them."""
+"""Errors that a retry does not help, by name, as Spark reports only text."""
 
 
 def run(
@@ -59,12 +59,12 @@ def run(
     partitions: int | None = None,
     stop: threading.Event | None = None,
 ) -> None:
-    """Work on the items of a pipeline with Spark until `stop` is set; with `available_now`, until no item is due.
+    """Run the stations of a pipeline on Spark until `stop` is set; with `available_now`, until no item is due.
 
-    `stations`: those that Spark works for, all if left out; workers may run the others. `spark`: the session, made by
-    `stanchion.spark.session` unless given. `partitions`: tasks for one micro-batch, as many as there are cores if left
-    out. Raises StanchionError when another process has begun to run the same stations on Spark, and for a station that
-    fails again and again in a run that is to end.
+    `stations`: the stations to run, by default all; workers may run the others. `spark`: the session, by default from
+    `stanchion.spark.session`. `partitions`: tasks per micro-batch, by default the number of cores. Raises
+    StanchionError if another process starts to run the same stations on Spark, and with `available_now` if a station
+    keeps failing.
     """
     pipeline.prepare()
     chosen = pipeline.chosen(stations)
@@ -83,7 +83,7 @@ class _Engine:
     stop: threading.Event
     pauses: dict[str, float] = field(default_factory=dict)
     raised: dict[str, Exception] = field(default_factory=dict)
-    """What brought the queries of stations down, where it came to light in this process."""
+    """The errors that ended the queries of stations, if raised in this process."""
 
     # -- until it is stopped
 
@@ -93,7 +93,7 @@ class _Engine:
             running: dict[str, StreamingQuery] = {}
             begin_at: dict[str, float] = {}
             try:
-                while not self.stop.wait(_LOOK):
+                while not self.stop.wait(_TICK_SECONDS):
                     for station in self.stations:
                         self._keep(station, folder, running, begin_at)
             finally:
@@ -109,27 +109,27 @@ class _Engine:
             error = query.exception()
             failure = self._failure(station, error)
             if failure.lasting:
-                raise StanchionError(failure.told) from error
+                raise StanchionError(failure.message) from error
             pause = self.pauses[station.station] = min(
-                2 * self.pauses.get(station.station, _FIRST_PAUSE / 2), _LONGEST_PAUSE
+                2 * self.pauses.get(station.station, _PAUSE_SECONDS_MIN / 2), _PAUSE_SECONDS_MAX
             )
-            log.warning("%s; it is started again in %.0f s", failure.told, pause)
+            log.warning("%s; restarting it in %.0f s", failure.message, pause)
             begin_at[station.station] = time.monotonic() + pause
             del running[station.station]
         if time.monotonic() >= begin_at.get(station.station, 0.0):
             running[station.station] = self._start(station, folder)
 
     def _end(self, running: dict[str, StreamingQuery]) -> None:
-        """Stop all queries, and give back what they have in hand."""
+        """Stop all queries, and give back their reserved items."""
         for query in running.values():
             query.stop()
         for station in self.stations:
             self._release(station)
 
-    # -- until there is nothing left to do
+    # -- until no item is due
 
     def run_available(self) -> None:
-        """Run one station after the other, as long as any has an item that is due."""
+        """Run one station after the other until none has due items."""
         failures = 0
         with _folder() as folder:
             while not self.stop.is_set() and (due := self._due()):
@@ -141,24 +141,24 @@ class _Engine:
                     failure = self._failure(station, error)
                     if failure.lasting or failures > _FAILURES_IN_A_ROW:
                         self._release(station)
-                        raise StanchionError(failure.told) from error
-                    log.warning("%s; it is started again", failure.told)
+                        raise StanchionError(failure.message) from error
+                    log.warning("%s; restarting it", failure.message)
 
     def _due(self) -> list[Station]:
-        """Return the stations with items that a query could take, or has left in hand."""
+        """Return the stations with due items, or with items that a query has left reserved."""
         store = self.pipeline.context.store
         queues = [station.queue for station in self.stations]
         paused = {settings.name for settings in store.queues(queues) if settings.paused}
-        in_hand = {stream.queue for stream in streams(store) if stream.in_hand}
+        reserved = {stream.queue for stream in streams(store) if stream.reserved_jobs}
         stats = store.stats(queues, ["states"])
         return [
             station
             for station in self.stations
-            if station.queue in in_hand or (station.queue not in paused and stats[station.queue].states.ready)
+            if station.queue in reserved or (station.queue not in paused and stats[station.queue].states.ready)
         ]
 
     def _run_once(self, station: Station, folder: Path) -> Exception | None:
-        """Run the query of a station until it has taken what was ready; return its error, if it failed."""
+        """Run the query of a station until it has processed all ready items; return its error, if it failed."""
         query = self._start(station, folder, availableNow=True)
         try:
             while not query.awaitTermination(1) and not self.stop.is_set():
@@ -181,59 +181,59 @@ class _Engine:
             .option("maxRecordsPerBatch", station.frame.max_per_batch if station.frame else PER_BATCH)
         )
         source = stream.schema("id string").load()
-        writer = source.writeStream.queryName(station.name).foreachBatch(self._taker(station))
+        writer = source.writeStream.queryName(station.name).foreachBatch(self._processor(station))
         if trigger:
             writer = writer.trigger(**trigger)
-        # Each start has a checkpoint of its own: the stream knows which batch is not finished.
+        # Each start gets a new checkpoint: the stream knows which batch is unfinished.
         return writer.option("checkpointLocation", tempfile.mkdtemp(prefix=f"{station.station}-", dir=folder)).start()
 
-    def _taker(self, station: Station) -> Callable[[DataFrame, int], None]:
-        """Return what brings a micro-batch through a station."""
+    def _processor(self, station: Station) -> Callable[[DataFrame, int], None]:
+        """Return the function that runs a micro-batch through a station."""
 
         def take(frame: DataFrame, _number: int) -> None:
             try:
                 self._take(station, frame)
-            except Exception as error:  # Spark tells it at length, and only as text
+            except Exception as error:  # Spark reports it only as long text
                 self.raised[station.station] = error
-                self._note_failure(station, error)
+                self._record_failure(station, error)
                 raise
 
         return take
 
     def _take(self, station: Station, frame: DataFrame) -> None:
-        frame.rdd.getNumPartitions()  # has the reader divide the batch: one that fails again and again gets smaller
-        # What is in hand is asked for only now. Whoever finds the batch of a later driver takes part in that one.
+        frame.rdd.getNumPartitions()  # makes the reader divide the batch, and halve one that keeps failing
+        # The reserved items are read only now. If a later driver has a new batch, this one joins in.
         found = SinkBatch.pending(self.pipeline.context.store, station.queue)
         if found is None:  # it was finished before
             return
         batch, ids = found
-        hand = Hand(station, batch.token, ranges(ids, self.partitions))
+        items = ReservedItems(station, batch.token, ranges(ids, self.partitions))
         if not ids:
             batch.drop_rest()
         elif station.frame is None:
-            work_on_items(hand, frame)
+            work_on_items(items, frame)
         else:
-            work_on_frame(hand, frame, batch)
+            work_on_frame(items, frame, batch)
 
-    def _note_failure(self, station: Station, error: Exception) -> None:
-        """Write down that the batch in hand has failed: one that keeps failing is thinned out."""
+    def _record_failure(self, station: Station, error: Exception) -> None:
+        """Record that the reserved batch failed, as a batch that keeps failing is halved."""
         with suppress(StanchionError):  # the store may be what failed
             if found := SinkBatch.pending(self.pipeline.context.store, station.queue):
-                found[0].failed(told(_text(error)))
+                found[0].failed(user_error(_text(error)))
 
     def _failure(self, station: Station, error: Exception | None) -> _Failure:
         raised = self.raised.pop(station.station, None)
-        text = str(error or "it was stopped by somebody") if raised is None else _text(raised)
+        text = str(error or "it was stopped from outside") if raised is None else _text(raised)
         lasting = any(name in text for name in _LASTING)
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         own = [line for line in lines if any(f"{name}: " in line for name in _LASTING)]
-        told = f"the query of station {station.station!r} failed: {(own or lines)[0][:_SHOWN]}"
-        return _Failure(told, lasting)
+        message = f"the query of station {station.station!r} failed: {(own or lines)[0][:_SHOWN]}"
+        return _Failure(message, lasting)
 
     def _release(self, station: Station) -> None:
-        """Give back at once what would otherwise go back when the heartbeats of its query are missed."""
+        """Give back reserved items now, instead of after missed heartbeats."""
         store = self.pipeline.context.store
-        if any(stream.name == station.queue and stream.in_hand for stream in streams(store)):
+        if any(stream.name == station.queue and stream.reserved_jobs for stream in streams(store)):
             release(store, station.queue)
 
 
@@ -251,7 +251,7 @@ def _text(error: Exception) -> str:
 
 
 class _Failure(NamedTuple):
-    """Why a query failed, and whether it would fail again and again."""
+    """Why a query failed, and whether it would keep failing."""
 
-    told: str
+    message: str
     lasting: bool

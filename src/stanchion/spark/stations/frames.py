@@ -1,11 +1,11 @@
-"""A Spark station: its function makes DataFrames of the whole micro-batch.
+"""A Spark station: its function turns a micro-batch into DataFrames.
 
     items ──parsed by the schema──► function ──► rows with a job_id: these items go on, each in one step
-      └─ those that don't fit are dead             └► other rows: new items, staged, published once for the batch
+      └─ items that don't fit are dead             └► other rows: new items, staged, published once per batch
 
-All rows are made before any is stored. Those without a `job_id` are published first, and once, whatever is repeated;
-then the items go on. Where there are only such rows, and the store can, they are published in the very step that
-commits the items.
+All rows are computed before any is stored. (1) Rows without a `job_id` are published, once even if repeated. (2) The
+items go on. If there are only new items, and the store supports it, the same step publishes them and commits the
+items of the batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stanchion.pipelines.options import Frame
 from stanchion.pipelines.send import Send
 from stanchion.pipelines.station import Station
 from stanchion.spark.datasource.new_jobs import JobMaker
-from stanchion.spark.stations.items import TAKEN, Hand, taken
+from stanchion.spark.stations.items import TAKEN, ReservedItems, taken
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Bury, Commit, Continue, Move, Outcome
 from stanchion.streams import SinkBatch
@@ -40,23 +40,23 @@ _READ = "id string, payload string"
 _STAGED = "attempt string, staged bigint"
 
 
-def work_on_frame(hand: Hand, like: DataFrame, batch: SinkBatch) -> None:
-    """Bring the items of a batch through a station that works on DataFrames."""
-    station, frame = hand.station, cast("Frame", hand.station.frame)
+def work_on_frame(reserved: ReservedItems, like: DataFrame, batch: SinkBatch) -> None:
+    """Run the items of a batch through a station that works on DataFrames."""
+    station, frame = reserved.station, cast("Frame", reserved.station.frame)
 
     def read(rows: list[JobRow]) -> Iterator[pa.RecordBatch]:
         payloads = [station.context.codec.opened(row.payload) for row in rows]
         yield pa.RecordBatch.from_arrays([pa.array([row.id for row in rows]), pa.array(payloads)], ["id", "payload"])
 
-    with _kept(hand.frame(like, read, _READ)) as found:
+    with _kept(reserved.frame(like, read, _READ)) as found:
         items, misfits = _parsed(found, frame.schema)
-        buried = _bury(hand, frame, misfits)
-        _Outputs(hand, frame.function(items)).store(batch, buried)
+        buried = _bury(reserved, frame, misfits)
+        _Outputs(reserved, frame.function(items)).store(batch, buried)
 
 
 @contextmanager
 def _kept(frame: DataFrame) -> Iterator[DataFrame]:
-    """Keep rows for as long as the block lasts: read again they would be fewer, as items that went on are gone."""
+    """Cache rows within the block: read again, they would lack the items that went on."""
     frame.persist()
     try:
         yield frame
@@ -68,7 +68,7 @@ def _kept(frame: DataFrame) -> Iterator[DataFrame]:
 
 
 def _parsed(read: DataFrame, schema: str) -> tuple[DataFrame, DataFrame]:
-    """Return the items as rows of the schema, with their ids, and those that don't fit."""
+    """Return the items as rows of the schema, with their ids, and the items that do not fit."""
     from pyspark.sql import functions as f
 
     item = f.from_json("payload", f"{schema}, {_MISFIT} string", {"columnNameOfCorruptRecord": _MISFIT})
@@ -78,29 +78,29 @@ def _parsed(read: DataFrame, schema: str) -> tuple[DataFrame, DataFrame]:
     return items, parsed.where(~fits).select("id", "payload")
 
 
-def _bury(hand: Hand, frame: Frame, misfits: DataFrame) -> int:
-    """End items that are no rows of the schema; return how many."""
-    told = f"the item does not fit the schema of station {hand.station.station!r} ({frame.schema})"
+def _bury(reserved: ReservedItems, frame: Frame, misfits: DataFrame) -> int:
+    """Bury items that do not fit the schema; return their number."""
+    told = f"the item does not fit the schema of station {reserved.station.station!r} ({frame.schema})"
 
     def bury(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for some in found:
             payloads = dict(zip(some.column("id").to_pylist(), some.column("payload").to_pylist(), strict=True))
-            rows = hand.rows(list(payloads))
-            outcomes = [Bury(row.id, hand.token, f"{told}: {payloads[row.id][:_SHOWN]}") for row in rows]
-            yield taken(some.num_rows, hand.settle(outcomes, rows))
-        hand.station.context.close()
+            rows = reserved.rows(list(payloads))
+            outcomes = [Bury(row.lease, f"{told}: {payloads[row.id][:_SHOWN]}") for row in rows]
+            yield taken(some.num_rows, reserved.settle(outcomes, rows))
+        reserved.station.context.close()
 
     return sum(row["settled"] for row in misfits.mapInArrow(bury, TAKEN).collect())
 
 
-# -- what the function has made of them
+# -- the outputs of the function
 
 
 class _Outputs:
-    """The DataFrames that the function of a station returned, by the stations that they go to; "" at an end."""
+    """The DataFrames that the function of a station returned, by target station; "" for an end."""
 
-    def __init__(self, hand: Hand, made: DataFrame | Mapping[str, DataFrame]) -> None:
-        self.hand, self.station = hand, hand.station
+    def __init__(self, reserved: ReservedItems, made: DataFrame | Mapping[str, DataFrame]) -> None:
+        self.reserved, self.station = reserved, reserved.station
         by_target = _by_target(self.station, made)
         self.moved = {to: frame for to, frame in by_target.items() if ID in frame.columns}
         self.new = {to: frame for to, frame in by_target.items() if ID not in frame.columns}
@@ -111,7 +111,7 @@ class _Outputs:
             )
 
     def store(self, batch: SinkBatch, buried: int) -> None:
-        """Store all, so that a repeat of the batch changes nothing more; `buried`: so many of its items are dead."""
+        """Store all outputs, idempotently for the batch. `buried`: the number of its items that are dead."""
         attempts = [attempt for to, frame in self.new.items() for attempt in self._staged(batch.write, to, frame)]
         if self.new and not self.moved and batch.store.capabilities.atomic_batches:
             batch.publish(attempts, buried, stateless=True)
@@ -141,7 +141,7 @@ class _Outputs:
 
     @contextmanager
     def _moves(self) -> Iterator[DataFrame | None]:
-        """Lend the rows that have the ids of items, all of them made and checked; None where there are none."""
+        """Yield the rows with ids of items, all computed and checked; None if there are none."""
         from pyspark.sql import functions as f
 
         if not self.moved:
@@ -161,15 +161,17 @@ class _Outputs:
             yield rows
 
     def _move(self, moves: DataFrame) -> None:
-        """Send items on, or finish them, as the rows say that have their ids."""
-        hand = self.hand
+        """Move items on, or finish them, by the rows with their ids."""
+        reserved = self.reserved
 
         def move(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for some in found:
                 given = {row[ID]: row for row in some.to_pylist()}
-                rows = hand.rows(list(given))
-                yield taken(some.num_rows, hand.settle([_outcome(hand, row, given[row.id]) for row in rows], rows))
-            hand.station.context.close()
+                rows = reserved.rows(list(given))
+                yield taken(
+                    some.num_rows, reserved.settle([_outcome(reserved, row, given[row.id]) for row in rows], rows)
+                )
+            reserved.station.context.close()
 
         moves.mapInArrow(move, TAKEN).collect()
 
@@ -185,32 +187,32 @@ def _by_target(station: Station, made: DataFrame | Mapping[str, DataFrame]) -> d
         return dict(made)
     if len(station.to) > 1:
         raise InvalidInput(
-            f"station {station.station!r} leads to several others; return a dict such as "
-            f"{{{station.to[0]!r}: frame}}, with a DataFrame for each that gets items"
+            f"station {station.station!r} has several targets; return a dict such as "
+            f"{{{station.to[0]!r}: frame}}, with a DataFrame for each target that gets items"
         )
     return {station.to[0] if station.to else "": made}
 
 
 def _json(frame: DataFrame) -> Column:
-    """Return the columns of a row as JSON, but for the id; with nulls, as the item would have them on a worker."""
+    """Return the columns of a row as JSON, without the id; with nulls, as on a worker."""
     from pyspark.sql import functions as f
 
     names = [f.col(f"`{name}`") for name in frame.columns if name != ID]
     return f.to_json(f.struct(*names), {"ignoreNullFields": "false"})
 
 
-def _outcome(hand: Hand, row: JobRow, given: dict[str, Any]) -> Outcome:
-    """Return what becomes of an item; it is dead when what was made of it can't be stored.
+def _outcome(reserved: ReservedItems, row: JobRow, given: dict[str, Any]) -> Outcome:
+    """Return the outcome of an item; it is buried if its new value can't be stored.
 
-    What goes on is the text that Spark has made, as a value taken from it may have fewer digits.
+    The stored payload is Spark's own text, as a value parsed from it may have fewer digits.
     """
-    codec = hand.station.context.codec
+    codec = reserved.station.context.codec
     value = codec.decode(given["payload"])
     try:
-        outcome = hand.station.outcome(row, None, Send(given["to"], value) if given["to"] else value)
+        outcome = reserved.station.outcome(row, None, Send(given["to"], value) if given["to"] else value)
         text = codec.encode_json(given["payload"])
     except InvalidInput as error:
-        return Bury(row.id, hand.token, f"InvalidInput: {error}")
+        return Bury(row.lease, f"InvalidInput: {error}")
     if isinstance(outcome, Move):
         return outcome._replace(payload=text)
     if isinstance(outcome, Continue):

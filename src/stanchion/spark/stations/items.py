@@ -1,7 +1,6 @@
-"""Items of a micro-batch in Spark's tasks: read there, by parts, and settled there, each in one step.
+"""Items of a micro-batch in Spark's tasks, which read them by parts and settle each in one step.
 
-Each item is settled by itself, so whatever is repeated of a batch finds only those that are left. A plain station does
-no more than that.
+As items are settled individually, a repeated batch finds only those that are left. Plain stations need nothing more.
 """
 
 from __future__ import annotations
@@ -24,12 +23,12 @@ TAKEN = "taken bigint, settled bigint"
 _TAKEN = pa.schema([("taken", pa.int64()), ("settled", pa.int64())])
 
 AT_ONCE = 200
-"""Items whose outcomes are settled together."""
+"""Outcomes per call of settle."""
 
 
 @dataclass(frozen=True, slots=True)
-class Hand:
-    """The items of a batch that are in hand, as its tasks know them: by the ids that their parts begin and end with."""
+class ReservedItems:
+    """The reserved items of a batch, for its tasks. `parts`: the first and last id of each part."""
 
     station: Station
     token: str
@@ -38,47 +37,47 @@ class Hand:
     def frame(
         self, like: DataFrame, work: Callable[[list[JobRow]], Iterator[pa.RecordBatch]], schema: str
     ) -> DataFrame:
-        """Return what `work` makes of the items, a part in each task; `like`: a frame of the session."""
-        hand, parts = self, len(self.parts)
+        """Return the rows that `work` returns for the items, one part per task. `like`: any frame of the session."""
+        items, parts = self, len(self.parts)
 
         def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for some in numbers:
                 for number in some.column("id").to_pylist():
-                    yield from work(hand.part(number))
-            hand.station.context.close()
+                    yield from work(items.part(number))
+            items.station.context.close()
 
         return like.sparkSession.range(0, parts, 1, max(1, parts)).mapInArrow(read, schema)
 
     def part(self, number: int) -> list[JobRow]:
-        """Return those of a part that are still in hand."""
+        """Return the items of a part that are still reserved."""
         return reserved_rows(self.station.context.store, self.station.queue, self.token, *self.parts[number])
 
     def rows(self, ids: Sequence[str]) -> list[JobRow]:
-        """Return those of these items that are still in hand."""
+        """Return these items, if still reserved."""
         found = self.station.context.store.fetch(ids)
         return [found[one] for one in ids if one in found and found[one].token == self.token]
 
     def settle(self, outcomes: Iterable[Outcome], rows: Sequence[JobRow]) -> int:
-        """Settle outcomes of items, and give lanes to those that go on; return how many counted.
+        """Settle outcomes of items, with lanes for those that go on; return the number applied.
 
-        The others are no longer in hand: they were settled before, or were taken back and come again.
+        The other items are no longer reserved: they were settled before, or were taken back and come again.
         """
         store, lanes = self.station.context.store, self.station.context.lanes
         return settle(store, list(lanes.place(store, list(outcomes), lambda: {row.id: row.tenant for row in rows})))
 
 
-def work_on_items(hand: Hand, like: DataFrame) -> None:
-    """Bring items through a plain station."""
+def work_on_items(items: ReservedItems, like: DataFrame) -> None:
+    """Run items through a plain station."""
 
     def work(rows: list[JobRow]) -> Iterator[pa.RecordBatch]:
         for at in range(0, len(rows), AT_ONCE):
             portion = rows[at : at + AT_ONCE]
-            outcomes = [outcome for row in portion if (outcome := hand.station.step(row)) is not None]
-            yield taken(len(portion), hand.settle(outcomes, portion))
+            outcomes = [outcome for row in portion if (outcome := items.station.step(row)) is not None]
+            yield taken(len(portion), items.settle(outcomes, portion))
 
-    hand.frame(like, work, TAKEN).collect()
+    items.frame(like, work, TAKEN).collect()
 
 
 def taken(rows: int, settled: int) -> pa.RecordBatch:
-    """Return what a task tells of its rows."""
+    """Return the counts of a task's rows."""
     return pa.RecordBatch.from_arrays([pa.array([rows]), pa.array([settled])], schema=_TAKEN)

@@ -1,1 +1,1 @@
-"""The parts that stores without transactions share: read, decide, compare-and-set."""
+"""Parts shared by stores without transactions: the read, decide, compare-and-set loop."""

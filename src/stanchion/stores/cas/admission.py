@@ -1,15 +1,17 @@
-"""Which of the jobs that a claim has reserved may run: those that get all of their slots, and a start of their rate."""
+"""Admission: decides which reserved jobs may run, namely those that get all their slots and a start of their rate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+from stanchion.stores.cas.entries import hold_of
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules.limits import Rate, limits_in
-from stanchion.stores.rules.slots import Asking, Verdict, gated, gates_of, held_between, permits_of, promise_of
+from stanchion.stores.rules.slots import Asking, Verdict, held_between, promise_of, slots_of, uses_slots
 
 
 class Admission:
@@ -22,18 +24,18 @@ class Admission:
     def admit(
         self, rows: Sequence[JobRow], most: int, uncounted: str | None, began: int
     ) -> tuple[list[JobRow], list[Verdict]]:
-        """Return up to `most` of these jobs, with all of their slots, and which have to wait; give back the others.
+        """Return up to `most` jobs with all their slots, and the verdicts on those that wait; give back the rest.
 
-        All that one claim parks wait since it `began`, in however many rounds it does.
-        The slots come first and the rate last, so that nobody spends a start and then waits for a slot.
+        All jobs that one claim parks wait since its start, `began`, in however many rounds. Slots are taken first and
+        starts last, so that no job spends a start and then waits for a slot.
         """
-        verdicts = self._take_slots([row for row in rows if gated(row)])
+        verdicts, taken = self._take_slots([row for row in rows if uses_slots(row)])
         left, admitted = [row for row in rows if row.id not in verdicts], list[JobRow]()
         while left and len(admitted) < most:
             missing = most - len(admitted)
             part, left = left[:missing], left[missing:]
             deferred = self._spend_starts(part)
-            # Where one was sent away, so are those who come later, unless they were promised more.
+            # Once a job is deferred, later jobs of the same rate are deferred too, unless they were promised more.
             empty: dict[Rate | None, int] = {}
             for verdict in deferred.values():
                 empty[_rate(verdict.row)] = max(_promised(verdict.row), empty.get(_rate(verdict.row), 0))
@@ -42,15 +44,29 @@ class Admission:
             admitted += [row for row in part if row.id not in deferred]
             left = [row for row in left if row.id not in deferred]
             verdicts |= deferred
-        # Nobody is parked who stands behind the last one that is handed out: it was not yet his turn to ask.
-        turns = rows.index(admitted[-1]) + 1 if admitted and len(admitted) == most else len(rows)
-        waiting = [verdicts[row.id] for row in rows[:turns] if row.id in verdicts]
+        # Jobs after the last one handed out are not parked: they had no claim to a slot yet.
+        asked_rows = rows.index(admitted[-1]) + 1 if admitted and len(admitted) == most else len(rows)
+        waiting = [verdicts[row.id] for row in rows[:asked_rows] if row.id in verdicts]
         self.park(waiting, uncounted, began)
-        self.undo(rows[turns:], lambda row, _now: claim_rules.put_back(row), uncounted)
+        self._put_back(rows[asked_rows:], taken, uncounted)
         return admitted, waiting
 
+    def _put_back(self, rows: Sequence[JobRow], taken: Mapping[str, int], uncounted: str | None) -> None:
+        """Put back claimed jobs, with no more slots than they had before; `taken`: how many each of them has now."""
+        # A hold token from before this claim stays, and with it the right to all slots. So those taken now are freed
+        # by name, and first: after the undo another claim may have taken them again, by that token.
+        self.slots.free(
+            [
+                hold_of(row, slot)
+                for row in rows
+                if row.slots_hold is not None
+                for slot in slots_of(row)[row.slots_held : taken[row.id]]
+            ]
+        )
+        self.undo(rows, lambda row, _now: claim_rules.put_back(row), uncounted)
+
     def _spend_starts(self, rows: Sequence[JobRow]) -> dict[str, Verdict]:
-        """Take the starts of those that have a rate; return what becomes of those for which there is none."""
+        """Take the starts of jobs that have a rate; return the verdicts on those that get none."""
         rated = [row for row in rows if limits_in(row.limits).rate is not None]
         dues = self.slots.rows.spend([Asking(_rate(row), promise_of(row)) for row in rated]) if rated else []
         return {
@@ -59,68 +75,64 @@ class Admission:
             if due is not None
         }
 
-    def _take_slots(self, rows: Sequence[JobRow]) -> dict[str, Verdict]:
-        """Take the slots of jobs; return what becomes of those that have to wait."""
+    def _take_slots(self, rows: Sequence[JobRow]) -> tuple[dict[str, Verdict], dict[str, int]]:
+        """Take the slots of jobs; return the verdicts on those that have to wait, and how many slots each holds now."""
         verdicts: dict[str, Verdict] = {}
-        held = {row.id: row.held for row in rows}
-        while left := [row for row in rows if row.id not in verdicts and held[row.id] < len(gates_of(row))]:
-            wanted = _next_slots([(row, gates_of(row)[held[row.id] :]) for row in left])
+        held = {row.id: row.slots_held for row in rows}
+        while left := [row for row in rows if row.id not in verdicts and held[row.id] < len(slots_of(row))]:
+            wanted = _next_slots([(row, slots_of(row)[held[row.id] :]) for row in left])
             for (row, slot), taken in zip(wanted, self.slots.take(wanted), strict=True):
                 if taken:
                     held[row.id] += 1
                 else:
-                    verdicts[row.id] = Verdict(row, held[row.id], gate=slot)
-        return verdicts
+                    verdicts[row.id] = Verdict(row, held[row.id], slot=slot)
+        return verdicts, held
 
     def park(self, verdicts: Sequence[Verdict], uncounted: str | None, began: int) -> None:
-        """Park and defer jobs that were reserved, then look at their slots once more."""
+        """Park and defer reserved jobs, then check their slots once more."""
         by_id = {verdict.row.id: verdict for verdict in verdicts}
 
         def kept(row: JobRow, _now: int) -> JobRow:
             verdict = by_id[row.id]
-            after = claim_rules.parked_or_deferred(claim_rules.undelivered(row), verdict, row.token or "", began)
-            if after.permit is None or row.order_key is None:
-                return after
-            tokens = permits_of(row)  # who is deferred gives back its semaphores
-            return after._replace(permit=tokens.text if verdict.run_at is None else tokens.order)
+            return claim_rules.parked_or_deferred(claim_rules.undelivered(row), verdict, row.token or "", began)
 
         parked = self.undo([verdict.row for verdict in verdicts], kept, uncounted)
-        self.slots.wake(*(row.waits_for for row in parked if row.waits_for is not None))
+        self.slots.wake(*(slot for row in parked if (slot := row.waits_for) is not None))
 
     def undo(
         self, rows: Sequence[JobRow], undone: Callable[[JobRow, int], JobRow], uncounted: str | None
     ) -> list[JobRow]:
-        """Take back reservations that are not handed out; return the jobs as they are then."""
+        """Undo reservations that are not handed out; return the jobs as they are then."""
 
         def decide(index: int, row: JobRow | None, facts: Facts) -> Decision[JobRow | None]:
-            if row is None or not claim_rules.holds(row, rows[index].token or "", facts.now):
-                return Decision(None)  # its lease ran out meanwhile: what that entails is seen to
+            if row is None or not claim_rules.holds(row, rows[index].lease, facts.now):
+                return Decision(None)  # its lease ran out meanwhile, and recovery deals with it
             after = undone(row, facts.now)
             return Decision(after, after, uncounted)
 
         found = self._loop.decide_each([row.id for row in rows], decide, settings=False)
         done = [row for row in found if row is not None]
-        # One that was asked to stop meanwhile would be left running in nobody's hands.
+        # A job that was asked to stop meanwhile would be left running without a holder.
         if asked := [row.id for row in done if row.cancel_requested]:
             self._cancel(asked)
         return done
 
 
-def _next_slots(wanted: Sequence[tuple[JobRow, Sequence[str]]]) -> list[tuple[JobRow, str]]:
-    """Return the slots to take at once: of each job its next one, unless a job before it has still to come there."""
-    coming: set[str] = set()
-    taken: list[tuple[JobRow, str]] = []
+def _next_slots(wanted: Sequence[tuple[JobRow, Sequence[Slot]]]) -> list[tuple[JobRow, Slot]]:
+    """Return the slots to take now: the next one of each job, unless an earlier job still has to take it."""
+    reserved_for_earlier: set[Slot] = set()
+    taken: list[tuple[JobRow, Slot]] = []
     for row, slots in wanted:
-        if slots[0] in coming:
-            coming.update(slots)
+        if slots[0] in reserved_for_earlier:
+            reserved_for_earlier.update(slots)
         else:
             taken.append((row, slots[0]))
-            coming.update(slots[1:])
+            reserved_for_earlier.update(slots[1:])
     return taken
 
 
 def _promised(row: JobRow) -> int:
-    """Return how often a job was promised a start: 2 for more than once."""
+    """Return how often a job was promised a start: 0, 1, or 2 for more than once."""
     promise = promise_of(row)
     return 0 if promise is None else 1 + promise.again
 

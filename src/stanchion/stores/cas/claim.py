@@ -1,16 +1,15 @@
-"""Claims in a store without transactions over several jobs: jobs are reserved, and handed out if they have their slots.
+"""Claims in a store without transactions over several jobs: jobs are reserved first, then take their slots.
 
-A claim that meets jobs which have to wait parks these. Behind them there may be very many alike, and then some that may
-run. So it passes over those that wait first for a slot that it found full, and hands out what is behind them. That took
-time, which later claims are to be spared: the next claim of this process that meets such jobs first parks a run of
-them, for half as long as it took to pass over them. So the first job behind them waits for few to be parked.
+A claim parks the jobs that have to wait. Many similar jobs may follow them in the queue, and then some that may run.
+The claim therefore skips jobs that wait first for a slot it found full, and hands out those behind them. Skipping takes
+time that later claims need not spend again: the next claim of this process that meets such jobs first parks a run of
+them, for half the time that skipping took. So the first job behind them waits while only a few are parked.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple, Protocol
 
@@ -19,84 +18,95 @@ from stanchion.stores.cas.entries import as_reserved
 from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.lost_leases import apart
-from stanchion.stores.rules.slots import gated
+from stanchion.stores.rules.slots import uses_slots
 
 CLAIM_SECONDS = 2.0
-"""For so long one claim parks jobs, or for half a lease, so that the lease of what it has found does not run out."""
+"""Seconds for which one claim parks jobs; at most half a lease, so that the leases of its jobs do not run out."""
 
-_SLOTS = 8
-"""So many full slots are told to the store, so that it leaves out the jobs that wait for them."""
+_FULL_SLOTS_MAX = 8
+"""Full slots passed to the store, which then leaves out the jobs that wait for them."""
 
-_AT_ONCE = 500
-_RESERVED_AT_ONCE = 1000
-
-Reserve = Callable[[Claim], Claimed]
+_WISH_JOBS_MAX = 500
+_RESERVE_JOBS_MAX = 1000
 
 
 class Parked(NamedTuple):
-    """How many jobs were parked, and whether there may be more of them."""
+    """The number of jobs parked, and whether there may be more to park."""
 
     jobs: int
     more: bool
 
 
 class DueJobs(Protocol):
-    """The due jobs of a store: primitives of a claim."""
+    """Primitives of a claim on the due jobs of a store."""
 
     def reserve_due(self, claim: Claim) -> Claimed:
-        """Reserve due jobs, whatever slots they need."""
+        """Reserve due jobs, regardless of their slots; without `claim.rows`, so that they are found by their token."""
+
+    def batch_size(self, queue: str, token: str) -> int:
+        """Return how many of the jobs of a queue that were reserved without rows are still held under a token."""
 
     def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:
-        """Park the next due jobs that wait first for one of `claim.full`, up to one that does not.
+        """Park the next due jobs that wait first for a slot in `claim.full`, up to one that does not.
 
-        They wait since the claim `began`, and will hold under its token; afterwards these slots are looked at once
-        more. `alone`: no others are due. A store that would have to read each of them parks none.
+        They wait since `began`, the start of the claim, and its token becomes their hold token. Afterwards these slots
+        are checked once more. `alone`: no other jobs are due. A store that would have to read each job parks none.
         """
 
     def park_few(self, claim: Claim, began: int) -> Parked:
-        """Park as `park_run` does, before others are passed over; fewer, in a store that passes over more quickly."""
+        """Park as `park_run` does, before jobs are skipped; fewer, in a store that skips faster than it parks."""
 
 
 class Claims:
-    """Hands out what may run, past what has to wait."""
+    """Hands out jobs that may run, and skips or parks those that have to wait."""
 
     def __init__(self, due: DueJobs, admission: Admission, outcomes: Outcomes) -> None:
         self._due, self._admission, self._outcomes = due, admission, outcomes
-        self._owed: dict[str, float] = {}
-        """Seconds for which the next claim of a queue is to park what claims have passed over."""
+        self._park_seconds: dict[str, float] = {}
+        """Seconds that the next claim of a queue spends on parking jobs that earlier claims skipped."""
 
     def claim(self, claim: Claim) -> Claimed:
-        """Reserve due jobs that have their slots; park or defer those that have not."""
-        claimed, others = apart(self.claim_together(claim), claim.token)
+        """Reserve due jobs that have their slots; park or defer the others."""
+        if not claim.rows:
+            return Claimed([], reserved=self._reserve_batch(claim))
+        claimed, others = apart(self._hand_out(claim))
         if others:
             self._outcomes.settle(others)
         return claimed
 
-    def claim_together(self, claim: Claim) -> Claimed:
-        """Reserve jobs as `claim` does, but those that are to run alone together with others."""
-        return self.hand_out(claim, self._due.reserve_due)
+    def _reserve_batch(self, claim: Claim) -> int:
+        """Reserve due jobs, in portions that do not delay other claims for long; return how many are reserved."""
+        held = self._due.batch_size(claim.queue, claim.token) if claim.repeat else 0
+        if held:
+            return held
+        missing = claim.limit
+        while missing > 0:
+            wish = claim._replace(limit=min(missing, _RESERVE_JOBS_MAX), repeat=False)
+            claimed = self._hand_out(wish)
+            missing -= len(claimed.rows)
+            if len(claimed.rows) < wish.limit and claimed.retry_in != 0:
+                break
+        return self._due.batch_size(claim.queue, claim.token)
 
-    def hand_out(self, claim: Claim, reserve: Reserve) -> Claimed:
-        """Reserve jobs until there are enough that have their slots.
-
-        `reserve` may be asked for more than there are to be, as what it gives can be put back.
-        """
+    def _hand_out(self, claim: Claim) -> Claimed:
+        """Reserve jobs until `claim.limit` of them have their slots; give back what was reserved beyond."""
         uncounted = "-reserved" if claim.counted else "-"
         rows: dict[str, JobRow] = {}
         wish, began, until = claim, 0, time.monotonic() + CLAIM_SECONDS
-        full: dict[str, None] = {}
+        full: dict[Slot, None] = {}
         refused = False
         while True:
             missing = claim.limit - len(rows)
             wish = wish._replace(limit=max(missing, wish.limit))
             asked = time.monotonic()
-            claimed = reserve(wish)
-            if not refused and not any(map(gated, claimed.rows)):
+            claimed = self._due.reserve_due(wish)
+            if not refused and not any(map(uses_slots, claimed.rows)):
                 return claimed
-            # After a lost answer the token's jobs come again: those that have their slots are not to ask twice.
+            # After a lost reply the token's jobs come again: those that have their slots must not ask twice.
             new = [row for row in claimed.rows if row.id not in rows]
-            # What is held already is given, however much was wished for.
+            # Jobs that the token holds already are all handed out, whatever the limit of this round.
             began = began or min((row.started_at or 0 for row in new), default=0)
             if not rows:
                 until = min([until, *(time.monotonic() + _lease(row) / 2 for row in new)])
@@ -104,67 +114,42 @@ class Claims:
             rows.update((row.id, as_reserved(row)) for row in mine)
             refused = refused or bool(waiting)
             if rows and wish.full:
-                self._owed[claim.queue] = (time.monotonic() - asked) / 2
+                self._park_seconds[claim.queue] = (time.monotonic() - asked) / 2
             if len(rows) >= claim.limit or not (waiting or wish.full):
                 return Claimed(list(rows.values()), claimed.retry_in)
             if rows and wish.full:
                 return Claimed(list(rows.values()), 0.0)
-            full.update((verdict.gate, None) for verdict in waiting if verdict.gate is not None and not verdict.held)
-            told = wish._replace(full=tuple(islice(full, _SLOTS)))
+            full.update((verdict.slot, None) for verdict in waiting if verdict.slot is not None and not verdict.held)
+            skipping = wish._replace(full=tuple(islice(full, _FULL_SLOTS_MAX)))
             more = (
-                bool(told.full)
+                bool(skipping.full)
                 and not mine
-                and self._passes(told, began, until, first=not wish.full, alone=not waiting)
+                and self._skips(skipping, began, until, first=not wish.full, alone=not waiting)
             )
             if time.monotonic() >= until:
                 return Claimed(list(rows.values()), 0.0)
-            # Behind many that have to wait there may be more of them: to ask for twice as many makes it a few rounds.
-            larger = 0 if mine or more else min(2 * wish.limit, _AT_ONCE)
-            wish = wish._replace(limit=larger, repeat=False, full=told.full if more else ())
+            # Many waiting jobs may follow. Doubling the limit keeps the number of rounds small.
+            larger = 0 if mine or more else min(2 * wish.limit, _WISH_JOBS_MAX)
+            wish = wish._replace(limit=larger, repeat=False, full=skipping.full if more else ())
 
-    def _passes(self, claim: Claim, began: int, until: float, *, first: bool, alone: bool) -> bool:
-        """Tell whether to pass over jobs of full slots, `first` for the first time; some are parked before that."""
+    def _skips(self, claim: Claim, began: int, until: float, *, first: bool, alone: bool) -> bool:
+        """Return True to skip jobs of full slots; some are parked before. `first`: this claim has skipped none yet."""
         if alone:
             return self._park_while(claim, began, until, alone=True)
-        if first and (seconds := self._owed.pop(claim.queue, 0.0)):
+        if first and (seconds := self._park_seconds.pop(claim.queue, 0.0)):
             return self._park_while(claim, began, min(until, time.monotonic() + seconds), alone=False)
         return (self._due.park_few(claim, began) if first else self._due.park_run(claim, began, alone=False)).more
 
     def _park_while(self, claim: Claim, began: int, until: float, *, alone: bool) -> bool:
-        """Park until a moment of this process; return True where more are left."""
+        """Park jobs until `until`, on the monotonic clock; return True if more are left."""
         while True:
             parked = self._due.park_run(claim, began, alone=alone)
             if not (parked.jobs and parked.more) or time.monotonic() >= until:
                 return parked.more
 
 
-class Batch(Protocol):
-    """Jobs that are reserved as one batch for readers elsewhere, who find them by its token."""
-
-    def claim_batch(self, claim: Claim) -> Claimed:
-        """Reserve due jobs as `claim` does, so that they are found by their token."""
-
-    def batch_size(self, queue: str, token: str) -> int:
-        """Return how many jobs are reserved of those that `claim_batch` has reserved."""
-
-
-def reserve(batch: Batch, claim: Claim) -> int:
-    """Reserve due jobs, so many at a time that no other claim waits long; return how many are reserved."""
-    held = batch.batch_size(claim.queue, claim.token) if claim.repeat else 0
-    if held:
-        return held
-    missing = claim.limit
-    while missing > 0:
-        wish = claim._replace(limit=min(missing, _RESERVED_AT_ONCE), repeat=False)
-        claimed = batch.claim_batch(wish)
-        missing -= len(claimed.rows)
-        if len(claimed.rows) < wish.limit and claimed.retry_in != 0:
-            break
-    return batch.batch_size(claim.queue, claim.token)
-
-
 def _lease(row: JobRow) -> float:
-    """Return for how many seconds a job was reserved; a worker holds it as long as it lives."""
+    """Return the lease of a job in seconds; infinite for a job held by a worker."""
     if row.lease_until is None or row.started_at is None:
         return math.inf
     return (row.lease_until - row.started_at) / SECOND

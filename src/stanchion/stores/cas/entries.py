@@ -1,7 +1,7 @@
-"""What a job may hold, and the outbox entry of a step: pure functions.
+"""The slots that a job may hold, and the outbox entry of a step: pure functions.
 
 An outbox entry is follow-up work on slots and flows. It is written in the same operation as the step, under an
-idempotency key, and deleted once it is applied. Each part of it may be applied twice, and late, without harm.
+idempotency key, and deleted once applied. Each part of it may be applied repeatedly, and late, without harm.
 """
 
 from __future__ import annotations
@@ -14,63 +14,64 @@ from typing import NamedTuple
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue
+from stanchion.stores.records.slots import ORDER, Slot
 from stanchion.stores.rules import flows
 from stanchion.stores.rules import outcomes as outcome_rules
-from stanchion.stores.rules.slots import gated, gates_of, permits_of, semaphore_of
+from stanchion.stores.rules.slots import hold_tokens, slots_of, uses_slots
 
 STALE = 3 * SECOND
-"""An entry of this age belongs to no process that is about to apply it: outbox recovery does."""
+"""Age from which outbox recovery applies an entry: its process is presumed dead."""
 
 
 class Entry(NamedTuple):
-    """Follow-up work of one step, written with the job in the queue that it had before the step.
+    """Follow-up work of one step, written with the job, in the queue that the job had before the step.
 
-    `text` is for `entailed_in` alone to read.
+    Only `entailed_in` reads `text`.
     """
 
     key: str
-    noted_at: int
+    written_at: int
     queue: str
     job: str
     text: str
 
 
 FollowUp = Callable[[Sequence[Entry]], None]
-"""Applies entries and deletes them; or, within a transaction of the caller, leaves them for after its commit."""
+"""Applies entries and deletes them; within a caller's transaction, postpones that until after its commit."""
 
 
 class Hold(NamedTuple):
-    """A slot in the hands of a job; `token`, the hold token, tells this hold from the job's earlier and later ones."""
+    """A slot held by a job; `token`, the hold token, distinguishes this hold from the job's earlier and later ones."""
 
-    slot: str
+    slot: Slot
     job: str
     token: str
 
 
-def hold_of(row: JobRow, slot: str) -> Hold:
-    """Return the slot as this job holds it."""
-    permits = permits_of(row)
-    token = permits.order if semaphore_of(slot) is None else permits.semaphores
+def hold_of(row: JobRow, slot: Slot) -> Hold:
+    """Return the hold of a slot by this job."""
+    tokens = hold_tokens(row)
+    token = tokens.order if slot.kind == ORDER else tokens.slots
     return Hold(slot, row.id, token or "")
 
 
 def holds_of(row: JobRow | None) -> list[Hold]:
-    """Return the slots that a job may hold by rights; an order key also without a token, as others wait behind it."""
+    """Return the holds to which a job is entitled; an order key also without a token, as later jobs of the key wait."""
     if row is None or row.finished_at is not None:
         return []
-    holds = [hold_of(row, slot) for slot in gates_of(row)]
-    return [hold for hold in holds if hold.token or semaphore_of(hold.slot) is None]
+    holds = [hold_of(row, slot) for slot in slots_of(row)]
+    return [hold for hold in holds if hold.token or hold.slot.kind == ORDER]
 
 
 def as_reserved(row: JobRow) -> JobRow:
-    """Return a job as callers see it: one that runs holds all of its slots, though only the slots' rows say so."""
-    if row.state != JobState.RUNNING or not gated(row):
+    """Return a job as callers see it: a running job holds all its slots, which only the slots' rows record."""
+    if row.state != JobState.RUNNING or not uses_slots(row):
         return row
-    return row._replace(held=len(gates_of(row)), permit=row.permit or row.token)
+    return row._replace(slots_held=len(slots_of(row)))
 
 
 class Entailed(NamedTuple):
-    """The parts of an entry; `jobs` are those of the `nodes`, or without nodes, the jobs that a job was split into."""
+    """The parts of an entry; `jobs` belong to the `nodes` or, without nodes, are those a job was split into."""
 
     free: list[Hold]
     ends: list[MemberEnd]
@@ -81,12 +82,12 @@ class Entailed(NamedTuple):
 def entry_of(
     before: JobRow, after: JobRow | None, counted: str | None, opens: Continue | Commit | None, now: int
 ) -> Entry | None:
-    """Return the entry of a step: slots to free, a member end, a flow to open, jobs to store.
+    """Return the entry of a step: slots to free, a member end, a flow to open, jobs to store; None if it has none.
 
-    `after` is None for a job that was deleted; `opens` is the outcome with which nodes or jobs are to be stored.
+    `after` is None for a deleted job; `opens`: the outcome whose nodes or jobs are to be stored.
     """
-    kept = holds_of(after)
-    free = [hold for hold in holds_of(before) if hold not in kept]
+    holds_after = holds_of(after)
+    free = [hold for hold in holds_of(before) if hold not in holds_after]
     end = flows.end_of(before, after, counted)
     nodes = opens.nodes if isinstance(opens, Continue) else ()
     jobs = outcome_rules.fanned_out(opens) if isinstance(opens, Commit) else opens.jobs if opens else ()
@@ -100,7 +101,7 @@ def entailed_in(entry: Entry) -> Entailed:
     """Return the parts of an entry."""
     free, ends, nodes, jobs = json.loads(entry.text)
     return Entailed(
-        [Hold(*one) for one in free],
+        [Hold(Slot(*slot), *holder) for slot, *holder in free],
         [MemberEnd(*one) for one in ends],
         [FlowNode(*one) for one in nodes],
         [NewJob(*one) for one in jobs],

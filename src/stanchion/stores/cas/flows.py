@@ -1,7 +1,8 @@
-"""What follows from the end of a flow's members, in a store without transactions over several jobs.
+"""Consequences of member ends in a store without transactions over several jobs.
 
-The end of a node: (1) it ends, with the last of its members, (2) who waits for it is let in, or cancelled, and its own
-end is recorded in its parent, (3) it is marked as followed. After a death past (1), outbox recovery does (2) again.
+The end of a node: (1) it ends, with the last of its members, (2) the jobs that wait for it continue, or are cancelled,
+and its own end is recorded in its parent, (3) it is marked as followed. After a death past (1), outbox recovery repeats
+(2).
 """
 
 from __future__ import annotations
@@ -24,33 +25,34 @@ from stanchion.stores.records.flows import (
     StopFlow,
 )
 from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows
 from stanchion.stores.rules import outcomes as outcome_rules
-from stanchion.stores.rules.slots import node_gate
+from stanchion.stores.rules.slots import node_slot
 
 
 class FlowRows(Protocol):
-    """The nodes of a store, and who waits for them: primitives, each one atomic operation that may be repeated."""
+    """Primitives on the nodes of a store and the jobs that wait for them; each is atomic and may be repeated."""
 
     def end_members(self, node: str, ends: Sequence[MemberEnd]) -> FlowNode | None:
-        """Record how members of a node have ended, each once: `flows.advanced`.
+        """Record member ends of a node, each once: `flows.advanced`.
 
         Returns the node to the one caller whose call has ended it, None to all others.
         """
 
     def followed(self, node: FlowNode) -> None:
-        """Mark that all that follows from the end of a node is done."""
+        """Mark a node as followed: all consequences of its end are done."""
 
     def unfollowed(self) -> Iterable[FlowNode]:
-        """Return the nodes that ended some seconds ago, `STALE`, and are not marked as followed."""
+        """Return the nodes that ended at least `STALE` ago and are not marked as followed."""
 
-    def waiting_at(self, slot: str, limit: int) -> list[Seen]:
-        """Return up to `limit` of the jobs that wait at the slot of a node."""
+    def waiting_at(self, slot: Slot, limit: int) -> list[Seen]:
+        """Return up to `limit` jobs that wait for the slot of a node."""
 
 
 class FlowNodes(Protocol):
-    """The nodes of a store's flows, as the verbs change them."""
+    """Changes to the nodes of flows, one method per kind."""
 
     def open_flow(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store the nodes of a flow and its jobs."""
@@ -59,14 +61,14 @@ class FlowNodes(Protocol):
         """Store jobs as further members of an open node."""
 
     def close_node(self, node: str) -> bool:
-        """Take no more members in an open node."""
+        """Close an open node to further members."""
 
     def stop_flow(self, root: str) -> bool:
-        """End the nodes of a flow that are not final as cancelled."""
+        """Cancel the nodes of a flow that are not final."""
 
 
 def change_flows(nodes: FlowNodes, changes: Iterable[FlowChange]) -> list[bool]:
-    """Open, extend, close and stop flows, one after the other; tell for each whether it was done."""
+    """Open, extend, close and stop flows, in order; return for each whether it was done."""
     return [_change_flow(nodes, change) for change in changes]
 
 
@@ -84,15 +86,15 @@ def _change_flow(nodes: FlowNodes, change: FlowChange) -> bool:
 
 
 class Flows:
-    """Nodes of flows as their members end."""
+    """Applies member ends to nodes, and their consequences."""
 
     def __init__(self, jobs: Jobs, rows: FlowRows, slots: Slots, push: Callable[[Sequence[NewJob]], object]) -> None:
         self.jobs, self.rows, self._slots, self._push = jobs, rows, slots, push
 
     def end_all(self, ended: Mapping[str, Sequence[MemberEnd]], nodes: Sequence[FlowNode] = ()) -> None:
-        """Record how members of nodes have ended, and do what follows: one after the other, as flows may be deep.
+        """Record member ends of nodes and apply their consequences: iteratively, because flows may be deep.
 
-        `nodes` are such that have ended before.
+        `nodes`: nodes that ended before and are not followed.
         """
         left, open_ends, followed = list(nodes), list(ended.items()), list[FlowNode]()
         entries: list[Entry] = []
@@ -103,7 +105,7 @@ class Flows:
             else:
                 node = self.rows.end_members(*open_ends.pop())
                 left += [] if node is None else [node]
-        # Only now: whoever dies before leaves what has not been done for the next recovery.
+        # Marked last: after a death before this, the next recovery completes the rest.
         for node in followed:
             self.rows.followed(node)
         self._slots.free([hold for entry in entries for hold in entailed_in(entry).free])
@@ -111,14 +113,15 @@ class Flows:
             self.jobs.delete_entries(entries)
 
     def follow(self, node: FlowNode, entries: list[Entry]) -> list[tuple[str, Sequence[MemberEnd]]]:
-        """Let in, or cancel, who waits for a node that has ended; return the ends to be recorded, its own too.
+        """Let the jobs that wait for an ended node continue, or cancel them; return the member ends to record, its own
+        too.
 
-        The `entries` of those cancelled are added to.
+        Appends to `entries` those of the cancelled jobs.
         """
-        if node.state == NodeState.FAILED and (handler := flows.handler_of(node)) is not None:
+        if node.state == NodeState.FAILED and (handler := flows.failure_job(node)) is not None:
             self._push([handler])
         ends: list[tuple[str, Sequence[MemberEnd]]] = []
-        while waiting := self.rows.waiting_at(node_gate(node.id), PORTION):
+        while waiting := self.rows.waiting_at(node_slot(node.id), PORTION):
             now = self.jobs.now()
             if node.state == NodeState.DONE:
                 self.jobs.compare_and_set([Change(seen, claim_rules.let_in(seen.row, now)) for seen in waiting])
@@ -131,7 +134,7 @@ class Flows:
         return ends
 
     def _cancel_waiting(self, waiting: Sequence[Seen], now: int) -> list[Entry]:
-        """Cancel jobs that wait for their flow; return the entries."""
+        """Cancel jobs that wait for their flow; return their outbox entries."""
         changes = []
         for seen in waiting:
             step = outcome_rules.cancel(seen.row, now)
@@ -141,5 +144,5 @@ class Flows:
         return made(changes, self.jobs.compare_and_set(changes))
 
     def recover(self) -> None:
-        """Do what follows from nodes whose process died before it had."""
+        """Apply the consequences of ended nodes that dead processes left unfinished."""
         self.end_all({}, list(self.rows.unfollowed()))

@@ -1,7 +1,7 @@
 """Jobs changed by compare-and-set, in a store without transactions over several jobs.
 
-A job is read, a pure function decides what becomes of it, and the store writes the one in place of the other in one
-atomic operation, unless something has changed the job since: then it is read anew.
+A job is read, a pure function decides its change, and the store writes the changed job in one atomic operation if the
+job is unchanged since. Otherwise it is read again.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ Answer = TypeVar("Answer")
 
 
 class Seen(NamedTuple):
-    """A job as it was read, and what the store tells by whether it is still the same."""
+    """A job as it was read, and the version by which the store tells whether it has changed."""
 
     row: JobRow
     version: Any
 
 
 class Change(NamedTuple):
-    """What is to become of a job that was read, with the counter of the queue in which it happens, and its entry.
+    """A change of a job that was read, with the queue counter it increments, and its outbox entry.
 
-    A counter with a minus before it counts down.
+    A counter with a leading minus is decremented.
     """
 
     seen: Seen
@@ -38,63 +38,66 @@ class Change(NamedTuple):
 
 
 class Result(Enum):
-    """What became of a change."""
+    """The result of a change."""
 
     DONE = auto()
     CHANGED = auto()
-    """Something else came first; nothing was written."""
+    """Another change came first; nothing was written."""
     KEY_TAKEN = auto()
     """Another live job of the queue has the key; nothing was written."""
 
 
 class Results(NamedTuple):
-    """The results of changes; `repeated`: after a lost reply, so that a CHANGED may be the work of the first try."""
+    """The results of changes; `repeated`: after a lost reply, so a CHANGED may be the work of the first try."""
 
     each: list[Result]
     repeated: bool = False
 
 
 class Jobs(Protocol):
-    """The jobs of a store, and their outbox: the primitives on which all else is built.
+    """Primitives on the jobs of a store and their outbox; everything else is built on them.
 
-    Each item of a call is one atomic operation, no call as a whole is, and each may be repeated.
+    Each item of a call is one atomic operation, but the call is not. Each may be repeated.
     """
 
     def now(self) -> int:
         """Return the store's clock."""
 
-    def read(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
-        """Return the store's clock, and those of the jobs that are live or in history."""
+    def read(self, ids: Sequence[str], queues: Sequence[str] | None = None) -> tuple[int, dict[str, Seen]]:
+        """Return the store's clock, and those of the jobs that are live or in history, by id.
+
+        `queues`: the queue of each, where alone it is looked for; None: in all queues.
+        """
 
     def compare_and_set(self, changes: Sequence[Change]) -> Results:
-        """Make each change whose job is as it was read: its row, its place in the indexes, the counter, the entry.
+        """Apply each change whose job is unchanged since it was read: row, indexes, counter and entry.
 
-        A finished job goes to history if its queue keeps one, and is gone otherwise.
+        A finished job goes to history if its queue keeps one, and is deleted otherwise.
         """
 
     def settings_of(self, queues: Iterable[str]) -> dict[str, QueueSettings]:
-        """Return the settings of these queues; the default ones for a queue that has none yet."""
+        """Return the settings of these queues; defaults for a queue that has none."""
 
     def entries(self, before: int) -> Iterable[Entry]:
-        """Return the outbox entries that were written before this moment, on the store's clock."""
+        """Return the outbox entries written before this time, by the store's clock."""
 
     def delete_entries(self, entries: Sequence[Entry]) -> None:
-        """Delete entries that are applied."""
+        """Delete applied entries."""
 
 
 class Decision(NamedTuple, Generic[Answer]):
-    """What to answer for a job and what to make of it; `otherwise` is the answer when its key is taken."""
+    """The answer for a job and its new row, if any; `otherwise`: the answer if its key is taken."""
 
     answer: Answer
     row: JobRow | None = None
     counted: str | None = None
     otherwise: Answer | None = None
     opens: Continue | Commit | None = None
-    """The outcome with which the rest of a flow, or other jobs, are to be stored."""
+    """The outcome whose nodes or jobs are to be stored."""
 
 
 class Facts(NamedTuple):
-    """What a decision may depend on besides the job: the clock, the settings, and whether this may be a repeat."""
+    """The inputs of a decision besides the job: clock, settings, and whether this may be a repeat."""
 
     now: int
     settings: Mapping[str, QueueSettings]
@@ -105,25 +108,36 @@ Decide = Callable[[int, JobRow | None, Facts], Decision[Answer]]
 
 
 class JobLoop:
-    """The loop of read, decide, compare-and-set; jobs that lost the race are retried."""
+    """The read, decide, compare-and-set loop; jobs that lost the race are retried."""
 
     def __init__(self, jobs: Jobs, follow_up: FollowUp) -> None:
         self.jobs, self._follow_up = jobs, follow_up
 
-    def decide_each(self, ids: Sequence[str], decide: Decide[Answer], *, settings: bool = True) -> list[Answer]:
-        """Decide for each job what to answer and what to change; `settings`: the decisions need those of the queues."""
+    def decide_each(
+        self,
+        ids: Sequence[str],
+        decide: Decide[Answer],
+        *,
+        settings: bool = True,
+        queues: Sequence[str] | None = None,
+    ) -> list[Answer]:
+        """Decide the answer and the change of each job.
+
+        `settings`: decisions need the settings of the queues; `queues`: the queue of each job, while no reply was lost.
+        """
         answers: dict[int, Answer] = {}
         left, repeated = list(range(len(ids))), False
         while left:
-            now, seen = self.jobs.read([ids[index] for index in left])
-            queues = {one.row.queue for one in seen.values()} if settings else ()
-            facts = Facts(now, self.jobs.settings_of(queues) if settings else {}, repeated)
+            within = None if queues is None or repeated else [queues[index] for index in left]
+            now, seen = self.jobs.read([ids[index] for index in left], within)
+            found_in = {one.row.queue for one in seen.values()} if settings else ()
+            facts = Facts(now, self.jobs.settings_of(found_in) if settings else {}, repeated)
             changing: dict[str, int] = {}
             changes: list[Change] = []
             again: list[int] = []
             otherwise: dict[int, Answer | None] = {}
             for index in left:
-                if ids[index] in changing:  # named twice: the second one sees what the first one made of it
+                if ids[index] in changing:  # a repeated id: its second decision sees the result of the first
                     again.append(index)
                     continue
                 found = seen.get(ids[index])
@@ -148,6 +162,6 @@ class JobLoop:
 
 
 def made(changes: Sequence[Change], results: Results) -> list[Entry]:
-    """Return the entries of those changes that were made."""
+    """Return the entries of the changes that were made."""
     pairs = zip(changes, results.each, strict=True)
     return [change.entry for change, result in pairs if change.entry and result is Result.DONE]

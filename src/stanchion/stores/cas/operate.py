@@ -1,4 +1,4 @@
-"""What an operator does to jobs: cancel, drive again."""
+"""Operations on jobs: cancel and retry."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from stanchion.stores.rules import outcomes as outcome_rules
 
 
 class Operator:
-    """Changes jobs from outside of any reservation."""
+    """Changes jobs without a reservation."""
 
     def __init__(self, loop: JobLoop) -> None:
         self._loop = loop
 
     def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
-        """Cancel jobs: live ones at once, a running one is asked to stop; return the states after it."""
+        """Cancel jobs at once; ask running ones to stop. Return the new states, None if unknown."""
 
         def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[JobState | None]:
             if row is None:
@@ -31,16 +31,9 @@ class Operator:
         return self._loop.decide_each(ids, decide)
 
     def retry(self, ids: Sequence[str]) -> list[Redriven]:
-        """Make dead, cancelled and scheduled jobs ready now, with all attempts before them, same id."""
+        """Make dead, cancelled and scheduled jobs ready now, with all their attempts and the same ids."""
 
         def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[Redriven]:
-            if row is None:
-                return Decision(Redriven.MISSING)
-            if row.state == JobState.DONE:
-                return Decision(Redriven.DONE)
-            if row.state == JobState.RUNNING:
-                return Decision(Redriven.RUNNING)
-            again = outcome_rules.retried(row, facts.now)
-            return Decision(Redriven.READY, None if again is row else again, otherwise=Redriven.KEY_TAKEN)
+            return Decision(*outcome_rules.redriven(row, facts.now), otherwise=Redriven.KEY_TAKEN)
 
         return self._loop.decide_each(ids, decide)

@@ -1,7 +1,7 @@
 """The outbox: follow-up work on slots and flows, written atomically with the state change, deleted once applied.
 
-Every step is one atomic operation on one job, one slot or one node: (1) the step, and with it its entry, (2) the entry
-is applied, (3) it is deleted. After a death in between, outbox recovery does (2) again.
+Every step is one atomic operation on one job, slot or node: (1) the step, together with its entry, (2) the entry is
+applied, (3) it is deleted. After a death in between, outbox recovery repeats (2).
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from stanchion.stores.records.jobs import NewJob
 
 
 class PushOnce(Protocol):
-    """Stores jobs of entries and of publications."""
+    """Stores the jobs of entries and publications."""
 
     def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
-        """Store jobs as `push` does, each batch under an idempotency key of its own.
+        """Store jobs as `push` does, each batch under an idempotency key.
 
-        Within the hour, another call with this key stores none of them again, also of those that are gone by then:
-        a history that is kept for a shorter time forgets that they ever were. No key that is taken is an error.
+        Within an hour, a repeated call with the same key stores none of them again, even of those that are gone from a
+        history with a shorter retention. Taken unique keys are no error.
         """
 
 
@@ -33,7 +33,7 @@ class OpenNodes(Protocol):
     """Stores the rest of a flow."""
 
     def open_nodes(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
-        """Store nodes that are not there yet, and their jobs, those that wait first; complete those without members."""
+        """Store missing nodes and their jobs, waiting jobs first; complete nodes without members."""
 
 
 class Outbox:
@@ -44,11 +44,11 @@ class Outbox:
         self._opens, self._pushes = opens, pushes
 
     def follow_up(self, entries: Sequence[Entry]) -> None:
-        """Apply entries, and delete them."""
+        """Apply entries, then delete them."""
         self._apply(entries, self._slots.free)
 
     def recover(self) -> None:
-        """Apply entries of processes that have died."""
+        """Outbox recovery: apply the entries of dead processes."""
         for entries in portions(self.jobs.entries(self.jobs.now() - STALE)):
             self._apply(entries, self._slots.free_forfeited)
 

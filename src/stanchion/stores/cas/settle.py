@@ -1,4 +1,4 @@
-"""Outcomes of reservations, each by a compare-and-set of its own."""
+"""Outcomes of reservations, each applied by its own compare-and-set."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ from stanchion.stores.rules import outcomes as outcome_rules
 
 
 class Outcomes:
-    """Applies outcomes, fenced by their tokens."""
+    """Applies outcomes, fenced by their leases."""
 
     def __init__(self, loop: JobLoop) -> None:
         self._loop = loop
 
     def settle(self, outcomes: Sequence[Outcome], *, repeat: bool = False) -> list[JobState | None]:
-        """Apply outcomes; None for each whose lease was lost."""
+        """Apply outcomes; return the resulting state of each, None if its lease was lost."""
 
         def decide(index: int, row: JobRow | None, facts: Facts) -> Decision[JobState | None]:
             outcome = outcomes[index]
-            if not claim_rules.holds(row, outcome.token, facts.now):
+            if not claim_rules.holds(row, outcome.lease, facts.now):
                 known = (repeat or facts.repeated) and not isinstance(outcome, Extend | Progress)
-                return Decision(claim_rules.left_in(row, outcome.token, facts.now) if known else None)
+                return Decision(claim_rules.left_in(row, outcome.lease, facts.now) if known else None)
             if isinstance(outcome, Extend | Progress):
                 return Decision(JobState.RUNNING, claim_rules.renewed(row, outcome, facts.now))
             step = outcome_rules.settled(row, outcome, facts.settings[row.queue], facts.now)
             opens = outcome if isinstance(outcome, Continue | Commit) and step.counted == "moved" else None
             return Decision(step.state(facts.now), step.row, step.counted, opens=opens)
 
-        return self._loop.decide_each([outcome.id for outcome in outcomes], decide)
+        leases = [outcome.lease for outcome in outcomes]
+        # What an earlier try left may be in another queue.
+        queues = None if repeat else [lease.queue for lease in leases]
+        return self._loop.decide_each([lease.id for lease in leases], decide, queues=queues)

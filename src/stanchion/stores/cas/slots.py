@@ -1,17 +1,18 @@
 """Slots of semaphores and order keys in a store without transactions over several jobs.
 
-A claim reserves jobs, then takes their slots, each in one operation on the slot's row, under the job's hold token;
-where there is none, the job is parked. So these hold but for moments, and outbox recovery restores them:
+A claim reserves jobs, then takes their slots under the jobs' hold tokens, each in one operation on the slot's row. A
+job without a free slot is parked. These invariants may be violated for moments, and outbox recovery restores them:
 
     never more holders than capacity       taking a slot checks the capacity in the same operation
-    no slot held by a job that ended       its end writes what it held: (1) the end, (2) the slots are freed
-    no waiter while a slot is free         (1) the job is parked, (2) the slot is checked once more; who frees a slot
+    no slot held by a job that ended       the end stores what the job held: (1) the end, (2) its slots are freed
+    no waiter while a slot is free         (1) the job is parked, (2) the slot is checked again; who frees a slot
                                            looks for waiters afterwards: one of the two sees the other
 
-A slot is given to a waiter in two operations: (1) in the slot's row, (2) in the job. After a death in between, the row
-names a holder that still waits, and (2) is done by the next who looks. Where (2) finds that the job waits no more, the
-slot is freed, unless the job has got it: its hold token tells. The token is new after each release, so that a late
-repeat never frees what was taken anew. An order key, which is kept between attempts, has a token of its own.
+A slot is granted to a waiter in two operations: (1) in the slot's row, (2) in the job. After a death in between, the
+row names a holder that still waits, and the next process that checks the slot does (2). If (2) finds that the job does
+not wait any more, the slot is freed, unless the job has got it, as its hold token tells. Each release renews the token,
+so that a late repeat never frees a slot that was taken again. The order key, which a job keeps between attempts, has a
+hold token of its own.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from stanchion.stores.cas.entries import Hold, hold_of, holds_of
 from stanchion.stores.cas.jobs import Change, Jobs, Result, Seen
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.slots import NODE, ORDER, Slot
 from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.slots import Asking, is_node_gate, semaphore_of
+from stanchion.stores.rules.slots import Asking
 
 
 class SlotRows(Protocol):
-    """The slots of a store: primitives, each item of a call one atomic operation that may be repeated."""
+    """Primitives on the slots of a store; each item of a call is one atomic operation and may be repeated."""
 
     def take_each(self, wanted: Sequence[Hold]) -> list[bool]:
-        """Take slots; True also where the hold token holds it already. An unknown semaphore has one slot."""
+        """Take slots; True also if the hold token holds it already. An unknown semaphore has one slot."""
 
     def free_each(self, held: Sequence[Hold]) -> None:
         """Free slots; a hold token that holds none frees nothing."""
@@ -39,42 +41,42 @@ class SlotRows(Protocol):
     def first_live_each(self, keys: Sequence[tuple[str, str]]) -> list[Seen | None]:
         """Return the first live job of each of these queues and order keys, by (enqueued_at, id)."""
 
-    def first_waiting_each(self, slots: Sequence[str]) -> list[Seen | None]:
-        """Return the job that has waited longest at each of these slots, by (waits_since, id)."""
+    def first_waiting_each(self, slots: Sequence[Slot]) -> list[Seen | None]:
+        """Return the job that has waited longest for each of these slots, by (waits_since, id)."""
 
     def spend(self, asking: Sequence[Asking]) -> list[int | None]:
-        """Take a start from the bucket of each rate: None, or when to ask again; see `Bucket.asked`."""
+        """Take a start from the bucket of each rate: None, or the time at which to ask again; see `Bucket.asked`."""
 
     def holds(self) -> Iterable[Hold]:
         """Return all slots that are held."""
 
-    def slots_waited_at(self) -> Iterable[str]:
-        """Return the slots at which some job waits; those that are full may be left out."""
+    def slots_waited_at(self) -> Iterable[Slot]:
+        """Return the slots for which jobs wait; full ones may be left out."""
 
 
 class Slots:
-    """Slots as they go from hand to hand."""
+    """Takes, frees and grants slots."""
 
     def __init__(self, jobs: Jobs, rows: SlotRows) -> None:
         self.jobs, self.rows = jobs, rows
 
-    def take(self, wanted: Sequence[tuple[JobRow, str]]) -> list[bool]:
-        """Take a slot for each of these jobs: an order key only for the head of its line."""
-        keyed = {row.id: (row.queue, row.order_key) for row, slot in wanted if row.order_key and not semaphore_of(slot)}
+    def take(self, wanted: Sequence[tuple[JobRow, Slot]]) -> list[bool]:
+        """Take a slot for each of these jobs; an order key only for its head of line."""
+        keyed = {row.id: (row.queue, row.order_key) for row, slot in wanted if row.order_key and slot.kind == ORDER}
         first = dict(zip(keyed, self.rows.first_live_each(list(keyed.values())), strict=True))
-        mine = [(found := first.get(row.id)) is None or found.row.id == row.id for row, _ in wanted]
-        holds = [hold_of(row, slot) for (row, slot), entitled in zip(wanted, mine, strict=True) if entitled]
+        entitlements = [(found := first.get(row.id)) is None or found.row.id == row.id for row, _ in wanted]
+        holds = [hold_of(row, slot) for (row, slot), entitled in zip(wanted, entitlements, strict=True) if entitled]
         taken = iter(self.rows.take_each(holds))
-        return [entitled and next(taken) for entitled in mine]
+        return [entitled and next(taken) for entitled in entitlements]
 
     def free(self, holds: Sequence[Hold]) -> None:
-        """Free slots, and give them to those who wait."""
+        """Free slots, and grant them to waiters."""
         if holds:
             self.rows.free_each(holds)
             self.wake(*(hold.slot for hold in holds))
 
-    def wake(self, *slots: str) -> None:
-        """Give free slots to the heads of their lines, as long as there are both."""
+    def wake(self, *slots: Slot) -> None:
+        """Grant free slots to the waiters entitled to them, until either runs out."""
         left = list(dict.fromkeys(slots))
         while left:
             firsts = [(slot, first) for slot, first in zip(left, self.next_at(left), strict=True) if first is not None]
@@ -84,29 +86,29 @@ class Slots:
             self.give_each(granted)
             left = [hold.slot for _, hold in granted]
 
-    def next_at(self, slots: Sequence[str]) -> list[Seen | None]:
+    def next_at(self, slots: Sequence[Slot]) -> list[Seen | None]:
         """For each slot, return the waiter entitled to it next.
 
-        None if nobody waits, or the head of the order key is not waiting.
+        None if no job waits, or the head of the order key is not waiting.
         """
         firsts = self.rows.first_waiting_each(slots)
         keyed = {
             slot: (first.row.queue, first.row.order_key)
             for slot, first in zip(slots, firsts, strict=True)
-            if first is not None and first.row.order_key is not None and semaphore_of(slot) is None
+            if first is not None and first.row.order_key is not None and slot.kind == ORDER
         }
-        lives = dict(zip(keyed, self.rows.first_live_each(list(keyed.values())), strict=True))
-        heads = [lives.get(slot) if slot in keyed else first for slot, first in zip(slots, firsts, strict=True)]
+        first_live = dict(zip(keyed, self.rows.first_live_each(list(keyed.values())), strict=True))
+        heads = [first_live.get(slot) if slot in keyed else first for slot, first in zip(slots, firsts, strict=True)]
         return [
             head if head is not None and head.row.waits_for == slot else None
             for slot, head in zip(slots, heads, strict=True)
         ]
 
     def give_each(self, given: Sequence[tuple[Seen, Hold]]) -> None:
-        """Tell waiting jobs of the slots that they hold by now; free the slots of jobs that wait no more."""
+        """Record granted slots in the waiting jobs; free the slots of jobs that do not wait any more."""
         left = list(given)
         while left:
-            # Where another process has told a job, it waits elsewhere by now, or no more.
+            # A job to which another process granted the slot waits for another one by now, or for none.
             waiting = [(seen, hold) for seen, hold in left if seen.row.waits_for == hold.slot]
             if not waiting:
                 return
@@ -124,24 +126,24 @@ class Slots:
     # -- after a death
 
     def recover(self) -> None:
-        """Free the slots of jobs that have no right to them, and give what is free to those who wait."""
+        """Free slots held without entitlement, and grant free slots to waiters."""
         for holds in portions(self.rows.holds()):
             self.check(holds)
-        for slots in portions(slot for slot in self.rows.slots_waited_at() if not is_node_gate(slot)):
+        for slots in portions(slot for slot in self.rows.slots_waited_at() if slot.kind != NODE):
             self.wake(*slots)
 
     def check(self, holds: Sequence[Hold]) -> None:
-        """Free the slots of jobs that have no right to them, and tell those that wait for the one that they hold."""
-        # The slots were read first: a job that has taken one since is seen as it is by now, with a right to it.
+        """Free slots held without entitlement, and record those held in the jobs that still wait for them."""
+        # The slots were read first: a job that took one since is read with its present entitlement.
         seen = self.free_forfeited(holds)
         found = [(seen[hold.job], hold) for hold in holds if hold.job in seen]
         waiting = [(one, hold) for one, hold in found if one.row.waits_for == hold.slot and hold in holds_of(one.row)]
         self.give_each(waiting)
 
     def free_forfeited(self, holds: Sequence[Hold]) -> dict[str, Seen]:
-        """Free those of the slots to which their job has no right; return the jobs, as they were then.
+        """Free the slots to which their job is not entitled; return the jobs as they were then.
 
-        Outbox recovery asks too: one claim may reserve a job that it has deferred again, under the same token.
+        Outbox recovery also checks this, because a claim may reserve a deferred job again under the same token.
         """
         seen = self.jobs.read([hold.job for hold in holds])[1] if holds else {}
         self.free([one for one in holds if (job := seen.get(one.job)) is None or one not in holds_of(job.row)])

@@ -1,13 +1,12 @@
-"""Staged jobs made real, in a store without transactions over several jobs.
+"""Publication of staged jobs, in a store without transactions over several jobs.
 
-A publication of staged jobs: (1) the pieces are counted, (2) its value is written by compare-and-set, and in the same
-operation that the publication has begun, (3) the pieces are pushed one after the other, each under an idempotency key
-of its own, and dropped, (4) what else is staged goes, (5) that it has begun is deleted. After a death past (2), outbox
-recovery or a repeat goes on with (3): a piece that was pushed already is not pushed again, be its jobs done and
-forgotten by then.
+With staged jobs: (1) the pieces are counted, (2) the value is written by compare-and-set, together with a record that
+the publication has begun, (3) the pieces are pushed one after the other, each under an idempotency key, and dropped,
+(4) the rest of the stage is deleted, (5) the record is deleted. After a death past (2), outbox recovery or a repeat
+continues with (3). A piece that was pushed is not pushed again, even if its jobs are done and forgotten.
 
-One that finishes jobs: (1) the value is read, (2) the reserved jobs are counted and committed, (3) the value is
-written. After a death in (2) the batch is left with fewer reserved jobs, and to be run again with those.
+With jobs to finish: (1) the value is read, (2) the reserved jobs are counted and committed, (3) the value is written.
+After a death in (2) the batch has fewer reserved jobs, and must run again with those.
 """
 
 from __future__ import annotations
@@ -20,44 +19,45 @@ from stanchion.errors import CannotJoin, LeasesLost, StagedJobsLost
 from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.outbox import PushOnce
 from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.jobs import due_at
 from stanchion.stores.rules.staging import value_of_write
 
-_AT_ONCE = 1000
+_COMMITS_MAX = 1000
 _PIECE_JOBS = 500
-_PIECE = 1 << 20
-"""Characters after which a piece takes no further job."""
+_PIECE_CHARS_MAX = 1 << 20
+"""Characters from which on a piece takes no further job."""
 
 
 class Piece(NamedTuple):
-    """Some of the jobs that an attempt has staged; `key` tells it from all others of the attempt."""
+    """Some of the jobs that an attempt has staged; `key` is unique within the attempt."""
 
     key: str
     jobs: list[NewJob]
 
 
 class Staged(NamedTuple):
-    """What an attempt has staged: so many jobs; `strict`: some of them must not meet their key."""
+    """The number of jobs that an attempt has staged; `strict`: some of them raise DuplicateKey for a taken key."""
 
     jobs: int
     strict: bool
 
 
 class Begun(NamedTuple):
-    """A publication whose value is written, and whose jobs are being pushed; the kind and the name of that value."""
+    """A publication whose value is written and whose jobs are being pushed; `kind` and `name`: those of the value."""
 
     write: str
     attempts: tuple[str, ...]
     kind: str
     name: str
-    noted_at: int
+    begun_at: int
 
 
 class StageRows(Protocol):
-    """What is staged in a store, and the publications that have begun: primitives, each one atomic operation."""
+    """Primitives on staged jobs and begun publications; each is atomic."""
 
     def now(self) -> int:
         """Return the store's clock."""
@@ -66,38 +66,38 @@ class StageRows(Protocol):
         """Return what each attempt has staged, and keep it for another day."""
 
     def pieces(self, write: str, attempt: str) -> Iterator[Piece]:
-        """Return what an attempt has staged, a bounded number of characters at a time."""
+        """Yield the pieces of an attempt; each read is bounded in characters."""
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
-        """Forget a piece that was pushed, and note that the publication goes on."""
+        """Delete a pushed piece, and record that the publication goes on."""
 
     def unstage(self, write: str) -> None:
-        """Forget what is staged under a write."""
+        """Delete the staged jobs of a write."""
 
     def begin(self, begun: Begun, value: ValueChange) -> bool:
-        """Write a value by compare-and-set, and with it that the publication has begun; False: another was quicker."""
+        """Write a value by compare-and-set, with a record of the begun publication; False: another was faster."""
 
     def begun(self, before: int) -> Iterable[Begun]:
-        """Return the publications that have begun, and not gone on since this moment."""
+        """Return the publications that have begun and had no progress since this time."""
 
     def begun_with(self, value: ValueChange, write: str) -> Begun | None:
-        """Return the publication of a write if it has begun, with this value, and not come to its end."""
+        """Return the unfinished publication of a write that has begun with this value."""
 
     def delete_begun(self, begun: Begun) -> None:
-        """Forget a publication that has come to its end."""
+        """Delete the record of a finished publication."""
 
     def version(self, kind: str, name: str) -> int:
-        """Return the version of a value, 0 for one that is absent."""
+        """Return the version of a value, 0 if it is absent."""
 
     def refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
         """Raise DuplicateKey for a job that asks for it."""
 
     def ids_reserved(self, queue: str, token: str) -> list[str]:
-        """Return the ids of the running jobs of a queue that are held under a token, in their order."""
+        """Return the ids of the running jobs of a queue that are held under a token, sorted."""
 
 
 class Staging:
-    """Publishes what writers elsewhere have staged."""
+    """Publishes staged jobs."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Staging:
         staged = self._rows.staged(write) if attempts else {}
         for attempt, number in attempts:
             if (found := staged.get(attempt, _NOTHING).jobs) != number:
-                if self._rows.version(value.kind, value.name) != value.version:  # by one who has cleared the stage
+                if self._rows.version(value.kind, value.name) != value.version:  # another publisher cleared the stage
                     return self._published_before(value, write)
                 raise StagedJobsLost(write, number, found)
         if any(one.strict for one in staged.values()):
@@ -152,10 +152,10 @@ class Staging:
         return False
 
     def go_on(self, begun: Begun) -> None:
-        """Push what is left of a publication that has begun, and end it."""
+        """Push the remaining pieces of a begun publication, and end it."""
         for attempt in begun.attempts:
             for piece in self._rows.pieces(begun.write, attempt):
-                jobs = [_anchored(job, begun.noted_at) for job in piece.jobs]
+                jobs = [_anchored(job, begun.begun_at) for job in piece.jobs]
                 self._pushes.push_once([(f"{begun.write}:{attempt}:{piece.key}", jobs)])
                 self._rows.drop_piece(begun, attempt, piece)
         self._rows.unstage(begun.write)
@@ -166,14 +166,16 @@ class Staging:
         if len(ids) != finish.jobs:
             raise LeasesLost(finish.queue, finish.jobs, len(ids))
         lost = 0
-        for start in range(0, len(ids), _AT_ONCE):
-            states = self._settle([Commit(job, finish.token) for job in ids[start : start + _AT_ONCE]])
+        for start in range(0, len(ids), _COMMITS_MAX):
+            states = self._settle(
+                [Commit(Lease(finish.queue, job, finish.token)) for job in ids[start : start + _COMMITS_MAX]]
+            )
             lost += states.count(None)
         if lost:
             raise LeasesLost(finish.queue, finish.jobs, finish.jobs - lost)
 
     def recover(self) -> None:
-        """Go on with the publications of processes that have died."""
+        """Continue the publications of dead processes."""
         for begun in self._rows.begun(self._rows.now() - STALE):
             self.go_on(begun)
 
@@ -182,16 +184,16 @@ _NOTHING = Staged(0, strict=False)
 
 
 def _anchored(job: NewJob, now: int) -> NewJob:
-    """Return a job as it is stored: due as all others at one moment, so that they stand in the line by their ids."""
-    on_duplicate = "return" if job.on_duplicate == "raise" else job.on_duplicate  # nothing can be taken back by now
+    """Return a staged job to be pushed: due at the same time as all others, so that they sort by their ids."""
+    on_duplicate = "return" if job.on_duplicate == "raise" else job.on_duplicate  # it is too late to refuse a job
     return job._replace(run_at=due_at(job, now), delay=None, on_duplicate=on_duplicate)
 
 
 def in_pieces(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
-    """Yield jobs, at least one, as they are staged together."""
+    """Yield the jobs of each piece; at least one list."""
     piece, size = list[NewJob](), 0
     for job in jobs:
-        if size > _PIECE or len(piece) == _PIECE_JOBS:
+        if size > _PIECE_CHARS_MAX or len(piece) == _PIECE_JOBS:
             yield piece
             piece, size = [], 0
         piece.append(job)
@@ -200,12 +202,12 @@ def in_pieces(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
 
 
 def is_strict(job: NewJob) -> bool:
-    """Tell whether a job must not meet its key."""
+    """Return True if a job raises DuplicateKey for a taken key."""
     return job.key is not None and job.on_duplicate == "raise"
 
 
 def job_text(job: NewJob) -> str:
-    """Return a job as it is staged."""
+    """Return the stored text of a staged job."""
     return json.dumps(job, ensure_ascii=False, separators=(",", ":"))
 
 

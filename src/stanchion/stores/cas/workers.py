@@ -1,4 +1,4 @@
-"""Jobs of holders that are gone."""
+"""Recovery of jobs whose holders are gone."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from stanchion.stores.rules import outcomes as outcome_rules
 from stanchion.stores.rules.liveness import is_lost
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
 
-_RECOVERED = 500
+_RECOVER_JOBS_MAX = 500
 
 
 class WorkerRows(Protocol):
-    """The workers of a store, and what they hold."""
+    """Primitives on the workers of a store and the jobs they hold."""
 
     def known_workers(self) -> dict[str, WorkerRow]:
-        """Return all workers that have a row."""
+        """Return all workers that have a row, by id."""
 
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
-        """Return the ids of running jobs whose holder may be gone; a job too many does no harm."""
+        """Return the ids of running jobs whose holder may be gone; false positives are harmless."""
 
 
 class LostJobs:
@@ -32,23 +32,23 @@ class LostJobs:
         self._loop, self._rows, self._recover_outbox = loop, rows, recover_outbox
         self.delay: LostLeaseDelay = default_delay
 
-    def recover(self, limit: int = _RECOVERED, as_of: int | None = None) -> list[JobRow]:
-        """Give back lost jobs, and return them as they are now; if there are none, complete outbox entries."""
+    def recover(self, limit: int = _RECOVER_JOBS_MAX, as_of: int | None = None) -> list[JobRow]:
+        """Give back lost jobs, and return them as they are now; if there are none, run outbox recovery."""
         freed = self._free_lost(limit, as_of) if limit else []
         if not freed:
             self._recover_outbox()
         return freed
 
     def _free_lost(self, limit: int, as_of: int | None) -> list[JobRow]:
-        # The clock, then the workers, then the jobs: however long it takes from one to the next, no worker is
-        # judged by a beat that is older than need be, and no job by workers that were there before its own.
+        # Read the clock, then the workers, then the jobs. However long that takes, no worker is judged by an outdated
+        # heartbeat, and no job by a list that predates its worker.
         if as_of is None:
             as_of = self._loop.jobs.now()
         workers = self._rows.known_workers()
         return self.free(list(self._rows.suspects(workers, as_of, limit))[:limit], workers, as_of)
 
     def free(self, ids: Sequence[str], workers: Mapping[str, WorkerRow], as_of: int | None = None) -> list[JobRow]:
-        """Take back those of the jobs that were lost at this time (None: now), and return them as they are now."""
+        """Take back the jobs that were lost at this time (None: now), and return them as they are now."""
 
         def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[JobRow | None]:
             if row is None or not is_lost(row, workers, facts.now if as_of is None else as_of):

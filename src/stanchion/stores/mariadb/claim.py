@@ -1,108 +1,144 @@
-"""Claims of jobs that may have to wait at gates, on MariaDB and MySQL: each step for all of them, in one round trip."""
+"""Claims on MariaDB and MySQL: few round trips, and whole sets in each.
+
+plain      a read, which needs no transaction if nothing is due, then a transaction
+slots      one round trip per step for all jobs; if many jobs have to wait, a transaction as on all databases
+others     a transaction, as on all databases; also after leases have expired, and for a range of lanes
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from stanchion.stores.mariadb import statements as sql
+from stanchion.stores.mariadb.due import Head, MariaDBNextJobs, head_below
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.sql.admission import Admission
-from stanchion.stores.sql.engine.runner import Asked, Params, Runner
-from stanchion.stores.sql.parking import Alike, Search
-from stanchion.stores.sql.store import SqlStore
+from stanchion.stores.sql.claims.admission import Admission, Admissions
+from stanchion.stores.sql.claims.claim import TransactionClaims
+from stanchion.stores.sql.claims.reservations import Reservations, leased
+from stanchion.stores.sql.claims.search import Search
+from stanchion.stores.sql.claims.short import ShortClaims
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Asked, Runner
+from stanchion.stores.sql.rows.jobs import Jobs
+from stanchion.stores.sql.rows.transactions import Transactions
 
-_CANDIDATES = 100
-"""So many due jobs are looked at, at least, as others may have locked the first of them."""
+_CANDIDATES = 50
+"""Number of due jobs read at least, as others may have locked the first of them."""
 
 _AT_ONCE = 4
-"""So many priorities are looked at together: two that jobs have, and two of such as hold a slot already."""
+"""Number of ranks read together: two of the priorities in use, and two of jobs that already hold a slot."""
 
 
-class MariaDBAdmitting(SqlStore):
-    """Finds and locks jobs by their ids, and admits them at their gates."""
+class MariaDBClaims:
+    """Claims by the route for the shape of the queue."""
 
-    def claim_at_gates(self, claim: Claim) -> Claimed:
-        """Claim jobs of which some have to ask at gates."""
-        return self.claim_by(self._claim_some_at_gates, claim, Search())
+    def __init__(
+        self,
+        db: Database,
+        transactions: Transactions,
+        jobs: Jobs,
+        reservations: Reservations,
+        next_jobs: MariaDBNextJobs,
+        slots: ShortClaims,
+        general: TransactionClaims,
+    ) -> None:
+        self._db, self._transactions, self._jobs, self._reservations = db, transactions, jobs, reservations
+        self._next_jobs, self._slots, self._general = next_jobs, slots, general
+        self._using_slots: set[str] = set()
+        """Queues whose last claim found that they use slots; of others, a read tells."""
 
-    def _claim_some_at_gates(self, claim: Claim, search: Search) -> Admission | None:
-        if search.past is None and not claim.repeat:
-            found = self.transactions.write(
-                lambda run, again: self._claim_in_steps(run, claim, search, again), together=True
-            )
-            if found is not None:
-                return found
-        return self.claim_some(claim, search)
+    def claim(self, claim: Claim) -> Claimed:
+        if claim.repeat or claim.lanes is not None:
+            return self._general.claim(claim)
+        if claim.queue in self._using_slots:
+            return self._claim_slots(claim)
+        # An idle worker mostly finds nothing: that takes a read, and no transaction.
+        limited, uses_slots, lease, head = self._db.read(lambda run: _prospect(run, claim.queue))
+        if limited:
+            return self._general.claim(claim)
+        if head is None:
+            return Claimed([])
+        if uses_slots:
+            return self._claim_slots(claim)
+        return self._claim_plain(claim, leased(claim.queue, lease), head)
 
-    def _claim_in_steps(self, run: Runner, claim: Claim, search: Search, again: bool) -> Admission | None:
-        """Find due jobs, lock them, lock their gates, write; None where there are limits, or leases that ran out."""
-        if again and (held := self.held(run, claim)):
-            return Admission(held)
-        picks = self.picks(claim, search, claim.limit)
-        most = max(4 * picks, _CANDIDATES // 2)
-        at = {"queue": claim.queue, "below": sql.ABOVE_ALL, "most": most}
+    def _claim_plain(self, claim: Claim, settings: QueueSettings, head: Head) -> Claimed:
+        search = Search()
+
+        def work(run: Runner, again: bool) -> Admission:
+            if again and (held := self._reservations.held(run, claim)):
+                return Admission(held)
+            found = self._next_jobs.reserve_from(run, claim, search, settings, claim.limit, head)
+            if claim.counted:
+                self._jobs.count_events(run, [(claim.queue, "reserved")] * len(found.rows))
+            return found
+
+        found = self._transactions.write(work, together=True)
+        if not found.more:
+            return Claimed(found.rows)
+        rest = self._claim_slots(claim._replace(limit=claim.limit - len(found.rows)))
+        return rest._replace(rows=found.rows + rest.rows)
+
+    def _claim_slots(self, claim: Claim) -> Claimed:
+        search = Search(met_slots=True)
+        found = self._slots.claim(claim, search)
+        if search.met_slots:
+            self._using_slots.add(claim.queue)
+        else:
+            self._using_slots.discard(claim.queue)
+        return found
+
+
+class SlotSteps:
+    """Claims jobs of which some use slots: find them, lock them and their slots, write, each in one round trip."""
+
+    def __init__(self, admissions: Admissions) -> None:
+        self._admissions = admissions
+
+    def claim(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
+        """Claim in an open transaction; None if there are limits, expired leases, or more ranks than it reads."""
+        picks = search.picks(claim.limit, uses_slots=True)
+        at = {"queue": claim.queue, "below": sql.ABOVE_ALL, "most": max(4 * picks, _CANDIDATES)}
         run.send(sql.ABOVE)
         asked: list[Asked] = [(sql.PROSPECT, at)]
         for _ in range(_AT_ONCE):
             asked += [(sql.NEXT_BELOW, at), (sql.DUE_THERE, at)]
-        (prospect,), *answers, _, ((lower,),) = run.all_rows([*asked, (sql.NEXT_BELOW, at), (sql.PRIORITY, {})])
-        _now, hindered, lease, *_head = prospect
-        if hindered:
+        (prospect,), *answers, _, ((lower,),) = run.all_rows([*asked, (sql.NEXT_BELOW, at), (sql.RANK, {})])
+        _now, limited, uses_slots, lease, *_head = prospect
+        if limited:
             return None
         due = [one for rows in answers[1::2] for (one,) in rows]
-        ids = self._lock_asking(run, due, picks, search)
+        ids = _lock_asking(run, claim.queue, due, picks, search)
         if len(ids) < picks and lower is not None:
-            return None  # there may be more at lower priorities
-        settings = QueueSettings(claim.queue) if lease is None else QueueSettings(claim.queue, lease=lease)
-        if claim.worker is None:
-            search.seconds = min(search.seconds, (settings.lease if claim.lease is None else claim.lease) / 2)
+            return None  # there may be more at lower ranks
+        settings = leased(claim.queue, lease)
+        search.within(claim, settings)
         if not ids:
-            self.gated_queues.discard(claim.queue)
+            search.met_slots = bool(uses_slots)
             return Admission([])
-        found = self.admit_in(run, claim, search, settings, ids, claim.limit, last=True)
-        if not found.asked:
-            self.gated_queues.discard(claim.queue)
+        found = self._admissions.admit(run, claim, search, settings, ids, claim.limit, last=True)
+        search.met_slots = found.asked or bool(uses_slots)
         return found._replace(more=found.more and (len(ids) == picks or bool(run.freed)))
 
-    def _lock_asking(self, run: Runner, due: Sequence[str], limit: int, search: Search) -> list[str]:
-        """Lock up to `limit` of these jobs, past what others have locked, and read what they need at gates."""
-        search.asking.clear()
-        left = list(due)
-        found: list[str] = []
-        while left and len(found) < limit:
-            some, left = left[: limit - len(found)], left[limit - len(found) :]
-            locked = {str(row[0]): row for row in run.rows(sql.ASKING_OF_THESE, {"ids": some})}
-            search.asking.update(locked)
-            found += [one for one in some if one in locked]
-        return found
 
-    def due_at_gates(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
-        found: list[str] = []
-        past = search.past
-        for priority in self.priorities(run, queue):
-            given = {"queue": queue, "at_priority": priority, "most": max(4 * limit, _CANDIDATES)}
-            due = [one for (one,) in run.rows(sql.DUE if past is None else sql.DUE_PAST, {**given, **(past or {})})]
-            while due and len(found) < limit:
-                some, due = due[: limit - len(found)], due[limit - len(found) :]
-                found += self.lock_queued(run, some)
-            if len(found) >= limit:
-                break
-        return found
+def _lock_asking(run: Runner, queue: str, due: Sequence[str], limit: int, search: Search) -> list[str]:
+    """Lock up to `limit` of these jobs, skipping those that others have locked, and read what slots they need."""
+    search.asking.clear()
+    left = list(due)
+    found: list[str] = []
+    while left and len(found) < limit:
+        some, left = left[: limit - len(found)], left[limit - len(found) :]
+        locked = {str(row[0]): row for row in run.rows(sql.ASKING_OF_THESE, {"queue": queue, "ids": some})}
+        search.asking.update(locked)
+        found += [one for one in some if one in locked]
+    return found
 
-    def due_alike(self, run: Runner, queue: str, alike: Alike) -> list[str]:
-        return self.lock_queued(run, super().due_alike(run, queue, alike))
 
-    def lock_queued(self, run: Runner, ids: Sequence[str]) -> list[str]:
-        """Return those of these jobs that are queued and locked by nobody else, locked, in this order."""
-        locked = {one for (one,) in run.rows(sql.QUEUED_OF_THESE, {"ids": list(ids)})} if ids else set()
-        return [one for one in ids if one in locked]
-
-    def reserve_asked(
-        self, run: Runner, alike: Sequence[tuple[Params, Sequence[str]]], *, last: bool = False
-    ) -> list[JobRow]:
-        for given, _ in alike:
-            run.send(self._gates.reserve, given)
-        asked = self.jobs.asks_locked(one for _, ids in alike for one in ids)
-        return [JobRow(*row) for row in run.all_rows([asked], last=last)[0]]
+def _prospect(run: Runner, queue: str) -> tuple[bool, bool, float | None, Head | None]:
+    """Return whether leases or limits need a transaction, whether jobs use slots, the lease, and the first due head."""
+    now, limited, uses_slots, lease, *first = run.rows(sql.PROSPECT, {"queue": queue, "below": sql.ABOVE_ALL})[0]
+    head = None if first[0] is None else Head(*first)
+    while head is not None and head.run_at > now:
+        head = head_below(run, queue, head.rank)
+    return bool(limited), bool(uses_slots), lease, head

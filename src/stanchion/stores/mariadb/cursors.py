@@ -1,4 +1,4 @@
-"""Cursors for MariaDB and MySQL: one that is strict, and such as send several statements in one round trip."""
+"""Cursors for MariaDB and MySQL: a strict one, and one that sends several statements in one round trip."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 import pymysql
 from pymysql.cursors import RE_INSERT_VALUES, Cursor
 
-_CUT = frozenset({1264, 1265, 1366, 1406})  # out of range, truncated, not in the character set, too long
+from stanchion.stores.mariadb.packets import PACKET, packets
 
-_PACKET = 1_000_000
-"""As many characters as are sent together; a server takes 16 MiB, if not told otherwise."""
+_CUT = frozenset({1264, 1265, 1366, 1406})  # out of range, truncated, not in the character set, too long
 
 
 class StrictCursor(Cursor):
-    """Raises where the server only warns, on IGNORE or in a caller's lenient mode, that it cut a value."""
+    """Raises an error if the server cut a value with only a warning, on IGNORE or in a caller's lenient mode."""
 
     def execute(self, query: str, args: Any = None) -> int:
         changed = super().execute(query, args)
@@ -23,9 +22,9 @@ class StrictCursor(Cursor):
         return changed
 
     def execute_all(self, statements: Sequence[str]) -> Iterator[tuple[Any, int]]:
-        """Run statements in one round trip; yield the rows of each, and how many it has changed.
+        """Run statements in one round trip; yield the rows of each, and the number of rows it has changed.
 
-        The server tells of the last one alone what it has warned of.
+        The server reports only the warnings of the last one.
         """
         super().execute(";".join(statements))
         for _ in statements[1:]:
@@ -36,15 +35,15 @@ class StrictCursor(Cursor):
 
     def _refuse_cut(self) -> None:
         if self.warning_count:
-            with self.connection.cursor(Cursor) as beside:
-                beside.execute("SHOW WARNINGS")
-                for _level, number, message in beside.fetchall():
+            with self.connection.cursor(Cursor) as second:
+                second.execute("SHOW WARNINGS")
+                for _level, number, message in second.fetchall():
                     if number in _CUT:
                         raise pymysql.DataError(number, message)
 
 
 class Batch:
-    """Statements that wait until the rows of one are asked for, and go to the server together then."""
+    """Statements that are collected until the rows of one are requested, and then sent together."""
 
     def __init__(self, cursor: StrictCursor) -> None:
         self._cursor = cursor
@@ -52,20 +51,20 @@ class Batch:
         self._size = 0
 
     def cursor(self) -> LateCursor:
-        """Return a cursor whose statements wait."""
+        """Return a cursor whose statements are collected."""
         return LateCursor(self, self._cursor)
 
     def add(self, cursor: LateCursor, sql: str, *, more: bool = False) -> None:
-        """Let a statement wait; `more`: what it changes is added to what the one before it has changed."""
-        if self._size + len(sql) > _PACKET:
+        """Collect a statement; `more`: its number of changed rows is added to the previous one's."""
+        if self._size + len(sql) > PACKET:
             self.sync()
         self._waiting.append((cursor, more, sql))
         self._size += len(sql)
-        if sql.startswith("INSERT IGNORE"):  # which may cut values
+        if sql.startswith("INSERT IGNORE"):  # it may cut values
             self.sync()
 
     def sync(self) -> None:
-        """Send what waits; each cursor has the answer to its last statement then."""
+        """Send the collected statements; each cursor then has the answer to its last statement."""
         if not self._waiting:
             return
         waiting, self._waiting, self._size = self._waiting, [], 0
@@ -83,18 +82,18 @@ class LateCursor:
         self.changed = -1
 
     def execute(self, query: str, args: Any = None) -> None:
-        """Let a statement wait."""
+        """Collect a statement."""
         self._batch.add(self, self._cursor.mogrify(query, args))
 
     def executemany(self, query: str, args: Iterable[Any]) -> None:
-        """Let a statement wait for each of these parameters; an insert goes by as many rows as fit into a packet."""
+        """Collect a statement for each of these parameters; an insert takes as many rows as fit into a packet."""
         insert = RE_INSERT_VALUES.match(query)
         if insert is None:
             statements: Iterable[str] = (self._cursor.mogrify(query, one) for one in args)
         else:
             begin, values, end = insert.group(1) % (), insert.group(2).rstrip(), (insert.group(3) or "") % ()
             rows = (self._cursor.mogrify(values, one) for one in args)
-            statements = (f"{begin}{','.join(some)}{end}" for some in _packets(rows))
+            statements = (f"{begin}{','.join(some)}{end}" for some in packets(rows, len))
         for n, sql in enumerate(statements):
             self._batch.add(self, sql, more=n > 0)
 
@@ -105,20 +104,6 @@ class LateCursor:
 
     @property
     def rowcount(self) -> int:
-        """The number of rows that the last statement has changed."""
+        """The number of rows that the last statement changed."""
         self._batch.sync()
         return self.changed
-
-
-def _packets(rows: Iterable[str]) -> Iterator[list[str]]:
-    """Yield the rows in batches that fit into a packet."""
-    batch: list[str] = []
-    size = 0
-    for row in rows:
-        if batch and size + len(row) > _PACKET:
-            yield batch
-            batch, size = [], 0
-        batch.append(row)
-        size += len(row)
-    if batch:
-        yield batch

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from inspect import signature
 from typing import Any
@@ -16,10 +16,11 @@ from sqlalchemy.types import TypeEngine
 from stanchion.errors import CannotJoin, InvalidInput, MissingExtra, StoreUnavailable
 from stanchion.stores.mariadb.statements import CLOCK, ID, TEXT, elements, given
 from stanchion.stores.mariadb.store import MariaDBStore
-from stanchion.stores.protocol import Listener
+from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.engine import address
-from stanchion.stores.sql.engine.database import CALL_SECONDS, Database
+from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Together
 from stanchion.stores.wakeup.listeners import Listeners
@@ -48,7 +49,7 @@ _CONNECT_SECONDS = 5
 _LOCK_SECONDS = 3
 _SCHEMA_SECONDS = 8
 # MySQL has no such limit.
-_IDLE = "SET SESSION idle_transaction_timeout = {}"
+_IDLE = "SET SESSION idle_transaction_timeout = {:.0f}"
 _SESSION = (
     "SET SESSION sql_mode = 'STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION', "
     f"innodb_lock_wait_timeout = {_LOCK_SECONDS}, lock_wait_timeout = {_LOCK_SECONDS}"
@@ -65,8 +66,9 @@ class MariaDBDialect(Dialect):
     names = ("mysql", "mariadb")
     single_writer, remote, makes_schema = False, True, False
     begin = "BEGIN"
-    # An INSERT IGNORE would share the row's lock, and two who share it could not both go on to change it.
-    or_lock = "ON DUPLICATE KEY UPDATE name = stanchion_gates.name"
+    # An INSERT IGNORE takes shared locks, and two callers that share a lock can't both go on to change the row.
+    or_lock = "ON DUPLICATE KEY UPDATE name = stanchion_slots.name"
+    rank = "`rank`"
     reading = "LOCK IN SHARE MODE"
     way_out = (
         "check host, port, user, password and database name in the URL, that the server runs, and that its "
@@ -78,7 +80,7 @@ class MariaDBDialect(Dialect):
     strange = frozenset({1046, 1054, 1146})
 
     def __init__(self) -> None:
-        self._listeners = Listeners(connected=lambda _listener: False)
+        self.signals = Listeners(connected=lambda _listener: False)
         self._limits_idling = False
         self.errors = (pymysql.Error,)
 
@@ -86,8 +88,10 @@ class MariaDBDialect(Dialect):
         return {
             "connect_args": {
                 "connect_timeout": _CONNECT_SECONDS,
-                "read_timeout": CALL_SECONDS,
-                "write_timeout": CALL_SECONDS,
+                # For what has no deadline of its own: the handshake, callers' transactions, streamed rows. A call with
+                # a deadline ends before.
+                "read_timeout": calls.CALL_SECONDS + 1,
+                "write_timeout": calls.CALL_SECONDS + 1,
                 "charset": "utf8mb4",
                 "autocommit": True,
                 "init_command": _SESSION,
@@ -95,8 +99,8 @@ class MariaDBDialect(Dialect):
             },
             "pool_size": 20,
             "max_overflow": 20,
-            "pool_timeout": 10,
-            # Our transactions end before their connection goes back, and a broken one doesn't go back.
+            "pool_timeout": calls.CALL_SECONDS,
+            # Our transactions end before their connection is returned to the pool, and a broken one is not returned.
             "pool_reset_on_return": None,
         }
 
@@ -109,7 +113,7 @@ class MariaDBDialect(Dialect):
         def settings(connection: pymysql.Connection[Any], _record: object) -> None:
             refuse_old(connection.server_version)  # type: ignore[attr-defined]
             with connection.cursor() as cursor:
-                # Locks single rows, never the gaps between them; in every release spelled like this only.
+                # Locks single rows, never the gaps between them; all releases accept this spelling, and no other.
                 cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
                 self._limits_idling = _MARIADB.match(connection.server_version) is not None  # type: ignore[attr-defined]
                 if self._limits_idling:
@@ -134,7 +138,7 @@ class MariaDBDialect(Dialect):
             raise StoreUnavailable(f"another process has been making the tables for {_SCHEMA_SECONDS} s; try again")
         try:
             yield
-            # Each step commits itself here, so the version must be there before the next process looks.
+            # Each DDL statement commits itself, so the version must be written before the next process reads it.
             connection.exec_driver_sql("COMMIT")
         finally:
             with suppress(DBAPIError):
@@ -180,18 +184,32 @@ class MariaDBDialect(Dialect):
     def among(self, column: str, name: str, kind: str = "text") -> str:
         return f"{column} IN :{name}"
 
+    def among_slots(self, name: str) -> str:
+        return f"(kind, queue, name) IN :{name}"
+
+    def behind_slot(self, *columns: str) -> str:
+        # Spelled out: a comparison of several columns together is no range of an index there.
+        kind, queue, name = columns[:3]
+        same_queue = f"{kind} = :kind AND {queue} = :queue"
+        return f"({kind} > :kind OR {kind} = :kind AND {queue} > :queue OR {same_queue} AND {name} > :name)"
+
     def listed(self, elements: Iterable[str]) -> Any:
         return sorted(elements)
 
+    def listed_slots(self, slots: Iterable[Slot]) -> Any:
+        keys = list(map(tuple, sorted(slots)))  # the driver knows no other tuples
+        # An UPDATE or a DELETE reads, and locks, the whole table for a list of one key, but not for a list of two.
+        return keys if len(keys) > 1 else 2 * keys
+
     def elements(self, name: str) -> str:
-        return given(f"value VARCHAR(420) {TEXT} PATH '$'", name)
+        return given(f"value VARCHAR(200) {TEXT} PATH '$'", name)
 
-    def places(self, name: str) -> str:
-        return given(f"node {ID} PATH '$[0]', place INT PATH '$[1]'", name)
+    def slots(self, name: str) -> str:
+        key = (f"{column} VARCHAR(200) {TEXT} PATH '$[{n}]'" for n, column in enumerate(Slot._fields))
+        return given(", ".join(key), name)
 
-    def begins(self, column: str, prefix: str) -> str:
-        # LIKE looks in an index by bytes no further than the basic plane: what goes on with an emoji is not found.
-        return f"({column} >= '{prefix}' AND {column} < '{prefix[:-1]}{chr(ord(prefix[-1]) + 1)}')"
+    def positions(self, name: str) -> str:
+        return given(f"node {ID} PATH '$[0]', member_index INT PATH '$[1]'", name)
 
     def returning(self, columns: Iterable[str]) -> str:
         return ""
@@ -205,24 +223,15 @@ class MariaDBDialect(Dialect):
     def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
         return insert(table).prefix_with("IGNORE").from_select(columns, rows)
 
-    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
-        return self._listeners.add(queues, finished, interchangeable=interchangeable)
-
-    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
-        self._listeners.wake(frozenset(queues), finished)
-
-    def close(self) -> None:
-        self._listeners.close()
-
 
 def refuse_old(version: str) -> None:
-    """Raise StoreUnavailable for the version of a server that lacks what the statements need."""
+    """Raise StoreUnavailable if a server's version lacks what the statements need."""
     if found := _MARIADB.match(version):
         name, oldest, needed = "MariaDB", (10, 6, 0), "10.6"
     elif found := _MYSQL.match(version):
         name, oldest, needed = "MySQL", (8, 0, 17), "8.0.17"
     else:
-        return  # one that doesn't tell: its first error will
+        return  # an unknown version: its first error will show it
     release = tuple(int(part) for part in found.groups())
     if release < oldest:
         raise StoreUnavailable(

@@ -1,4 +1,4 @@
-"""What the error numbers of MariaDB and MySQL mean for a call."""
+"""The error numbers of MariaDB and MySQL, and their meaning for a call."""
 
 from __future__ import annotations
 
@@ -81,18 +81,18 @@ def fault(error: BaseException) -> Fault:
 
 
 def is_forbidden(error: BaseException) -> bool:
-    """Tell whether a right is missing."""
+    """Return whether a right is missing."""
     return _number(error) in _FORBIDDEN
 
 
 def worth_retrying(error: BaseException) -> bool:
-    """Return False for what time won't mend."""
+    """Return False for an error that time does not fix."""
     cause = getattr(error, "original_exception", None)
     return _number(error) not in _HOPELESS and not isinstance(cause, socket.gaierror)
 
 
 def _number(error: BaseException) -> int | None:
-    """Return the number of an error that the driver or the server has raised."""
+    """Return the number of an error raised by the driver or the server; None if it has none."""
     if isinstance(error, pymysql.err.Error) and error.args and isinstance(error.args[0], int):
         return error.args[0]
     return None

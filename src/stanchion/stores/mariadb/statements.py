@@ -1,8 +1,8 @@
-"""MariaDB's and MySQL's own forms of the hot statements.
+"""The hot statements of MariaDB and MySQL.
 
-An UPDATE returns nothing there, so a claim reads whole jobs as it locks them. Statements name their index,
-and those that go by ids work on whole sets: left to choose, the server scans a table while it is small, and
-waits there for the locks of others.
+An UPDATE returns no rows there, so a claim reads whole jobs when it locks them. Statements name their index, and
+statements by id work on whole sets: otherwise the server scans a table while it is small, and waits for the locks of
+others.
 """
 
 from __future__ import annotations
@@ -12,31 +12,35 @@ from collections.abc import Sequence
 from sqlalchemy import SelectBase, String, TextClause, column, text
 from sqlalchemy.dialects.mysql import insert
 
-from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.jobs import SECOND, UNLANED
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.sql.claims.admission import ASKING
+from stanchion.stores.sql.claims.due import DueStatements
+from stanchion.stores.sql.claims.lane_statements import ByArms, LaneStatements, pick
+from stanchion.stores.sql.claims.reservations import ReservationStatements
+from stanchion.stores.sql.claims.search import FULL_MAX
 from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import BY_BYTES, HELD_COLUMNS, LIVE_COLUMNS, jobs
-from stanchion.stores.sql.gate_statements import ASKING
-from stanchion.stores.sql.jobs import JobStatements
-from stanchion.stores.sql.lane_statements import ByArms, LaneStatements, pick
-from stanchion.stores.sql.statements import SHUT, Statements
+from stanchion.stores.sql.jobs.deletion import DeletionStatements
+from stanchion.stores.sql.queues.purge import PurgeStatements
+from stanchion.stores.sql.rows.jobs import JobStatements
 
 CLOCK = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-"""Microseconds since 1970 UTC, whatever the time zone of the session and its leaps."""
+"""Microseconds since 1970 UTC, independent of the session's time zone and its daylight saving time."""
 
 ABOVE_ALL = 10_000
-"""Above every priority, also of jobs that hold a semaphore."""
+"""Above each rank, including those of jobs that hold a semaphore."""
 
 NOW = f"({CLOCK} + :clock_offset)"
 
 
 def names_of(columns: Sequence[str], prefix: str = "", **instead: str) -> str:
-    """Return column names for a list of columns or values, some replaced."""
+    """Return column names for a list of columns or values; `instead` replaces some."""
     return ", ".join(instead.get(name, f"{prefix}`{name}`") for name in columns)
 
 
-# -- by ids. On the driver's own connection a list goes into the statement, which is quicker than JSON.
+# -- by ids. On the driver's own connection a list is written into the statement, which is faster than JSON.
 
 LISTED = "stanchion_jobs AS job FORCE INDEX (PRIMARY)"
 
@@ -47,19 +51,19 @@ def given(columns: str, name: str) -> str:
 
 
 TEXT = f"CHARACTER SET utf8mb4 {BY_BYTES}"
-"""How a column of text is written in JSON_TABLE, which would have the server's collation: there k, K and k with a space
-behind it may be one, in a comparison and in the cache of a subquery."""
+"""The type suffix of a text column in JSON_TABLE. Without it, the server's collation applies: k, K and k with a
+trailing space may then be equal, in a comparison and in the cache of a subquery."""
 
 ID = "VARCHAR(36) CHARACTER SET ascii COLLATE ascii_bin"
 
 
 def given_ids(elements: str, name: str) -> str:
-    """Return a table `given` with these columns, of which {} is an id, of the elements of a JSON array."""
+    """Return a table `given` with these columns of the elements of a JSON array; {} is an id."""
     return given(elements.format(f"{ID} PATH"), name)
 
 
 def by_ids(table: str) -> str:
-    """Return the rows `job` of a table that have the ids in the JSON array in parameter `ids`."""
+    """Return the rows `job` of a table with the ids in the JSON array in parameter `ids`."""
     given = given_ids("id {} '$' ", "ids")
     return f"{given} STRAIGHT_JOIN {table} AS job FORCE INDEX (PRIMARY) ON job.id = given.id"
 
@@ -78,28 +82,28 @@ _EXPIRED = f"""coalesce((
 
 ANY_EXPIRED = text(f"SELECT {_EXPIRED}")
 
-_HEAD = """
-    SELECT priority, run_at, id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
-    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = (
-        SELECT priority FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
-        WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority < :below
-        ORDER BY priority DESC LIMIT 1
+_HEAD = f"""
+    SELECT `rank`, run_at, id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_ready)
+    WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED} AND `rank` = (
+        SELECT `rank` FROM stanchion_jobs FORCE INDEX (stanchion_jobs_ready)
+        WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED} AND `rank` < :below
+        ORDER BY `rank` DESC LIMIT 1
     )
     ORDER BY run_at, id LIMIT 1
 """
 
 HEAD = text(_HEAD)
 
-# What a claim must know first: the clock, whether limits or leases that ran out are in its way, where to begin.
+# The facts that a claim needs first: the clock, whether limits or expired leases prevent it, and the top head.
 PROSPECT = text(f"""
     SELECT
         {NOW},
         coalesce(
-            settings.paused OR settings.laned OR settings.max_rate IS NOT NULL OR settings.max_running IS NOT NULL,
+            settings.paused OR settings.uses_lanes OR settings.max_rate IS NOT NULL OR settings.max_running IS NOT NULL,
             FALSE
         )
             OR {_EXPIRED},
-        settings.lease, head.priority, head.run_at, head.id
+        coalesce(settings.uses_slots, FALSE), settings.lease, head.rank, head.run_at, head.id
     FROM (SELECT 1 AS one) AS always
     LEFT JOIN stanchion_queues AS settings ON settings.name = :queue
     LEFT JOIN ({_HEAD}) AS head ON TRUE
@@ -113,68 +117,71 @@ _RESERVED = names_of(
     progress="NULL",
     token=":token",
     worker=":worker",
-    lease_until=f"CASE WHEN :worker_holds THEN NULL ELSE {NOW} + :lease_micros END",
+    lease_until=f"{NOW} + :lease_micros",
     started_at=NOW,
 )
 
-# Whole jobs, as the reservation leaves them. The driver takes its time for every column, and little for JSON; the
-# payload goes beside it, as what JSON_ARRAY makes must not be longer than a packet.
+# Whole jobs, as the reservation leaves them. The driver is slow per column, but fast with JSON; the payload is
+# separate, as the result of JSON_ARRAY must fit into a packet.
 PICK = text(f"""
-    SELECT payload, JSON_ARRAY({_RESERVED}) FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
-    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = :at_priority AND run_at <= {NOW}
-        -- What left the line stays in its index until InnoDB purges it; starting behind it saves locking it all.
+    SELECT payload, JSON_ARRAY({_RESERVED}) FROM stanchion_jobs FORCE INDEX (stanchion_jobs_ready)
+    WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED} AND `rank` = :at_rank AND run_at <= {NOW}
+        -- Entries of jobs that left the index stay until InnoDB purges them; starting behind them avoids locking them.
         AND (run_at > :since OR run_at = :since AND id >= :first)
     ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
 """)
 
 PICK_THESE = text(f"""
     SELECT payload, JSON_ARRAY({_RESERVED}) FROM {LISTED}
-    WHERE job.id IN :ids AND job.state = 'queued' AND job.order_key IS NULL AND job.limits IS NULL
+    WHERE job.id IN :ids AND job.queue = :queue AND job.state = 'queued'
+        AND job.order_key IS NULL AND job.limits IS NULL
     FOR UPDATE SKIP LOCKED
 """)
 
 
-# Jobs that may have to ask at gates are locked by their ids, not by their places in the line: to put a job there, who
-# holds a gate may need the lock of the entry that it left behind, and would wait for one who waits for the gate.
+# Jobs that may use slots are locked by their ids, not by their index entries. To put such a job into the index, the
+# holder of a slot may need the lock of the entry that the job left behind: it would wait for a transaction that waits
+# for the slot.
 def _due(condition: str) -> TextClause:
     return text(f"""
-        SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
-        WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = :at_priority AND run_at <= {NOW}
+        SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_ready)
+        WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED} AND `rank` = :at_rank AND run_at <= {NOW}
             AND {condition}
         ORDER BY run_at, id LIMIT :most
     """)
 
 
-_SHUT = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(SHUT))
-_ASKING = "held = 0 AND permit IS NULL"
+_NOT_FULL = " AND ".join(f"limits NOT LIKE :shut{n} ESCAPE '|'" for n in range(FULL_MAX))
+_ASKING = "slots_held = 0 AND order_hold IS NULL AND slots_hold IS NULL"
 
 DUE = _due("TRUE")
-_FREE = f"(order_key IS NULL OR order_key NOT IN :keys) AND (limits IS NULL OR {_SHUT})"
-DUE_PAST = _due(f"(held > 0 OR waits_since IS NOT NULL OR {_FREE})")
+_FREE = f"(order_key IS NULL OR order_key NOT IN :keys) AND (limits IS NULL OR {_NOT_FULL})"
+DUE_PAST = _due(f"(slots_held > 0 OR waits_since IS NOT NULL OR {_FREE})")
 
-# Due jobs by priorities, from the highest in use to the next below. A variable of the session hands on the priority, so
-# that these can go to the server together.
-ABOVE = text(f"SET @stanchion_priority = {ABOVE_ALL}")
-NEXT_BELOW = text("""
+# Due jobs by rank, from the highest in use downward. A session variable passes the rank on, so that these statements
+# can be sent together.
+ABOVE = text(f"SET @stanchion_rank = {ABOVE_ALL}")
+NEXT_BELOW = text(f"""
     -- A SET with a subquery would lock what it reads.
     SELECT (
-        SELECT priority FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
-        WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority < @stanchion_priority
-        ORDER BY priority DESC LIMIT 1
-    ) INTO @stanchion_priority
+        SELECT `rank` FROM stanchion_jobs FORCE INDEX (stanchion_jobs_ready)
+        WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED} AND `rank` < @stanchion_rank
+        ORDER BY `rank` DESC LIMIT 1
+    ) INTO @stanchion_rank
 """)
-PRIORITY = text("SELECT @stanchion_priority")
+RANK = text("SELECT @stanchion_rank")
 DUE_THERE = text(f"""
-    SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line)
-    WHERE queue = :queue AND state = 'queued' AND lane = 0 AND priority = @stanchion_priority AND run_at <= {NOW}
+    SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_ready)
+    WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED} AND `rank` = @stanchion_rank AND run_at <= {NOW}
     ORDER BY run_at, id LIMIT :most
 """)
 
 
 def _lock_due(columns: str) -> TextClause:
-    # Another may have put off a job since it was found, by its rate perhaps.
+    # Another transaction may have deferred a job since it was found, for example because of its rate.
     return text(f"""
-        SELECT {columns} FROM {LISTED} WHERE job.id IN :ids AND job.state = 'queued' AND job.run_at <= {NOW}
+        SELECT {columns} FROM {LISTED}
+        WHERE job.id IN :ids AND job.queue = :queue AND job.state = 'queued' AND job.run_at <= {NOW}
         FOR UPDATE SKIP LOCKED
     """)
 
@@ -186,15 +193,15 @@ RESERVE = text(f"""
     UPDATE {LISTED}
     SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
         job.lease_until = :lease_until, job.started_at = :started_at, job.progress = NULL
-    WHERE job.id IN :ids
+    WHERE job.id IN :ids AND job.queue = :queue
 """)
 
-REMOVE = text(f"DELETE job FROM {LISTED} WHERE job.id IN :ids")
+REMOVE = text(f"DELETE job FROM {LISTED} WHERE job.id IN :ids AND job.queue IN :queues")
 
 
-_LINE = "stanchion_jobs FORCE INDEX (stanchion_jobs_line) WHERE queue = :queue AND state = 'queued'"
+_QUEUED = "stanchion_jobs FORCE INDEX (stanchion_jobs_ready) WHERE queue = :queue AND state = 'queued'"
 
-# A row from outside can't begin a range there, only be equal; so this asks for one lane after the other.
+# A value of another table can't start an index range there, only match an entry; so lanes are read one by one.
 LANES_AT_ONCE = 500
 
 _LANE_HEADS = text(f"""
@@ -202,26 +209,28 @@ _LANE_HEADS = text(f"""
         SELECT CAST(:first AS SIGNED)
         UNION ALL
         SELECT lane + 1 FROM numbers
-        WHERE lane < LEAST(:last, :first + {LANES_AT_ONCE}, (SELECT lane FROM {_LINE} ORDER BY lane DESC LIMIT 1))
+        WHERE lane < LEAST(:last, :first + {LANES_AT_ONCE}, (SELECT lane FROM {_QUEUED} ORDER BY lane DESC LIMIT 1))
     )
-    SELECT top.lane, top.priority, (
-        SELECT run_at FROM {_LINE} AND lane = top.lane AND priority = top.priority ORDER BY run_at LIMIT 1
+    SELECT top.lane, top.rank, (
+        SELECT run_at FROM {_QUEUED} AND lane = top.lane AND `rank` = top.rank ORDER BY run_at LIMIT 1
     ), {NOW}
     FROM (
         SELECT numbers.lane, (
-            SELECT priority FROM {_LINE} AND lane = numbers.lane ORDER BY priority DESC LIMIT 1
-        ) AS priority
-        FROM numbers HAVING priority IS NOT NULL ORDER BY lane LIMIT :most
+            SELECT `rank` FROM {_QUEUED} AND lane = numbers.lane ORDER BY `rank` DESC LIMIT 1
+        ) AS `rank`
+        FROM numbers HAVING `rank` IS NOT NULL ORDER BY lane LIMIT :most
     ) AS top
 """)
 
 
-OF_QUEUE = text("SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_line) WHERE queue = :queue ORDER BY id")
-HELD_OF_THESE = text(f"SELECT {names_of(HELD_COLUMNS, 'job.')} FROM {LISTED} WHERE job.id IN :ids FOR UPDATE")
+OF_QUEUE = text("SELECT id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_ready) WHERE queue = :queue ORDER BY id")
+HELD_OF_THESE = text(f"""
+    SELECT {names_of(HELD_COLUMNS, "job.")} FROM {LISTED} WHERE job.id IN :ids AND job.queue IN :queues FOR UPDATE
+""")
 
 
 class MariaDBLaneStatements(LaneStatements):
-    """The shared statements about lanes, one in another form."""
+    """The shared statements about lanes; one has another form."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
@@ -231,15 +240,17 @@ class MariaDBLaneStatements(LaneStatements):
 
 
 class MariaDBJobStatements(JobStatements):
-    """The shared statements about whole rows of jobs, some in another form."""
+    """The shared statements about whole job rows; some have another form."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
-        self.lock = text(f"SELECT {names_of(LIVE_COLUMNS, 'job.')} FROM {by_ids('stanchion_jobs')} FOR UPDATE")
+        these = f"SELECT {names_of(LIVE_COLUMNS, 'job.')} FROM {by_ids('stanchion_jobs')}"
+        self.lock = text(f"{these} FOR UPDATE")
+        self.lock_in = text(f"{these} WHERE job.queue IN :queues FOR UPDATE")
         stored = insert(jobs).values(
             {name: param("job" if name == "id" else f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS}
         )
-        # The rows are there, and locked: so this updates them, all in one statement.
+        # The rows exist, and are locked: so this updates all of them by one statement.
         self.rewrite = stored.on_duplicate_key_update(
             {name: stored.inserted[name] for name in LIVE_COLUMNS if name != "id"}
         )
@@ -247,8 +258,8 @@ class MariaDBJobStatements(JobStatements):
         self.forget = text(f"DELETE job FROM {by_ids('stanchion_history')}")
 
 
-class MariaDBStatements(Statements):
-    """The shared statements, some in another form."""
+class MariaDBDeletionStatements(DeletionStatements):
+    """The shared statements about deletions; one has another form."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
@@ -256,6 +267,13 @@ class MariaDBStatements(Statements):
             f"SELECT {names_of(HELD_COLUMNS, 'job.')} FROM {by_ids('stanchion_jobs')} "
             "WHERE job.state <> 'running' FOR UPDATE"
         )
+
+
+class MariaDBPurgeStatements(PurgeStatements):
+    """The shared statements; one has another form."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
         self.purge = text(f"""
             DELETE FROM stanchion_history WHERE queue = :queue AND finished_at <= {NOW} - coalesce(
                 :age_micros,
@@ -264,13 +282,27 @@ class MariaDBStatements(Statements):
             )
             ORDER BY finished_at LIMIT :most
         """)
-        # An UPDATE with a subquery would read the subquery again for every job.
-        self.reserve_unseen = text(f"""
+
+
+class MariaDBReservationStatements(ReservationStatements):
+    """The shared statements; one has another form."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        # An UPDATE with a subquery would run it again for each job.
+        self.plain_unseen = text(f"""
             UPDATE {by_ids("stanchion_jobs")}
             SET job.state = 'running', job.attempts = job.attempts + 1, job.token = :token, job.worker = :worker,
-                job.lease_until = CASE WHEN :worker_holds THEN NULL ELSE {NOW} + :lease_micros END,
+                job.lease_until = {NOW} + :lease_micros,
                 job.started_at = {NOW}, job.progress = NULL
-            WHERE job.order_key IS NULL AND job.limits IS NULL
+            WHERE job.queue = :queue AND job.order_key IS NULL AND job.limits IS NULL
         """)
+
+
+class MariaDBDueStatements(DueStatements):
+    """The shared statements; some have another form."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
         self.pick_limits = _due(f"{_ASKING} AND order_key IS NULL AND limits = :alike")
         self.pick_key = _due(f"{_ASKING} AND order_key = :alike")

@@ -1,7 +1,7 @@
-"""The figures of queues on MariaDB and MySQL.
+"""Statistics of queues on MariaDB and MySQL.
 
-There a value of another table can't begin a range of an index, only be equal to an entry. So lanes are asked for by
-their numbers, and the priorities in use from the highest down, a statement for each level.
+A value of another table can't start an index range there, only match an entry. So lanes are queried by number, and the
+ranks in use from the highest downward, one statement per level.
 """
 
 from __future__ import annotations
@@ -14,30 +14,32 @@ from typing import Any, NamedTuple, TypeVar
 from sqlalchemy import TextClause, text
 
 from stanchion.stores.mariadb.statements import TEXT, given
+from stanchion.stores.records.jobs import UNLANED
+from stanchion.stores.sql.claims.lane_statements import LAST_LANE
 from stanchion.stores.sql.engine.runner import Params, Runner
-from stanchion.stores.sql.lane_statements import LAST_LANE
-from stanchion.stores.sql.stats import Stats
+from stanchion.stores.sql.reading.stats import Stats
 
 T = TypeVar("T")
 
 ARMS_MAX = 64
-"""So many lanes are asked in one statement."""
+"""Number of lanes that one statement queries at most."""
 
 _ALL = 2**63 - 1
-_ROOT = int(LAST_LANE**0.5) + 1
+_ROOT = int((LAST_LANE - UNLANED) ** 0.5) + 1
+_LANE = f"high.n * {_ROOT} + low.n + {UNLANED}"
 
 
 class Head(NamedTuple):
-    """A priority in use in a lane of a queue, and when the first job of it is due."""
+    """A rank in use in a lane of a queue, and when its first job is due."""
 
     queue: str
     lane: int
-    priority: int
+    rank: int
     run_at: int
 
 
 class MariaDBStats(Stats):
-    """Counts by lanes whose numbers are known."""
+    """Counts by lanes with known numbers."""
 
     def next_due(self, run: Runner, queues: Collection[str]) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -55,50 +57,50 @@ class MariaDBStats(Stats):
         return {lane: int(depth) for lane, depth in counted if depth}
 
     def _tops(self, run: Runner, queues: Collection[str]) -> list[Head]:
-        """Return the highest head of each lane of these queues that has one."""
+        """Return the highest head of each lane in use of these queues."""
         rows = run.rows(_TOPS, {"queues": json.dumps(sorted(set(queues)), ensure_ascii=False)})
-        return [Head(queue, int(lane), priority, int(run_at)) for queue, lane, priority, run_at in rows if run_at]
+        return [Head(queue, int(lane), rank, int(run_at)) for queue, lane, rank, run_at in rows if run_at]
 
 
-_LINE = "stanchion_jobs AS job FORCE INDEX (stanchion_jobs_line) WHERE job.state = 'queued'"
+_QUEUED = "stanchion_jobs AS job FORCE INDEX (stanchion_jobs_ready) WHERE job.state = 'queued'"
 
 _TOPS = text(f"""
-    -- The highest priority in use in each lane of these queues, and when the first job of it is due.
+    -- The highest rank in use in each lane of these queues, and when its first job is due.
     WITH RECURSIVE few (n) AS (
         SELECT 0 UNION ALL SELECT n + 1 FROM few WHERE n < {_ROOT - 1}
     ), known (queue, last_lane) AS (
-        SELECT given.value, (SELECT job.lane FROM {_LINE} AND job.queue = given.value ORDER BY job.lane DESC LIMIT 1)
+        SELECT given.value, (SELECT job.lane FROM {_QUEUED} AND job.queue = given.value ORDER BY job.lane DESC LIMIT 1)
         FROM {given(f"value VARCHAR(420) {TEXT} PATH '$'", "queues")}
-    ), tops (queue, lane, priority) AS (
-        SELECT known.queue, high.n * {_ROOT} + low.n, (
-            SELECT job.priority FROM {_LINE} AND job.queue = known.queue AND job.lane = high.n * {_ROOT} + low.n
-            ORDER BY job.priority DESC LIMIT 1
+    ), tops (queue, lane, `rank`) AS (
+        SELECT known.queue, {_LANE}, (
+            SELECT job.rank FROM {_QUEUED} AND job.queue = known.queue AND job.lane = {_LANE}
+            ORDER BY job.rank DESC LIMIT 1
         )
         FROM known JOIN few AS high JOIN few AS low
-        WHERE high.n * {_ROOT} + low.n <= known.last_lane
-        LIMIT {_ALL}  -- keeps the optimizer from merging this into the query below, which would look up each twice
+        WHERE {_LANE} <= known.last_lane
+        LIMIT {_ALL}  -- keeps the optimizer from merging this into the outer query, which would then probe twice
     )
-    SELECT tops.queue, tops.lane, tops.priority, (
-        SELECT job.run_at FROM {_LINE} AND job.queue = tops.queue AND job.lane = tops.lane
-            AND job.priority = tops.priority
+    SELECT tops.queue, tops.lane, tops.rank, (
+        SELECT job.run_at FROM {_QUEUED} AND job.queue = tops.queue AND job.lane = tops.lane
+            AND job.rank = tops.rank
         ORDER BY job.run_at LIMIT 1
     )
-    FROM tops WHERE tops.priority IS NOT NULL
+    FROM tops WHERE tops.rank IS NOT NULL
 """)
 
 
 @cache
 def _lower_heads(arms: int) -> TextClause:
-    """For each arm, the next lower priority in use in its lane, and when the first job of it is due."""
+    """Return the statement for the next lower rank in use in the lane of each arm, and when its first job is due."""
     return _union(
         arms,
         lambda n: (
             f"""
-            SELECT {n}, job.priority, job.run_at FROM {_LINE} AND job.queue = :queue{n} AND job.lane = :lane{n}
-                AND job.priority = (
-                    SELECT job.priority FROM {_LINE} AND job.queue = :queue{n} AND job.lane = :lane{n}
-                        AND job.priority < :below{n}
-                    ORDER BY job.priority DESC LIMIT 1
+            SELECT {n}, job.rank, job.run_at FROM {_QUEUED} AND job.queue = :queue{n} AND job.lane = :lane{n}
+                AND job.rank = (
+                    SELECT job.rank FROM {_QUEUED} AND job.queue = :queue{n} AND job.lane = :lane{n}
+                        AND job.rank < :below{n}
+                    ORDER BY job.rank DESC LIMIT 1
                 )
             ORDER BY job.run_at LIMIT 1
         """
@@ -108,13 +110,13 @@ def _lower_heads(arms: int) -> TextClause:
 
 @cache
 def _depths(arms: int) -> TextClause:
-    """For each arm, the number of queued jobs in its lane, up to `most`."""
+    """Return the statement for the number of queued jobs in the lane of each arm, up to `most`."""
     return _union(
         arms,
         lambda n: (
             f"""
             SELECT {n}, count(*) FROM (
-                SELECT 1 FROM {_LINE} AND job.queue = :queue AND job.lane = :lane{n} LIMIT :most
+                SELECT 1 FROM {_QUEUED} AND job.queue = :queue AND job.lane = :lane{n} LIMIT :most
             ) AS found
         """
         ),
@@ -128,7 +130,7 @@ def _union(arms: int, arm: Callable[[int], str]) -> TextClause:
 def _by_arms(
     run: Runner, statement: Callable[[int], TextClause], items: Sequence[T], params: Callable[[int, T], Params]
 ) -> Iterator[tuple[Any, ...]]:
-    """Ask about as many items as a statement has arms; yield each answer with its item before it."""
+    """Query as many items as a statement has arms; yield each item with its answers."""
     for start in range(0, len(items), ARMS_MAX):
         some = items[start : start + ARMS_MAX]
         given = {name: value for n, item in enumerate(some) for name, value in params(n, item).items()}
@@ -137,4 +139,4 @@ def _by_arms(
 
 
 def _below(n: int, head: Head) -> Params:
-    return {f"queue{n}": head.queue, f"lane{n}": head.lane, f"below{n}": head.priority}
+    return {f"queue{n}": head.queue, f"lane{n}": head.lane, f"below{n}": head.rank}

@@ -1,4 +1,4 @@
-"""Claims: due jobs are handed out in order, as far as the limits of their queue and their own allow."""
+"""Claims: due jobs are handed out in order, within the limits of their queue and their own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules.lost_leases import apart
-from stanchion.stores.rules.slots import gated
+from stanchion.stores.rules.slots import uses_slots
 
 CLAIM_SECONDS_MAX = 2.0
-"""So long one claim goes on looking past jobs that have to wait; at most half of its lease."""
+"""Seconds for which one claim searches beyond jobs that have to wait; at most half of its lease."""
 
 
 class Claims:
@@ -25,11 +25,11 @@ class Claims:
         self._workers, self._outcomes = workers, outcomes
 
     def claim(self, claim: Claim) -> Claimed:
-        """Reserve due jobs; one that is to run alone is handed out alone, unless only their number is wanted."""
+        """Reserve due jobs; a job that must run alone is handed out alone, unless the claim asks for no rows."""
         reserved = self._reserve(claim)
         if not claim.rows:
             return Claimed([], reserved=len(self._jobs.reserved(claim.queue, claim.token)))
-        claimed, others = apart(reserved, claim.token)
+        claimed, others = apart(reserved)
         self._outcomes.settle(others)
         return claimed
 
@@ -40,7 +40,7 @@ class Claims:
 
     def _under_token(self, claim: Claim) -> list[JobRow]:
         rows = [row for row in self._jobs.running() if row.queue == claim.queue and row.token == claim.token]
-        return sorted(rows, key=lambda row: (-row.priority, row.run_at, row.id))
+        return claim_rules.in_claim_order(rows)
 
     def _hand_out(self, claim: Claim) -> Claimed:
         queue = self._jobs.queues.get(claim.queue)
@@ -50,14 +50,14 @@ class Claims:
         for row in queue.expired(now):
             self._workers.take_back(row, now)
         allowed, retry_in = queue.allowance(claim.limit, now)
-        rows, broken_off = self._admitted(queue, claim, allowed, now)
+        rows, timed_out = self._admitted(queue, claim, allowed, now)
         queue.started(len(rows), counted=claim.counted)
-        if broken_off:
+        if timed_out:
             return Claimed(rows, 0.0)
         return Claimed(rows, retry_in if len(rows) == allowed else None)
 
     def _admitted(self, queue: Queue, claim: Claim, limit: int, now: int) -> tuple[list[JobRow], bool]:
-        """Reserve due jobs that may run, park or defer the others; tell whether the time was over."""
+        """Reserve due jobs that may run, park or defer the others; return whether time ran out."""
         rows: list[JobRow] = []
         until = now + int(self._seconds(claim) * SECOND)
         for row in queue.due.each(now, claim.lanes):
@@ -73,12 +73,12 @@ class Claims:
         return rows, False
 
     def _admit(self, row: JobRow, claim: Claim, now: int) -> JobRow | None:
-        """Return a job with the slots that it needs; None when it has to wait for one, and does so by then."""
-        if not gated(row):
+        """Return a job with its slots, or None after parking or deferring it."""
+        if not uses_slots(row):
             return row
         verdict = self._slots.admit(row, now)
         if verdict.admitted:
-            return row._replace(held=verdict.held, permit=row.permit or claim.token)
+            return row._replace(slots_held=verdict.held)
         self._flows.change(row, claim_rules.parked_or_deferred(row, verdict, claim.token, now))
         return None
 

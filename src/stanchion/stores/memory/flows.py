@@ -1,4 +1,4 @@
-"""Flows, and the steps of jobs: what a step sets free is granted, and what it ends takes its flow on."""
+"""Flows, and the steps of jobs: a step grants the slots it frees, and updates the flow of a job it ends."""
 
 from __future__ import annotations
 
@@ -18,51 +18,48 @@ from stanchion.stores.records.flows import (
     OpenFlow,
     StopFlow,
 )
-from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
+from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import flows as flow_rules
 from stanchion.stores.rules.jobs import Transition
 from stanchion.stores.rules.outcomes import cancel
-from stanchion.stores.rules.slots import node_gate
-
-FLOW_TTL_MICROS = 7 * 86_400 * SECOND
-"""A flow is forgotten so long after its end."""
+from stanchion.stores.rules.slots import node_slot
 
 
 class Flows:
-    """The nodes of flows and the ends of their members; every step of a job that may end it goes through here."""
+    """The nodes of flows and their member ends; every step of a job that may end it passes through here."""
 
     def __init__(self, jobs: Jobs, slots: Slots, pushes: Pushes) -> None:
         self._jobs, self._slots, self._pushes = jobs, slots, pushes
         self._nodes: dict[str, FlowNode] = {}
         self._ends: dict[str, dict[int, MemberEnd]] = defaultdict(dict)
-        self._coming: deque[MemberEnd] = deque()
+        self._pending_ends: deque[MemberEnd] = deque()
 
     # -- steps of jobs
 
     def apply(self, before: JobRow, step: Transition) -> JobRow:
-        """Count a step of a job, and make it; return the job as it is now."""
+        """Count and apply a step of a job; return the job as it is now."""
         self._jobs.queue(before.queue).counts[step.counted] += 1
         self.change(before, step.row, step.counted)
         return step.row
 
     def change(self, before: JobRow, after: JobRow, counted: str | None = None) -> None:
-        """Store a job as a step has left it, with all that follows."""
+        """Store a job after a step, and apply the consequences."""
         self._jobs.replace(before, after, counted)
         self.follow(before, after, counted)
 
     def follow(self, before: JobRow, after: JobRow | None, counted: str | None = None) -> None:
-        """Do what follows from a step of a job, or, where `after` is None, from its deletion."""
+        """Apply the consequences of a step of a job; `after` is None for its deletion."""
         self._slots.release(before, after)
         if (end := flow_rules.end_of(before, after, counted)) is not None:
-            self._coming.append(end)
-            if len(self._coming) == 1:  # else an outer call is at it
+            self._pending_ends.append(end)
+            if len(self._pending_ends) == 1:  # else an outer call processes them
                 self._take_ends()
 
     # -- verbs
 
     def change_flows(self, changes: Sequence[FlowChange]) -> list[bool]:
-        """Open, extend, close and stop flows, in this order, or none of it: DuplicateKey."""
+        """Open, extend, close and stop flows, in this order, or none of them; raise DuplicateKey."""
         self._pushes.refuse_duplicates([job for change in changes for job in self._to_store(change)])
         return [self._change(change) for change in changes]
 
@@ -86,7 +83,7 @@ class Flows:
                 return self._stop(change)
 
     def open(self, flow: OpenFlow) -> bool:
-        """Store nodes and jobs; those nodes that have no members are done."""
+        """Store nodes and jobs; nodes without members are done."""
         now = self._jobs.now()
         for node in flow.nodes:
             self._nodes.setdefault(node.id, node._replace(created_at=now))
@@ -116,23 +113,21 @@ class Flows:
 
     def _stop(self, stop: StopFlow) -> bool:
         nodes, now = self.flow_nodes(stop.root), self._jobs.now()
-        for node in nodes:
-            if node.state == NodeState.RUNNING:
-                self._nodes[node.id] = node._replace(state=NodeState.CANCELLED.value, finished_at=now)
+        self._nodes |= {node.id: flow_rules.stopped(node, now) for node in nodes}
         return bool(nodes)
 
     def flow_nodes(self, root: str) -> list[FlowNode]:
-        """Return the nodes of a flow, in the order of their ids."""
+        """Return the nodes of a flow, by id."""
         return sorted(node for node in self._nodes.values() if node.root == root)
 
-    def flow_ends(self, node: str, after: int, limit: int) -> list[MemberEnd]:
-        """Return how members of a node have ended, by their places, from behind the place `after` on."""
+    def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
+        """Return up to `limit` member ends of a node, by index, those after the index `after`."""
         found = self._ends.get(node, {})
-        return [found[place] for place in sorted(found) if place > after][:limit]
+        return [found[index] for index in sorted(found) if index > after][:limit]
 
     def forget(self) -> None:
-        """Forget the flows that ended long ago."""
-        oldest = self._jobs.now() - FLOW_TTL_MICROS
+        """Delete flows that ended long ago."""
+        oldest = self._jobs.now() - flow_rules.FLOW_TTL_MICROS
         for root in [node for node in self._nodes.values() if node.id == node.root]:
             if root.finished_at is not None and root.finished_at <= oldest:
                 for node in self.flow_nodes(root.id):
@@ -142,35 +137,35 @@ class Flows:
     # -- what follows from the end of a member
 
     def _take_ends(self) -> None:
-        while self._coming:
-            self._take_end(self._coming[0])
-            self._coming.popleft()
+        while self._pending_ends:
+            self._take_end(self._pending_ends[0])
+            self._pending_ends.popleft()
 
     def _take_end(self, end: MemberEnd) -> None:
         node = self._nodes.get(end.node)
         if node is None:
             return
         ends = self._ends[end.node]
-        known = ends.get(end.place)
+        known = ends.get(end.index)
         if flow_rules.counts_anew(known, end):
-            ends[end.place] = end
+            ends[end.index] = end
             self._store(flow_rules.advanced(node, known, end, self._jobs.now()))
 
     def _store(self, node: FlowNode) -> None:
-        """Store a node as it is now, with what follows when that is its end."""
+        """Store a node, and apply the consequences if it has ended."""
         before = self._nodes[node.id]
         self._nodes[node.id] = node
-        if before.state != NodeState.RUNNING or node.state == NodeState.RUNNING:
+        if not flow_rules.has_ended(before, node):
             return
-        now, slot = self._jobs.now(), node_gate(node.id)
+        now, slot = self._jobs.now(), node_slot(node.id)
         if node.state == NodeState.DONE:
             for row in self._jobs.waiting(slot):
                 self._jobs.put(claim_rules.let_in(row, now))
         else:
-            if (handler := flow_rules.handler_of(node)) is not None:
+            if (handler := flow_rules.failure_job(node)) is not None:
                 self._pushes.store([handler])
             for row in self._jobs.waiting(slot):
                 if (step := cancel(row, now)) is not None:
                     self.apply(row, step)
         if (end := flow_rules.end_of_node(node)) is not None:
-            self._coming.append(end)
+            self._pending_ends.append(end)

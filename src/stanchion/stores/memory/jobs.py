@@ -1,4 +1,4 @@
-"""The rows of all jobs: the clock, the queues with their jobs, and who is told when one may be handed out."""
+"""The rows of all jobs: the clock, the queues with their jobs, and wake-ups."""
 
 from __future__ import annotations
 
@@ -11,26 +11,29 @@ from typing import Protocol
 
 from stanchion.stores.memory.lanes import DueJobs
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules import claims as claim_rules
-from stanchion.stores.rules.expiry import Expiring, Use
 from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.rules.slots import order_gate
+from stanchion.stores.rules.shapes import FEW, reshaped, shaped
+from stanchion.stores.rules.slots import order_slot
+from stanchion.stores.rules.upkeep import Expiring, Use
 from stanchion.stores.wakeup.listeners import Listeners
 
 
 class Clock(Protocol):
-    """What the store takes for the time."""
+    """The time source of the store."""
 
     clock_offset: float
-    """Seconds added to it, for tests."""
+    """Seconds added to the time, for tests."""
 
     def now(self) -> int:
         """Return the time in microseconds since 1970."""
 
 
 class SteadyClock:
-    """A clock that runs on when somebody sets the system's clock."""
+    """A clock that is not affected by changes of the system's clock."""
 
     def __init__(self) -> None:
         self.clock_offset = 0.0
@@ -44,7 +47,7 @@ class SteadyClock:
 
 
 class FrozenClock:
-    """A clock that stands still, at the time of its making: its owner moves it, by `at` or by `clock_offset`."""
+    """A clock that stands still at its creation time; only its owner moves it, by `at` or by `clock_offset`."""
 
     def __init__(self) -> None:
         self.at, self.clock_offset = time.time_ns() // 1000, 0.0
@@ -70,7 +73,8 @@ class Queue:
         self._bucket = Bucket(1.0, 0.0, 0)
 
     def put(self, row: JobRow) -> None:
-        """Add a live job, or replace what is known of it."""
+        """Add or replace a live job."""
+        self.settings = shaped(self.settings, row)
         self.live[row.id] = row
         if row.key is not None:
             self.keys[row.key] = row.id
@@ -83,14 +87,14 @@ class Queue:
             self.due.add(row)
 
     def remove(self, row: JobRow) -> None:
-        """Take a job out, live or finished."""
+        """Remove a job, live or finished."""
         self.history.pop(row.id, None)
         self.running.discard(row.id)
         if self.live.pop(row.id, None) and row.key is not None:
             del self.keys[row.key]
 
     def expired(self, now: int) -> Iterator[JobRow]:
-        """Yield the running jobs whose lease ran out; the caller takes back each before the next."""
+        """Yield the running jobs whose lease ran out; the caller takes each back before the next."""
         while self._leases and self._leases[0][0] <= now:
             lease_until, job_id = self._leases[0]
             row = self.live.get(job_id)
@@ -100,7 +104,7 @@ class Queue:
                 heappop(self._leases)
 
     def allowance(self, wanted: int, now: int) -> tuple[int, float | None]:
-        """Return how many jobs may start now and, where the rate forbids more, the seconds to the next."""
+        """Return how many jobs may start now and, if the rate allows no more, the seconds to the next start."""
         if self.settings.paused:
             return 0, None
         if self.settings.max_running is not None:
@@ -109,24 +113,29 @@ class Queue:
         if rate is None:
             return wanted, None
         self._bucket = replace(self._bucket, rate=rate).at(now)
-        permitted = self._bucket.whole
-        if permitted >= wanted:
+        starts = self._bucket.whole
+        if starts >= wanted:
             return wanted, None
-        return permitted, self._bucket.spent(permitted).next_in
+        return starts, self._bucket.spent(starts).next_in
 
     def started(self, jobs: int, *, counted: bool) -> None:
-        """Count jobs that were handed out, and take their tokens of the rate."""
+        """Count jobs that were handed out, and take their starts from the rate."""
         if counted:
             self.counts["reserved"] += jobs
         if self.settings.max_rate is not None:
             self._bucket = self._bucket.spent(jobs)
 
+    def reshape(self) -> None:
+        """Reset the shape to what the live jobs need, if these are few."""
+        if len(self.live) <= FEW:
+            self.settings = reshaped(self.settings, self.live.values())
+
     def outlived(self, now: int) -> bool:
-        """Note whether it was used since the last call; tell whether it is to be removed."""
+        """Record use since the last call; return True if the queue has expired."""
         known = Expiring(self.settings, self.counts.total(), self.last_use)
         if self.settings.expires is None:
             return False
-        self.last_use = known.to_note(now) or self.last_use
+        self.last_use = known.to_record(now) or self.last_use
         busy = self.running if self.settings.expires_with_jobs else self.live
         return known.unused(now) is not None and not busy
 
@@ -139,27 +148,27 @@ class Jobs:
         self.now = clock.now
         self._listeners = listeners
         self._queue_of: dict[str, Queue] = {}
-        self._waiting: dict[str, list[tuple[int, str]]] = {}
-        self._of_key: dict[str, list[tuple[int, str]]] = {}
+        self._waiting: dict[Slot, list[tuple[int, str]]] = {}
+        self._of_key: dict[Slot, list[tuple[int, str]]] = {}
 
     # -- queues
 
     def queue(self, name: str) -> Queue:
-        """Return a queue; it is made if need be."""
+        """Return a queue, made if missing."""
         if name not in self.queues:
             self.queues[name] = Queue(QueueSettings(name))
         return self.queues[name]
 
     def known(self, name: str) -> Queue:
-        """Return a queue to read from; an empty one where it is not there."""
+        """Return a queue for reading; an empty one if missing."""
         return self.queues.get(name) or Queue(QueueSettings(name))
 
     def settings(self, name: str) -> QueueSettings:
-        """Return the settings of a queue; the defaults where it is not there."""
+        """Return the settings of a queue; the defaults if it is missing."""
         return self.known(name).settings
 
     def drop(self, name: str) -> list[JobRow]:
-        """Delete a queue with all that it holds; return its live jobs."""
+        """Delete a queue with all its contents; return its live jobs."""
         queue = self.queues.pop(name, None)
         if queue is None:
             return []
@@ -168,26 +177,26 @@ class Jobs:
         return list(queue.live.values())
 
     def wake(self, queue: str) -> None:
-        """Give a sign that there may be work in a queue."""
+        """Signal that a queue may have work."""
         self._listeners.wake([queue])
 
     # -- reading
 
     def find(self, job_id: str) -> JobRow | None:
-        """Return a job, live or finished."""
+        """Return a job, live or finished, or None."""
         queue = self._queue_of.get(job_id)
         return None if queue is None else queue.live.get(job_id) or queue.history.get(job_id)
 
-    def held(self, job_id: str, token: str, now: int) -> JobRow | None:
-        """Return a job if its reservation under this token is in force."""
-        row = self.find(job_id)
-        return row if claim_rules.holds(row, token, now) else None
+    def held(self, lease: Lease, now: int) -> JobRow | None:
+        """Return a job if this is its lease in force."""
+        row = self.find(lease.id)
+        return row if claim_rules.holds(row, lease, now) else None
 
     def reserved(self, queue: str, token: str) -> list[JobRow]:
-        """Return the jobs of a queue whose reservations under this token are in force, by their ids."""
+        """Return the jobs of a queue with reservations in force under this token, by id."""
         now, known = self.now(), self.known(queue)
         rows = (known.live[job_id] for job_id in sorted(known.running))
-        return [row for row in rows if claim_rules.holds(row, token, now)]
+        return [row for row in rows if claim_rules.holds(row, Lease(queue, row.id, token), now)]
 
     def live(self) -> Iterator[JobRow]:
         """Yield all live jobs."""
@@ -197,7 +206,7 @@ class Jobs:
         """Yield all running jobs."""
         return (queue.live[job_id] for queue in self.queues.values() for job_id in queue.running)
 
-    def waiting(self, slot: str) -> Iterator[JobRow]:
+    def waiting(self, slot: Slot) -> Iterator[JobRow]:
         """Yield the jobs that wait for a slot, by arrival; the caller changes each before the next."""
         heap = self._waiting.get(slot)
         while heap:
@@ -209,24 +218,24 @@ class Jobs:
                 yield row
         self._waiting.pop(slot, None)
 
-    def waiting_ids(self, slot: str) -> list[str]:
+    def waiting_ids(self, slot: Slot) -> list[str]:
         """Return the ids of the jobs that wait for a slot, by arrival."""
         found = {job_id for _, job_id in self._waiting.get(slot, ())}
         rows = (row for row in map(self.find, found) if row is not None and row.waits_for == slot)
         return [row.id for row in sorted(rows, key=lambda row: (row.waits_since or 0, row.id))]
 
-    def waited_for(self) -> list[str]:
-        """Return the slots that some job waits for, or did."""
+    def waited_for(self) -> list[Slot]:
+        """Return the slots for which jobs wait, or have waited."""
         return list(self._waiting)
 
-    def head_of_key(self, slot: str) -> str | None:
-        """Return the first live job of an order key; None for another kind of slot, or where there is none."""
+    def head_of_key(self, slot: Slot) -> str | None:
+        """Return the first live job of an order key; None if there is none, or for another kind of slot."""
         heap = self._of_key.get(slot)
         while heap:
             enqueued_at, job_id = heap[0]
             row = self.find(job_id)
             live = row is not None and row.finished_at is None and row.enqueued_at == enqueued_at
-            if live and row is not None and order_gate(row.queue, row.order_key or "") == slot:
+            if live and row is not None and order_slot(row.queue, row.order_key or "") == slot:
                 return job_id
             heappop(heap)
         self._of_key.pop(slot, None)
@@ -235,13 +244,13 @@ class Jobs:
     # -- writing
 
     def put(self, row: JobRow) -> None:
-        """Store a live job, new or as it is now."""
+        """Store a live job, new or changed."""
         queue = self._queue_of[row.id] = self.queue(row.queue)
         queue.put(row)
-        if row.waits_for is not None:
-            heappush(self._waiting.setdefault(row.waits_for, []), (row.waits_since or 0, row.id))
+        if (slot := row.waits_for) is not None:
+            heappush(self._waiting.setdefault(slot, []), (row.waits_since or 0, row.id))
         if row.order_key is not None:
-            slot = order_gate(row.queue, row.order_key)
+            slot = order_slot(row.queue, row.order_key)
             heappush(self._of_key.setdefault(slot, []), (row.enqueued_at, row.id))
         if row.state == QUEUED:
             self.wake(row.queue)
@@ -256,7 +265,7 @@ class Jobs:
         self._queue_of.pop(row.id).remove(row)
 
     def replace(self, before: JobRow, after: JobRow, counted: str | None = None) -> None:
-        """Store a job as a step has left it, and tell who waits for its end, or for a free place of its queue."""
+        """Store a job after a step; wake callers that wait for its end, or for a running place of its queue."""
         self.remove(before)
         if after.finished_at is None:
             self.put(after)

@@ -1,4 +1,4 @@
-"""The order in which the jobs of a queue are handed out: in each lane by priority, the lanes in turn."""
+"""The order in which the jobs of a queue are handed out: by rank within a lane, round-robin between lanes."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ LaneRange = tuple[int, int] | None
 
 
 class _Entry(NamedTuple):
-    """A queued job in a heap: by when it is due, or, behind its rank, among those that are."""
+    """A queued job in a heap: sorted by due time or, for due jobs, by `before`."""
 
     run_at: int
     id: str
-    rank: int
+    before: int
     lane: int
 
     @classmethod
     def of(cls, row: JobRow) -> Self:
-        return cls(row.run_at, row.id, -row.priority, row.lane)
+        return cls(row.run_at, row.id, -row.rank, row.lane)
 
 
 class DueJobs:
     """The queued jobs among the `live` ones of a queue.
 
-    Entries of a heap are never searched for and removed: an entry that no longer describes its job is dropped when it
-    comes to the top.
+    Heap entries are never searched and removed: an entry that no longer describes its job is dropped at the top.
     """
 
     def __init__(self, live: Mapping[str, JobRow]) -> None:
@@ -40,7 +39,7 @@ class DueJobs:
         self._last_lanes: dict[LaneRange, int] = {}
 
     def add(self, row: JobRow) -> None:
-        """Add a job that is queued now, or will be with the same schedule."""
+        """Add a job that is queued, or will be with the same schedule."""
         heappush(self._scheduled, _Entry.of(row))
 
     def each(self, now: int, lanes: LaneRange = None) -> Iterator[JobRow]:
@@ -48,12 +47,12 @@ class DueJobs:
         while self._scheduled and self._scheduled[0].run_at <= now:
             entry = heappop(self._scheduled)
             if self._queued(entry):
-                heappush(self._ready.setdefault(entry.lane, []), (entry.rank, entry))
+                heappush(self._ready.setdefault(entry.lane, []), (entry.before, entry))
         while (row := self._next(now, lanes)) is not None:
             yield row
 
     def advance(self, lanes: LaneRange, lane: int) -> None:
-        """Set the round-robin offset of a range: a job of this lane was handed out, so the lane after it is next."""
+        """Set the round-robin offset of a range: the lane after this one is next."""
         self._last_lanes[lanes] = lane
 
     def _next(self, now: int, lanes: LaneRange) -> JobRow | None:

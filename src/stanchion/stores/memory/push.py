@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from stanchion.errors import DuplicateKey
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
@@ -18,23 +17,18 @@ class Pushes:
         self._jobs, self._slots = jobs, slots
 
     def push(self, jobs: Sequence[NewJob]) -> list[Pushed]:
-        """Store jobs in order, or none of them: DuplicateKey."""
+        """Store jobs in order, or none of them; raise DuplicateKey."""
         self.refuse_duplicates(jobs)
         return self.store(jobs)
 
     def refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
         """Raise DuplicateKey for a job that asks for it."""
-        coming: dict[tuple[str, str], str] = {}
-        for job in jobs:
-            if job.key is None or self._jobs.find(job.id) is not None:
-                continue
-            first = coming.setdefault((job.queue, job.key), job.id)
-            holder = self._jobs.known(job.queue).keys.get(job.key, first)
-            if holder != job.id and job.on_duplicate == "raise":
-                raise DuplicateKey(job.queue, job.key, holder)
+        new = [job for job in jobs if self._jobs.find(job.id) is None]
+        keys = ((job.queue, job.key, self._jobs.known(job.queue).keys.get(job.key or "")) for job in new)
+        job_rules.refuse_duplicates(new, {(queue, key): holder for queue, key, holder in keys if holder is not None})
 
     def store(self, jobs: Iterable[NewJob]) -> list[Pushed]:
-        """Store jobs of which none is to be refused."""
+        """Store jobs that were checked for duplicates."""
         now = self._jobs.now()
         return [self._store(job, now) for job in jobs]
 
@@ -53,7 +47,7 @@ class Pushes:
         return Pushed(row.id, row.run_at, row.enqueued_at)
 
     def _meet(self, holder: JobRow, job: NewJob, now: int) -> JobRow:
-        """Return the job that has the key, with the work of the new one where that replaces it."""
+        """Return the job that has the key, after the new job has replaced its work if it is to."""
         replaced = job_rules.replaced(holder, job, now) if job.on_duplicate == "replace" else None
         if replaced is None:
             return holder

@@ -1,4 +1,4 @@
-"""Reading: jobs by id and by conditions, and what there is of them."""
+"""Reading: jobs by id and by conditions, and figures."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from stanchion.stores.rules.query import (
 
 
 class Queries:
-    """Looks at jobs, and changes nothing."""
+    """Reads jobs, and changes nothing."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        """Return those of the jobs that are live or in history."""
+        """Return those of the jobs that are live or in history, by id."""
         return {row.id: row for row in map(self._jobs.find, ids) if row is not None}
 
     def select(self, query: Query) -> Page:
@@ -35,7 +35,7 @@ class Queries:
         return page_of(self._selected(query), query)
 
     def partition(self, query: Query, parts: int) -> list[Query]:
-        """Cut a query into up to `parts` queries of about as many jobs each."""
+        """Split a query into up to `parts` disjoint queries of about equal size."""
         ids = sorted(row.id for row in self._selected(query))
         return cut(query, evenly(ids, parts)) if ids else [query]
 
@@ -61,7 +61,7 @@ class Queries:
             next_due=min(dues, default=None),
         )
 
-    def lane_depths(self, queue: str, lanes: Sequence[int] | None, at_most: int) -> dict[int, int]:
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
         depths = Counter(row.lane for row in self._jobs.known(queue).live.values() if row.state == QUEUED)
         return {lane: min(depth, at_most) for lane, depth in depths.items() if lanes is None or lane in lanes}

@@ -1,4 +1,4 @@
-"""Queues: their settings, and their removal."""
+"""Queues: settings and removal."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from stanchion.stores.records.queues import QueueSettings
 
 
 class Queues:
-    """Makes queues, sets them, removes them."""
+    """Makes, configures and removes queues."""
 
     def __init__(self, jobs: Jobs, flows: Flows) -> None:
         self._jobs, self._flows = jobs, flows
 
     def configure(self, name: str, changes: Mapping[str, Any]) -> QueueSettings:
-        """Make the queue if need be, apply the changes, return its settings."""
+        """Make the queue if missing, apply the changes, return its settings."""
         queue = self._jobs.queue(name)
         declared = {**queue.settings.declared, **changes.get("declared", {})}
         queue.settings = replace(queue.settings, **{**changes, "declared": declared})
@@ -28,7 +28,7 @@ class Queues:
         return queue.settings
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
-        """Return the settings of queues, by name: of all, or of those of these names that there are."""
+        """Return the settings of queues, by name: of all, or of the known ones among `names`."""
         known = self._jobs.queues
         return [known[name].settings for name in sorted(known if names is None else known.keys() & set(names))]
 

@@ -1,4 +1,4 @@
-"""Outcomes of reservations, each fenced by the token of its reservation."""
+"""Outcomes of reservations, each fenced by its lease."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from stanchion.stores.rules import outcomes as outcome_rules
 
 
 class Outcomes:
-    """Ends reservations, or renews them."""
+    """Ends or renews reservations."""
 
     def __init__(self, jobs: Jobs, pushes: Pushes, flows: Flows) -> None:
         self._jobs, self._pushes, self._flows = jobs, pushes, flows
 
     def settle(self, outcomes: Sequence[Outcome], *, repeat: bool = False) -> list[JobState | None]:
-        """Apply outcomes; for each the state it led to, or None where the lease was lost."""
+        """Apply outcomes; return the resulting state of each, None if its lease was lost."""
         now = self._jobs.now()
         return [self._settle(outcome, now, repeat) for outcome in outcomes]
 
     def _settle(self, outcome: Outcome, now: int, repeat: bool) -> JobState | None:
-        row = self._jobs.held(outcome.id, outcome.token, now)
+        row = self._jobs.held(outcome.lease, now)
         if isinstance(outcome, Extend | Progress):
             return None if row is None else self._renew(row, outcome, now)
         if row is None:
-            return claim_rules.left_in(self._jobs.find(outcome.id), outcome.token, now) if repeat else None
+            return claim_rules.left_in(self._jobs.find(outcome.lease.id), outcome.lease, now) if repeat else None
         step = outcome_rules.settled(row, outcome, self._jobs.settings(row.queue), now)
         if isinstance(outcome, Continue):
             self._pushes.refuse_duplicates(outcome.jobs)
         self._flows.apply(row, step)
-        if isinstance(outcome, Continue) and not step.final:  # it may wait for a part that is done at once
+        if isinstance(outcome, Continue) and not step.final:  # the node it waits for may be done already
             self._flows.open(OpenFlow(outcome.nodes, outcome.jobs))
         if isinstance(outcome, Commit) and step.row.state == JobState.DONE:
             self._pushes.store(outcome_rules.fanned_out(outcome))

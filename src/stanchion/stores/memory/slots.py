@@ -1,4 +1,4 @@
-"""What jobs must hold to run: semaphores, order keys, and tokens of keyed rates."""
+"""Semaphores, order keys, and the starts of rates."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import replace
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import SemaphoreRow
+from stanchion.stores.records.slots import NODE, SEMAPHORE, Slot
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules import slots as slot_rules
 from stanchion.stores.rules.rate_limit import Bucket
@@ -16,10 +17,10 @@ from stanchion.stores.rules.slots import Verdict
 
 
 class Slots:
-    """How many slots there are and are held; a free one is granted at once to the waiter entitled to it next."""
+    """Counts slots, free and held; a free slot is granted at once to the waiter entitled to it next."""
 
     def __init__(self, jobs: Jobs) -> None:
-        self.held: Counter[str] = Counter()
+        self.held: Counter[Slot] = Counter()
         self._jobs = jobs
         self._capacity: dict[str, int] = {}
         self._declared: dict[str, int] = {}
@@ -36,33 +37,33 @@ class Slots:
         self._capacity[name] = wanted
         if declared:
             self._declared[name] = wanted
-        self._grant(slot_rules.semaphore_gate(name))
+        self._grant(slot_rules.semaphore_slot(name))
         return True
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
-        """Return semaphores, by name: all, or those of these names that there are."""
+        """Return semaphores, by name: all, or the known ones among `names`."""
         wanted = self._capacity.keys() if names is None else self._capacity.keys() & set(names)
-        slots = {name: slot_rules.semaphore_gate(name) for name in sorted(wanted)}
+        slots = {name: slot_rules.semaphore_slot(name) for name in sorted(wanted)}
         return [
             SemaphoreRow(name, self._capacity[name], self.held[slot], len(self._jobs.waiting_ids(slot)))
             for name, slot in slots.items()
         ]
 
     def recount(self) -> None:
-        """Count anew the slots that are held, and grant the free ones, whatever has left them so."""
-        self.held = Counter(slot for row in self._jobs.live() for slot in slot_rules.held_gates(row))
+        """Recount the held slots, and grant the free ones."""
+        self.held = Counter(slot for row in self._jobs.live() for slot in slot_rules.held_slots(row))
         for slot in self._jobs.waited_for():
-            if not slot_rules.is_node_gate(slot):
+            if slot.kind != NODE:
                 self._grant(slot)
 
     # -- steps of jobs
 
     def admit(self, row: JobRow, now: int) -> Verdict:
-        """Let a due job take the slots and the start that it needs, as far as there are any."""
-        wanted = slot_rules.wanted_gates([row])
+        """Let a due job take its slots and its start, as far as there are any."""
+        wanted = slot_rules.wanted_slots([row])
         slots = slot_rules.Slots(
             free={slot: self._free(slot) for slot in wanted},
-            turns={slot: head for slot in wanted if (head := self._jobs.head_of_key(slot)) is not None},
+            heads={slot: head for slot in wanted if (head := self._jobs.head_of_key(slot)) is not None},
             buckets={
                 name: replace(self._buckets.get(name, Bucket(1.0, 0.0, 0)), rate=rate.per_second)
                 for name, rate in slot_rules.wanted_rates([row]).items()
@@ -74,30 +75,31 @@ class Slots:
         return verdict
 
     def release(self, before: JobRow, after: JobRow | None) -> None:
-        """Free the slots that a job no longer holds after a step (None: it was deleted), and grant them."""
-        held = slot_rules.held_gates(before)
+        """Free the slots that a job does not hold after a step (None: its deletion), and grant them."""
+        held = slot_rules.held_slots(before)
         for slot in slot_rules.freed(before, after):
             if slot in held:
                 self._give_back(slot)
             self._grant(slot)
 
-    def _give_back(self, slot: str) -> None:
+    def _give_back(self, slot: Slot) -> None:
         self.held[slot] -= 1
         if not self.held[slot]:
-            del self.held[slot]  # there may be a slot for each of very many order keys
+            del self.held[slot]  # order keys may be very many
 
-    def _grant(self, slot: str) -> None:
+    def _grant(self, slot: Slot) -> None:
         while self._free(slot) > 0 and (row := self._next(slot)) is not None:
             self.held[slot] += 1
             self._jobs.put(claim_rules.granted(row))
 
-    def _next(self, slot: str) -> JobRow | None:
-        """Return the waiter entitled to a slot next; None if nobody waits, or the head of the order key does not."""
-        if slot_rules.semaphore_of(slot) is not None:
+    def _next(self, slot: Slot) -> JobRow | None:
+        """Return the waiter entitled to a slot next; None if no job waits, or the head of the order key does not."""
+        if slot.kind == SEMAPHORE:
             return next(self._jobs.waiting(slot), None)
         head = self._jobs.head_of_key(slot)
         row = None if head is None else self._jobs.find(head)
         return row if row is not None and row.waits_for == slot else None
 
-    def _free(self, slot: str) -> int:
-        return self._capacity.get(slot_rules.semaphore_of(slot) or "", 1) - self.held[slot]
+    def _free(self, slot: Slot) -> int:
+        capacity = self._capacity.get(slot.name, 1) if slot.kind == SEMAPHORE else 1
+        return capacity - self.held[slot]

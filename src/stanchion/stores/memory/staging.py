@@ -1,4 +1,4 @@
-"""Jobs that are laid aside, unseen by anybody, until they are published."""
+"""Staged jobs, invisible until they are published."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT,
 
 @dataclass
 class _Write:
-    """What is staged under a write, by attempt and id, and when it was added to."""
+    """The staged jobs of a write, by attempt and id, and the time of its last use."""
 
     staged_at: int = 0
     attempts: dict[str, dict[str, NewJob]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Staging:
         self._staged: dict[str, _Write] = {}
 
     def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
-        """Lay jobs aside under a write and an attempt."""
+        """Store jobs under a write and an attempt."""
         staged = self._staged.setdefault(write, _Write())
         staged.staged_at = self._jobs.now()
         of_attempt = staged.attempts.setdefault(attempt, {})
@@ -40,7 +40,7 @@ class Staging:
             of_attempt.setdefault(job.id, job)
 
     def publish(self, publication: Publication) -> bool:
-        """Store staged jobs, write the value, commit what is reserved: all in one step, or nothing."""
+        """Push staged jobs, write the value, commit reserved jobs: all in one step, or nothing."""
         value = publication.value or value_of_write(publication.write, self._jobs.now())
         if self._values.version(value.kind, value.name) != value.version:
             self.unstage(publication.write)
@@ -55,11 +55,11 @@ class Staging:
         return True
 
     def unstage(self, write: str) -> None:
-        """Forget what is staged under a write."""
+        """Delete the staged jobs of a write."""
         self._staged.pop(write, None)
 
     def forget(self, now: int) -> None:
-        """Forget what nobody has published or added to for a day, and the values of writes of a month ago."""
+        """Delete writes unused for a day, and the values of writes published a month ago."""
         self._staged = {write: one for write, one in self._staged.items() if one.staged_at > now - KEPT_STAGED}
         self._values.forget(WRITE_KIND, lambda value: published_at(value) <= now - WRITES_KEPT)
 
@@ -77,4 +77,4 @@ class Staging:
         rows = self._jobs.reserved(finish.queue, finish.token)
         if len(rows) != finish.jobs:
             raise LeasesLost(finish.queue, finish.jobs, len(rows))
-        return [Commit(row.id, finish.token) for row in rows]
+        return [Commit(row.lease) for row in rows]

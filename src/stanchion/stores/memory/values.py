@@ -14,14 +14,14 @@ class Values:
         self._values: dict[tuple[str, str], VersionedValue] = {}
 
     def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
-        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        """Return the values of a kind, by name: all, or the known ones among `names`."""
         if names is not None:
             found = (self._values.get((kind, name)) for name in sorted(set(names)))
             return [value for value in found if value is not None]
         return sorted(value for (its_kind, _), value in self._values.items() if its_kind == kind)
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        """Write a value, or delete it if `text` is None, if its version is still `version`; 0: it is absent."""
         if self.version(kind, name) != version:
             return False
         if text is None:
@@ -31,7 +31,7 @@ class Values:
         return True
 
     def version(self, kind: str, name: str) -> int:
-        """Return the version of a value, 0 for one that is absent."""
+        """Return the version of a value, 0 if it is absent."""
         known = self._values.get((kind, name))
         return known.version if known else 0
 

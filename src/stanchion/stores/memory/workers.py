@@ -1,4 +1,4 @@
-"""Workers: who is alive, and the jobs of those who are not."""
+"""Workers: heartbeats, and recovery of the jobs of dead workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, ha
 
 
 class Workers:
-    """What workers say of themselves, and what becomes of jobs whose holder is gone."""
+    """Records workers, and takes jobs back from holders that are gone."""
 
     def __init__(self, jobs: Jobs, flows: Flows, slots: Slots) -> None:
         self.lost_lease_delay: LostLeaseDelay = default_delay
@@ -25,7 +25,7 @@ class Workers:
         self._workers: dict[str, WorkerRow] = {}
 
     def beat(self, workers: Sequence[WorkerRow]) -> Beat:
-        """Record that these workers are alive; return how many are, and which jobs of these are to stop."""
+        """Record that these workers are alive; return the number of live workers, and the callers' jobs to cancel."""
         now, mine = self._jobs.now(), {worker.id for worker in workers}
         for worker in workers:
             known = self._workers.get(worker.id)
@@ -38,13 +38,13 @@ class Workers:
         self._workers.pop(worker, None)
 
     def workers(self) -> list[WorkerRow]:
-        """Return all known workers, also those that are late, with their number of running jobs."""
+        """Return all known workers, including late ones, with their numbers of running jobs."""
         running = Counter(row.worker for row in self._jobs.running())
         rows = sorted(self._workers.values(), key=lambda worker: (worker.started_at, worker.id))
         return [replace(worker, running=running[worker.id]) for worker in rows]
 
-    def recover(self, limit: int, as_of: int | None) -> list[JobRow]:
-        """Give back jobs whose lease ran out or whose worker is dead; if there are none, count the slots anew."""
+    def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
+        """Give back jobs whose lease ran out or whose worker is dead; if there are none, recount the slots."""
         now = self._jobs.now()
         at = now if as_of is None else as_of
         lost = [row for row in self._jobs.running() if is_lost(row, self._workers, at)][:limit]
@@ -61,6 +61,6 @@ class Workers:
         )
 
     def forget(self, now: int) -> None:
-        """Forget the dead workers that hold no job."""
+        """Forget dead workers without jobs."""
         busy = {row.worker for row in self._jobs.running()}
         self._workers = {name: worker for name, worker in self._workers.items() if name in busy or alive(worker, now)}

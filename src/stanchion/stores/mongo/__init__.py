@@ -1,4 +1,4 @@
-"""Jobs in MongoDB: every job is one document, and every step of its life one atomic update of that document."""
+"""Jobs in MongoDB: every job is one document, and every step one atomic update of that document."""
 
 from __future__ import annotations
 

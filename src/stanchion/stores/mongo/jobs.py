@@ -1,4 +1,4 @@
-"""Jobs as documents: read, changed by compare-and-set, deleted; and the outbox, which is in them."""
+"""Jobs as documents: read, changed by compare-and-set, deleted; and the outbox within them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import QUEUED, JobState
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.jobs import Transition
+from stanchion.stores.rules.shapes import needs
 
 _PAGE = 200
 
@@ -26,8 +27,8 @@ _PAGE = 200
 class Jobs:
     """Jobs, each changed by one update of its document, and their outbox entries.
 
-    The update names the version that was read and counts what it does: done or not done, and never twice. What follows
-    it, the signal, may be lost with the process: it costs a poll.
+    The update names the version that was read and includes the counter event, so it is applied once or not at all. The
+    signal comes afterwards and may be lost with the process, which costs a poll.
     """
 
     def __init__(self, server: Access, queues: QueueDocuments, signals: Announcer) -> None:
@@ -38,18 +39,20 @@ class Jobs:
         return self._server.now()
 
     def settings_of(self, queues: Iterable[str]) -> dict[str, QueueSettings]:
-        """Return the settings of these queues; the default ones for a queue that has none yet."""
+        """Return the settings of these queues; defaults for a queue that has none."""
         return self._queues.settings_of(queues)
 
-    def read(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
-        """Return the server's clock, and those of the jobs that are live or in history."""
-        stages = {"$match": {"_id": {"$in": list(dict.fromkeys(ids))}, **KEPT}}, {"$addFields": {"now": "$$NOW"}}
+    def read(self, ids: Sequence[str], queues: Sequence[str] | None = None) -> tuple[int, dict[str, Seen]]:
+        """Return the server's clock, and those of the jobs that are live or in history, by id; see `cas.jobs.Jobs`."""
+        within = {} if queues is None else {"queue": {"$in": list(dict.fromkeys(queues))}}
+        wanted = {"_id": {"$in": list(dict.fromkeys(ids))}, **within, **KEPT}
+        stages = {"$match": wanted}, {"$addFields": {"now": "$$NOW"}}
         found = self._server.call(lambda on, _again: on.documents(on.jobs, *stages)) if ids else []
         now = self._server.at(found[0]["now"]) if found else self.now()
         return now, {one["_id"]: seen_in(one) for one in found}
 
     def some(self, wanted: Document, limit: int) -> list[str]:
-        """Return the ids of some of these jobs."""
+        """Return the ids of up to `limit` jobs that meet the filter."""
 
         def work(on: Place, _again: bool) -> list[str]:
             return [one["_id"] for one in on.jobs.find(wanted, {"_id": 1}).limit(limit)]
@@ -59,29 +62,29 @@ class Jobs:
     # -- changes
 
     def compare_and_set(self, changes: Sequence[Change]) -> Results:
-        """Make each change whose job is as it was read; a finished job goes to history if its queue keeps one."""
+        """Apply each change whose job is unchanged; a finished job goes to history if its queue keeps one."""
         ended = {change.row.queue for change in changes if change.row.finished_at is not None}
         return self._write(changes, ended)
 
     def delete_live(self, changes: Sequence[Change], now: int) -> list[str]:
-        """Delete live jobs but for their outbox entries; return the ids of those that nothing has changed meanwhile."""
+        """Delete live jobs but for their outbox entries; return the ids of those unchanged since they were read."""
         ended = JobState.CANCELLED.value
         gone = [change._replace(row=change.row._replace(state=ended, finished_at=now)) for change in changes]
         results = self._write(gone, set()).each if gone else []
         return [change.row.id for change, result in zip(gone, results, strict=True) if result is Result.DONE]
 
     def _write(self, changes: Sequence[Change], kept: set[str]) -> Results:
-        """Make changes; what ends in one of the queues `kept` goes to its history, elsewhere only its id is left."""
+        """Apply changes; jobs that end in the queues `kept` go to history, of others only the id is left."""
         left = {change.seen.row.queue for change in changes if change.seen.row.state == JobState.RUNNING}
         settings = self.settings_of(left | kept)
-        self._queues.make({change.row.queue for change in changes if change.row.queue != change.seen.row.queue})
+        self._queues.make_for(change.row for change in changes if _comes(change))
         for change in changes:
             if change.row.payload != change.seen.row.payload:
                 refuse_large(change.row)
         stamp = ObjectId()
         updates = [
             UpdateOne(
-                {"_id": change.row.id, "version": change.seen.version},
+                {"_id": change.row.id, "queue": change.seen.row.queue, "version": change.seen.version},
                 difference(change, stamp, settings[change.row.queue].history_ttl if change.row.queue in kept else 0),
             )
             for change in changes
@@ -106,7 +109,7 @@ class Jobs:
         return Results([_result_of(one, done, taken) for one in ids], again)
 
     def _tell(self, changes: Sequence[Change], settings: Mapping[str, QueueSettings]) -> None:
-        """Announce what has work now, which includes queues where a place is free, and which jobs have ended."""
+        """Announce queues with work, also those where a running place became free, and ended jobs."""
         queues = {change.row.queue for change in changes if change.row.state == QUEUED}
         for change in changes:
             was = change.seen.row
@@ -118,38 +121,44 @@ class Jobs:
     # -- the outbox
 
     def entries(self, before: int) -> Iterator[Entry]:
-        """Return the outbox entries that were written before this moment, on the server's clock."""
+        """Return the outbox entries written before this time, by the server's clock."""
         last = ""
-        while page := self._with_entries({"_id": {"$gt": last}, "duties.noted_at": {"$lt": before}}):
-            yield from (entry for job in page for entry in _entries_in(job) if entry.noted_at < before)
+        while page := self._with_entries({"_id": {"$gt": last}, "outbox.written_at": {"$lt": before}}):
+            yield from (entry for job in page for entry in _entries_in(job) if entry.written_at < before)
             last = page[-1]["_id"]
 
     def entries_of(self, jobs: Iterable[str]) -> list[Entry]:
         """Return the outbox entries of these jobs."""
         ids = sorted(jobs)
         pages = (ids[start : start + _PAGE] for start in range(0, len(ids), _PAGE))
-        found = (self._with_entries({"_id": {"$in": page}, "duties.mark": {"$exists": True}}) for page in pages)
+        found = (self._with_entries({"_id": {"$in": page}, "outbox.key": {"$exists": True}}) for page in pages)
         return [entry for page in found for job in page for entry in _entries_in(job)]
 
     def delete_entries(self, entries: Sequence[Entry]) -> None:
-        """Delete entries that are applied."""
+        """Delete applied entries."""
         keys: dict[str, list[str]] = {}
         for entry in entries:
             keys.setdefault(entry.job, []).append(entry.key)
         writes = [
-            UpdateOne({"_id": job}, {"$pull": {"duties": {"mark": {"$in": of_job}}}}) for job, of_job in keys.items()
+            UpdateOne({"_id": job}, {"$pull": {"outbox": {"key": {"$in": of_job}}}}) for job, of_job in keys.items()
         ]
         self._server.call(lambda on, _again: on.jobs.bulk_write(writes, ordered=False, session=on.session))
 
     def _with_entries(self, wanted: Document) -> list[Document]:
         def work(on: Place, _again: bool) -> list[Document]:
-            return list(on.jobs.find(wanted, {"duties": 1}).sort("_id", 1).limit(_PAGE))
+            return list(on.jobs.find(wanted, {"outbox": 1}).sort("_id", 1).limit(_PAGE))
 
         return self._server.call(work)
 
 
 def _entries_in(job: Document) -> list[Entry]:
-    return [Entry(one["mark"], one["noted_at"], one["queue"], job["_id"], one["text"]) for one in job["duties"]]
+    return [Entry(one["key"], one["written_at"], one["queue"], job["_id"], one["text"]) for one in job["outbox"]]
+
+
+def _comes(change: Change) -> bool:
+    """Return True if this change gives a queue a job, or one that needs more of its shape."""
+    before, after = change.seen.row, change.row
+    return before.queue != after.queue or not needs(after) <= needs(before)
 
 
 def _is_end(change: Change) -> bool:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from stanchion.stores.cas.entries import as_reserved
+from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.mongo.client.documents import FINISHED, KEPT, LETTER, Document, row_of
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.client.server import BULK_SECONDS, CALL_SECONDS, Access
+from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
+from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
 from stanchion.stores.records.query import Condition, Of, Page, Query
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.query import (
     ORDERED,
     behind,
@@ -19,19 +22,18 @@ from stanchion.stores.rules.query import (
     states_in,
     value_of,
 )
-from stanchion.stores.rules.slots import HOLDER_BOOST
 
 _OPERATORS = {"=": "$eq", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte", "in": "$in"}
 
 
 class Queries:
-    """Reads jobs, and changes nothing. `holders` gives the ids of the jobs that hold a slot."""
+    """Reads jobs, and changes nothing. `holders` returns the ids of the jobs that hold a slot."""
 
-    def __init__(self, server: Access, holders: Callable[[str], list[str]]) -> None:
+    def __init__(self, server: Access, holders: Callable[[Slot], list[str]]) -> None:
         self._server, self._holders = server, holders
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        """Return those of the jobs that are live or in history."""
+        """Return those of the jobs that are live or in history, by id."""
         wanted = {"_id": {"$in": list(dict.fromkeys(ids))}, **KEPT}
         found = self._server.call(lambda on, _again: list(on.jobs.find(wanted))) if ids else []
         return {one["_id"]: as_reserved(row_of(one)) for one in found}
@@ -40,7 +42,8 @@ class Queries:
         """Return a page of the jobs that meet the conditions."""
         wanted = {"$and": [*self._met(checked(query)), *_behind(query)]}
         sort = _SORTS.get(query.order) or [(name, 1) for name in map(_named, ORDERED[query.order])]
-        # What a running job holds, its slots say, and `as_reserved` tells by other columns.
+        # The slots of a running job are stored with the slots; `as_reserved` derives them from other columns. The slot
+        # that a job waits for is one field.
         whole = not query.columns or not _TOLD_BY_OTHERS.isdisjoint(query.columns)
         fields = None if whole else dict.fromkeys(map(_named, (*query.columns, *ORDERED[query.order])), 1)
 
@@ -48,11 +51,11 @@ class Queries:
             return list(on.jobs.find(wanted, fields).sort(sort).limit(query.limit))
 
         walks = query.order == "id" and value_of(query, "token") is None
-        found = self._server.call(work, BULK_SECONDS if walks else CALL_SECONDS)
+        found = self._server.call(work, BULK_SECONDS if walks else calls.CALL_SECONDS)
         return cut_off([as_reserved(row_of(one)) for one in found], query)
 
     def partition(self, query: Query, parts: int) -> list[Query]:
-        """Cut a query into up to `parts` queries of about as many jobs each."""
+        """Split a query into up to `parts` disjoint queries of about equal size."""
         stages = (
             {"$match": {"$and": self._met(checked(query))}},
             {"$project": {"_id": 1}},
@@ -62,7 +65,7 @@ class Queries:
         return cut(query, (one["_id"]["min"] for one in found)) if found else [query]
 
     def _met(self, query: Query) -> list[Document]:
-        """Return the filters for the jobs that meet all conditions of a query."""
+        """Return the filters for all conditions of a query."""
         states, now = states_in(query), self._server.now()
         parts = [_KEPT[query.of], *(self._filter(one, now) for one in query.where if one.field != "state")]
         if states is not None:
@@ -79,20 +82,18 @@ class Queries:
             case "token":
                 in_force = {"$or": [{"lease_until": None}, {"lease_until": {"$gt": now}}]}
                 return {"token": value, "$or": [{**_RESERVED, **in_force}, FINISHED]}
-            case "flow":
-                return {"flow": {"$gte": f"{value}:", "$lt": f"{value};"}}
             case "holds":
                 return {"live": True, "_id": {"$in": self._holders(value)}}
-            case "priority":
-                return {"$expr": {_OPERATORS[op]: [_OWN_PRIORITY, list(value) if op == "in" else value]}}
+            case "waits_for":
+                return {"waits_for": key_of(value)}
         return {_named(field): {_OPERATORS[op]: list(value) if op == "in" else value}}
 
 
 _KEPT: dict[Of, Document] = {"live": {"live": True, **KEPT}, "history": FINISHED, "all": KEPT}
 _NONE: Document = {"_id": {"$in": []}}
 _RESERVED: Document = {"live": True, "state": JobState.RUNNING.value}
-_SORTS = {"newest": [("_id", -1)], "due": [("priority", -1), ("run_at", 1), ("_id", 1)]}
-_TOLD_BY_OTHERS = frozenset({"held", "permit"})
+_SORTS = {"newest": [("_id", -1)], "due": [("rank", -1), ("run_at", 1), ("_id", 1)]}
+_TOLD_BY_OTHERS = frozenset({"slots_held", "waits_kind", "waits_queue", "waits_name"})
 
 
 def _named(field: str) -> str:
@@ -100,7 +101,7 @@ def _named(field: str) -> str:
 
 
 def _behind(query: Query) -> list[Document]:
-    """Return the filter for the jobs that come behind the cursor."""
+    """Return the filter for the jobs after the cursor."""
     if not (values := behind(query)):
         return []
     first, *rest = zip(map(_named, ORDERED[query.order]), values, strict=True)
@@ -114,12 +115,12 @@ def _behind(query: Query) -> list[Document]:
 
 
 def _holds(field: str, text: str) -> Document:
-    """Return the expression that a text is in a field; a regular expression would have a limit of its own."""
+    """Return an expression that tests whether a field contains a text; a regular expression is limited in length."""
     return {"$gte": [{"$indexOfBytes": [f"${field}", {"$literal": text}]}, 0]}
 
 
 def _seen_in(state: JobState, now: int) -> Document:
-    """Return the filter for jobs in a state, as the outside sees it."""
+    """Return the filter for jobs in a state as callers see it."""
     stored = _stored_in(state, now)
     if state is JobState.DEAD:
         return {"$or": [stored, LETTER]}
@@ -132,12 +133,3 @@ def _stored_in(state: JobState, now: int) -> Document:
     if state is JobState.READY:
         return {"state": QUEUED, "run_at": {"$lte": now}}
     return {"state": state.value}
-
-
-_OWN_PRIORITY: Document = {
-    "$cond": [
-        {"$gt": ["$priority", HOLDER_BOOST // 2]},
-        {"$subtract": ["$priority", HOLDER_BOOST]},
-        "$priority",
-    ]
-}

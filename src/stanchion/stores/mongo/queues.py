@@ -1,8 +1,7 @@
-"""Queues as documents, and what happened in them.
+"""Queues as documents, and their counters.
 
-A step adds its counter event to the job's document, in the update that is the step: `{id, queue, what}`, with an id for
-the step. So nothing happens uncounted, and nothing is counted that did not happen. Maintenance folds the events into
-the counts in their queue's document.
+A step adds its counter event to the job's document, in the same update: `{id, queue, what}`, with an id per step.
+Events and steps thus always agree. Maintenance folds the events into the counts in the queue's document.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.queues import Counts, QueueSettings
-from stanchion.stores.rules.expiry import Expiring, Use
+from stanchion.stores.rules.upkeep import Expiring, Use
 
 _NO_USE = {"active_events": "", "active_at": ""}
-"""What is unset so that the time of a queue that expires begins again."""
+"""Fields to unset so that the expiry of a queue starts again."""
 
 _OVER: Document = {"finished_at": {"$exists": True}}
 _ENDED_AT_ONCE = 500
 _FOLD_JOBS = 200
 _SAMPLED_JOBS = 500
 _FOLD_WAIT_SECONDS = 1.0
-"""After this time without progress the process that has begun a fold is taken for dead."""
+"""Time without progress after which the process that began a fold is presumed dead."""
 _FOLD_PAUSE_SECONDS = 0.02
 
 
@@ -56,7 +55,7 @@ class Queues:
     def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
         """Make the queue if need be, apply the changes, return its settings."""
         self._documents.forget(queue)  # another process may have dropped it
-        self._documents.make([queue])
+        self._documents.make(queue)
 
         set_to = {name: value for name, value in changes.items() if name != "declared"}
         set_to |= {f"declared.{name}": value for name, value in changes.get("declared", {}).items()}
@@ -76,7 +75,7 @@ class Queues:
         return settings
 
     def _keep_for(self, queue: str, history_ttl: float) -> None:
-        """Set anew when finished jobs expire: the TTL index goes by the date in the document."""
+        """Rewrite the expiry of finished jobs: the TTL index uses the date in the document."""
         last = min(int((history_ttl + GRACE_SECONDS) * 1000), LAST_MOMENT_MS)
         end: Document = {"$min": [{"$add": [{"$divide": ["$finished_at", 1000]}, last]}, LAST_MOMENT_MS]}
         update = [{"$set": {"expires_at": {"$toDate": {"$toLong": end}}}}]
@@ -84,47 +83,46 @@ class Queues:
         self._server.call(lambda on, _again: on.jobs.update_many(finished, update), BULK_SECONDS)
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
-        """Return the settings of queues, by name: of all, or of those of these names that there are."""
+        """Return the settings of queues, by name: of all, or of the known ones among `names`."""
         wanted: Document = {} if names is None else {"_id": {"$in": list(names)}}
         found = self._server.call(lambda on, _again: list(on.queues.find(wanted).sort("_id", 1)))
         return [settings_in(one) for one in found]
 
 
 class Counters:
-    """Counts what happened in queues."""
+    """Counts the events of queues."""
 
     def __init__(self, server: Access) -> None:
         self._server = server
 
     def counts(self, queue: str) -> Counts:
-        """Return what happened in the queue so far."""
+        """Return the counts of a queue so far."""
 
         def work(on: Place, _again: bool) -> Counter[str]:
             while True:
                 found = _counted(on, queue)
                 totals = Counter(found.get("counts", {}))
                 totals.update(_net(_events(on, queue, found.get("folding", ()))))
-                if _counted(on, queue).get("folds") == found.get("folds"):  # else maintenance has moved some meanwhile
+                if _counted(on, queue).get("folds") == found.get("folds"):  # else maintenance has folded some meanwhile
                     return totals
 
         return Counts(**self._server.call(work))
 
-    def fold(self, queues: Iterable[str], among: Document | None = None, seconds: float = math.inf) -> None:
-        """Add the events of these queues to their counts: those of jobs that are `among` such, for so many seconds."""
-        end = time.monotonic() + seconds
+    def fold(self, queues: Iterable[str], among: Document | None = None) -> None:
+        """Add the events of these queues to their counts, from jobs that meet `among`."""
         for queue in queues:
-            self._fold_all(queue, among or {}, end)
+            self._fold_all(queue, among or {}, math.inf)
 
     def fold_some(self, seconds: float) -> None:
-        """Add events to their counts, for so many seconds at most; those of dropped queues too."""
+        """Fold events for up to `seconds`; also those of dropped queues."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and (queues := self._with_events()):
             for queue in queues:
                 self._fold_all(queue, {}, end)
 
     def _with_events(self) -> set[str]:
-        """Return the queues of some events: a list of all would cost as much as there are events."""
-        some = {"events.queue": {"$gt": ""}}  # which an index answers that leaves out jobs without any
+        """Return the queues of a sample of events; listing all queues would read all events."""
+        some = {"events.queue": {"$gt": ""}}  # uses an index of jobs with events
 
         def work(on: Place, _again: bool) -> list[Document]:
             return list(on.jobs.find(some, {"events.queue": 1}).limit(_SAMPLED_JOBS))
@@ -135,9 +133,10 @@ class Counters:
         self.fold_by(lambda on, _again, alone: _fold(on, queue, among, alone), end)
 
     def fold_by(self, some: Callable[[Place, bool, bool], Folded], end: float = math.inf) -> None:
-        """Fold some events after the other until all are, or the time is over.
+        """Fold portions of events until all are folded, or time runs out.
 
-        `some` is told whether it is a repeat after a lost reply, and whether who is at it has died.
+        Arguments of `some`: whether it is a repeat after a lost reply, and whether the process of an unfinished fold
+        has died.
         """
         waits_until = time.monotonic() + _FOLD_WAIT_SECONDS
         while (now := time.monotonic()) < end:
@@ -156,7 +155,7 @@ def _counted(on: Place, queue: str) -> dict[str, Any]:
 
 
 def _events(on: Place, queue: str, folding: Iterable[Document]) -> Counter[str]:
-    """Count the events of a queue by what happened, but for those that its counts hold already."""
+    """Count the events of a queue by kind, except those that its counts already include."""
     mine = {"$match": {"events.queue": queue}}
     listed = {(one["job"], event) for one in folding for event in one["events"]}
     if not listed:
@@ -172,7 +171,7 @@ def _events(on: Place, queue: str, folding: Iterable[Document]) -> Counter[str]:
 
 
 def _net(events: Mapping[str, int]) -> Counter[str]:
-    """Return how much each count changes by events; those with a minus before them count down."""
+    """Return the change of each count; events with a leading minus decrement it."""
     net: Counter[str] = Counter()
     for what, count in events.items():
         net[what.removeprefix("-")] += -count if what.startswith("-") else count
@@ -180,20 +179,21 @@ def _net(events: Mapping[str, int]) -> Counter[str]:
 
 
 class Folded(Enum):
-    """What became of a fold."""
+    """The result of a fold."""
 
     ALL = auto()
     SOME = auto()
     BY_ANOTHER = auto()
-    """Another process is at it; or was, when it died."""
+    """Another process is folding, or died while folding."""
 
 
 def _fold(on: Place, queue: str, among: Document, alone: bool) -> Folded:
     """Move some events to the counts of their queue.
 
-    (1) The counts and the list of the events that they now hold change in one update, (2) these events are removed from
-    the jobs, (3) the list is. `alone`: whose list is there has died, so (2) and (3) are done for it, and nothing is
-    counted twice. `folds` moves with (1) and (3): a reader, and a second folder, tell by it.
+    (1) The counts and the list of events that they now include change in one update, (2) these events are removed from
+    the jobs, (3) the list is removed. `alone`: the owner of a present list has died, so (2) and (3) are done for it,
+    and nothing is counted twice. `folds` changes in (1) and (3), which readers and other folders use to detect a
+    change.
     """
     found = to_fold(on, queue, alone)
     if isinstance(found, Folded):
@@ -209,9 +209,9 @@ def _fold(on: Place, queue: str, among: Document, alone: bool) -> Folded:
 
 
 def to_fold(on: Place, queue: str, alone: bool) -> Document | Folded:
-    """Return the counts of a queue to which events may be added now, or why they may not."""
+    """Return the counts of a queue if events may be added now, otherwise the reason."""
     found = _counted(on, queue)
-    if not found:  # dropped, while another process went on pushing to it
+    if not found:  # dropped, while another process kept pushing to it
         if on.jobs.find_one({"events.queue": queue}, {"_id": 1}) is None:
             return Folded.ALL
         make_queue(on, queue)
@@ -224,9 +224,9 @@ def to_fold(on: Place, queue: str, alone: bool) -> Document | Folded:
 
 
 def begin_fold(on: Place, found: Document, jobs: Iterable[Document]) -> Document | None:
-    """Add the events of these jobs to the counts, and list them; None when another process came first.
+    """Add the events of these jobs to the counts, and list them; None if another process was faster.
 
-    The jobs must have been read after the counts that were `found`.
+    The jobs must have been read after `found`, the counts.
     """
     queue, folds = found["_id"], found["folds"]
     folding: list[Document] = []
@@ -243,7 +243,7 @@ def begin_fold(on: Place, found: Document, jobs: Iterable[Document]) -> Document
 
 
 def end_fold(on: Place, found: Document) -> None:
-    """Remove the listed events, and the list."""
+    """Remove the listed events from the jobs, then the list."""
     queue, folding = found["_id"], found["folding"]
     if folding:
         on.jobs.bulk_write(
@@ -258,7 +258,7 @@ def end_fold(on: Place, found: Document) -> None:
 
 
 class QueueRemoval:
-    """Ends queues with all that they hold: dropped by an operator, or expired."""
+    """Removes queues with all their contents: dropped by an operator, or expired."""
 
     def __init__(
         self,
@@ -267,22 +267,21 @@ class QueueRemoval:
         jobs: Jobs,
         counters: Counters,
         follow_up: FollowUp,
-        purge: Callable[[str, float | None, int], int],
     ) -> None:
         self._server, self._documents, self._jobs = server, documents, jobs
-        self._counters, self._follow_up, self._purge = counters, follow_up, purge
+        self._counters, self._follow_up = counters, follow_up
 
     def drop_queue(self, queue: str) -> int:
         """Delete the queue with its live jobs, history and counts; return the number of live jobs.
 
         (1) Jobs that use slots or belong to flows end, which writes their outbox entries, (2) the others are deleted,
-        (3) the queue's document is: a queue that was dropped by halves is still there to be dropped again, (4) the
-        entries are applied.
+        (3) the queue's document is deleted; until then a partially dropped queue can be dropped again, (4) the entries
+        are applied.
         """
 
         def work(on: Place, _again: bool) -> None:
             on.jobs.delete_many({"queue": queue, **FREE})
-            on.jobs.update_many({"events.queue": queue}, {"$pull": {"events": {"queue": queue}}})  # jobs moved on
+            on.jobs.update_many({"events.queue": queue}, {"$pull": {"events": {"queue": queue}}})  # jobs that moved on
             on.queues.delete_one({"_id": queue})
 
         self._documents.forget(queue)
@@ -296,8 +295,8 @@ class QueueRemoval:
         return count
 
     def _apply_ends(self, queue: str) -> None:
-        """Apply the outbox entries of ended jobs of this queue, and forget these jobs."""
-        while left := self._jobs.some({"queue": queue, **_OVER, "duties.mark": {"$exists": True}}, _ENDED_AT_ONCE):
+        """Apply the outbox entries of ended jobs of this queue, and delete these jobs."""
+        while left := self._jobs.some({"queue": queue, **_OVER, "outbox.key": {"$exists": True}}, _ENDED_AT_ONCE):
             self._follow_up(self._jobs.entries_of(left))
             over = {"_id": {"$in": left}, **_OVER, **FREE}
             self._server.call(lambda on, _again: on.jobs.delete_many(over))  # noqa: B023
@@ -313,50 +312,46 @@ class QueueRemoval:
                 [Change(one, one.row, None, entry_of(one.row, None, None, None, now)) for one in live], now
             )
 
-    # -- queues that expire, see `rules.expiry`
+    # -- expiring queues, see `rules.upkeep`
 
     def now(self) -> int:
         """Return the server's clock."""
         return self._server.now()
 
-    def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
-        """Delete up to `limit` finished jobs that ended over `older_than` seconds ago."""
-        return self._purge(queue, older_than, limit)
-
     def expiring(self) -> list[Expiring]:
-        """Return the queues that expire."""
+        """Return the queues that have `expires`."""
         found = self._server.call(lambda on, _again: list(on.queues.find({"expires": {"$gt": 0}}).sort("_id", 1)))
-        return [Expiring(settings_in(one), sum(self._counters.counts(one["_id"])), _noted(one)) for one in found]
+        return [Expiring(settings_in(one), sum(self._counters.counts(one["_id"])), _recorded(one)) for one in found]
 
     def note_use(self, queue: str, use: Use) -> None:
-        """Note the use of a queue."""
-        noted = {"active_events": use.events, "active_at": use.at}
-        self._server.call(lambda on, _again: on.queues.update_one({"_id": queue}, {"$set": noted}))
+        """Store the use of a queue."""
+        recorded = {"active_events": use.events, "active_at": use.at}
+        self._server.call(lambda on, _again: on.queues.update_one({"_id": queue}, {"$set": recorded}))
 
-    def remove_unused(self, settings: QueueSettings, noted: Use) -> None:
-        """Remove a queue, unless anything has happened since this was noted.
+    def remove_unused(self, settings: QueueSettings, recorded: Use) -> None:
+        """Remove a queue, unless an event happened since `recorded`.
 
-        (1) Its old jobs, where they go with it, (2) its document, unless there are others. What is pushed after that
-        finds a queue without settings.
+        (1) Its old jobs, if they expire with it, (2) its document, unless it has other jobs. A later push finds a queue
+        without settings.
         """
         queue, idle = settings.name, {"state": {"$ne": JobState.RUNNING.value}}
         live: Document = {"live": True, "queue": queue}
         if self._jobs.some({**live, **({"state": JobState.RUNNING.value} if settings.expires_with_jobs else {})}, 1):
             return
         self._counters.fold([queue])
-        if sum(self._counters.counts(queue)) != noted.events:
+        if sum(self._counters.counts(queue)) != recorded.events:
             return
         if settings.expires_with_jobs:
-            old = {**live, **idle, "enqueued_at": {"$lte": noted.at}}
+            old = {**live, **idle, "enqueued_at": {"$lte": recorded.at}}
             self._end_in(queue, {name: old[name] for name in ("state", "enqueued_at")})
             self._server.call(lambda on, _again: on.jobs.delete_many({**old, **FREE}), BULK_SECONDS)
             self._apply_ends(queue)
         if self._jobs.some(live, 1):
             return
-        mine = {"_id": queue, "active_events": noted.events, "active_at": noted.at}
+        mine = {"_id": queue, "active_events": recorded.events, "active_at": recorded.at}
         self._server.call(lambda on, _again: on.queues.delete_one(mine))
         self._documents.forget(queue)
 
 
-def _noted(document: Document) -> Use | None:
+def _recorded(document: Document) -> Use | None:
     return Use(document["active_events"], document["active_at"]) if "active_at" in document else None

@@ -1,12 +1,12 @@
 """Slots as documents: semaphores, order keys and keyed rates.
 
     semaphore    {_id: s:name, capacity, free, holders: [...]}   without `capacity`: unknown, so it has one slot
-    order key    {_id: o5:queue:key, holders: [...]}             there while somebody holds it
-    rate         {_id: t:name, tokens, filled_at, promised, ...} there while it is not full
+    order key    {_id: o5:queue:key, holders: [...]}             present while it is held
+    rate         {_id: t:name, tokens, filled_at, promised, ...} present while it is not full
 
-A holder is a text, the job and its hold token. A slot is taken by one update, which requires that one is `free` and
-that the token holds none yet; that of an order key by the insertion of its document. So all may be repeated. Several
-slots of a semaphore are taken, or freed, in one update, all or none, and then fewer. Waiters are found among the jobs.
+A holder is a text of job and hold token. One update takes a slot; it requires a `free` one, and that the token holds
+none yet. Inserting its document takes an order key. All of this may be repeated. Several slots of a semaphore are taken
+or freed in one update, all or none, and then fewer. Waiters are found among the jobs.
 """
 
 from __future__ import annotations
@@ -22,31 +22,33 @@ from pymongo.errors import BulkWriteError, DuplicateKeyError
 
 from stanchion.stores.cas.entries import Hold
 from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.cas.slot_keys import key_of, slot_of
 from stanchion.stores.mongo.client.documents import Document, seen_in
 from stanchion.stores.mongo.client.errors import duplicates
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import SemaphoreRow
+from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
 from stanchion.stores.rules.rate_limit import Bucket
-from stanchion.stores.rules.slots import Asking, semaphore_gate, semaphore_of
+from stanchion.stores.rules.slots import Asking, semaphore_slot
 
 _PAGE = 200
 _HELD: Document = {"$gte": "o", "$lt": "t"}
-"""The ids of slots that are held; those of rates come behind them."""
+"""The ids of slots that can be held; those of rates sort after them."""
 _RATES: Document = {"$gte": "t:", "$lt": "t;"}
 _UNKNOWN_CAPACITY = 1
 _BUCKET = ("tokens", "filled_at", "promised", "promised_again")
 
 
 class SlotDocuments:
-    """Slots taken and freed, and who holds them and waits for them."""
+    """Takes and frees slots, and finds their holders and waiters."""
 
     def __init__(self, server: Access) -> None:
         self._server = server
 
     def take_each(self, wanted: Sequence[Hold]) -> list[bool]:
-        """Take slots; True also where the hold token holds it already. An unknown semaphore has one slot."""
+        """Take slots; True also if the hold token holds it already. An unknown semaphore has one slot."""
 
         def work(on: Place, _again: bool) -> list[bool]:
             trying = asked
@@ -59,7 +61,7 @@ class SlotDocuments:
                 except BulkWriteError as error:
                     duplicates(error)  # order keys that are held
                 found = _found(on, asked)
-                _make(on, {slot for slot in asked if slot not in found and semaphore_of(slot) is not None})
+                _make(on, {slot for slot in asked if slot not in found and slot.kind == SEMAPHORE})
                 trying = {slot: missing for slot, mine in asked.items() if (missing := _missing(mine, found.get(slot)))}
             return [_holder(hold) in found[hold.slot].held for hold in wanted]
 
@@ -76,7 +78,7 @@ class SlotDocuments:
                 done = on.slots.bulk_write(writes, ordered=False)
                 if done.deleted_count + done.matched_count == len(writes):
                     return
-                found = _found(on, left)  # some were not held: each by itself is not to be in the way of the others
+                found = _found(on, left)  # some were not held; they must not block the others
                 left = {slot: sorted(one.held) for slot, one in found.items() if one.held}
 
         if held:
@@ -87,7 +89,7 @@ class SlotDocuments:
         last = ""
         while page := self._held_after(last):
             for slot in page:
-                yield from (_hold_in(slot["_id"], holder) for holder in slot["holders"])
+                yield from (_hold_in(slot_of(slot["_id"]), holder) for holder in slot["holders"])
             last = page[-1]["_id"]
 
     def _held_after(self, after: str) -> list[Document]:
@@ -102,24 +104,24 @@ class SlotDocuments:
         found = {(one.row.queue, one.row.order_key): one for one in self._earliest(live, "enqueued_at")}
         return [found.get(key) for key in keys]
 
-    def first_waiting_each(self, slots: Sequence[str]) -> list[Seen | None]:
-        """Return the job that has waited longest at each of these slots, by (waits_since, id)."""
-        waiting = [{"waits_for": slot} for slot in dict.fromkeys(slots)]
+    def first_waiting_each(self, slots: Sequence[Slot]) -> list[Seen | None]:
+        """Return the job that has waited longest for each of these slots, by (waits_since, id)."""
+        waiting = [{"waits_for": key_of(slot)} for slot in dict.fromkeys(slots)]
         found = {one.row.waits_for: one for one in self._earliest(waiting, "waits_since")}
         return [found.get(slot) for slot in slots]
 
     def _earliest(self, wanted: Sequence[Document], by: str) -> list[Seen]:
-        """Return the first of each kind of jobs, as far as there is one."""
+        """Return the first job for each filter, if any."""
         first = {"$sort": {by: 1, "_id": 1}}, {"$limit": 1}
         return [seen_in(one) for one in across(self._server, [[{"$match": each}, *first] for each in wanted])]
 
-    def slots_waited_at(self) -> list[str]:
-        """Return the slots at which some job waits."""
+    def slots_waited_at(self) -> list[Slot]:
+        """Return the slots for which jobs wait."""
         stages = {"$match": {"waits_for": _HELD}}, {"$group": {"_id": "$waits_for"}}
-        return [one["_id"] for one in self._server.call(lambda on, _again: on.documents(on.jobs, *stages))]
+        return [slot_of(one["_id"]) for one in self._server.call(lambda on, _again: on.documents(on.jobs, *stages))]
 
     def spend(self, asking: Sequence[Asking]) -> list[int | None]:
-        """Take a start from the bucket of each rate: None, or when to ask again; see `Bucket.asked`."""
+        """Take a start from the bucket of each rate: None, or the time at which to ask again; see `Bucket.asked`."""
         answers: dict[int, int | None] = {}
         for name in dict.fromkeys(one.rate.name for one in asking):
             places = [place for place, one in enumerate(asking) if one.rate.name == name]
@@ -127,56 +129,57 @@ class SlotDocuments:
         return [answers[place] for place in range(len(asking))]
 
     def _spend(self, name: str, asking: Sequence[Asking]) -> list[int | None]:
-        mark, answers = ObjectId(), list[int | None]()
+        call_id, answers = ObjectId(), list[int | None]()
 
         def work(on: Place, again: bool) -> list[int | None]:
             nonlocal answers
             while True:
                 found = on.documents(on.slots, {"$match": {"_id": f"t:{name}"}}, {"$addFields": {"now": "$$NOW"}})
                 known = found[0] if found else None
-                if again and known is not None and known["mark"] == mark:
+                if again and known is not None and known["call"] == call_id:
                     return answers
                 now = self._server.now() if known is None else self._server.at(known["now"])
                 answers, bucket = _spent(known, asking, now)
-                fields = {**_stored(bucket), "mark": mark}
+                fields = {**_stored(bucket), "call": call_id}
                 if known is None:
-                    with suppress(DuplicateKeyError):  # another came first
+                    with suppress(DuplicateKeyError):  # another update came first
                         on.slots.insert_one({"_id": f"t:{name}", **fields})
                         return answers
-                elif on.slots.update_one({"_id": known["_id"], "mark": known["mark"]}, {"$set": fields}).matched_count:
+                elif on.slots.update_one({"_id": known["_id"], "call": known["call"]}, {"$set": fields}).matched_count:
                     return answers
 
         return self._server.call(work)
 
     def forget_full(self) -> None:
-        """Forget the rates that are as if they had never been spent from."""
+        """Delete rates whose buckets are full."""
         now = self._server.now()
         full = {"_id": _RATES, "full_at": {"$lt": now}, "promised": {"$lt": now}}
         self._server.call(lambda on, _again: on.slots.delete_many(full))
 
 
 class Semaphores:
-    """Semaphores as operators see them."""
+    """Sets and reads semaphores."""
 
-    def __init__(self, server: Access, wake: Callable[[str], None]) -> None:
+    def __init__(self, server: Access, wake: Callable[[Slot], None]) -> None:
         self._server, self._wake = server, wake
 
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False) -> bool:
-        """Make a semaphore, or change its capacity; None: to what was declared last. False: nothing was changed."""
-        slot = semaphore_gate(name)
+        """Make a semaphore, or change its capacity; None: to the declared one. False: nothing was changed."""
+        slot = semaphore_slot(name)
+        key = key_of(slot)
 
         def work(on: Place, _again: bool) -> bool:
             while True:
-                found = on.slots.find_one({"_id": slot}, {"capacity": 1, "declared": 1}) or {}
+                found = on.slots.find_one({"_id": key}, {"capacity": 1, "declared": 1}) or {}
                 last, known = found.get("declared"), found.get("capacity")
                 wanted = last if capacity is None else capacity
                 if wanted is None or (declared and wanted == last):
                     return False
                 _make(on, {slot})
-                told = {"declared": wanted} if declared else {}
+                declaration = {"declared": wanted} if declared else {}
                 more = wanted - (_UNKNOWN_CAPACITY if known is None else known)
-                change = {"$set": {"capacity": wanted, **told}, "$inc": {"free": more}}
-                if on.slots.update_one({"_id": slot, "capacity": known}, change).matched_count:
+                change = {"$set": {"capacity": wanted, **declaration}, "$inc": {"free": more}}
+                if on.slots.update_one({"_id": key, "capacity": known}, change).matched_count:
                     return True
 
         changed = self._server.call(work)
@@ -185,8 +188,8 @@ class Semaphores:
         return changed
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
-        """Return semaphores, by name: all, or those of these names that there are."""
-        which = _HELD if names is None else {"$in": [semaphore_gate(name) for name in names]}
+        """Return semaphores, by name: all, or the known ones among `names`."""
+        which = _HELD if names is None else {"$in": [key_of(semaphore_slot(name)) for name in names]}
         fields = {"capacity": 1, "held": {"$size": "$holders"}}
         known = {"$match": {"_id": which, "capacity": {"$exists": True}}}, {"$project": fields}, {"$sort": {"_id": 1}}
         waiting = {"$match": {"waits_for": which}}, {"$group": {"_id": "$waits_for", "count": {"$sum": 1}}}
@@ -197,13 +200,13 @@ class Semaphores:
         found, waits = self._server.call(work)
         waits_at = {one["_id"]: one["count"] for one in waits}
         return [
-            SemaphoreRow(semaphore_of(one["_id"]) or "", one["capacity"], one["held"], waits_at.get(one["_id"], 0))
+            SemaphoreRow(slot_of(one["_id"]).name, one["capacity"], one["held"], waits_at.get(one["_id"], 0))
             for one in found
         ]
 
-    def holders(self, slot: str) -> list[str]:
+    def holders(self, slot: Slot) -> list[str]:
         """Return the ids of the jobs that hold a slot."""
-        found = self._server.call(lambda on, _again: on.slots.find_one({"_id": slot}, {"holders": 1})) or {}
+        found = self._server.call(lambda on, _again: on.slots.find_one({"_id": key_of(slot)}, {"holders": 1})) or {}
         return sorted(_hold_in(slot, holder).job for holder in found.get("holders", ()))
 
 
@@ -211,68 +214,68 @@ def _holder(hold: Hold) -> str:
     return f"{hold.job} {hold.token}"
 
 
-def _hold_in(slot: str, holder: str) -> Hold:
+def _hold_in(slot: Slot, holder: str) -> Hold:
     job, _, token = holder.partition(" ")
     return Hold(slot, job, token)
 
 
 class Found(NamedTuple):
-    """A slot document: those of some holders that it has, and its free slots."""
+    """A slot document: its free slots, and which of the given holders it has."""
 
     held: set[str]
     free: int
 
 
-def _by_slot(holds: Sequence[Hold]) -> dict[str, list[str]]:
-    """Return the holders of these slots, each once, by the id of the slot document."""
-    slots: dict[str, dict[str, None]] = {}
+def _by_slot(holds: Sequence[Hold]) -> dict[Slot, list[str]]:
+    """Return the distinct holders of these slots, by slot."""
+    slots: dict[Slot, dict[str, None]] = {}
     for hold in holds:
         slots.setdefault(hold.slot, {})[_holder(hold)] = None
     return {slot: list(mine) for slot, mine in slots.items()}
 
 
-def _take(slot: str, mine: list[str]) -> list[InsertOne[Document] | UpdateOne]:
-    """Return the writes that take slots: all of a semaphore at once, as its document is written anew each time."""
-    if semaphore_of(slot) is None:
-        return [InsertOne({"_id": slot, "holders": [holder]}) for holder in mine]
-    wanted = {"_id": slot, "free": {"$gte": len(mine)}, "holders": {"$nin": mine}}
+def _take(slot: Slot, mine: list[str]) -> list[InsertOne[Document] | UpdateOne]:
+    """Return the writes that take slots: all of a semaphore at once, because its document is rewritten each time."""
+    if slot.kind == ORDER:
+        return [InsertOne({"_id": key_of(slot), "holders": [holder]}) for holder in mine]
+    wanted = {"_id": key_of(slot), "free": {"$gte": len(mine)}, "holders": {"$nin": mine}}
     return [UpdateOne(wanted, {"$push": {"holders": {"$each": mine}}, "$inc": {"free": -len(mine)}})]
 
 
-def _free(slot: str, mine: list[str]) -> list[DeleteOne | UpdateOne]:
+def _free(slot: Slot, mine: list[str]) -> list[DeleteOne | UpdateOne]:
     """Return the writes that free slots: all of a semaphore at once."""
-    if semaphore_of(slot) is None:
-        return [DeleteOne({"_id": slot, "holders": holder}) for holder in mine]
-    held = {"_id": slot, "holders": {"$all": mine}}
+    if slot.kind == ORDER:
+        return [DeleteOne({"_id": key_of(slot), "holders": holder}) for holder in mine]
+    held = {"_id": key_of(slot), "holders": {"$all": mine}}
     return [UpdateOne(held, {"$pullAll": {"holders": mine}, "$inc": {"free": len(mine)}})]
 
 
-def _found(on: Place, asked: Mapping[str, list[str]]) -> dict[str, Found]:
-    """Return those of the slot documents that are there, each with those of these holders that it has."""
+def _found(on: Place, asked: Mapping[Slot, list[str]]) -> dict[Slot, Found]:
+    """Return the slot documents that exist, each with which of these holders it has."""
     holders = sorted({holder for mine in asked.values() for holder in mine})
     fields = {"held": {"$setIntersection": ["$holders", {"$literal": holders}]}, "free": 1}
-    found = on.documents(on.slots, {"$match": {"_id": {"$in": list(asked)}}}, {"$project": fields})
-    return {one["_id"]: Found(set(one["held"]), one.get("free", 0)) for one in found}
+    found = on.documents(on.slots, {"$match": {"_id": {"$in": list(map(key_of, asked))}}}, {"$project": fields})
+    return {slot_of(one["_id"]): Found(set(one["held"]), one.get("free", 0)) for one in found}
 
 
 def _missing(mine: list[str], found: Found | None) -> list[str]:
-    """Return for whom there may be a slot still: for all where the document is not there, or has just gone."""
+    """Return the holders that may still get a slot: all if the document is missing or was just deleted."""
     if found is None:
         return mine
     return [holder for holder in mine if holder not in found.held][: max(0, found.free)]
 
 
-def _make(on: Place, semaphores: set[str]) -> None:
+def _make(on: Place, semaphores: set[Slot]) -> None:
     """Make sure that these semaphores are there."""
     for slot in semaphores:
         with suppress(DuplicateKeyError):  # another upsert came first
             on.slots.update_one(
-                {"_id": slot}, {"$setOnInsert": {"free": _UNKNOWN_CAPACITY, "holders": []}}, upsert=True
+                {"_id": key_of(slot)}, {"$setOnInsert": {"free": _UNKNOWN_CAPACITY, "holders": []}}, upsert=True
             )
 
 
 def _spent(known: Document | None, asking: Sequence[Asking], now: int) -> tuple[list[int | None], Bucket]:
-    """Take a start for each of these; return what to answer, and the bucket after it."""
+    """Take a start for each of these jobs; return the answers, and the bucket afterwards."""
     bucket = Bucket(1.0, 0.0, 0)
     if known is not None:
         bucket = replace(bucket, **{name: known[name] for name in _BUCKET if name in known})

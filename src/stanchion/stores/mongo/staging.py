@@ -1,13 +1,12 @@
-"""Reserved batches, and staged jobs: a document for each job, and one for each write, with when it was used.
+"""Staged jobs: a document per job, and one per write, with the time of its last use.
 
-A publication that has begun is written in the document of its value, in the update that writes the value.
+The update that writes the value of a publication also records, in the same document, that it has begun.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any
 
 from bson import ObjectId
 from pymongo.errors import DuplicateKeyError
@@ -17,36 +16,15 @@ from stanchion.stores.mongo.client.documents import Document, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
 from stanchion.stores.mongo.values import Values, id_of
-from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobState, NewJob
+from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at
 
 _PAGE = 200
 
 
-class Batches:
-    """Jobs that are reserved under one token for readers elsewhere."""
-
-    def __init__(self, server: Access, claim_batch: Callable[[Claim], Claimed]) -> None:
-        self._server, self.claim_batch = server, claim_batch
-
-    def ids(self, queue: str, token: str) -> list[str]:
-        """Return the ids of the running jobs of a queue that are held under a token, in their order."""
-        return [one["_id"] for one in self._reserved(queue, token, {}, {"_id": 1})]
-
-    def batch_size(self, queue: str, token: str) -> int:
-        """Return how many jobs of a queue are reserved under a token."""
-        return len(self.ids(queue, token))
-
-    def _reserved(self, queue: str, token: str, such: Document, fields: Any) -> list[Document]:
-        in_force = [{"lease_until": None}, {"lease_until": {"$gt": self._server.now()}}]
-        held = {"state": JobState.RUNNING.value, "token": token, "queue": queue, "$or": in_force, **such}
-        return self._server.call(lambda on, _again: list(on.jobs.find(held, fields).sort("_id", 1)))
-
-
 class Stage:
-    """Jobs laid aside until they are published, and the publications that have begun."""
+    """Staged jobs, and begun publications."""
 
     def __init__(
         self,
@@ -60,14 +38,14 @@ class Stage:
         self.now = server.now
 
     def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
-        """Lay jobs aside under a write and an attempt; a job whose id is there already is not added again."""
+        """Store jobs under a write and an attempt; a job whose id is staged already is not added again."""
         if not jobs:
             return
         self._use(write)
         for piece in in_pieces(jobs):
             documents = [_staged(write, attempt, job) for job in piece]
             self._server.call(lambda on, _again: on.insert(on.stage, documents))  # noqa: B023
-        self._use(write)  # again, as somebody may have forgotten it meanwhile
+        self._use(write)  # again, because upkeep may have deleted it meanwhile
 
     def _use(self, write: str) -> None:
         used = {"$set": {"used_at": self._server.now()}}
@@ -94,7 +72,7 @@ class Stage:
         return {one["_id"]: Staged(one["jobs"], one["strict"]) for one in self._server.call(work)}
 
     def pieces(self, write: str, attempt: str) -> Iterator[Piece]:
-        """Return what an attempt has staged, a page at a time."""
+        """Yield the pieces of an attempt, a page at a time."""
         last = ""
         while page := self._page({"write": write, "attempt": attempt, "job": {"$gt": last}}):
             last = page[-1]["job"]
@@ -104,7 +82,7 @@ class Stage:
         return self._server.call(lambda on, _again: list(on.stage.find(wanted).sort("job", 1).limit(_PAGE)))
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
-        """Forget a piece that was pushed, and write that the publication goes on."""
+        """Delete a pushed piece, and record that the publication goes on."""
         done = {"_id": {"$in": [_id_of(begun.write, attempt, job) for job in piece.jobs]}}
         going_on = {"_id": id_of(begun.kind, begun.name), "begun.write": begun.write}
         touched = {"$set": {"begun.$.touched_at": self._server.now()}}
@@ -116,7 +94,7 @@ class Stage:
         self._server.call(work)
 
     def unstage(self, write: str) -> None:
-        """Forget what is staged under a write."""
+        """Delete the staged jobs of a write."""
 
         def work(on: Place, _again: bool) -> None:
             on.stage.delete_one({"_id": write})
@@ -127,18 +105,18 @@ class Stage:
     # -- publications
 
     def version(self, kind: str, name: str) -> int:
-        """Return the version of a value, 0 for one that is absent."""
+        """Return the version of a value, 0 if it is absent."""
         return self._values.version(kind, name)
 
     def begin(self, begun: Begun, value: ValueChange) -> bool:
-        """Write a value by compare-and-set, and with it that the publication has begun; False: another was quicker."""
+        """Write a value by compare-and-set, with a record of the begun publication; False: another was faster."""
         one: Document = {"_id": id_of(value.kind, value.name)}
         stamp = ObjectId()
         record = {
             "write": begun.write,
             "attempts": list(begun.attempts),
-            "noted_at": begun.noted_at,
-            "touched_at": begun.noted_at,
+            "begun_at": begun.begun_at,
+            "touched_at": begun.begun_at,
             "stamp": stamp,
         }
         written: Document = {"text": value.text, "version": value.version + 1}
@@ -154,35 +132,35 @@ class Stage:
                 with suppress(DuplicateKeyError):  # it is there
                     on.values.insert_one(fresh)
                     return True
-            # A repeat after a lost reply: what stands there as it was to be was written by the first try.
+            # A repeat after a lost reply: if the value is the one to write, the first try wrote it.
             return again and on.values.find_one({**one, "$or": [{"begun.stamp": stamp}, written]}) is not None
 
         return self._server.call(work)
 
     def begun(self, before: int) -> Iterator[Begun]:
-        """Return the publications that have begun, and not gone on since this moment."""
+        """Return the publications that have begun and had no progress since this time."""
         late = {"begun.touched_at": {"$lt": before}}
         for value in self._server.call(lambda on, _again: list(on.values.find(late))):
             yield from (_begun(value, record) for record in value["begun"] if record["touched_at"] < before)
 
     def begun_with(self, value: ValueChange, write: str) -> Begun | None:
-        """Return the publication of a write if it has begun, with this value, and not come to its end."""
+        """Return the unfinished publication of a write that has begun with this value."""
         return next((begun for begun in self.all_begun_with(value.kind, value.name) if begun.write == write), None)
 
     def all_begun_with(self, kind: str, name: str) -> list[Begun]:
-        """Return the publications that have begun with a value, and not come to their end."""
+        """Return the unfinished publications that have begun with a value."""
         found = self._server.call(lambda on, _again: on.values.find_one({"_id": id_of(kind, name)}))
         return [_begun(found, record) for record in found.get("begun", ())] if found else []
 
     def delete_begun(self, begun: Begun) -> None:
-        """Forget a publication that has come to its end."""
+        """Delete the record of a finished publication."""
         ended = {"$pull": {"begun": {"write": begun.write}}}
         self._server.call(lambda on, _again: on.values.update_one({"_id": id_of(begun.kind, begun.name)}, ended))
 
     # -- upkeep
 
     def forget_unused(self, now: int) -> None:
-        """Forget what was staged a day ago and not published."""
+        """Delete stages unpublished for a day."""
         unused = {"used_at": up_to(now - KEPT_STAGED)}
         for one in self._server.call(lambda on, _again: list(on.stage.find(unused, {"_id": 1}))):
             self._forget_stage({**one, **unused})
@@ -191,7 +169,7 @@ class Stage:
         going_on = {"begun.write": unused["_id"]}
 
         def work(on: Place, _again: bool) -> None:
-            # Who is about to publish it uses it first, and then finds it whole or not at all.
+            # A publisher records its use first, and then finds the stage complete or not at all.
             if on.values.find_one(going_on, {"_id": 1}) is None and on.stage.delete_one(unused).deleted_count:
                 on.stage.delete_many({"write": unused["_id"]})
 
@@ -199,20 +177,20 @@ class Stage:
 
 
 class Publications:
-    """Values and what is staged, as far as a publication has to do with both."""
+    """Values and stages, as far as publications involve both."""
 
     def __init__(self, server: Access, values: Values, stage: Stage, staging: Staging) -> None:
         self._server, self._values, self._stage, self._staging = server, values, stage, staging
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
-        if text is None:  # with the value would go what has begun with it; what begins from now on changes its version
+        """Write a value, or delete it if `text` is None, if its version is still `version`; 0: it is absent."""
+        if text is None:  # the value may hold begun publications; a later one changes its version
             for begun in self._stage.all_begun_with(kind, name):
                 self._staging.go_on(begun)
         return self._values.compare_and_set(kind, name, text, version)
 
     def forget(self) -> None:
-        """Forget what was staged a day ago and not published, and that writes were published a month ago."""
+        """Delete stages unpublished for a day, and the values of writes published a month ago."""
         now = self._server.now()
         self._stage.forget_unused(now)
         for value in self._values.values(WRITE_KIND):
@@ -230,4 +208,4 @@ def _id_of(write: str, attempt: str, job: NewJob) -> str:
 
 
 def _begun(value: Document, record: Document) -> Begun:
-    return Begun(record["write"], tuple(record["attempts"]), value["kind"], value["name"], record["noted_at"])
+    return Begun(record["write"], tuple(record["attempts"]), value["kind"], value["name"], record["begun_at"])

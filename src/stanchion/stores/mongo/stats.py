@@ -1,12 +1,12 @@
-"""The figures of queues in MongoDB: sizes, totals, when the next job is due, and how much lies in each lane."""
+"""Figures of queues in MongoDB: sizes, totals, next due time, and lane depths."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from stanchion.stores.mongo.claims.lanes import Lanes
 from stanchion.stores.mongo.client.documents import Document, queued
 from stanchion.stores.mongo.client.server import Access, across
-from stanchion.stores.mongo.lanes import Lanes
 from stanchion.stores.mongo.queues import Counters
 from stanchion.stores.records.queues import Counts, QueueStats, Sizes, Stat
 from stanchion.stores.rules.query import sizes_in
@@ -37,7 +37,7 @@ class Stats:
         return {queue: sizes_in(states) for queue, states in found.items()}
 
     def _next_due(self, queues: Collection[str]) -> dict[str, int]:
-        """Return when the first queued job of each queue is due, by one step of the index per lane and priority."""
+        """Return when the first queued job of each queue is due, with one index step per lane and rank."""
         places = [(queue, lane) for queue in dict.fromkeys(queues) for lane in self._lanes.used(queue)]
         arms = [_head(queue, lane, {}) for queue, lane in places]
         found: dict[str, int] = {}
@@ -45,7 +45,7 @@ class Stats:
             heads = list(across(self._server, arms))
             for head in heads:
                 found[head["queue"]] = min(head["run_at"], found.get(head["queue"], head["run_at"]))
-            arms = [_head(head["queue"], head["lane"], {"priority": {"$lt": head["priority"]}}) for head in heads]
+            arms = [_head(head["queue"], head["lane"], {"rank": {"$lt": head["rank"]}}) for head in heads]
         return found
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
@@ -61,10 +61,10 @@ def _in_lane(queue: str, lane: int) -> Document:
 
 
 def _head(queue: str, lane: int, below: Document) -> list[Document]:
-    """Return the aggregation that finds the first job of the highest priority in a lane."""
+    """Return the aggregation that finds the first job of the highest rank in a lane."""
     return [
         {"$match": {**_in_lane(queue, lane)["$match"], **below}},
-        {"$sort": {"priority": -1, "run_at": 1}},
+        {"$sort": {"rank": -1, "run_at": 1}},
         {"$limit": 1},
-        {"$project": {"queue": 1, "lane": 1, "priority": 1, "run_at": 1}},
+        {"$project": {"queue": 1, "lane": 1, "rank": 1, "run_at": 1}},
     ]

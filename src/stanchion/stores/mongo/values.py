@@ -20,7 +20,7 @@ class Values:
         self._server = server
 
     def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
-        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        """Return the values of a kind, by name: all, or the known ones among `names`."""
         wanted: Document = {"kind": kind}
         if names is not None:
             if not (ids := [id_of(kind, name) for name in set(names)]):
@@ -30,12 +30,12 @@ class Values:
         return sorted(VersionedValue(one["name"], one["text"], one["version"]) for one in found)
 
     def version(self, kind: str, name: str) -> int:
-        """Return the version of a value, 0 for one that is absent."""
+        """Return the version of a value, 0 if it is absent."""
         found = self._server.call(lambda on, _again: on.values.find_one({"_id": id_of(kind, name)}, {"version": 1}))
         return found["version"] if found else 0
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        """Write a value, or delete it if `text` is None, if its version is still `version`; 0: it is absent."""
         one: Document = {"_id": id_of(kind, name)}
         seen = {**one, "version": version}
 
@@ -51,7 +51,7 @@ class Values:
                 with suppress(DuplicateKeyError):  # it is there
                     on.values.insert_one({**one, "kind": kind, "name": name, "text": text, "version": 1})
                     return True
-            # A repeat after a lost reply: what stands there as it was to be written was written by the first try.
+            # A repeat after a lost reply: if the value is the one to write, the first try wrote it.
             return again and on.values.find_one({**one, "text": text, "version": version + 1}) is not None
 
         return self._server.call(work)

@@ -1,7 +1,7 @@
 """Wake-up across processes by a tailable cursor on a capped collection.
 
-A signal is a document that names queues with work, or jobs that have ended. Where the server has no capped
-collections, polling does it all.
+A signal is a document that names queues with work, or jobs that have ended. Without capped collections, only polling
+wakes listeners.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from stanchion.stores.wakeup.broadcast import Broadcast, Kind, NoSignals, Recept
 _LOOK_MS = 1000
 _WANTED = {Kind.WORK: {"queues.0": {"$exists": True}}, Kind.ENDS: {"ends.0": {"$exists": True}}}
 _ANY = "*"
-"""Says that more jobs have ended than a signal names."""
+"""Stands for more ended jobs than a signal names."""
 
 
 class Announcer(Protocol):
-    """Takes the names of queues that may have work, and the ids of jobs that have ended."""
+    """Announces queues that may have work, and ids of ended jobs."""
 
     def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
-        """Wake who waits for work in these queues, or for the ends of these jobs."""
+        """Wake listeners for work in these queues, or for ends of these jobs."""
 
 
 class Signals(Broadcast):
@@ -41,13 +41,13 @@ class Signals(Broadcast):
         super().__init__()
 
     def begin(self) -> None:
-        """Send to and listen for nobody."""
+        """Start with nothing to send and no threads; also after a fork."""
         super().begin()
         self._capped: bool | None = None
         self._after_commit: WeakKeyDictionary[ClientSession, AfterCommit] = WeakKeyDictionary()
 
     def after(self, session: ClientSession) -> AfterCommit:
-        """Return what a transaction leaves for after its commit."""
+        """Return the object that collects the work of a transaction for after its commit."""
         return self._after_commit.setdefault(session, AfterCommit())
 
     def committed(self, session: ClientSession) -> None:
@@ -60,7 +60,7 @@ class Signals(Broadcast):
             self._capped = make_signals(self._server.place)
         signals: list[dict[str, Any]] = [{"queues": sorted(queues)}] if queues else []
         if finished is None or finished:
-            # A release that knows of no ends looks for the queues in each signal.
+            # A release without signals for ends looks for the queues in each signal.
             signals.append({"queues": [], "ends": [_ANY] if finished is None else sorted(finished)})
         if self._capped and signals:
             self._server.place.signals.insert_many(signals)
@@ -72,10 +72,10 @@ class Signals(Broadcast):
             raise ConnectionError(reason_of(error)) from error
 
     def _follow(self, reception: Reception) -> None:
-        """Wake whom signals are for, as they come.
+        """Wake the listeners of signals as they arrive.
 
-        A cursor begins at the oldest signal: those up to the newest of this moment were heard before. Ids are made by
-        many clients, so that only the order in which signals lie in the collection tells which came first.
+        A cursor begins at the oldest signal; those up to the present newest were handled before. Many clients make ids,
+        so only the order within the collection tells which signal came first.
         """
         place = self._server.place
         self._capped = make_signals(place)
@@ -83,7 +83,7 @@ class Signals(Broadcast):
             raise NoSignals("the server has no capped collections")
         wanted = _WANTED[reception.kind]
         newest = place.signals.find_one(wanted, sort=[("$natural", -1)])
-        if newest is None:  # a cursor that finds nothing is dead at once
+        if newest is None:  # a cursor on an empty collection dies at once
             newest = {"_id": place.signals.insert_one({"queues": [""], "ends": [""]}).inserted_id}
         old = SIGNALS
         with place.signals.find(wanted, cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(_LOOK_MS) as cursor:
@@ -100,10 +100,10 @@ class Signals(Broadcast):
 
 
 class AfterCommit:
-    """What a transaction of a caller leaves for after its commit: signals, and outbox entries.
+    """The work that a caller's transaction postpones until after its commit: signals, and outbox entries.
 
-    Applied within the transaction, entries would be in the way of all others. Where the commit is not known to this
-    store, outbox recovery applies them.
+    Entries applied within the transaction would block all other processes. If this store does not see the commit,
+    outbox recovery applies them.
     """
 
     def __init__(self) -> None:
@@ -113,10 +113,10 @@ class AfterCommit:
         """Jobs with outbox entries of the transaction."""
 
     def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
-        """Keep signals back."""
+        """Postpone signals."""
         self.queues |= set(queues)
         self.finished |= set(finished)
 
     def follow_up(self, entries: Sequence[Entry]) -> None:
-        """Keep in mind which jobs have entries."""
+        """Remember the jobs that have entries."""
         self.jobs.update(entry.job for entry in entries)

@@ -1,4 +1,4 @@
-"""Workers as documents, and the running jobs that they may have left behind."""
+"""Workers as documents, and the running jobs of dead ones."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from stanchion.stores.mongo.client.documents import Document, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.workers import Beat, WorkerRow
-from stanchion.stores.rules.liveness import alive, beat_of
+from stanchion.stores.rules.liveness import alive, beat_of, orphaned_since
 
 _FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
 _NOT_STORED = frozenset({"id", "started_at", "running"})
 
 
 class Workers:
-    """Records heartbeats, and tells who is alive and who is not."""
+    """Records heartbeats, and finds live and dead workers."""
 
     def __init__(self, server: Access) -> None:
         self._server = server
 
     def beat(self, workers: Sequence[WorkerRow]) -> Beat:
-        """Record that these workers are alive; return how many are, and which jobs of these are to stop."""
+        """Record that these workers are alive; return the number of live workers, and the callers' jobs to cancel."""
         now = self._server.now()
         updates = [_seen(worker, now) for worker in workers]
         flagged = {"held_by": {"$in": [worker.id for worker in workers]}, "cancel_requested": True}
@@ -50,18 +50,16 @@ class Workers:
         return [replace(worker, running=running.get(worker.id, 0)) for worker in rows]
 
     def known_workers(self) -> dict[str, WorkerRow]:
-        """Return all workers that have a document, without their running jobs."""
+        """Return all workers that have a document, without their numbers of running jobs."""
         found = self._server.call(lambda on, _again: list(on.workers.find()))
         return {one["_id"]: _worker_of(one) for one in found}
 
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> Iterable[str]:
-        """Return the ids of running jobs whose holder may be gone; a job too many does no harm."""
+        """Return the ids of running jobs whose holder may be gone; false positives are harmless."""
         dead = [name for name, worker in workers.items() if not alive(worker, now)]
-        wanted: tuple[Document, ...] = (
-            {"lease_until": up_to(now)},
-            {"held_by": {"$in": dead}},
-            {"held_by": {"$exists": True, "$nin": list(workers)}},
-        )
+        wanted: list[Document] = [{"lease_until": up_to(now)}, {"held_by": {"$in": dead}}]
+        if (since := orphaned_since(workers.values(), now)) is not None:
+            wanted.append({"held_by": {"$exists": True, "$nin": list(workers)}, "started_at": up_to(since)})
 
         def work(on: Place, _again: bool) -> list[str]:
             return [one["_id"] for part in wanted for one in on.jobs.find(part, {"_id": 1}).limit(limit)]
@@ -69,7 +67,7 @@ class Workers:
         return self._server.call(work) if limit else []
 
     def forget_dead(self) -> None:
-        """Forget the dead workers that hold no jobs."""
+        """Forget dead workers without jobs."""
         now = self._server.now()
         late = {name: worker for name, worker in self.known_workers().items() if not alive(worker, now)}
         busy = {"held_by": {"$in": list(late)}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from copy import copy
 from importlib.util import find_spec
 from typing import Any
 
@@ -24,15 +25,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, insert
 from sqlalchemy.engine import URL, Connection, Engine
+from sqlalchemy.engine import Dialect as AlchemyDialect
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.stores.postgres.identity import IDENTITY
-from stanchion.stores.postgres.query import PostgresParts
+from stanchion.stores.postgres.pick import IDENTITY, slots_at, slots_read
+from stanchion.stores.postgres.store import PostgresStore
 from stanchion.stores.postgres.wakeup import NOTIFY, Notifications, signals_of
-from stanchion.stores.protocol import Listener
+from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
@@ -51,7 +54,7 @@ CAPABILITIES = Capabilities(
     name="postgresql",
     joins_transactions=True,
     push_wakeup=True,
-    wakeup="LISTEN/NOTIFY, coalesced, sent beside the write",
+    wakeup="LISTEN/NOTIFY, coalesced, sent outside of the write",
     atomic_batches=True,
     durable="as synchronous_commit says; by default every commit reaches the disk",
     processes=True,
@@ -60,13 +63,14 @@ CAPABILITIES = Capabilities(
 )
 
 _CONNECT_SECONDS = 5
-_SCHEMA_LOCK = 0x5354414E  # any fixed number: the advisory lock of those who change the schema
-# The parameters of the hot statements don't change their plan, and planning takes longer than running them. Where the
-# server takes a table for larger than it is, it would compile the claim of lanes each time, for a second.
-_SMALL_STATEMENTS = "-c plan_cache_mode=force_generic_plan -c jit=off"
+_SCHEMA_LOCK = 0x5354414E  # arbitrary: the advisory lock of setup
+# The parameters of the hot statements do not change their plan, and planning takes longer than running them. If the
+# server overestimates a table, JIT compilation of the claim of lanes would take a second each time. A plan that reads a
+# whole table because it is small would stay in use until the server has analyzed the grown table.
+_SMALL_STATEMENTS = "-c plan_cache_mode=force_generic_plan -c jit=off -c enable_seqscan=off"
 _BUSY = frozenset({"40001", "40P01", "55P03"})
 _IDLED = "25P03"
-_POOLED_AWAY = frozenset({"26000", "42P05"})  # a prepared statement that a pooler keeps on another connection
+_POOLED_AWAY = frozenset({"26000", "42P05"})  # the pooler keeps the prepared statement on another connection
 _TABLES = text("""
     SELECT EXISTS (
         SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('stanchion_meta') AND attname = 'identity'
@@ -79,11 +83,13 @@ _HOPELESS = frozenset({"28P01", "28000", "3D000", _FORBIDDEN})
 class PostgresDialect(Dialect):
     """PostgreSQL through psycopg 3."""
 
+    signals: Notifications
     capabilities = CAPABILITIES
     names = ("postgresql",)
     single_writer, remote, makes_schema = False, True, False
     begin = "BEGIN"
-    or_lock = "ON CONFLICT (name) DO UPDATE SET used = 0 WHERE false"
+    or_lock = "ON CONFLICT (kind, queue, name) DO UPDATE SET used = 0 WHERE false"
+    slot_order = 'kind, queue COLLATE "C", name COLLATE "C"'
     way_out = "check host, port, user, password and database name in the URL, and that the server runs"
     # Stable within a statement, so that an index serves `run_at <= now`; moving within a transaction.
     now = (
@@ -95,7 +101,7 @@ class PostgresDialect(Dialect):
     strange = frozenset({"42P01", "42703", "3F000"})
 
     def __init__(self, url: URL) -> None:
-        self._signals = Notifications(lambda: _connect(url))
+        self.signals = Notifications(lambda: _connect(url))
         self._prepares = self._tunes = True
         self.errors = (psycopg.Error,)
 
@@ -108,7 +114,7 @@ class PostgresDialect(Dialect):
             },
             "pool_size": 20,
             "max_overflow": 20,
-            "pool_timeout": 10,
+            "pool_timeout": calls.CALL_SECONDS,
         }
 
     def prepare(self, engine: Engine) -> None:
@@ -117,10 +123,10 @@ class PostgresDialect(Dialect):
     def _connect(self, _dialect: object, _record: object, args: list[Any], options: dict[str, Any]) -> Any:
         if self._tunes and "options" not in options:
             try:
-                tuned = f"{_SMALL_STATEMENTS} -c idle_in_transaction_session_timeout={IDLE_SECONDS}s"
+                tuned = f"{_SMALL_STATEMENTS} -c idle_in_transaction_session_timeout={IDLE_SECONDS:.0f}s"
                 return psycopg.connect(*args, **options, options=tuned)
             except psycopg.OperationalError as error:
-                if "unsupported startup parameter" not in str(error):  # as poolers say
+                if "unsupported startup parameter" not in str(error):  # the message of poolers
                     raise
                 self._tunes = False
         return psycopg.connect(*args, **options)
@@ -143,8 +149,8 @@ class PostgresDialect(Dialect):
             cursor.execute("SET LOCAL synchronous_commit TO off")
 
     def commit_early(self, cursor: psycopg.Cursor[Any], *, durable: bool) -> None:
-        # A commit that waits for the disk would hold the rows of gates meanwhile, and everybody wants those. So this
-        # one does not, and another behind it does: the log has one order. Only then the caller is answered.
+        # Waiting for the disk here would hold the contended rows of slots. So this commit does not wait, and another
+        # one behind it does: the log is ordered. The caller is answered after that.
         if durable:
             cursor.execute("SET LOCAL synchronous_commit TO off")
         cursor.execute("COMMIT")
@@ -165,7 +171,15 @@ class PostgresDialect(Dialect):
     def cursor(self, driver: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
         if not self._prepares:
             driver.prepare_threshold = None
-        return driver.cursor(row_factory=tuple_row)
+        return psycopg.RawCursor(driver, row_factory=tuple_row)
+
+    def for_cursors(self, dialect: AlchemyDialect) -> AlchemyDialect:
+        # The other cursors translate the names of parameters, at each execution if a statement has over 4,096
+        # characters, which costs more than many a round trip.
+        numbered = copy(dialect)
+        numbered.paramstyle, numbered.positional = "numeric_dollar", True
+        numbered.identifier_preparer = numbered.preparer(numbered)  # it doubles % for the other styles
+        return numbered
 
     def fault(self, error: BaseException) -> Fault:
         if not isinstance(error, psycopg.Error):
@@ -176,7 +190,7 @@ class PostgresDialect(Dialect):
         if state in _POOLED_AWAY:
             self._prepares = False
             return Fault.BUSY
-        # No SQLSTATE: the connection broke under the client. 08: connection; 57P: shut down; 53: out of resources.
+        # No SQLSTATE: the connection broke. 08: connection; 57P: shut down; 53: out of resources.
         if state is None:
             broken = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
             return Fault.LOST if broken else Fault.OTHER
@@ -208,11 +222,22 @@ class PostgresDialect(Dialect):
         # As an array, which no planner can turn into a join with the whole table.
         return f"{column} = ANY (ARRAY(SELECT CAST(value AS {kind}) FROM {self.elements(name)}))"
 
+    def among_slots(self, name: str) -> str:
+        return slots_at(self.slots(name))
+
+    def slot_rows(self, columns: str, name: str, locking: str) -> str:
+        in_order = f"(SELECT * FROM {self.slots(name)} ORDER BY {self.slot_order}) AS given"
+        return f"SELECT slot.* FROM {slots_read(in_order, columns, locking)}"
+
     def elements(self, name: str) -> str:
         return f"jsonb_array_elements_text(CAST(:{name} AS jsonb)) AS given (value)"
 
-    def places(self, name: str) -> str:
-        pair = "CAST(value ->> 0 AS uuid) AS node, CAST(value ->> 1 AS int) AS place"
+    def slots(self, name: str) -> str:
+        key = ", ".join(f"value ->> {n} AS {column}" for n, column in enumerate(Slot._fields))
+        return f"(SELECT {key} FROM jsonb_array_elements(CAST(:{name} AS jsonb)) AS triples (value)) AS given"
+
+    def positions(self, name: str) -> str:
+        pair = "CAST(value ->> 0 AS uuid) AS node, CAST(value ->> 1 AS int) AS member_index"
         return f"(SELECT {pair} FROM jsonb_array_elements(CAST(:{name} AS jsonb)) AS pairs (value)) AS given"
 
     def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:
@@ -232,25 +257,19 @@ class PostgresDialect(Dialect):
         connection.execute(select(func.pg_advisory_xact_lock(_SCHEMA_LOCK)))
         yield
 
-    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
-        return self._signals.listen(queues, finished, interchangeable=interchangeable)
-
-    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
-        self._signals.announce(queues, finished)
-
     def announce_in(self, transaction: Any, queues: Iterable[str], finished: Collection[str] = ()) -> None:
         """Send the signal with the commit.
 
-        A Session tells when it has committed, and the signal goes out beside it; on a bare connection only
-        the server knows, so the signal is part of the transaction. A two-phase transaction has none, as what has
-        notified can't be prepared: polling finds what it has stored.
+        A Session reports its commit, and the signal is sent then, over another connection. On a bare connection only
+        the server knows of the commit, so the signal is part of the transaction. A two-phase transaction sends none, as
+        a transaction that has notified can't be prepared: polling finds its jobs.
         """
         if _tells_of_commit(transaction):
-            self._signals.announce_after_commit(transaction, queues, finished)
+            self.signals.announce_after_commit(transaction, queues, finished)
             return
         connection = alchemy_connection(transaction)
         if connection is None and transaction.info.transaction_status is TransactionStatus.IDLE:
-            self._signals.announce(queues, finished)  # autocommit: it is committed already
+            self.signals.announce(queues, finished)  # autocommit: it is committed already
             return
         driver = transaction if connection is None else connection.connection.driver_connection
         if getattr(driver, "_tpc", None) is not None:
@@ -261,16 +280,13 @@ class PostgresDialect(Dialect):
             else:
                 transaction.execute("SELECT pg_notify(%s, %s)", [channel, payload])
 
-    def close(self) -> None:
-        self._signals.close()
-
 
 def _tells_of_commit(transaction: Any) -> bool:
     return hasattr(transaction, "get_bind") and hasattr(transaction, "in_nested_transaction")
 
 
 def _connect(url: URL) -> psycopg.Connection[Any]:
-    """Return a connection for signals, which notices by itself when the network has gone silent."""
+    """Return a connection for signals, which detects a silent network by itself."""
     return psycopg.connect(
         _conninfo(url),
         autocommit=True,
@@ -284,7 +300,7 @@ def _conninfo(url: URL) -> str:
     return url.set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def open_store(url: str) -> PostgresParts:
+def open_store(url: str) -> PostgresStore:
     """Return the store in a PostgreSQL database: `postgresql://user:password@host:port/database`."""
     if psycopg is None:
         raise MissingExtra("postgres", "the PostgreSQL store")
@@ -298,5 +314,5 @@ def open_store(url: str) -> PostgresParts:
     except psycopg.ProgrammingError as error:
         said = str(error).strip()
         reason = said if said.startswith("invalid URI query parameter") else "escape what is special in it, as %20"
-        raise InvalidInput(f"the URL of the store makes no sense: {reason}") from None
-    return PostgresParts(Database(parsed.set(drivername="postgresql+psycopg"), PostgresDialect(parsed)))
+        raise InvalidInput(f"the URL of the store is not valid: {reason}") from None
+    return PostgresStore(Database(parsed.set(drivername="postgresql+psycopg"), PostgresDialect(parsed)))

@@ -1,4 +1,4 @@
-"""How PostgreSQL writes the ends of members: by one statement, however many there are."""
+"""PostgreSQL's insert of member ends: any number by one statement."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from sqlalchemy import text
 from stanchion.stores.records.flows import MemberEnd
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params
-from stanchion.stores.sql.flow_ends import FlowEndStatements
+from stanchion.stores.sql.jobs.flow_ends import FlowEndStatements
 
 _ADD_ENDS = text("""
-    INSERT INTO stanchion_ends (node, place, job, child, state, result)
+    INSERT INTO stanchion_flow_ends (node, member_index, job, child, state, result)
     SELECT * FROM jsonb_to_recordset(CAST(:ends AS jsonb)) AS given (
-        node uuid, place int, job uuid, child uuid, state text, result text
+        node uuid, index int, job uuid, child uuid, state text, result text
     )
 """)
 
 
 class PostgresFlowEndStatements(FlowEndStatements):
-    """The shared statements, one in another form."""
+    """The shared statements; the insert takes any number of ends."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)

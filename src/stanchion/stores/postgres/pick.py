@@ -1,72 +1,123 @@
-"""How PostgreSQL picks and locks the next due jobs, for every statement that does."""
+"""Shared parts of PostgreSQL's statements: the clock, the database's identity, the pick of the next due jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
+from stanchion.stores.records.jobs import UNLANED
+from stanchion.stores.sql.engine.schema import ID_COLUMNS, LIVE_COLUMNS
+
+IDENTITY = "identity || ' ' || CAST(tableoid AS text) || ' ' || current_database()"
+"""The stored identity alone is not unique: a copied database or schema has it too."""
+
+HERE = f"EXISTS (SELECT 1 FROM stanchion_meta WHERE {IDENTITY} = CAST(:identity AS text))"
+"""The condition that keeps a statement in a caller's transaction from changing another database than the store's."""
 
 NOW = "(CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT) + CAST(:clock_offset AS BIGINT))"
 ONCE = f"(SELECT {NOW})"
-"""The same for many rows, for which the clock is read once. It says nothing to who plans the search for them."""
+"""The same for many rows: the clock is read once. The planner can't use it to estimate how many jobs are due."""
 
 
 def listed(names: Sequence[str], **instead: str) -> str:
-    """Return column names for a list of columns or values, some replaced."""
+    """Return column names for a list of columns or values; `instead` replaces some."""
     return ", ".join(instead.get(name, name) for name in names)
 
 
-# The first entry of the index of leases; of any queue, as a queue of its own would take a scan of what runs in it.
+def slots_read(given: str, columns: str, locking: str = "") -> str:
+    """Return a table `slot` of these columns of the slots in a table `given`, in its order.
+
+    Each slot is read by its key, so that no planner can turn this into a scan of all slots.
+    """
+    return f"""
+        {given} CROSS JOIN LATERAL (
+            SELECT {columns} FROM stanchion_slots AS slot
+            WHERE slot.kind = given.kind AND slot.queue = given.queue AND slot.name = given.name
+            LIMIT 1 {locking}
+        ) AS slot
+    """
+
+
+def slots_at(given: str) -> str:
+    """Return the condition for the slots in a table `given`, which the transaction has locked by an earlier statement.
+
+    They are found by their positions (ctid), which the locks keep stable.
+    """
+    return f"ctid = ANY (ARRAY(SELECT slot.place FROM {slots_read(given, 'slot.ctid AS place')}))"
+
+
+# The first entry of the index of leases, for any queue: for a single one, its running jobs would have to be scanned.
 NONE_EXPIRED = f"coalesce((SELECT min(lease_until) FROM stanchion_jobs WHERE lease_until IS NOT NULL) > {NOW}, true)"
+
+CLOCK = f"clock (now, none_expired) AS (SELECT {NOW}, {NONE_EXPIRED})"
+"""The CTE that reads the clock, and whether a lease has expired, once for a statement."""
 
 
 def picked(columns: str) -> str:
-    """Return the part of a statement that locks the next due jobs, and reads these columns of them, in order.
+    """Return the CTEs that lock the next due jobs, and read these columns of them, in order.
 
-    It picks none from a queue that has limits, nor while leases have run out.
+    They pick none if the queue has limits, or leases have expired.
     """
     return f"""
-        WITH RECURSIVE heads (priority) AS (
+        WITH RECURSIVE {CLOCK}, heads (rank) AS (
             (
-                SELECT priority FROM stanchion_jobs
-                WHERE queue = :queue AND lane = 0 AND state = 'queued' AND NOT EXISTS (
+                SELECT rank FROM stanchion_jobs
+                WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' AND NOT EXISTS (
                     SELECT 1 FROM stanchion_queues
-                    WHERE name = :queue AND (paused OR laned OR max_rate IS NOT NULL OR max_running IS NOT NULL)
-                ) AND {NONE_EXPIRED}
-                -- A claim need not wait for the disk: one that a crash of the server undoes leaves the job ready,
-                -- and its token refuses whoever had it. What is committed later makes it durable too.
+                    WHERE name = :queue AND (paused OR uses_lanes OR max_rate IS NOT NULL OR max_running IS NOT NULL)
+                ) AND (SELECT none_expired FROM clock)
+                -- A claim need not wait for the disk: if a crash of the server undoes it, the job is ready again, and
+                -- its token refuses the former holder. Any later commit makes it durable too.
                 AND set_config('synchronous_commit', 'off', true) IS NOT NULL
-                ORDER BY priority DESC LIMIT 1
+                ORDER BY rank DESC LIMIT 1
             )
             UNION ALL
             SELECT (
-                SELECT priority FROM stanchion_jobs
-                WHERE queue = :queue AND lane = 0 AND state = 'queued' AND priority < heads.priority
-                ORDER BY priority DESC LIMIT 1
+                SELECT rank FROM stanchion_jobs
+                WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' AND rank < heads.rank
+                ORDER BY rank DESC LIMIT 1
             )
-            FROM heads WHERE heads.priority IS NOT NULL
+            FROM heads WHERE heads.rank IS NOT NULL
         ), picked AS MATERIALIZED (
-            -- The heads come highest first, and the limit stops before a lower one is looked at, let alone locked.
+            -- The heads come highest first, and the limit stops before a lower one is read or locked.
             SELECT due.* FROM heads CROSS JOIN LATERAL (
                 SELECT {columns}
                 FROM stanchion_jobs
-                WHERE queue = :queue AND lane = 0 AND state = 'queued'
-                    AND priority = heads.priority AND run_at <= {NOW}
+                WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued'
+                    AND rank = heads.rank AND run_at <= {NOW}
                 ORDER BY run_at, id LIMIT :most FOR UPDATE SKIP LOCKED
             ) AS due
-            WHERE heads.priority IS NOT NULL
+            WHERE heads.rank IS NOT NULL
             LIMIT :most
         )
     """
 
 
-PICKED = picked("ctid AS place, id, order_key, limits, held, order_key IS NOT NULL OR limits IS NOT NULL AS gated")
+PICKED = picked(
+    "ctid AS place, id, order_key, limits, slots_held, order_key IS NOT NULL OR limits IS NOT NULL AS needs_slot"
+)
 
-RESERVED = f"""
+SHAPE = """
+    CASE
+        WHEN NOT (SELECT none_expired FROM clock) THEN 'expired'
+        WHEN EXISTS (SELECT 1 FROM picked WHERE needs_slot) THEN 'slots'
+        ELSE coalesce((
+            SELECT CASE
+                WHEN paused OR max_rate IS NOT NULL OR max_running IS NOT NULL OR uses_lanes AND uses_slots
+                    THEN 'limited'
+                WHEN uses_lanes THEN 'lanes'
+                WHEN uses_slots THEN 'slots'
+                ELSE 'plain'
+            END
+            FROM stanchion_queues WHERE name = :queue
+        ), 'plain')
+    END
+"""
+"""The reason why a statement with `PICKED` has reserved nothing: the shape of the queue, or expired leases."""
+
+RESERVED = """
     state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
-    lease_until = CASE WHEN CAST(:worker_holds AS boolean) THEN NULL
-        ELSE {ONCE} + CAST(:lease_micros AS BIGINT) END,
-    started_at = {ONCE}
+    lease_until = (SELECT now FROM clock) + CAST(:lease_micros AS BIGINT), started_at = (SELECT now FROM clock)
 """
 
-WHOLE = listed(LIVE_COLUMNS, id="CAST(id AS text)", origin="CAST(origin AS text)")
+AS_TEXT = {name: f"CAST({name} AS text)" for name in ID_COLUMNS}
+WHOLE = listed(LIVE_COLUMNS, **AS_TEXT)

@@ -1,4 +1,4 @@
-"""PostgreSQL's own form of the purge."""
+"""PostgreSQL's statement of the purge."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from stanchion.stores.postgres.pick import NOW
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.statements import Statements
+from stanchion.stores.sql.queues.purge import PurgeStatements
 
 _PURGE = f"""
-    -- By an array, whose size the planner takes for small: by a join it might read all of history for a portion of it.
-    -- Those that others are deleting are passed over, so that several share the work.
+    -- The planner assumes that an array is small; for a join it might read all of history to purge a portion of it.
+    -- Rows that others are deleting are skipped, so that several processes share the work.
     DELETE FROM stanchion_history WHERE id = ANY (ARRAY(
         SELECT id FROM stanchion_history
         WHERE queue = :queue AND {{from_where}} finished_at <= (
@@ -27,8 +27,8 @@ _PURGE = f"""
 """
 
 
-class PostgresStatements(Statements):
-    """The shared statements, one in another form."""
+class PostgresPurgeStatements(PurgeStatements):
+    """The shared statements; the purge is of its own."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)

@@ -1,4 +1,4 @@
-"""PostgreSQL's push: one statement, its own transaction."""
+"""PostgreSQL's push: one statement that commits itself."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from typing import Any
 
 from sqlalchemy import text
 
-from stanchion.stores.postgres.identity import HERE
-from stanchion.stores.postgres.pick import NOW, listed
-from stanchion.stores.records.jobs import NewJob, Pushed
+from stanchion.stores.postgres.pick import HERE, NOW, listed
+from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
 from stanchion.stores.rules.jobs import created, due_at
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import must_be_here
 from stanchion.stores.sql.engine.runner import Asked, Params, Runner
 from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
-from stanchion.stores.sql.jobs import Jobs
-from stanchion.stores.sql.push import Push, push_within
-from stanchion.stores.sql.queue_rows import QueueRows
-from stanchion.stores.sql.transactions import Transactions
+from stanchion.stores.sql.jobs.push import Push, push_within
+from stanchion.stores.sql.rows.jobs import Jobs
+from stanchion.stores.sql.rows.queues import QueueRows
+from stanchion.stores.sql.rows.transactions import Transactions
 
-# Called by built-ins over all jobs, which takes less than a comprehension's frame for each look at a single job.
+# Called by built-ins over all jobs: cheaper per job than a comprehension.
 _ID, _QUEUE, _KEY, _LANE = map(attrgetter, ("id", "queue", "key", "lane"))
 _NO_KEYS = {None}
+_NO_LANES = {UNLANED}
 
 _REQUIRED = object()
 DEFAULTS = tuple(NewJob._field_defaults.get(name, _REQUIRED) for name in NewJob._fields)
 
 _NEW = listed(
     LIVE_COLUMNS,
-    lane="coalesce(lane, 0)",
-    state="CASE WHEN waits_for IS NULL THEN 'queued' ELSE 'waiting' END",
+    lane=f"coalesce(lane, {UNLANED})",
+    state="CASE WHEN waits_kind IS NULL THEN 'queued' ELSE 'waiting' END",
     priority="coalesce(priority, 0)",
+    rank="coalesce(priority, 0)",
     run_at=f"coalesce(run_at, {NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
     enqueued_at=NOW,
     attempts="0",
@@ -46,17 +47,19 @@ _NEW = listed(
     lease_until="NULL",
     started_at="NULL",
     cancel_requested="false",
-    held="0",
-    permit="NULL",
-    waits_since=f"CASE WHEN waits_for IS NOT NULL THEN {NOW} END",
+    slots_held="0",
+    order_hold="NULL",
+    slots_hold="NULL",
+    waits_since=f"CASE WHEN waits_kind IS NOT NULL THEN {NOW} END",
 )
 
 _PUSHED = f"""
     WITH given AS (
         SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
             id uuid, queue text, payload text, task text, priority int2, run_at bigint, delay float8,
-            headers text, tenant text, key text, order_key text, limits text, flow text, origin uuid,
-            max_attempts int, timeout float8, lane int, waits_for text
+            headers text, tenant text, key text, order_key text, limits text, flow_root uuid, flow_node uuid,
+            flow_index int, flow_after text, origin uuid, max_attempts int, timeout float8, lane int, waits_kind text,
+            waits_queue text, waits_name text
         ) {{where}}
     ), stored AS (
         INSERT INTO stanchion_jobs ({listed(LIVE_COLUMNS)})
@@ -66,14 +69,14 @@ _PUSHED = f"""
         ON CONFLICT DO NOTHING
         RETURNING queue
     ), counted AS (
-        INSERT INTO stanchion_tallies (queue, what, n)
+        INSERT INTO stanchion_counter_events (queue, what, n)
         SELECT queue, 'pushed', count(*) FROM stored GROUP BY queue
     )
     SELECT (SELECT count(*) FROM stored), {NOW}
 """
 _FINISHED = "EXISTS (SELECT 1 FROM stanchion_history AS finished WHERE finished.id = given.id)"
-# Planned while history is small, the condition above may read all of it, for each job or to hash it, until the server
-# has analyzed what it has grown to. Ids that were made together leave so narrow a range that the index wins.
+# For the condition above, a plan made while history was small may read all of it, once per job or to hash it, until the
+# server has analyzed the grown table. Ids made together span so narrow a range that the index is chosen.
 _FINISHED_IN_RANGE = """(given.id = ANY (ARRAY(
     SELECT finished.id FROM stanchion_history AS finished
     WHERE finished.id BETWEEN CAST(:first AS uuid) AND CAST(:last AS uuid) AND finished.id IN (SELECT id FROM given)
@@ -84,11 +87,11 @@ _PUSH, _PUSH_JOINED, _PUSH_APART, _PUSH_APART_JOINED = (
     for where in ("", f"WHERE {HERE}")
 )
 _MADE_TOGETHER = len("01a1fe3f-73a2-767e-a69c-")
-"""Ids that `new_ids` has made in one call share so much of their beginning."""
+"""The length of the prefix that ids made by one call of `new_ids` share."""
 
 
 class PostgresPush:
-    """Stores new jobs by one statement, which refuses by itself to work in another database than the store's."""
+    """Stores new jobs by one statement, which inserts nothing in another database than the store's."""
 
     def __init__(self, db: Database, transactions: Transactions, jobs: Jobs, queues: QueueRows, general: Push) -> None:
         self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
@@ -98,20 +101,19 @@ class PostgresPush:
         if not jobs:
             return []
         if tx is not None or set(map(_KEY, jobs)) != _NO_KEYS:  # a duplicate may undo the batch
-            guarded = not any(map(_LANE, jobs))
+            guarded = set(map(_LANE, jobs)) == _NO_LANES
             return push_within(self._transactions, jobs, tx, self.push_in, guarded=guarded)
-        queues = set(map(_QUEUE, jobs))
-        self._queues.make(queues)
+        self._queues.make_for(jobs)
         pushed = self._db.statement(lambda run, again: self.push_in(run, jobs, again=again))
-        self._db.dialect.announce(queues)
+        self._db.dialect.announce(set(map(_QUEUE, jobs)))
         return pushed
 
     def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
-        if any(map(_LANE, jobs)):
-            self._queues.make_laned(run, {job.queue for job in jobs if job.lane})
+        if set(map(_LANE, jobs)) != _NO_LANES:
+            self._queues.use_lanes(run, {job.queue for job in jobs if job.lane != UNLANED})
         ordered: Sequence[NewJob] = jobs
         if again or set(map(_KEY, jobs)) != _NO_KEYS:
-            # One order for all: two batches that share keys or ids wait for each other, and not in a circle.
+            # One order for all callers: two batches that share keys or ids can't deadlock.
             ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
         ((stored, now),) = run.rows(*_pushing(ordered, guarded=run.guarded))
         if again:
@@ -128,17 +130,17 @@ class PostgresPush:
         return [results[job.id] for job in jobs]
 
     def _undo_finished(self, run: Runner, jobs: Sequence[NewJob]) -> None:
-        """Take back what an earlier try had stored and a worker has finished, since its answer was lost.
+        """Delete jobs that an earlier try stored and a worker has finished since, if the reply was lost.
 
-        The insert itself can't see this: it waited for the worker's delete, with a snapshot from before.
+        The insert can't see them: it waited for the worker's delete, with an older snapshot.
         """
         finished = self._jobs.finished(run, [job.id for job in jobs]).values()
-        twice = [row for row in finished if self._jobs.take_back(run, row.id)]
-        self._jobs.tally(run, [(row.queue, "pushed") for row in twice], sign=-1)
+        twice = [row for row in finished if self._jobs.take_back(run, row)]
+        self._jobs.count_events(run, [(row.queue, "pushed") for row in twice], sign=-1)
 
 
 def _pushing(jobs: Sequence[NewJob], *, guarded: bool) -> Asked:
-    """Return the statement that stores these jobs, and its parameters."""
+    """Return the statement that stores these jobs, with its parameters."""
     given: Params = {"jobs": json.dumps([_given(job) for job in jobs])}
     ids = list(map(str.lower, map(_ID, jobs)))
     first, last = min(ids), max(ids)
@@ -148,7 +150,7 @@ def _pushing(jobs: Sequence[NewJob], *, guarded: bool) -> Asked:
 
 
 def _given(job: NewJob) -> dict[str, Any]:
-    """Return what the statement needs to know of a job: what differs from the defaults."""
+    """Return the fields of a job that differ from the defaults."""
     if job[4:] == DEFAULTS[4:]:
         plain = {"id": job.id, "queue": job.queue, "payload": job.payload}
         return plain if job.task is None else {**plain, "task": job.task}

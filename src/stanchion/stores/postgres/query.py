@@ -1,52 +1,32 @@
-"""PostgreSQL's own way to cut large tables into parts: by a sample of their blocks, in place of a look at every row."""
+"""PostgreSQL's split of large tables into parts: by a sample of their blocks, instead of a read of all rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import Select, String, cast, select, text, union_all
 
-from stanchion.stores.postgres.staging import PostgresBatches
 from stanchion.stores.records.query import Query
 from stanchion.stores.rules.query import checked, cut, evenly
-from stanchion.stores.sql import selection
-from stanchion.stores.sql.arrow import Arrow, from_postgres
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
-from stanchion.stores.sql.query import SCAN_SECONDS, Queries
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from stanchion.stores.sql.reading import selection
+from stanchion.stores.sql.reading.query import SCAN_SECONDS, Queries
 
 BLOCKS = 400
-"""About as many blocks are looked at."""
+"""Number of blocks in a sample, approximately."""
 
 ENOUGH = 100
-"""Sampled jobs of a part, below which all jobs are looked at."""
+"""Sampled jobs per part; with fewer, all jobs are read."""
 
 
-class PostgresParts(PostgresBatches):
-    """The PostgreSQL store, whose scans are cut into parts of about equal size where there is much to scan."""
-
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._parts = SampledParts(database, general=self._queries)
-        self._arrow = Arrow(database, from_postgres)
-
-    def partition(self, query: Query, parts: int) -> list[Query]:
-        return self._parts.partition(query, parts)
-
-    def select_arrow(self, query: Query) -> Iterator[pa.RecordBatch]:
-        return self._arrow.select_arrow(query)
-
-
-class SampledParts:
-    """Cuts queries over large tables at the ids of a sample; what is small, as other databases do."""
+class PostgresQueries:
+    """Reads jobs as on other databases, but splits queries over large tables at the ids of a sample."""
 
     def __init__(self, database: Database, general: Queries) -> None:
         self._database, self._general = database, general
+        self.fetch, self.select = general.fetch, general.select
 
     def partition(self, query: Query, parts: int) -> list[Query]:
         ids = self._sampled(query) if parts > 1 else []
@@ -55,7 +35,7 @@ class SampledParts:
         return cut(query, evenly(ids, parts))
 
     def _sampled(self, query: Query) -> list[str]:
-        """Return the ids, in order, of some jobs that meet the conditions; none where the tables are small."""
+        """Return the sorted ids of some jobs that match the query; none if the tables are small."""
         shape = selection.shape_of(checked(query))
         blocks = sum(self._blocks(table.name) for table in shape.tables)
         if blocks < 2 * BLOCKS:

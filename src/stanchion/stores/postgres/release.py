@@ -1,7 +1,6 @@
-"""PostgreSQL's own way to pass on slots that come free: the locks of their gates, and all else in one statement.
+"""PostgreSQL's grants of freed slots: one statement locks the slots, a second does all else.
 
-Everything that several want is between these locks and the commit; so they are sent together with it, and no gate is
-locked while anything goes over the network.
+Both are sent together with the commit, so that no contended slot is locked during a round trip.
 """
 
 from __future__ import annotations
@@ -10,93 +9,100 @@ import json
 
 from sqlalchemy import text
 
-from stanchion.stores.rules.slots import HOLDER_BOOST, order_of, semaphore_of
+from stanchion.stores.postgres.pick import slots_at, slots_read
+from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
+from stanchion.stores.rules.slots import HOLDER_BOOST
+from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.granting import Grants
-from stanchion.stores.sql.slots import SlotRows
+from stanchion.stores.sql.rows.grants import Grants
+from stanchion.stores.sql.rows.slots import SlotRows
 
-# It begins when the gates are locked, and so sees who waits there. Those whom others have locked are passed over.
+# It starts after the slots are locked, and so sees their waiters. Waiters that others have locked are skipped.
 _PASS_ON = text(f"""
     WITH freed AS MATERIALIZED (
-        SELECT * FROM jsonb_to_recordset(CAST(:freed AS jsonb)) AS freed (name text, n int, queue text, order_key text)
-    ), gate AS MATERIALIZED (
-        SELECT freed.*, gate.waited, greatest(coalesce(gate.capacity, 1) - gate.used + n, 0) AS free
-        FROM freed JOIN stanchion_gates AS gate USING (name)
-        WHERE gate.name = ANY (ARRAY(SELECT name FROM freed))
-    ), lined AS MATERIALIZED (
-        SELECT gate.name, job.id, job.queue FROM gate CROSS JOIN LATERAL (
-            SELECT id, queue FROM stanchion_jobs WHERE waits_for = gate.name
-            ORDER BY waits_since, id LIMIT gate.free FOR UPDATE SKIP LOCKED
+        SELECT * FROM jsonb_to_recordset(CAST(:freed AS jsonb)) AS freed (kind text, queue text, name text, n int)
+    ), slot AS MATERIALIZED (
+        SELECT given.*, slot.waited, greatest(coalesce(slot.capacity, 1) - slot.used + n, 0) AS free
+        FROM {slots_read("freed AS given", "slot.waited, slot.capacity, slot.used")}
+    ), waiters AS MATERIALIZED (
+        SELECT slot.kind, slot.queue, slot.name, job.id, job.queue AS woken FROM slot CROSS JOIN LATERAL (
+            SELECT id, queue FROM stanchion_jobs WHERE waits_kind = '{SEMAPHORE}' AND waits_queue = ''
+                AND waits_name = slot.name
+            ORDER BY waits_since, id LIMIT slot.free FOR UPDATE SKIP LOCKED
         ) AS job
-        WHERE gate.waited AND gate.order_key IS NULL
+        WHERE slot.waited AND slot.kind = '{SEMAPHORE}'
     ), first AS MATERIALIZED (
-        SELECT gate.name, job.id, job.waits_for FROM gate CROSS JOIN LATERAL (
-            SELECT id, waits_for FROM stanchion_jobs WHERE queue = gate.queue AND order_key = gate.order_key
+        SELECT slot.kind, slot.queue, slot.name, job.id, job.waits FROM slot CROSS JOIN LATERAL (
+            SELECT id, coalesce(waits_kind = '{ORDER}', false) AS waits FROM stanchion_jobs
+            WHERE queue = slot.queue AND order_key = slot.name
             ORDER BY enqueued_at, id LIMIT 1
         ) AS job
-        WHERE gate.waited AND gate.order_key IS NOT NULL AND gate.free > 0
+        WHERE slot.waited AND slot.kind = '{ORDER}' AND slot.free > 0
     ), keyed AS MATERIALIZED (
-        SELECT first.name, job.id, job.queue FROM first CROSS JOIN LATERAL (
-            SELECT id, queue FROM stanchion_jobs
-            WHERE id = first.id AND waits_for = first.name FOR UPDATE SKIP LOCKED
+        SELECT first.kind, first.queue, first.name, job.id, first.queue AS woken FROM first CROSS JOIN LATERAL (
+            -- In a form that no planner can take for a range of the index of waiting jobs, with the whole line.
+            SELECT id FROM stanchion_jobs WHERE id = first.id
+                AND (waits_kind, waits_queue, waits_name) IS NOT DISTINCT FROM ('{ORDER}', first.queue, first.name)
+            FOR UPDATE SKIP LOCKED
         ) AS job
-        WHERE first.waits_for = first.name
+        WHERE first.waits
     ), next AS MATERIALIZED (
-        SELECT * FROM lined UNION ALL SELECT * FROM keyed
+        SELECT * FROM waiters UNION ALL SELECT * FROM keyed
     ), granted AS (
         UPDATE stanchion_jobs
-        SET state = 'queued', held = held + 1, waits_for = NULL, waits_since = NULL,
-            priority = priority + CASE WHEN waits_for LIKE 's:%' THEN {HOLDER_BOOST} ELSE 0 END
-        WHERE id = ANY (ARRAY(SELECT id FROM next))
+        SET state = 'queued', slots_held = slots_held + 1, waits_since = NULL,
+            waits_kind = NULL, waits_queue = NULL, waits_name = NULL,
+            rank = priority + CASE WHEN waits_kind = '{SEMAPHORE}' THEN {HOLDER_BOOST} ELSE 0 END
+        WHERE id = ANY (ARRAY(SELECT id FROM next)) AND queue = ANY (ARRAY(SELECT woken FROM next))
     ), counted AS MATERIALIZED (
-        SELECT gate.*, (SELECT count(*) FROM next WHERE next.name = gate.name) AS given, first.waits_for AS first_waits,
-            gate.order_key IS NOT NULL AND gate.free > 0 AND first.name IS NULL AS unused
-        FROM gate LEFT JOIN first USING (name)
+        SELECT slot.*, (
+                SELECT count(*) FROM next
+                WHERE (next.kind, next.queue, next.name) = (slot.kind, slot.queue, slot.name)
+            ) AS given,
+            first.waits AS first_waits, slot.kind = '{ORDER}' AND slot.free > 0 AND first.name IS NULL AS unused
+        FROM slot LEFT JOIN first USING (kind, queue, name)
     ), outcome AS MATERIALIZED (
         SELECT counted.*, CASE
             WHEN NOT waited OR given >= free THEN false
-            WHEN order_key IS NOT NULL THEN first_waits IS NOT NULL AND first_waits = name
+            WHEN kind = '{ORDER}' THEN coalesce(first_waits, false)
             ELSE EXISTS (
-                SELECT 1 FROM stanchion_jobs WHERE waits_for = counted.name
-                    AND id <> ALL (ARRAY(SELECT id FROM lined WHERE lined.name = counted.name))
+                SELECT 1 FROM stanchion_jobs
+                WHERE waits_kind = '{SEMAPHORE}' AND waits_queue = '' AND waits_name = counted.name
+                    AND id <> ALL (ARRAY(SELECT id FROM waiters WHERE waiters.name = counted.name))
             )
         END AS passed_over
         FROM counted
     ), used AS (
-        UPDATE stanchion_gates AS gate
-        SET used = gate.used - n + given,
-            waited = gate.waited AND (order_key IS NOT NULL OR given >= free OR passed_over)
+        UPDATE stanchion_slots AS slot
+        SET used = slot.used - n + given,
+            waited = slot.waited AND (slot.kind = '{ORDER}' OR given >= free OR passed_over)
         FROM outcome
-        WHERE gate.name = ANY (ARRAY(SELECT name FROM outcome WHERE NOT unused)) AND gate.name = outcome.name
+        WHERE slot.{slots_at("outcome AS given")} AND NOT unused
+            AND (slot.kind, slot.queue, slot.name) = (outcome.kind, outcome.queue, outcome.name)
     ), dropped AS (
-        -- The row of an order key is there for as long as somebody has the gate, or may wait at it.
-        DELETE FROM stanchion_gates WHERE name = ANY (ARRAY(SELECT name FROM outcome WHERE unused))
+        -- The row of an order key exists as long as a job holds the key, or may wait for it.
+        DELETE FROM stanchion_slots WHERE {slots_at("(SELECT * FROM outcome WHERE unused) AS given")}
     )
-    SELECT DISTINCT NULL, queue FROM next UNION ALL SELECT name, NULL FROM outcome WHERE passed_over
+    SELECT DISTINCT woken, NULL, NULL, NULL FROM next
+    UNION ALL SELECT NULL, kind, queue, name FROM outcome WHERE passed_over
 """)
 
 
 class PostgresGrants:
-    """Passes on slots by one round trip, the last one of a transaction."""
+    """Passes on freed slots in one round trip, the last one of a transaction."""
 
-    def __init__(self, slots: SlotRows, general: Grants) -> None:
-        self._slots, self._general = slots, general
+    def __init__(self, db: Database, slots: SlotRows) -> None:
+        self._slots, self._general = slots, Grants(db, slots)
 
     def pass_on(self, run: Runner) -> None:
         if run.joined or not run.freed:
             self._general.pass_on(run)
             return
         self._slots.make(run, run.freed)
-        pass_on = _PASS_ON, {"freed": json.dumps([_freed(*one) for one in run.freed.items()], ensure_ascii=False)}
-        for passed_over, queue in run.all_rows([pass_on], last=True)[0]:
-            if queue is None:
-                run.passed_over.add(passed_over)
+        freed = [{**slot._asdict(), "n": n} for slot, n in run.freed.items()]
+        pass_on = _PASS_ON, {"freed": json.dumps(freed, ensure_ascii=False)}
+        for woken, *passed_over in run.all_rows([pass_on], last=True)[0]:
+            if woken is None:
+                run.passed_over.add(Slot(*passed_over))
             else:
-                run.woken.add(queue)
-
-
-def _freed(gate: str, slots: int) -> dict[str, str | int]:
-    if semaphore_of(gate) is not None:
-        return {"name": gate, "n": slots}
-    queue, key = order_of(gate)
-    return {"name": gate, "n": slots, "queue": queue, "order_key": key}
+                run.woken.add(woken)

@@ -1,4 +1,4 @@
-"""PostgreSQL's own ways for whole batches: COPY into the stage, reservations and commits that return no rows."""
+"""PostgreSQL's handling of whole batches: COPY into the stage, and commits that return no rows."""
 
 from __future__ import annotations
 
@@ -8,31 +8,19 @@ from typing import Any
 
 from sqlalchemy import text
 
-from stanchion.stores.postgres.pick import ONCE, PICKED, RESERVED, listed
+from stanchion.stores.postgres.pick import ONCE, listed
 from stanchion.stores.postgres.push import DEFAULTS
 from stanchion.stores.postgres.settle import PLAIN
-from stanchion.stores.postgres.store import PostgresStore
-from stanchion.stores.records.claims import Claim
+from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.staging import Finish
-from stanchion.stores.sql.engine.runner import BACK, MARK, CursorRunner, Params, Runner
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import SAVEPOINT, TO_SAVEPOINT, CursorRunner, Params, Runner
 from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS
-from stanchion.stores.sql.staging import seconds_for, staged
+from stanchion.stores.sql.staging.staging import StagedJobs, staged
+from stanchion.stores.sql.staging.statements import StageStatements
 
 _UNIQUE_VIOLATION = "23505"
-
-_RESERVE = text(f"""
-    {PICKED}, claimed AS (
-        UPDATE stanchion_jobs AS job SET {RESERVED}
-        WHERE job.ctid = ANY (ARRAY(SELECT place FROM picked WHERE NOT EXISTS (SELECT 1 FROM picked WHERE gated)))
-        RETURNING 1
-    ), counted AS (
-        INSERT INTO stanchion_tallies (queue, what, n)
-        SELECT :queue, 'reserved', count(*) FROM claimed
-        WHERE right(CAST(:token AS text), 1) <> '-' HAVING count(*) > 0
-    )
-    SELECT count(*) FROM claimed
-""")
 
 _DONE = listed(HISTORY_COLUMNS, state="'done'", finished_at=ONCE, result="NULL")
 
@@ -47,49 +35,35 @@ _FINISH = text(f"""
         SELECT {_DONE} FROM gone
         WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues WHERE name = :queue AND history_ttl <= 0)
     ), counted AS (
-        INSERT INTO stanchion_tallies (queue, what, n)
+        INSERT INTO stanchion_counter_events (queue, what, n)
         SELECT :queue, 'committed', count(*) FROM gone HAVING count(*) > 0
     )
     SELECT count(*) FROM gone
 """)
 
 
-# A plan that was made while a table was empty would scan all of it for every row, now that it is full.
+# A plan made while a table was empty would scan the full table once per row.
 _BY_INDEXES = text("SELECT set_config('enable_seqscan', 'off', true)")
 
 
-class PostgresBatches(PostgresStore):
-    """The PostgreSQL store with batches that never leave the server."""
+class CopyStaged:
+    """Stages jobs by COPY, and publishes batches of new jobs without a search for each."""
 
-    def reserve(self, claim: Claim) -> int:
-        if not self.claims_at_once(claim):
-            return super().reserve(claim)
+    def __init__(self, db: Database, general: StagedJobs) -> None:
+        self._db, self._general = db, general
+        self._statements = db.dialect.once(StageStatements)
 
-        def work(run: Runner, again: bool) -> int:
-            if again or claim.repeat:
-                given = {"queue": claim.queue, "token": claim.token}
-                if found := int(run.rows(self._stage.count_in_hand, given)[0][0]):
-                    return found
-            params = {"queue": claim.queue, "most": claim.limit, **self.reservation_in(run, claim)}
-            return int(run.rows(_RESERVE, params)[0][0])
-
-        if self.database.statement(work, seconds_for(claim.limit)):
-            return self._count_in_hand(claim.queue, claim.token)
-        return super().reserve(claim)
-
-    def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
-        if not jobs:
-            return
+    def add(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
         try:
-            self.database.statement(lambda run, _again: self._copy(run, write, attempt, jobs), seconds_for(len(jobs)))
-        except self.dialect.errors as error:
+            self._db.statement(lambda run, _again: self._copy(run, write, attempt, jobs), calls.seconds_for(len(jobs)))
+        except self._db.dialect.errors as error:
             if getattr(error, "sqlstate", None) != _UNIQUE_VIOLATION:
                 raise
-            super().stage(write, attempt, jobs)  # some are there already: only this leaves them out
+            self._general.add(write, attempt, jobs)  # some are staged already: only this skips them
 
     def _copy(self, run: CursorRunner, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
-        """Copy the jobs into the stage; where all are like the first one, only the columns in which that is special."""
-        place = (write, attempt, self.clock(run))
+        """Copy jobs into the stage; if all are like the first one, only the columns that it sets."""
+        place = (write, attempt, self._db.clock(run))
         special = [n for n, default in enumerate(DEFAULTS) if jobs[0][n] != default]
         values: Iterable[tuple[Any, ...]]
         if jobs[0].delay is None and _all_plain(jobs, set(range(len(DEFAULTS))) - set(special)):
@@ -103,29 +77,32 @@ class PostgresBatches(PostgresStore):
             for of_job in values:
                 copy.write_row(place + of_job)
 
-    def publish_in(self, run: Runner, *given: Any, again: bool) -> bool:
+    def begin(self, run: Runner) -> None:
         run.rows(_BY_INDEXES)
-        return super().publish_in(run, *given, again=again)
 
-    def store_staged(self, run: Runner, given: Params) -> int:
-        if run.rows(self._stage.any_finished, given):
-            return super().store_staged(run, given)
-        # Rows that are all new go in at two thirds of the cost of such as might meet one that is there.
-        run.change(MARK)
+    def store(self, run: Runner, given: Params) -> int:
+        if run.rows(self._statements.any_finished, given):
+            return self._general.store(run, given)
+        # Inserting rows that are all new costs two thirds of an insert that checks for existing ones.
+        run.change(SAVEPOINT)
         try:
-            return run.change(self._stage.publish_new, given)
-        except self.dialect.errors as error:
+            return run.change(self._statements.publish_new, given)
+        except self._db.dialect.errors as error:
             if getattr(error, "sqlstate", None) != _UNIQUE_VIOLATION:
                 raise
-            run.change(BACK)
-            return super().store_staged(run, given)
+            run.change(TO_SAVEPOINT)
+            return self._general.store(run, given)
 
-    def finish_plain(self, run: Runner, finish: Finish) -> int:
+
+class PostgresPlainFinish:
+    """Commits plain jobs by one statement."""
+
+    def finish(self, run: Runner, finish: Finish) -> int:
         return int(run.rows(_FINISH, {"queue": finish.queue, "token": finish.token})[0][0])
 
 
 def _all_plain(jobs: Sequence[NewJob], fields: Iterable[int]) -> bool:
-    """Tell whether the jobs have nothing but defaults in these fields."""
+    """Return whether the jobs have only defaults in these fields."""
     of = itemgetter(*fields)
     plain = of(DEFAULTS)
     return all(of(job) == plain for job in jobs)

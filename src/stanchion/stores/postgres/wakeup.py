@@ -1,7 +1,7 @@
 """Wake-up across the processes of a PostgreSQL database by LISTEN/NOTIFY.
 
-A NOTIFY inside a writing transaction takes a lock over the whole server at its commit. So the signal goes out on a
-connection of its own, after the commit.
+A NOTIFY inside a writing transaction takes a server-wide lock at its commit. So the signal is sent over a separate
+connection, after the commit.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from stanchion.stores.wakeup.broadcast import MOST_ENDS, Broadcast, Kind, Recept
 if TYPE_CHECKING:
     import psycopg
 
-CHANNELS = {Kind.WORK: "stanchion", Kind.ENDS: "stanchion_ends"}
+CHANNELS = {Kind.WORK: "stanchion", Kind.ENDS: "stanchion_flow_ends"}
 NOTIFY = sqlalchemy.select(func.pg_notify(bindparam("channel", type_=String), bindparam("payload", type_=String)))
 _ANY = "*"
-"""Says that more jobs have ended than a signal names."""
+"""The payload of a signal for more ended jobs than it can name."""
 
 _PROBE = "\x01"
-"""Begins a signal that a listener sends itself: it tells that signals arrive, which a pooler may prevent."""
+"""Prefix of a signal that a listener sends to itself, to test whether signals arrive; a pooler may prevent that."""
 
-_LOOK_SECONDS = 1.0
-_TUPLES_OK = 2  # ExecStatus.TUPLES_OK, without the import for those who have no psycopg
+_POLL_SECONDS = 1.0
+_TUPLES_OK = 2  # ExecStatus.TUPLES_OK, without an import of psycopg, which may be absent
 
 
 class Notifications(Broadcast):
@@ -40,7 +40,7 @@ class Notifications(Broadcast):
         super().__init__()
 
     def begin(self) -> None:
-        """Send to and listen for nobody; the connection is the parent's."""
+        """Drop all listeners and the connection, which after a fork is the parent's."""
         super().begin()
         self._sender: psycopg.Connection[Any] | None = None
         self._probes: list[tuple[str, str]] = []
@@ -64,7 +64,7 @@ class Notifications(Broadcast):
             reception.ready(connected=False)
             self._probe(CHANNELS[reception.kind], probe)
             while reception.wanted():
-                payloads = _signalled(connection, _LOOK_SECONDS)
+                payloads = _signalled(connection, _POLL_SECONDS)
                 if probe in payloads:
                     reception.connected = True
                 news = {payload for payload in payloads if not payload.startswith(_PROBE)}
@@ -107,7 +107,7 @@ class Notifications(Broadcast):
 
 
 def signals_of(queues: Iterable[str], finished: Collection[str] | None) -> Iterator[tuple[str, str]]:
-    """Yield the channels and payloads of signals for queues and ends of jobs."""
+    """Yield the channels and payloads of the signals for these queues and ended jobs."""
     for queue in queues:
         yield CHANNELS[Kind.WORK], queue
     if finished is None or len(finished) > MOST_ENDS:
@@ -116,8 +116,8 @@ def signals_of(queues: Iterable[str], finished: Collection[str] | None) -> Itera
         yield CHANNELS[Kind.ENDS], ",".join(finished)
 
 
-# A signal is on the way from an enqueue to the start of its job, so these two go to the C library directly:
-# psycopg's own calls take twice as long.
+# A signal lies between a push and the start of the job, so these two call the C library directly: psycopg's own calls
+# take twice as long.
 
 
 def _notify(connection: psycopg.Connection[Any], channel: str, payload: str) -> None:
@@ -127,7 +127,7 @@ def _notify(connection: psycopg.Connection[Any], channel: str, payload: str) -> 
 
 
 def _signalled(connection: psycopg.Connection[Any], seconds: float) -> set[str]:
-    """Return what the signals say that have come, waiting for the first of them."""
+    """Wait up to `seconds` for a signal; return what the signals received by then say."""
     session = connection.pgconn
     waiting = select.poll()
     waiting.register(session.socket, select.POLLIN)

@@ -1,1 +1,1 @@
-"""What passes between the model and a store: plain, frozen records."""
+"""Plain, immutable records exchanged between the model and a store."""

@@ -1,4 +1,4 @@
-"""Capabilities: what a store can do beyond what all can."""
+"""Capabilities: what a store supports beyond the common port."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a store can do beyond the semantics that all of them share."""
+    """What a store supports beyond the semantics that all stores share."""
 
     name: str
     joins_transactions: bool
@@ -17,6 +17,6 @@ class Capabilities:
     durable: str
     processes: bool
     extra: str | None = None
-    """What is to be installed for it: `pip install 'stanchion[extra]'`."""
+    """The extra to install for it: `pip install 'stanchion[extra]'`."""
     arrow: bool = False
-    """It gives queries as Arrow: see `ArrowReads`. The driver for that is installed."""
+    """True if the store returns queries as Arrow, see `ArrowReads`, and the driver for that is installed."""

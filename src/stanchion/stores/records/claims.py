@@ -1,24 +1,24 @@
-"""Claims: what is asked of a queue, and what was handed out."""
+"""Claims: the request to reserve jobs, and the reserved jobs."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.slots import Slot
 
 POP: Final = "-"
-"""Ends the token of a claim whose jobs are committed before anybody gets them; see `Claim.counted`."""
+"""Suffix of the token of a claim whose jobs are committed before they are handed out; see `Claim.counted`."""
 
 
 class Claim(NamedTuple):
-    """A wish for up to `limit` due jobs of one queue, under a fresh `token`.
+    """A request for up to `limit` due jobs of one queue, under a fresh `token`.
 
-    Held by the live `worker` of that id, or, where `worker` is None, for `lease` seconds (the queue's
-    own lease where that is None too). A `repeat`, after a call that was never answered, gives the jobs
-    that the token holds already, if any. `lanes`: the first and the last lane to take them from; None for all.
-    `rows` False: only the number of jobs under the token is wanted, not the jobs, and one that has lost its lease
-    twice or more is handed out with the others. `full`: slots of which none is free. A store may leave out the jobs
-    that wait for one of them first; it is for the stores alone to set.
+    The live worker with the id `worker` holds the jobs; where it is None, they are held for `lease` seconds (None: the
+    queue's lease). `repeat`, after a lost reply, returns the jobs that the token holds already, if any. `lanes`: the
+    first and the last lane to claim from; None for all. With `rows` False, only the number of jobs under the token is
+    wanted, and a job that has lost its lease twice or more is handed out together with others. `full`: slots known to
+    be full. Only stores set it: they may skip jobs that wait for one of these first.
     """
 
     queue: str
@@ -28,24 +28,25 @@ class Claim(NamedTuple):
     lease: float | None = None
     repeat: bool = False
     lanes: tuple[int, int] | None = None
-    full: tuple[str, ...] = ()
+    full: tuple[Slot, ...] = ()
     rows: bool = True
 
     @property
     def counted(self) -> bool:
-        """False where the token is that of a pop: the delivery is not counted as reserved, and is no attempt if lost.
+        """False for the token of a pop: the delivery is not counted as reserved, and is no attempt if the lease is
+        lost.
 
-        The commit counts the job as popped. The token says so, as it is stored with the job: a lease that runs out
-        gives the attempt back.
+        The commit counts the job as popped. The token carries this because it is stored with the job: when the lease
+        runs out, the attempt is given back.
         """
         return not self.token.endswith(POP)
 
 
 class Claimed(NamedTuple):
-    """The jobs claimed, in order; `retry_in`: seconds until a limit of the queue may allow more.
+    """The claimed jobs, in order; `retry_in`: seconds until a limit of the queue may allow more.
 
-    It is 0 where the call has met so many jobs that must wait for something that it broke off: ask again at once.
-    `reserved`: how many jobs are reserved under the token, where the claim has asked for no rows.
+    `retry_in` is 0 if the claim stopped early because too many jobs had to wait: claim again at once. `reserved`: the
+    number of jobs reserved under the token, for a claim without rows.
     """
 
     rows: list[JobRow]

@@ -1,4 +1,4 @@
-"""Flows: their nodes, how their members ended, and what is to be changed of them."""
+"""Flows: nodes, member ends and changes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stanchion.stores.records.jobs import NewJob
 
 
 class NodeState(StrEnum):
-    """Where a node of a flow is; all but the first are final."""
+    """The state of a flow node; all but the first are final."""
 
     RUNNING = "running"
     DONE = "done"
@@ -19,15 +19,15 @@ class NodeState(StrEnum):
 
 
 class FlowNode(NamedTuple):
-    """What the members of a part of a flow add up to.
+    """A node of a flow: the combined state of its members.
 
-        running ──all members done, and closed──► done      jobs that wait for it are due
-           ├──a member failed──► failed                      its handler is enqueued, jobs that wait are cancelled
+        running ──all members done, and closed──► done      jobs that wait for it become due
+           ├──a member failed──► failed                      `on_failure` is enqueued, waiting jobs are cancelled
            └──flow cancelled──► cancelled
 
-    `root`: the flow. `kind`: "one" (the value of its only member), "list" (of all, in their places) or "none".
-    `parent`: where it is a member itself, as "node:place". `size`: members so far; all of them once it is `closed`.
-    `handler`: a NewJob as JSON, for a failure. `definition`: what it shows of itself, as JSON.
+    `root`: the flow. `kind`: "one" (the value of its only member), "list" (of all members, by index) or "none".
+    `parent`: its own position as a member, "node:index". `size`: members so far; all of them once it is `closed`.
+    `on_failure`: the job to enqueue when a member fails, a NewJob as JSON. `definition`: what to display, as JSON.
     """
 
     id: str
@@ -40,15 +40,15 @@ class FlowNode(NamedTuple):
     state: str = NodeState.RUNNING.value
     created_at: int = 0
     finished_at: int | None = None
-    handler: str | None = None
+    on_failure: str | None = None
     definition: str | None = None
 
 
 class MemberEnd(NamedTuple):
-    """How the member in a place of a node has ended: a job, with its result, or a `child` node."""
+    """The end of the member of a node at `index`: a job, with its result, or a `child` node."""
 
     node: str
-    place: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
     state: str
     job: str | None = None
     child: str | None = None
@@ -56,16 +56,16 @@ class MemberEnd(NamedTuple):
 
 
 class OpenFlow(NamedTuple):
-    """Store the nodes of a flow and its jobs. A node without members is done at once; a repeat does no harm."""
+    """Store the nodes of a flow and its jobs; may be repeated. A node without members is done at once."""
 
     nodes: Sequence[FlowNode] = ()
     jobs: Sequence[NewJob] = ()
 
 
 class ExtendFlow(NamedTuple):
-    """Store jobs as further members of an open node, by their indexes behind the last one; none if it is closed.
+    """Store jobs as further members of an open node, with the next indexes; store none if it is closed.
 
-    Jobs whose ids are known already are members by an earlier call: a repeat does no harm, also after the close.
+    Jobs with known ids are members by an earlier call, so a repeat is harmless, even after the close.
     """
 
     node: str
@@ -73,21 +73,18 @@ class ExtendFlow(NamedTuple):
 
 
 class CloseFlow(NamedTuple):
-    """Take no more members in an open node: it is done when its members are."""
+    """Close an open node to further members: it is done when its members are."""
 
     node: str
 
 
 class StopFlow(NamedTuple):
-    """End the nodes of a flow that are not final as cancelled.
+    """Cancel the nodes of a flow that are not final.
 
-    Its jobs are for the caller to cancel, afterwards: what becomes of them changes nothing any more.
+    The caller cancels the jobs afterwards; their ends do not change the nodes any more.
     """
 
     root: str
 
 
 FlowChange = OpenFlow | ExtendFlow | CloseFlow | StopFlow
-
-
-Node, End = FlowNode, MemberEnd

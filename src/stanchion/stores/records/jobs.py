@@ -5,18 +5,21 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Literal, NamedTuple
 
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.slots import Slot, slot_in
+
 SECOND = 1_000_000
 """One second in the unit of every stored time."""
 
-UNLANED = 0
-"""Stored as the lane of jobs that came while their queue had no lanes; lane n is stored as n + 1."""
+UNLANED = -1
+"""Lane of jobs pushed while their queue had no lanes."""
 
 QUEUED: Literal["queued"] = "queued"
-"""The stored state of jobs that are scheduled or ready; `run_at` against the store's clock tells which."""
+"""Stored state of scheduled and ready jobs; comparing `run_at` with the store's clock tells them apart."""
 
 
 class JobState(StrEnum):
-    """Where a job is in its life; the first four are live, the others final."""
+    """The state of a job; the first four are live, the others final."""
 
     SCHEDULED = "scheduled"
     READY = "ready"
@@ -28,7 +31,7 @@ class JobState(StrEnum):
 
     @property
     def final(self) -> bool:
-        """True for a job that is in history."""
+        """True for a job in history."""
         return self in _FINAL
 
 
@@ -38,7 +41,8 @@ _FINAL = frozenset({JobState.DONE, JobState.DEAD, JobState.CANCELLED})
 class NewJob(NamedTuple):
     """A job to store. Due at `run_at`, or `delay` seconds from the store's now, or now.
 
-    One that `waits_for` a gate is stored as waiting, until the gate opens.
+    A job with `waits_kind`, `waits_queue`, `waits_name`, a slot, is stored as waiting until that slot opens. The fields
+    of its position in a flow: see `rules.flows.FlowPosition`.
     """
 
     id: str
@@ -54,16 +58,26 @@ class NewJob(NamedTuple):
     on_duplicate: str = "return"
     order_key: str | None = None
     limits: str | None = None
-    flow: str | None = None
+    flow_root: str | None = None
+    flow_node: str | None = None
+    flow_index: int | None = None
+    flow_after: str | None = None
     origin: str | None = None
     max_attempts: int = 25
     timeout: float | None = None
     lane: int = UNLANED
-    waits_for: str | None = None
+    waits_kind: str | None = None
+    waits_queue: str | None = None
+    waits_name: str | None = None
+
+    @property
+    def waits_for(self) -> Slot | None:
+        """The slot that the job waits for."""
+        return slot_in(self.waits_kind, self.waits_queue, self.waits_name)
 
 
 class Pushed(NamedTuple):
-    """What became of a NewJob. For a duplicate, `id` is that of the live job which has the key."""
+    """The result of pushing a NewJob. For a duplicate, `id` is that of the live job that has the key."""
 
     id: str
     run_at: int
@@ -71,12 +85,21 @@ class Pushed(NamedTuple):
     duplicate: bool = False
 
 
+class JobRef(NamedTuple):
+    """A job as it was read: finished at this time, or queued if None."""
+
+    id: str
+    finished_at: int | None = None
+
+
 class JobRow(NamedTuple):
     """A whole job as stored, live or finished.
 
-    `held`: how many of its gates it holds, in their order; `permit`: the token under which it took them, or two, see
-    `permits_of`; `waits_for`, `waits_since`: the gate that it is parked at, and since when; of a job that its rate has
-    deferred, `waits_since` tells of `gates.promise_of`.
+    `rank`: what a claim sorts by, highest first: the priority, plus a boost for a queued job that was granted a
+    semaphore. `slots_held`: the number of slots held, the order key first, then semaphores by name. `order_hold`,
+    `slots_hold`: see `rules.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot at
+    which the job is parked, and since when; for a job deferred by its rate, `waits_since` encodes
+    `rules.slots.promise_of`.
     """
 
     id: str
@@ -84,6 +107,7 @@ class JobRow(NamedTuple):
     lane: int
     state: str
     priority: int
+    rank: int
     run_at: int
     enqueued_at: int
     payload: str
@@ -93,7 +117,10 @@ class JobRow(NamedTuple):
     key: str | None = None
     order_key: str | None = None
     limits: str | None = None
-    flow: str | None = None
+    flow_root: str | None = None
+    flow_node: str | None = None
+    flow_index: int | None = None
+    flow_after: str | None = None
     origin: str | None = None
     attempts: int = 0
     failures: int = 0
@@ -106,16 +133,34 @@ class JobRow(NamedTuple):
     lease_until: int | None = None
     started_at: int | None = None
     cancel_requested: bool = False
-    held: int = 0
-    permit: str | None = None
-    waits_for: str | None = None
+    slots_held: int = 0
+    order_hold: str | None = None
+    slots_hold: str | None = None
+    waits_kind: str | None = None
+    waits_queue: str | None = None
+    waits_name: str | None = None
     waits_since: int | None = None
     finished_at: int | None = None
     result: str | None = None
 
+    @property
+    def ref(self) -> JobRef:
+        """The reference to the job as it is in this row."""
+        return JobRef(self.id, self.finished_at)
+
+    @property
+    def lease(self) -> Lease:
+        """The lease under which the job is reserved; without a token if it never was."""
+        return Lease(self.queue, self.id, self.token or "")
+
+    @property
+    def waits_for(self) -> Slot | None:
+        """The slot that the job waits for."""
+        return slot_in(self.waits_kind, self.waits_queue, self.waits_name)
+
 
 class Redriven(StrEnum):
-    """What became of a job that was to be retried."""
+    """The result of retrying a job."""
 
     READY = "ready"
     MISSING = "missing"

@@ -1,43 +1,55 @@
-"""Outcomes: what becomes of a reserved job."""
+"""Outcomes: how a reservation ends or continues."""
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import NamedTuple
 
 from stanchion.stores.records.claims import POP
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import UNLANED, NewJob
+from stanchion.stores.records.leases import Lease
+
+
+class Ties(Enum):
+    """Which other jobs the end of a reserved job affects."""
+
+    NONE = auto()
+    SLOTS = auto()
+    """Jobs that wait for its semaphores."""
+    OTHERS = auto()
+    """The next job of its order key, or other jobs of its flow."""
 
 
 class Commit(NamedTuple):
-    """Finish a running job as done; with `jobs` it goes on as these, stored in the same step, and counts as moved.
+    """Finish a running job as done; with `jobs` it continues as these, stored in the same step, and counts as moved.
 
-    One that was asked to stop is cancelled instead if it has `jobs`; none of them is stored then. A job whose key is
-    taken is dealt with as `push` does, but none raises DuplicateKey: "raise" is taken as "return".
+    A job that was asked to stop is cancelled instead if it has `jobs`; none of them is stored. Jobs with a taken key
+    are handled as by `push`, but none raises DuplicateKey: "raise" is treated as "return".
     """
 
-    id: str
-    token: str
+    lease: Lease
     result: str | None = None
     payload: str | None = None
     jobs: tuple[NewJob, ...] = ()
+    ties: Ties | None = None
+    """Known from the reserved job; None: unknown. It selects a faster route only, and never changes the result."""
 
     @property
     def popped(self) -> bool:
-        """True under the token of a pop; see `Claim.counted`. It counts as popped."""
-        return self.token.endswith(POP)
+        """True for the token of a pop, see `Claim.counted`; the commit counts as popped."""
+        return self.lease.token.endswith(POP)
 
 
 class Rollback(NamedTuple):
     """Give a running job back, due in `delay` seconds.
 
-    With an `error` the failure is counted and kept. `refund` takes back the attempt that the delivery
-    counted; with an `error` the job is put off, which is no failure, and the error tells why. Attempts used up, the
-    job is dead; cancelled meanwhile, it is cancelled.
+    With an `error`, the failure is counted and stored. `refund` gives back the attempt counted at the claim; with an
+    `error` too, the job is put off, which is no failure, and the error is the reason. Without attempts left, the job is
+    dead; if cancelled meanwhile, it is cancelled.
     """
 
-    id: str
-    token: str
+    lease: Lease
     delay: float
     error: str | None = None
     traceback: str | None = None
@@ -45,13 +57,12 @@ class Rollback(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Commit a running job here and enqueue it in `queue` under the same id, attempts from 0.
+    """Commit a running job in the queue of its lease and enqueue it in `queue` under the same id, attempts from 0.
 
-    `headers` None: as they are.
+    `headers` None: unchanged.
     """
 
-    id: str
-    token: str
+    lease: Lease
     queue: str
     payload: str | None = None
     delay: float = 0.0
@@ -62,8 +73,7 @@ class Move(NamedTuple):
 class Bury(NamedTuple):
     """End a running job as dead."""
 
-    id: str
-    token: str
+    lease: Lease
     error: str
     traceback: str | None = None
 
@@ -71,46 +81,42 @@ class Bury(NamedTuple):
 class Abandon(NamedTuple):
     """End a running job as cancelled."""
 
-    id: str
-    token: str
+    lease: Lease
     reason: str = ""
 
 
 class Continue(NamedTuple):
-    """Let a running job go on as another call, under its id: the call that its task has returned.
+    """Continue a running job as the call that its task returned, under the same id.
 
-    One that was asked to stop is cancelled instead.
+    A job that was asked to stop is cancelled instead.
 
-    `job` says what it is from now on. `nodes` and `jobs` are the rest of the flow that leads to that call.
+    `job`: the new call. `nodes` and `jobs`: the rest of the flow that leads to that call.
     """
 
-    id: str
-    token: str
+    lease: Lease
     job: NewJob
     nodes: tuple[FlowNode, ...] = ()
     jobs: tuple[NewJob, ...] = ()
 
 
 class Extend(NamedTuple):
-    """Renew the lease of a running job: it ends in `seconds`."""
+    """Renew the lease of a running job: it ends in `seconds` from now."""
 
-    id: str
-    token: str
+    lease: Lease
     seconds: float
 
 
 class Progress(NamedTuple):
-    """Record how far a running job is, from 0 to 1."""
+    """Record the progress of a running job, from 0 to 1."""
 
-    id: str
-    token: str
+    lease: Lease
     value: float
 
 
 Renewal = Extend | Progress
-"""The reservation goes on."""
+"""The reservation continues."""
 
 Ending = Commit | Rollback | Move | Bury | Abandon | Continue
-"""The reservation is over."""
+"""The reservation ends."""
 
 Outcome = Ending | Renewal

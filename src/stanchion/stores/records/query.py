@@ -1,4 +1,4 @@
-"""Queries: which jobs are asked for, and in which order."""
+"""Queries: conditions on jobs, and orders."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ Op = Literal["=", "<", "<=", ">", ">=", "in"]
 
 
 class Condition(NamedTuple):
-    """What a field of a job is compared with: `=`, `<`, `<=`, `>`, `>=` a value, or `in` a tuple of them.
+    """A comparison of a job's field: `=`, `<`, `<=`, `>`, `>=` with a value, or `in` with a tuple of values.
 
-    A job without a value there does not meet it. Fields that can be compared in each of these ways: COMPARED. State
-    and priority are what the outside sees. These take `=` alone:
+    A job without a value in the field does not meet it. COMPARED fields support all operators. State and priority are
+    compared as callers see them. These support `=` only:
 
-        token       the job is reserved under this token, and the lease in force; or it finished under it
-        flow        it belongs to the flow with this id
+        token       the job is reserved under this token, with its lease in force; or it finished under it
+        flow_root   it belongs to the flow with this id
+        flow_node   it is a member of this node of a flow
         order_key   it has this order key
-        waits_for   it waits for this slot, by its name in `rules.slots`
-        holds       it holds this slot
+        waits_for   it waits for this `Slot`
+        holds       it holds this `Slot`
     """
 
     field: str
@@ -34,21 +35,24 @@ COMPARED = frozenset(
         *("run_at", "enqueued_at", "started_at", "finished_at"),
     }
 )
-"""The fields that can be compared in any way."""
+"""The fields that support all operators."""
 
-MATCHED = frozenset({"token", "flow", "order_key", "waits_for", "holds"})
-"""The conditions that take `=` alone."""
+MATCHED = frozenset({"token", "flow_root", "flow_node", "order_key", "waits_for", "holds"})
+"""The fields that support `=` only."""
+
+OF_SLOTS = frozenset({"waits_for", "holds"})
+"""Those of them that are compared with a `Slot`; the others with a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The jobs that meet all conditions, in an order, from behind a cursor on, up to a limit.
+    """The jobs that meet all conditions, sorted, from a cursor on, up to a limit.
 
-    `of`: live jobs, history, or all. `text` is part of the payload or of an error. `after`: the cursor that came with
-    the page before. `columns`: fields of JobRow; where given, rows are tuples of these.
+    `of`: live jobs, history, or all. `text`: part of the payload or of an error. `after`: the cursor of the previous
+    page. `columns`: fields of JobRow; if given, rows are tuples of these.
 
-    The orders: `newest` and `id` by the id, descending and ascending; `due` as claims go, by priority, `run_at` and id;
-    `arrival` as jobs came to the slot that they wait for; `finished` by the moment of the end, oldest first.
+    The orders: `newest` and `id` by id, descending and ascending; `due` as claims take jobs, by rank, `run_at` and id;
+    `arrival` as jobs came to the slot that they wait for; `finished` by time of the end, oldest first.
     """
 
     of: Of = "all"
@@ -60,14 +64,14 @@ class Query:
     columns: tuple[str, ...] = ()
 
     def also(self, *where: Condition) -> Self:
-        """Return the query with further conditions."""
+        """Return the query with additional conditions."""
         return replace(self, where=(*self.where, *where))
 
 
 class Page(NamedTuple):
-    """Some jobs: JobRows, or tuples of the columns that were asked for. `next` is the cursor of the next page.
+    """Some jobs: JobRows, or tuples of the requested columns. `next` is the cursor of the next page.
 
-    Without one there are no more. A page with a cursor may be the last one with jobs.
+    Without a cursor there are no more jobs. A page with a cursor may be the last one with jobs.
     """
 
     rows: list[Any]

@@ -6,9 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+QueueShape = Literal["plain", "slots", "lanes", "limited"]
+"""The route of a claim: plain jobs; some use slots; they are in lanes; or the queue is limited: paused, with a rate, a
+bound on running jobs, or both slots and lanes."""
+
 
 class SemaphoreRow(NamedTuple):
-    """A semaphore: what it may give, and how much of it is held and waited for."""
+    """A semaphore: its capacity, the slots held, and the jobs waiting for one."""
 
     name: str
     capacity: int
@@ -29,22 +33,34 @@ class QueueSettings:
     history_ttl: float = 7 * 86_400.0
     dead_letter: str | None = None
     lease: float = 30.0
-    laned: bool = False
-    """True once it had more than one lane: its jobs may be in any."""
+    uses_lanes: bool = field(default=False, compare=False)
+    """True once the queue has several lanes or a job in a lane; upkeep resets it."""
+    uses_slots: bool = field(default=False, compare=False)
+    """True once a job of the queue has a semaphore, an order key or a rate; upkeep resets it."""
     expires: float | None = None
-    """It is removed when nobody has pushed, reserved or finished in it for so long."""
+    """Seconds without a push, a reservation or an end after which the queue is removed; None: never."""
     expires_with_jobs: bool = False
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """What the code declared last, which need not be in force; see `stanchion.context.declared`."""
+    """The settings that the code declared last, which may not be in force; see `stanchion.context.declared`."""
 
     @property
-    def throttled(self) -> bool:
-        """True when a claim must look at more than the jobs."""
-        return self.paused or self.laned or self.max_rate is not None or self.max_running is not None
+    def limited(self) -> bool:
+        """True if a claim must check more than the jobs."""
+        return self.paused or self.uses_lanes or self.max_rate is not None or self.max_running is not None
+
+    @property
+    def shape(self) -> QueueShape:
+        """The route that claims take in this queue."""
+        bounded = self.max_rate is not None or self.max_running is not None
+        if self.paused or bounded or (self.uses_lanes and self.uses_slots):
+            return "limited"
+        if self.uses_lanes:
+            return "lanes"
+        return "slots" if self.uses_slots else "plain"
 
 
 class Sizes(NamedTuple):
-    """Live jobs of a queue."""
+    """Numbers of live jobs of a queue."""
 
     total: int = 0
     ready: int = 0
@@ -54,7 +70,7 @@ class Sizes(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """What happened in a queue since it was made; a duplicate is not a push."""
+    """Events of a queue since it was made; a duplicate does not count as a push."""
 
     pushed: int = 0
     popped: int = 0
@@ -72,9 +88,9 @@ Stat = Literal["states", "totals", "next_due"]
 
 
 class QueueStats(NamedTuple):
-    """The figures of a queue; a field that was not asked for has its default.
+    """The figures of a queue; fields that were not requested have their defaults.
 
-    `next_due`: the earliest `run_at` of its queued jobs, also where a pause or a limit hinders them; None without any.
+    `next_due`: the earliest `run_at` of its queued jobs, regardless of pauses and limits; None without queued jobs.
     """
 
     states: Sizes = Sizes()

@@ -1,4 +1,4 @@
-"""Staged jobs: what makes them real, and what ends with it."""
+"""Staged jobs: their publication, and what is committed with it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stanchion.stores.records.values import ValueChange
 
 
 class Finish(NamedTuple):
-    """Commit all jobs of a queue that are in hand under a token, if they are still exactly so many."""
+    """Commit all jobs of a queue that are reserved under a token, if their number is still `jobs`."""
 
     queue: str
     token: str
@@ -16,11 +16,11 @@ class Finish(NamedTuple):
 
 
 class Publication(NamedTuple):
-    """Make staged jobs real, all or none, once.
+    """Publish staged jobs, all or none, once.
 
-    `attempts`: those that count, each with the number of jobs it staged; jobs of other attempts are dropped.
-    `value`: what is written in the same step, and tells whether this was published before; None: the write's own
-    value, of kind "write" and named like it. `finish`: what is committed in the same step.
+    `attempts`: those to publish, each with the number of jobs it staged; jobs of other attempts are dropped. `value`:
+    written in the same step; it tells whether the write was published before. None: the write's own value, of kind
+    "write" and the same name. `finish`: committed in the same step.
     """
 
     write: str

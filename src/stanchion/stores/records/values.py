@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class VersionedValue(NamedTuple):
-    """A small text under a name; its `version` counts its changes."""
+    """A small text under a name; `version` counts its changes."""
 
     name: str
     text: str
@@ -14,7 +14,7 @@ class VersionedValue(NamedTuple):
 
 
 class ValueChange(NamedTuple):
-    """A versioned value to be written if its version is still `version`, as `compare_and_set` does; 0: absent."""
+    """A value to write if its version is still `version`, as by `compare_and_set`; 0: absent."""
 
     kind: str
     name: str

@@ -1,4 +1,4 @@
-"""Workers: what they say of themselves, and what they are told."""
+"""Workers: their rows, and the answers to their heartbeats."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
-    """One live worker, as it describes itself; `heartbeat` in seconds.
+    """A live worker as it describes itself; `heartbeat` in seconds.
 
-    `began`: the jobs that run, as `losses.start_of` has them; None from a release that does not say.
+    `began`: its running jobs, in the form of `lost_leases.start_of`; None from a release that does not report them.
     """
 
     id: str
@@ -27,9 +27,9 @@ class WorkerRow:
 
 
 class Beat(NamedTuple):
-    """The answer to a heartbeat: live workers (those that beat included), and their jobs that are to be cancelled.
+    """The answer to a heartbeat: the number of live workers, including the callers, and the callers' jobs to cancel.
 
-    `sharing`: how many workers poll for the same work, those included: for that of their queues which the fewest do.
+    `sharing`: workers, including the callers, that poll the queue of theirs with the fewest such workers.
     """
 
     live: int

@@ -25,7 +25,7 @@ CAPABILITIES = Capabilities(
 
 
 def open_store(url: str) -> RedisStore:
-    """Return the store on a server, a cluster or the master that sentinels name; `address.py` reads the URL."""
+    """Return the store on a server, a cluster or a master behind sentinels; `address.py` reads the URL."""
     if not _installed():
         raise MissingExtra("redis", "the Redis store")
     from stanchion.stores.redis.client.address import address_of
@@ -39,7 +39,7 @@ def open_store(url: str) -> RedisStore:
 
 
 def _installed() -> bool:
-    """Tell whether the client is there, and no other package or folder of that name."""
+    """Return True if the client is installed, and not shadowed by another package or folder of that name."""
     try:
         return find_spec("redis.asyncio") is not None
     except ModuleNotFoundError:

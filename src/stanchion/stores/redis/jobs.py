@@ -1,4 +1,4 @@
-"""Jobs in Redis: read and changed by scripts, each on the keys of one queue."""
+"""Jobs in Redis: scripts read and change them, each on the keys of one queue."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 from stanchion.stores.cas.entries import Entry
 from stanchion.stores.cas.jobs import Change, Result, Results, Seen
-from stanchion.stores.cas.portions import portions
+from stanchion.stores.cas.portions import grouped, portions
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.slots import ORDER, Slot
 from stanchion.stores.redis.client.places import Places
 from stanchion.stores.redis.client.rows import FIELD, STATE_FIELDS, body_text, rev_of, seen_in, state_text
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.client.settings import settings_in
-from stanchion.stores.rules.slots import is_node_gate, semaphore_of
 
-_AT_ONCE = 2000
-"""Jobs per call of a script: for so long nobody else is served."""
+_SCRIPT_JOBS_MAX = 2000
+"""Jobs per script call; the server serves no other client meanwhile."""
 
 _RESULTS = (Result.CHANGED, Result.DONE, Result.KEY_TAKEN)
-"""By what change.lua answers."""
+"""Results by the number that change.lua returns."""
 
 
 class Jobs:
-    """The primitives of `stores.cas` on jobs, their outbox, and the way from queue to queue."""
+    """The primitives of `stores.cas` on jobs, their outbox, and moves between queues."""
 
     def __init__(self, server: Server, places: Places) -> None:
         self.server, self.places = server, places
@@ -34,19 +34,20 @@ class Jobs:
         return self.server.now()
 
     def script(self, name: str, queue: str, *arguments: Any) -> Any:
-        """Run a script on a queue; a repeat must do no harm."""
+        """Run a script on a queue; it must be safe to repeat."""
         return self.server.call(lambda _again: self.server.run(name, self.server.keys.queue(queue), *arguments))
 
     # -- reading
 
-    def read(self, ids: Sequence[str]) -> tuple[int, dict[str, Seen]]:
-        """Return the store's clock, and those of the jobs that are live or in history."""
+    def read(self, ids: Sequence[str], queues: Sequence[str] | None = None) -> tuple[int, dict[str, Seen]]:
+        """Return the store's clock, and those of the jobs that are live or in history, by id; see `cas.jobs.Jobs`."""
         seen: dict[str, Seen] = {}
         now = None
         wanted = list(dict.fromkeys(ids))
-        for queue, part in self.places.by_queue(wanted).items():
-            if queue is not None:
-                now = self.read_in(queue, part, seen)
+        for queue, part in self._grouped(ids, queues).items():
+            now = self.read_in(queue, part, seen)
+        if queues is not None:
+            return self.now() if now is None else now, seen
         missing = [job_id for job_id in wanted if job_id not in seen]
         for queue in self.places.queues() if missing else ():
             now = self.read_in(queue, missing, seen)
@@ -55,10 +56,19 @@ class Jobs:
                 break
         return self.now() if now is None else now, seen
 
+    def _grouped(self, ids: Sequence[str], queues: Sequence[str] | None) -> dict[str, list[str]]:
+        """Return the ids by queue: by these, or else by those in which the jobs were last seen, if they were."""
+        places = map(self.places.queue_of, ids) if queues is None else queues
+        groups: dict[str, dict[str, None]] = {}
+        for queue, job_id in zip(places, ids, strict=True):
+            if queue is not None:
+                groups.setdefault(queue, {})[job_id] = None
+        return {queue: list(part) for queue, part in groups.items()}
+
     def read_in(self, queue: str, ids: Sequence[str], seen: dict[str, Seen]) -> int:
-        """Add those of the jobs that are in this queue; return the clock."""
+        """Add the jobs found in this queue to `seen`; return the clock."""
         now = 0
-        for part in portions(ids, _AT_ONCE):
+        for part in portions(ids, _SCRIPT_JOBS_MAX):
             clock, text, leaving = self.script("read", queue, *part)
             now = int(clock)
             found = {one.row.id: one for one in seen_in(text.decode(), queue)}
@@ -69,7 +79,7 @@ class Jobs:
         return now
 
     def first_each(self, wanted: Sequence[tuple[str, str, str]]) -> list[Seen | None]:
-        """Return the first job of each of these: queue, index and the name in it."""
+        """Return the first job for each queue, index and name in the index."""
         keys = self.server.keys
         calls = [self.server.script("first", keys.queue(queue), index, name, 1) for queue, index, name in wanted]
         found: list[Seen | None] = []
@@ -79,7 +89,7 @@ class Jobs:
         return found
 
     def settings_of(self, queues: Iterable[str]) -> dict[str, QueueSettings]:
-        """Return the settings of these queues; the default ones for a queue that has none yet."""
+        """Return the settings of these queues; defaults for a queue that has none."""
         return {queue: self._settings(queue) for queue in list(queues)}
 
     def _settings(self, queue: str) -> QueueSettings:
@@ -88,14 +98,11 @@ class Jobs:
     # -- changes
 
     def compare_and_set(self, changes: Sequence[Change]) -> Results:
-        """Make each change whose job is as it was read."""
+        """Apply each change whose job is unchanged since it was read."""
         results: dict[str, Result] = {}
         repeated = False
-        by_queue: dict[str, list[Change]] = {}
-        for change in changes:
-            by_queue.setdefault(change.seen.row.queue, []).append(change)
-        for queue, group in by_queue.items():
-            for part in portions(group, _AT_ONCE):
+        for queue, group in grouped(changes, lambda change: change.seen.row.queue).items():
+            for part in portions(group, _SCRIPT_JOBS_MAX):
                 found, again = self._change_in(queue, part)
                 results.update(zip((change.row.id for change in part), found, strict=True))
                 repeated = repeated or again
@@ -131,15 +138,15 @@ class Jobs:
         return found, again
 
     def announce(self, jobs: Iterable[JobRow | NewJob]) -> None:
-        """Note, before they are stored, where jobs are to be looked for that wait, or are part of a flow."""
+        """Record where to find jobs that wait or belong to a flow, before they are stored."""
         calls: dict[tuple[Any, ...], None] = {}
         of_flows: dict[str, set[str]] = {}
         keys = self.server.keys
         for job in jobs:
-            if job.waits_for is not None and (is_node_gate(job.waits_for) or semaphore_of(job.waits_for) is not None):
-                calls[("SADD", keys.slot(job.waits_for) + "queues", job.queue)] = None
-            if job.flow is not None:
-                of_flows.setdefault(job.flow.partition(":")[0], set()).add(f"{job.id}{FIELD}{job.queue}")
+            if (slot := job.waits_for) is not None and slot.kind != ORDER:
+                calls[("SADD", keys.slot(slot) + "queues", job.queue)] = None
+            if job.flow_root is not None:
+                of_flows.setdefault(job.flow_root, set()).add(f"{job.id}{FIELD}{job.queue}")
         if of_flows:
             now = self.now()
             listed = [part for root in of_flows for part in (now, root)]
@@ -149,12 +156,12 @@ class Jobs:
         self.server.all([Call(parts) for parts in calls])
 
     def deliver(self, queue: str, ids: Sequence[str] | None = None) -> set[str]:
-        """Bring jobs that are leaving the queue to theirs, and return those queues. None: all that are leaving.
+        """Deliver jobs that are leaving the queue; return their target queues. `ids` None: all that are leaving.
 
-        A job leaves in one atomic step and arrives in another, on another node of a cluster. Whoever comes upon
-        one on its way takes it there: (1) it left, (2) it arrives, and the new queue marks that, (3) the old queue
-        forgets it. After a death between any two of them, or a race of two who bring it, the mark tells a second
-        arrival from the first, also when the job is done by then; `maintain` clears old marks.
+        A job leaves in one atomic step and arrives in another, on another node of a cluster. Any process that finds a
+        job in transit delivers it: (1) it left, (2) it arrives, and the target queue stores an idempotency key, (3) the
+        old queue forgets it. After a death in between, or a race of two processes, the key prevents a second arrival,
+        even if the job is done by then; `maintain` deletes old keys.
         """
         if not self.server.address.cluster or ids == []:
             return set()
@@ -175,32 +182,30 @@ class Jobs:
     # -- the outbox
 
     def entries(self, before: int) -> Iterator[Entry]:
-        """Return the outbox entries that were written before this moment."""
+        """Return the outbox entries written before this time, by the store's clock."""
         for queue in self.places.queues():
-            yield from (entry for entry in self.entries_of(queue) if entry.noted_at < before)
+            yield from (entry for entry in self.entries_of(queue) if entry.written_at < before)
 
     def entries_of(self, queue: str) -> list[Entry]:
         """Return the outbox entries of a queue."""
         return _entries_in(queue, self.server.command("HGETALL", self.server.keys.queue(queue) + "outbox"))
 
     def delete_entries(self, entries: Sequence[Entry]) -> None:
-        """Delete entries that are applied."""
-        keys: dict[str, list[str]] = {}
-        for entry in entries:
-            keys.setdefault(entry.queue, []).append(entry.key)
-        outboxes = ((self.server.keys.queue(queue) + "outbox", its) for queue, its in keys.items())
-        self.server.all([Call(("HDEL", outbox, *its)) for outbox, its in outboxes])
+        """Delete applied entries."""
+        by_queue = grouped(entries, lambda entry: entry.queue).items()
+        outboxes = ((self.server.keys.queue(queue) + "outbox", its) for queue, its in by_queue)
+        self.server.all([Call(("HDEL", outbox, *(entry.key for entry in its))) for outbox, its in outboxes])
 
 
-def _found_by(row: JobRow) -> tuple[str | None, ...]:
-    return row.queue, row.waits_for, row.flow
+def _found_by(row: JobRow) -> tuple[str | Slot | None, ...]:
+    return row.queue, row.waits_for, row.flow_root
 
 
 def entry_texts(entry: Entry | None) -> tuple[str, str]:
-    """Return an outbox entry as the scripts take it: its key, and the rest."""
-    return ("", "") if entry is None else (entry.key, FIELD.join((str(entry.noted_at), entry.job, entry.text)))
+    """Return an outbox entry in the form the scripts take: its key, and the rest."""
+    return ("", "") if entry is None else (entry.key, FIELD.join((str(entry.written_at), entry.job, entry.text)))
 
 
 def _entries_in(queue: str, stored: Mapping[bytes, bytes]) -> list[Entry]:
-    noted = ((key.decode(), *text.decode().split(FIELD, 2)) for key, text in stored.items())
-    return [Entry(key, int(noted_at), queue, job, text) for key, noted_at, job, text in noted]
+    entries = ((key.decode(), *text.decode().split(FIELD, 2)) for key, text in stored.items())
+    return [Entry(key, int(written_at), queue, job, text) for key, written_at, job, text in entries]

@@ -1,6 +1,6 @@
-"""Jobs of one index of Redis in its order: by the slot that they wait for, by their end, and as claims go.
+"""Jobs of one Redis index in its order: by arrival at a slot, by end, and as claims take them.
 
-An index gives as many entries as are asked for, from behind the last one; those of several keys are merged.
+An index returns the requested number of entries after the last one; those of several keys are merged.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any
 
 from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.records.query import Query
 from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call
@@ -18,11 +19,11 @@ from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.slots import SlotRows
 from stanchion.stores.rules.query import behind, value_of
 
-_HIGHEST_PRIORITY = 5000
-"""What the prelude of the scripts takes a priority from, to sort by text."""
+_HIGHEST_RANK = 5000
+"""The prelude of the scripts subtracts a rank from this, to sort ranks as text."""
 
 Entry = tuple[Any, ...]
-"""The values by which a job is sorted, its id at the end."""
+"""The sort values of a job, with its id last."""
 
 Found = Iterator[tuple[int, list[Seen]]]
 """The clock, and the next jobs."""
@@ -35,11 +36,11 @@ class Orders:
         self._jobs, self._slots, self._server = jobs, slots, jobs.server
 
     def jobs_of(self, query: Query) -> Found:
-        """Yield the jobs of the index of a query, behind its cursor and in its order."""
+        """Yield the jobs of the index of a query, after its cursor and in its order."""
         if query.order == "arrival":
             slot = value_of(query, "waits_for")
             queues = self._slots.queues_at(slot)
-            yield from self._read(query, None, partial(self._waiting, slot, queues))
+            yield from self._read(query, None, partial(self._waiting, key_of(slot), queues))
             return
         queue = value_of(query, "queue")
         next_ones = self._finished if query.order == "finished" else self._due
@@ -59,11 +60,11 @@ class Orders:
             if len(entries) < query.limit:
                 return
 
-    def _waiting(self, slot: str, queues: Sequence[str], last: Entry, most: int) -> list[Entry]:
-        """Return the next of those who wait for a slot: since when, and the id."""
-        begin = f"({slot}{FIELD}{last[0]:020d}{FIELD}{last[1]}" if last else f"[{slot}{FIELD}"
+    def _waiting(self, key: str, queues: Sequence[str], last: Entry, most: int) -> list[Entry]:
+        """Return the next waiters for a slot: waiting since, and id."""
+        begin = f"({key}{FIELD}{last[0]:020d}{FIELD}{last[1]}" if last else f"[{key}{FIELD}"
         index = ((queue, self._server.keys.queue(queue) + "waits") for queue in queues)
-        calls = {queue: Call(("ZRANGEBYLEX", key, begin, f"({slot} ", "LIMIT", 0, most)) for queue, key in index}
+        calls = {queue: Call(("ZRANGEBYLEX", name, begin, f"({key} ", "LIMIT", 0, most)) for queue, name in index}
         found: list[Entry] = []
         for queue, entries in zip(calls, self._server.all(list(calls.values())), strict=True):
             here = [entry.decode().split(FIELD)[-2:] for entry in entries]
@@ -72,33 +73,33 @@ class Orders:
         return sorted(found)[:most]
 
     def _finished(self, key: str, last: Entry, most: int) -> list[Entry]:
-        """Return the next of those in history: when they ended, and the id."""
+        """Return the next finished jobs: end, and id."""
         return self._scored([f"{key}ended"], last, most)
 
     def _due(self, key: str, last: Entry, most: int) -> list[Entry]:
-        """Return the next queued jobs: priority, when they are due, and the id."""
+        """Return the next queued jobs: rank, due time, and id."""
         lines = sorted(
-            (_HIGHEST_PRIORITY - int(priority), line)
-            for line in (name.decode() for name in self._server.command("ZRANGE", f"{key}ready", 0, -1))
-            for _, _, priority in (line.partition(":"),)
+            (_HIGHEST_RANK - int(rank), ready_list)
+            for ready_list in (name.decode() for name in self._server.command("ZRANGE", f"{key}ready", 0, -1))
+            for _, _, rank in (ready_list.partition(":"),)
         )
         found: list[Entry] = []
-        for priority, group in groupby(reversed(lines), key=lambda one: one[0]):
-            if len(found) < most and (not last or priority <= last[0]):
-                begin = last[1:] if last and priority == last[0] else ()
-                keys = [f"{key}ready:{line}" for _, line in group]
-                found += [(priority, *entry) for entry in self._scored(keys, begin, most - len(found))]
+        for rank, group in groupby(reversed(lines), key=lambda one: one[0]):
+            if len(found) < most and (not last or rank <= last[0]):
+                begin = last[1:] if last and rank == last[0] else ()
+                keys = [f"{key}ready:{ready_list}" for _, ready_list in group]
+                found += [(rank, *entry) for entry in self._scored(keys, begin, most - len(found))]
         return found
 
     def _scored(self, keys: Sequence[str], last: Entry, most: int) -> list[Entry]:
-        """Return the next entries of these sorted sets, by their scores and then by the ids."""
+        """Return the next entries of these sorted sets, by score and id."""
         found: list[Entry] = []
         for key in keys:
             found += self._next_of(key, last, most)
         return sorted(found)[:most]
 
     def _next_of(self, key: str, last: Entry, most: int) -> list[Entry]:
-        # Of many with one score, those up to the last one are read again: as many as there are, at worst.
+        # Entries with the score of the last one are read again; at worst all of them have it.
         begin, asked = (last[0] if last else "-inf"), most
         while True:
             given = self._server.command("ZRANGEBYSCORE", key, begin, "+inf", "WITHSCORES", "LIMIT", 0, asked)
@@ -110,7 +111,7 @@ class Orders:
 
 
 def _pairs(given: Sequence[Any]) -> Iterator[tuple[bytes, Any]]:
-    """Yield members and scores, which a client gives in pairs or one after the other."""
+    """Yield members and scores, which clients return either as pairs or flat."""
     if given and isinstance(given[0], (tuple, list)):
         yield from ((member, score) for member, score in given)
     else:

@@ -1,23 +1,25 @@
-"""Jobs in: all of one queue in one step, up to two thousand."""
+"""Push: all jobs of one queue in one step, up to two thousand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from stanchion.errors import DuplicateKey
-from stanchion.stores.cas.entries import FollowUp, entry_of
-from stanchion.stores.cas.jobs import Change, Result
-from stanchion.stores.cas.portions import portions
+from stanchion.stores.cas.entries import FollowUp
+from stanchion.stores.cas.portions import grouped, portions
+from stanchion.stores.cas.push import replace_work
 from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.redis.client.rows import FIELD, new_text
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
-from stanchion.stores.rules.jobs import due_at, replaced
+from stanchion.stores.rules.jobs import due_at, refuse_duplicates
 
 T = TypeVar("T")
 
-_AT_ONCE = 2000
+_SCRIPT_JOBS_MAX = 2000
+_QUEUE_OF = attrgetter("queue")
 
 
 class Pushes:
@@ -28,27 +30,21 @@ class Pushes:
 
     def push(self, jobs: Sequence[NewJob]) -> list[Pushed]:
         """Store jobs, in order."""
-        by_queue: dict[str, list[NewJob]] = {}
-        for job in jobs:
-            by_queue.setdefault(job.queue, []).append(job)
         pushed: dict[str, Pushed] = {}
-        for queue, group in by_queue.items():
-            for part in portions(group, _AT_ONCE):
+        for queue, group in grouped(jobs, _QUEUE_OF).items():
+            for part in portions(group, _SCRIPT_JOBS_MAX):
                 self._push_in(queue, part, pushed)
         return [pushed[job.id] for job in jobs]
 
     def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
-        """Store jobs, each batch under an idempotency key of its own."""
+        """Store jobs, each batch under an idempotency key."""
         parts: dict[str, list[list[tuple[NewJob, str]]]] = {}
         for key, jobs in batches:
-            by_queue: dict[str, list[NewJob]] = {}
-            for job in jobs:
-                by_queue.setdefault(job.queue, []).append(job)
-            for queue, group in by_queue.items():
-                for number, part in enumerate(portions(group, _AT_ONCE)):
+            for queue, group in grouped(jobs, _QUEUE_OF).items():
+                for number, part in enumerate(portions(group, _SCRIPT_JOBS_MAX)):
                     parts.setdefault(queue, []).append([(job, f"{key}:{number}") for job in part])
         for queue, of_queue in parts.items():
-            for keyed in _together(of_queue, _AT_ONCE):
+            for keyed in _grouped(of_queue, _SCRIPT_JOBS_MAX):
                 self._push_keyed(queue, keyed)
 
     def _push_keyed(self, queue: str, keyed: Sequence[tuple[NewJob, str]]) -> None:
@@ -59,12 +55,12 @@ class Pushes:
                 self._replace(jobs[number], holder.decode())
 
     def _store(self, queue: str, jobs: Sequence[NewJob], texts: Sequence[str]) -> tuple[int, Iterable[Sequence[Any]]]:
-        """Return the clock, and the jobs that were met: as push.lua tells."""
+        """Return the clock, and the jobs that were not stored, in the form of push.lua."""
         self._jobs.places.list_queue(queue)
         self._jobs.announce(jobs)
         clock, made, met = self._jobs.script("push", queue, *texts)
         if made:
-            self._jobs.places.list_queue(queue, anew=True)
+            self._jobs.places.list_queue(queue, again=True)
         self._jobs.places.remember(queue, (job.id for job in jobs))
         return int(clock), portions(met, 4)
 
@@ -79,47 +75,38 @@ class Pushes:
                 pushed[job.id] = self._gone(job, now)
                 continue
             fields = state.decode().split(FIELD)
-            there = Pushed(holder_id, int(fields[11]), int(fields[12]), duplicate=what == b"taken")
+            there = Pushed(holder_id, int(fields[12]), int(fields[13]), duplicate=what == b"taken")
             if there.duplicate and job.on_duplicate == "replace":
                 there = self._replace(job, holder_id)
             pushed[job.id] = there
 
     def _gone(self, job: NewJob, now: int) -> Pushed:
-        """Return where a job is that has left the queue that it was pushed to."""
+        """Return the push result of a job that has left its queue since."""
         found = self._jobs.read([job.id])[1].get(job.id)
         return Pushed(job.id, found.row.run_at, found.row.enqueued_at) if found else Pushed(job.id, now, now)
 
     def _replace(self, job: NewJob, holder_id: str) -> Pushed:
-        """Give the holder of the job's key the job's work; where it has just finished, push anew."""
+        """Replace the work of the job that has the key; push the new job if the holder has just finished."""
         now, seen = self._jobs.read([holder_id])
         holder = seen.get(holder_id)
         if holder is None or holder.row.key != job.key or holder.row.finished_at is not None:
             return self.push([job])[0]
-        renewed = replaced(holder.row, job, now)
-        if renewed is None:
-            renewed = holder.row
-        else:
-            entry = entry_of(holder.row, renewed, None, None, now)
-            if self._jobs.compare_and_set([Change(holder, renewed, entry=entry)]).each != [Result.DONE]:
-                return self._replace(job, holder_id)
-            self._follow_up([entry] if entry else [])
-        return Pushed(renewed.id, renewed.run_at, renewed.enqueued_at, duplicate=True)
+        row = replace_work(self._jobs, self._follow_up, holder, job, now)
+        if row is None:
+            return self._replace(job, holder_id)
+        return Pushed(row.id, row.run_at, row.enqueued_at, duplicate=True)
 
     def refuse_duplicates(self, jobs: Sequence[NewJob]) -> None:
         """Raise DuplicateKey for a job that asks for it."""
         keyed = [job for job in jobs if job.key is not None]
         server = self._jobs.server
         asked = [Call(("HGET", server.keys.queue(job.queue) + "keys", job.key)) for job in keyed]
-        coming: dict[tuple[str, str | None], str] = {}
-        for job, stored in zip(keyed, server.all(asked), strict=True):
-            first = coming.setdefault((job.queue, job.key), job.id)
-            holder = stored.decode() if stored else first
-            if holder != job.id and job.on_duplicate == "raise":
-                raise DuplicateKey(job.queue, job.key or "", holder)
+        found = zip(keyed, server.all(asked), strict=True)
+        refuse_duplicates(keyed, {(job.queue, job.key): holder.decode() for job, holder in found if holder})
 
 
-def _together(parts: Sequence[list[T]], most: int) -> Iterator[list[T]]:
-    """Yield the items of the parts, up to so many at a time, and none of a part without its others."""
+def _grouped(parts: Sequence[list[T]], most: int) -> Iterator[list[T]]:
+    """Yield the items of the parts, up to `most` at a time, without splitting a part."""
     items = list[T]()
     for part in parts:
         if items and len(items) + len(part) > most:

@@ -1,23 +1,22 @@
-"""Reading the jobs of a Redis database: by their ids, by the conditions of a query, and queries cut into parts.
+"""Reading the jobs of a Redis database: by ids, by the conditions of a query, and split queries.
 
-The ids of each queue are in an index. A page walks along all of these at once, and the scripts leave out the jobs in
-other states; the other conditions are checked here. A query that names few jobs, by a token, a slot, an order key or a
-flow, reads only those.
+The ids of each queue are in an index. A page walks along all these indexes at once, and the scripts filter by state;
+other conditions are checked here. A query that names few jobs, by a token, a slot, an order key or a flow, reads only
+those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from stanchion.stores.cas.entries import as_reserved
 from stanchion.stores.cas.portions import portions
-from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
+from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState
 from stanchion.stores.records.query import Page, Query
-from stanchion.stores.redis.claim import Batches
 from stanchion.stores.redis.client.rows import FIELD, rows_in
+from stanchion.stores.redis.flows.nodes import Nodes
 from stanchion.stores.redis.jobs import Jobs
-from stanchion.stores.redis.nodes import Nodes
 from stanchion.stores.redis.orders import Orders
 from stanchion.stores.redis.slots import SlotRows
 from stanchion.stores.rules.query import (
@@ -35,8 +34,8 @@ from stanchion.stores.rules.query import (
 )
 
 _READ_MIN = 100
-_SIFTED = 4000
-"""Jobs of all queues that are looked at in one call where few of them may meet the conditions."""
+_READ_MAX = 4000
+"""Jobs of all queues read in one call when few of them may meet the conditions."""
 _LETTER = "letter"
 """Asks the script for dead letters too."""
 _LIVE = (QUEUED, JobState.WAITING.value, JobState.RUNNING.value)
@@ -46,12 +45,14 @@ _FINAL = (JobState.DONE.value, JobState.DEAD.value, JobState.CANCELLED.value)
 class Queries:
     """Reads jobs, and changes nothing."""
 
-    def __init__(self, jobs: Jobs, nodes: Nodes, batches: Batches, slots: SlotRows) -> None:
-        self._jobs, self._nodes, self._batches, self._slots = jobs, nodes, batches, slots
+    def __init__(
+        self, jobs: Jobs, nodes: Nodes, ids_reserved: Callable[[str, str], list[str]], slots: SlotRows
+    ) -> None:
+        self._jobs, self._nodes, self._ids_reserved, self._slots = jobs, nodes, ids_reserved, slots
         self._orders = Orders(jobs, slots)
 
     def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        """Return those of the jobs that are live or in history."""
+        """Return those of the jobs that are live or in history, by id."""
         return {job_id: as_reserved(seen.row) for job_id, seen in self._jobs.read(ids)[1].items()}
 
     def select(self, query: Query) -> Page:
@@ -60,7 +61,7 @@ class Queries:
         if named is not None and query.columns == ("id",) and {one.field for one in query.where} == {"queue", "token"}:
             return cut_off([_NOTHING._replace(id=job_id) for job_id in named[: query.limit]], query)
         found: list[JobRow] = []
-        # Who holds a slot, the slot itself knows.
+        # The holders of a slot are stored with the slot.
         such = query if named is None else replace(query, where=tuple(c for c in query.where if c.field != "holds"))
         for now, rows in self._candidates(query, named):
             found += [row for row in map(as_reserved, rows) if met(row, such, now)]
@@ -69,26 +70,26 @@ class Queries:
         return cut_off(found, query)
 
     def _candidates(self, query: Query, named: list[str] | None) -> Iterator[tuple[int, list[JobRow]]]:
-        """Yield the clock, and the next jobs behind the cursor that may meet the conditions, in their order."""
+        """Yield the clock, and the next candidates after the cursor, in order."""
         if query.order in NEEDS:
             yield from ((now, [one.row for one in seen]) for now, seen in self._orders.jobs_of(query))
         elif named is not None:
             for part in portions(named, max(query.limit, _READ_MIN)):
                 now, seen = self._jobs.read(part)
                 yield now, [seen[job_id].row for job_id in part if job_id in seen]
-        elif (root := value_of(query, "flow")) is not None:
+        elif (root := value_of(query, "flow_root")) is not None:
             low, high = _bounds(query)
             yield from self._nodes.jobs_of_flow(root, low, high, newest=query.order == "newest")
         else:
             yield from self._walk(query)
 
     def _named(self, query: Query) -> list[str] | None:
-        """Return the ids of the jobs that a query names, those behind its cursor and in its order; None for others."""
+        """Return the ids of the jobs that a query names, after its cursor and in order; None if it names none."""
         queue, ids = value_of(query, "queue"), list[str]()
         if (slot := value_of(query, "holds")) is not None:
             ids = [hold.job for hold in self._slots.holders([slot])[0]]
         elif query.of == "live" and queue is not None and (token := value_of(query, "token")) is not None:
-            ids = self._batches.ids(queue, token)
+            ids = self._ids_reserved(queue, token)
             self._jobs.places.remember(queue, ids)
         elif query.of == "live" and queue is not None and (key := value_of(query, "order_key")) is not None:
             index = self._jobs.server.keys.queue(queue) + "orders"
@@ -106,11 +107,11 @@ class Queries:
         return sorted(further, reverse=newest)
 
     def _walk(self, query: Query) -> Iterator[tuple[int, list[JobRow]]]:
-        """Walk along the ids of all queues at once, each by as many as make up a page together."""
+        """Walk along the ids of all queues at once, with bounded reads that make up a page together."""
         named, states, newest = value_of(query, "queue"), _stored(query), query.order == "newest"
         queues = [named] if named is not None else queues_of(query, self._jobs.places.queues())
         low, high = _bounds(query)
-        at_once = _at_once(query, len(queues))
+        at_once = _read_size(query, len(queues))
         reached = dict.fromkeys(queues, high if newest else low)
         waiting, going_on = dict[str, JobRow](), queues
         while going_on and states is not None:
@@ -127,7 +128,7 @@ class Queries:
                     reached[queue] = f"({last.decode()}"
                 else:
                     del reached[queue]
-            # A job is not to be given before all queues were looked through up to it.
+            # A job is returned only after all queues were read up to its id.
             ends = [end[1:] for end in reached.values()]
             horizon = (max if newest else min)(ends) if ends else None
             ready = [one for one in waiting if horizon is None or (one >= horizon if newest else one <= horizon)]
@@ -135,7 +136,7 @@ class Queries:
             going_on = [queue for queue, end in reached.items() if end[1:] == horizon]
 
     def partition(self, query: Query, parts: int) -> list[Query]:
-        """Cut a query at ids that lie about as far apart in each of its queues."""
+        """Split a query at ids that are about equally spaced in each of its queues."""
         server, firsts = self._jobs.server, list[str]()
         for queue in queues_of(checked(query), self._jobs.places.queues()) if parts > 1 else ():
             ids = server.keys.queue(queue) + "ids"
@@ -145,19 +146,19 @@ class Queries:
         return cut(query, evenly(sorted(firsts), parts)) if firsts else [query]
 
 
-_NOTHING = JobRow("", "", 0, "", 0, 0, 0, "")
+_NOTHING = JobRow("", "", UNLANED, "", 0, 0, 0, 0, "")
 
 
-def _at_once(query: Query, queues: int) -> int:
-    """Return how many jobs of each queue are looked at in one call."""
+def _read_size(query: Query, queues: int) -> int:
+    """Return the number of jobs to read from each queue in one call."""
     share = query.limit if queues < 2 else 2 * query.limit // queues
     if query.text is not None or any(one.field not in ("queue", "id") for one in query.where):
-        share = max(share, _SIFTED // max(1, queues))
+        share = max(share, _READ_MAX // max(1, queues))
     return min(PAGE, max(_READ_MIN, share))
 
 
 def _bounds(query: Query) -> tuple[str, str]:
-    """Return between which ids the jobs of a query are that come behind its cursor, as Redis takes such bounds."""
+    """Return the id bounds of a query after its cursor, in the syntax of ZRANGEBYLEX."""
     low, high = [("", "-")], [("~", "+")]
     for field, op, value in query.where:
         if field == "id" and op in (">", ">="):
@@ -166,14 +167,14 @@ def _bounds(query: Query) -> tuple[str, str]:
             high.append((value, f"[{value}" if op == "<=" else f"({value}"))
     for begins in behind(query):
         (high if query.order == "newest" else low).append((begins, f"({begins}"))
-    # Of two bounds at one id, "(" leaves it out, and sorts before "[".
+    # At the same id, "(" excludes it, and sorts before "[".
     lowest = max(value for value, _ in low)
     highest = min(value for value, _ in high)
     return min(text for value, text in low if value == lowest), min(text for value, text in high if value == highest)
 
 
 def _stored(query: Query) -> list[str] | None:
-    """Return the stored states that the jobs of a query can be in, for the script; none for all. None: in no state."""
+    """Return the stored states to pass to the script: empty for all, None if no job can match."""
     kept = {"live": _LIVE, "history": _FINAL, "all": (*_LIVE, *_FINAL)}[query.of]
     states = states_in(query)
     if states is None:

@@ -1,4 +1,4 @@
-"""Queues in Redis: their settings, their end, and the use of those that expire, noted beside the settings."""
+"""Queues in Redis: settings, removal, and the use of expiring queues, stored with the settings."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.client.settings import settings_in, stored_setting
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules import outcomes as outcome_rules
-from stanchion.stores.rules.expiry import Expiring, Use
+from stanchion.stores.rules.upkeep import Expiring, Use
 
 _AT_ONCE = 500
 _LOOKED_AT = 1000
 
-_FORGOTTEN_USE = ("active_events", "", "active_at", "")
-"""Settings with which the time of a queue begins again."""
+_CLEARED_USE = ("active_events", "", "active_at", "")
+"""Settings to clear so that the expiry of a queue starts again."""
 
 
 class Queues:
-    """Makes, sets and removes queues."""
+    """Makes, configures and removes queues."""
 
     def __init__(self, jobs: Jobs, loop: JobLoop, follow_up: FollowUp) -> None:
         self._jobs, self._server, self._keys = jobs, jobs.server, jobs.server.keys
@@ -34,15 +34,15 @@ class Queues:
         self.now = jobs.now
 
     def configure(self, queue: str, changes: Mapping[str, Any]) -> QueueSettings:
-        """Make the queue if need be, apply the changes, return its settings."""
-        self._jobs.places.list_queue(queue, anew=True)
+        """Make the queue if missing, apply the changes, return its settings."""
+        self._jobs.places.list_queue(queue, again=True)
         given = [text for name, value in changes.items() for text in stored_setting(name, value)]
-        given += _FORGOTTEN_USE if "expires" in changes else ()
+        given += _CLEARED_USE if "expires" in changes else ()
         flat = self._jobs.script("configure", queue, *given)
         return settings_in(queue, dict(zip(flat[::2], flat[1::2], strict=True)))
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
-        """Return the settings of queues, by name: of all, or of those of these names that there are."""
+        """Return the settings of queues, by name: of all, or of the known ones among `names`."""
         listed = self._keys.own("queues")
         wanted = self._jobs.places.queues() if names is None else sorted(set(names))
         asked = [Call(("SISMEMBER", listed, name)) for name in wanted] if names is not None else []
@@ -59,13 +59,13 @@ class Queues:
         return ended + int(jobs)
 
     def purge(self, queue: str, older_than: float | None = None, limit: int = 500) -> int:
-        """Delete up to `limit` finished jobs that ended `older_than` seconds ago (None: the queue's ttl)."""
+        """Delete up to `limit` finished jobs that ended over `older_than` seconds ago (None: the queue's TTL)."""
         return int(self._jobs.script("purge", queue, "" if older_than is None else older_than, limit))
 
-    # -- those that expire
+    # -- expiring queues
 
     def expiring(self) -> list[Expiring]:
-        """Return the queues that expire."""
+        """Return the queues that have `expires`."""
         return [one for names in portions(self._jobs.places.queues(), _AT_ONCE) for one in self._expiring_of(names)]
 
     def _expiring_of(self, names: Sequence[str]) -> list[Expiring]:
@@ -80,33 +80,33 @@ class Queues:
         for name, (stored, counts) in zip(wanted, portions(self._server.all(read), 2), strict=True):
             fields = stored if isinstance(stored, dict) else dict(zip(stored[::2], stored[1::2], strict=True))
             events, at = fields.get(b"active_events"), fields.get(b"active_at")
-            noted = Use(int(events), int(at)) if events and at else None
-            found.append(Expiring(settings_in(name, fields), sum(map(int, counts)), noted))
+            recorded = Use(int(events), int(at)) if events and at else None
+            found.append(Expiring(settings_in(name, fields), sum(map(int, counts)), recorded))
         return found
 
     def note_use(self, queue: str, use: Use) -> None:
-        """Note the use of a queue."""
+        """Store the use of a queue."""
         self._jobs.script("use", queue, use.events, use.at)
 
-    def remove_unused(self, settings: QueueSettings, noted: Use) -> None:
-        """Remove a queue, unless anything has happened since this was noted."""
+    def remove_unused(self, settings: QueueSettings, recorded: Use) -> None:
+        """Remove a queue, unless an event happened since `recorded`."""
         queue, with_jobs = settings.name, settings.expires_with_jobs
         ended = 0
         if with_jobs:
-            seen = Use(sum(one.events for one in self._expiring_of([queue])), noted.at)
-            if self._runs(queue) or seen != noted:
+            seen = Use(sum(one.events for one in self._expiring_of([queue])), recorded.at)
+            if self._runs(queue) or seen != recorded:
                 return
-            ended = self._end_bound(queue, noted.at)
-        if self._jobs.script("remove", queue, noted.events, noted.at, ended, "1" if with_jobs else ""):
+            ended = self._end_bound(queue, recorded.at)
+        if self._jobs.script("remove", queue, recorded.events, recorded.at, ended, "1" if with_jobs else ""):
             self._jobs.places.unlist_queue(queue)
 
     def _runs(self, queue: str) -> bool:
-        return bool(self._server.command("SCARD", self._keys.queue(queue) + "running"))
+        return bool(self._server.command("ZCARD", self._keys.queue(queue) + "running"))
 
     def _end_bound(self, queue: str, before: int | None = None) -> int:
-        """Cancel the jobs that slots or flows know, with all that this entails; return how many they were.
+        """Cancel the jobs that use slots or belong to flows, with all consequences; return their number.
 
-        `before`: only those that were stored by then, and do not run.
+        `before`: only jobs stored by then that do not run.
         """
 
         def decide(_index: int, row: JobRow | None, facts: Facts) -> Decision[bool]:
@@ -114,7 +114,7 @@ class Queues:
                 return Decision(False)
             if before is not None and (row.enqueued_at > before or row.state == JobState.RUNNING):
                 return Decision(False)
-            step = outcome_rules.settled(row, Abandon(row.id, row.token or ""), facts.settings[queue], facts.now)
+            step = outcome_rules.settled(row, Abandon(row.lease), facts.settings[queue], facts.now)
             return Decision(True, step.row, step.counted)
 
         ended, cursor = 0, b"0"

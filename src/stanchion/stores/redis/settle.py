@@ -12,9 +12,9 @@ from stanchion.stores.records.outcomes import Commit, Outcome
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.outcomes import counted_as
 
-_AT_ONCE = 2000
+_SCRIPT_JOBS_MAX = 2000
 _DONE, _LOST, _UNKNOWN = 1, 0, -1
-"""What commit.lua says of a job."""
+"""The answers of commit.lua for a job."""
 
 
 class Outcomes:
@@ -35,30 +35,29 @@ class Outcomes:
         return states
 
     def _commit(self, commits: Sequence[Commit], counted: str) -> list[JobState | None]:
-        """Commit in the queues where the jobs were seen last; look for the others."""
+        """Commit in the queues of the leases; decide on the others one by one."""
         answers = [_UNKNOWN] * len(commits)
         places: dict[str, list[int]] = {}
-        for place, commit in enumerate(commits):
-            if (queue := self._jobs.places.queue_of(commit.id)) is not None:
-                places.setdefault(queue, []).append(place)
+        for index, commit in enumerate(commits):
+            places.setdefault(commit.lease.queue, []).append(index)
         for queue, group in places.items():
-            for part in portions(group, _AT_ONCE):
-                found = self._commit_in(queue, [commits[place] for place in part], counted)
-                for place, answer in zip(part, found, strict=True):
-                    answers[place] = answer
-        unknown = [place for place, answer in enumerate(answers) if answer == _UNKNOWN]
-        late = self._general.settle([commits[place] for place in unknown])
+            for part in portions(group, _SCRIPT_JOBS_MAX):
+                found = self._commit_in(queue, [commits[index] for index in part], counted)
+                for index, answer in zip(part, found, strict=True):
+                    answers[index] = answer
+        unknown = [index for index, answer in enumerate(answers) if answer == _UNKNOWN]
+        late = self._general.settle([commits[index] for index in unknown])
         found_later = dict(zip(unknown, late, strict=True))
         return [
-            found_later.get(place, JobState.DONE if answer == _DONE else None) for place, answer in enumerate(answers)
+            found_later.get(index, JobState.DONE if answer == _DONE else None) for index, answer in enumerate(answers)
         ]
 
     def _commit_in(self, queue: str, commits: Sequence[Commit], counted: str) -> list[int]:
-        arguments = [text for commit in commits for text in (commit.id, commit.token, commit.result or "")]
+        arguments = [text for commit in commits for text in (commit.lease.id, commit.lease.token, commit.result or "")]
         server = self._jobs.server
 
         def run(again: bool) -> list[int]:
-            if again:  # an answer was lost: see what has been done
+            if again:  # a reply was lost: check what was done
                 states = self._general.settle(commits, repeat=True)
                 return [_DONE if state else _LOST for state in states]
             answers: list[int] = server.run("commit", server.keys.queue(queue), counted, *arguments)
@@ -68,6 +67,6 @@ class Outcomes:
 
 
 def _counted_as(outcome: Outcome) -> str:
-    """Return what a plain commit counts as; nothing for any other outcome."""
+    """Return the counter of a plain commit; empty for any other outcome."""
     plain = isinstance(outcome, Commit) and outcome.payload is None and not outcome.jobs
     return counted_as(outcome) if isinstance(outcome, Commit) and plain else ""

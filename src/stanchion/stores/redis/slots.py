@@ -1,4 +1,4 @@
-"""Slots in Redis: those of each in keys of its own, those who wait for one with the jobs of their queue."""
+"""Slots in Redis: each in keys of its own; waiters are stored with the jobs of their queue."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ from collections.abc import Iterable, Iterator, Sequence
 from stanchion.stores.cas.entries import Hold
 from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.portions import portions
+from stanchion.stores.cas.slot_keys import key_of, slot_of
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import SemaphoreRow
+from stanchion.stores.records.slots import NODE, ORDER, Slot
 from stanchion.stores.redis.client.rows import FIELD, seen_in
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.limits import Rate
 from stanchion.stores.rules.rate_limit import Promise
-from stanchion.stores.rules.slots import Asking, is_node_gate, semaphore_gate, semaphore_of
+from stanchion.stores.rules.slots import Asking, semaphore_slot
 
 _AT_ONCE = 500
-_LISTED = 60 * SECOND
-"""For so long, at least, a slot that nobody holds is among those that are looked at."""
+_LISTED_MICROS = 60 * SECOND
+"""Microseconds for which a slot without holders stays listed, at least."""
 
 
 class SlotRows:
-    """The primitives of `stores.cas` on slots, those who wait for them, and rates."""
+    """The primitives of `stores.cas` on slots, waiters and rates."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs, self._server, self._keys = jobs, jobs.server, jobs.server.keys
@@ -31,16 +33,16 @@ class SlotRows:
     # -- slots
 
     def take_each(self, wanted: Sequence[Hold]) -> list[bool]:
-        """Take slots; True also where the hold token holds it already."""
-        # Noted first: a slot that is held, whoever died meanwhile, is one that `holds` looks at.
+        """Take slots; True also if the hold token holds it already."""
+        # Slots are listed first, so that `holds` finds every held slot after a death.
         if not wanted:
             return []
-        note = self._server.enlist("slots", *{hold.slot for hold in wanted})
+        enlisted = self._server.enlist("slots", *{key_of(hold.slot) for hold in wanted})
         takes = [self._server.script("take_slot", self._keys.slot(hold.slot), _holder(hold)) for hold in wanted]
         if self._server.address.cluster:
-            self._server.all([note])
+            self._server.all([enlisted])
             return [taken == 1 for taken in self._server.all(takes)]
-        return [taken == 1 for taken in self._server.all([note, *takes])[1:]]
+        return [taken == 1 for taken in self._server.all([enlisted, *takes])[1:]]
 
     def free_each(self, held: Sequence[Hold]) -> None:
         """Free slots; a hold token that holds none frees nothing."""
@@ -49,80 +51,86 @@ class SlotRows:
     def holds(self) -> Iterator[Hold]:
         """Return all slots that are held."""
         listed = self._keys.own("slots")
-        for part in portions([slot.decode() for slot in self._server.command("ZRANGE", listed, 0, -1)], _AT_ONCE):
+        for part in portions(
+            [slot_of(slot.decode()) for slot in self._server.command("ZRANGE", listed, 0, -1)], _AT_ONCE
+        ):
             idle = []
             for slot, holders in zip(part, self.holders(part), strict=True):
                 yield from holders
                 if not holders:
                     idle.append(slot)
             if idle:
-                # One that is taken right now, by somebody slow, is listed again by the next who wants it.
-                self._server.all([self._server.script("unlist", listed, self._server.now() - _LISTED, *idle)])
+                # A slot that a slow process takes now is listed again by the next one that wants it.
+                self._server.all(
+                    [self._server.script("unlist", listed, self._server.now() - _LISTED_MICROS, *map(key_of, idle))]
+                )
 
-    def holders(self, slots: Sequence[str]) -> list[list[Hold]]:
-        """Return who holds each of these slots."""
+    def holders(self, slots: Sequence[Slot]) -> list[list[Hold]]:
+        """Return the holders of each of these slots."""
         answers = self._server.all([Call(("SMEMBERS", self._keys.slot(slot) + "holders")) for slot in slots])
         return [
             [Hold(slot, *holder.decode().split(FIELD)) for holder in sorted(holders)]
             for slot, holders in zip(slots, answers, strict=True)
         ]
 
-    # -- those who wait
+    # -- waiters
 
     def first_live_each(self, keys: Sequence[tuple[str, str]]) -> list[Seen | None]:
         """Return the first live job of each of these queues and order keys."""
         return self._jobs.first_each([(queue, "orders", key) for queue, key in keys])
 
-    def first_waiting_each(self, slots: Sequence[str]) -> list[Seen | None]:
-        """Return the job that has waited longest at each of these slots."""
+    def first_waiting_each(self, slots: Sequence[Slot]) -> list[Seen | None]:
+        """Return the job that has waited longest for each of these slots."""
         places = [
             (queue, slot) for slot, queues in zip(slots, self._queues_at_each(slots), strict=True) for queue in queues
         ]
-        firsts: dict[str, Seen] = {}
-        found = self._jobs.first_each([(queue, "waits", slot) for queue, slot in places])
+        firsts: dict[Slot, Seen] = {}
+        found = self._jobs.first_each([(queue, "waits", key_of(slot)) for queue, slot in places])
         for (_, slot), seen in zip(places, found, strict=True):
             if seen is not None and (slot not in firsts or _since(seen) < _since(firsts[slot])):
                 firsts[slot] = seen
         return [firsts.get(slot) for slot in slots]
 
-    def waiting_at(self, slot: str, limit: int) -> list[Seen]:
-        """Return up to `limit` of the jobs that wait at a slot, the longest first."""
+    def waiting_at(self, slot: Slot, limit: int) -> list[Seen]:
+        """Return up to `limit` jobs that wait for a slot, the longest wait first."""
         found: list[Seen] = []
         for queue in self.queues_at(slot):
-            here = seen_in(self._jobs.script("first", queue, "waits", slot, limit).decode(), queue)
+            here = seen_in(self._jobs.script("first", queue, "waits", key_of(slot), limit).decode(), queue)
             self._jobs.places.remember(queue, (seen.row.id for seen in here))
             found += here
         return sorted(found, key=_since)[:limit]
 
-    def queues_at(self, slot: str) -> list[str]:
-        """Return the queues in which jobs may wait at a slot."""
+    def queues_at(self, slot: Slot) -> list[str]:
+        """Return the queues in which jobs may wait for a slot."""
         return self._queues_at_each([slot])[0]
 
-    def _queues_at_each(self, slots: Sequence[str]) -> list[list[str]]:
-        noted = [slot for slot in slots if _of_one_queue(slot) is None]
-        asked = self._server.all([Call(("SMEMBERS", self._keys.slot(slot) + "queues")) for slot in noted])
-        found = {slot: sorted(queue.decode() for queue in queues) for slot, queues in zip(noted, asked, strict=True)}
-        return [found[slot] if (queue := _of_one_queue(slot)) is None else [queue] for slot in slots]
+    def _queues_at_each(self, slots: Sequence[Slot]) -> list[list[str]]:
+        with_queues = [slot for slot in slots if slot.kind != ORDER]
+        asked = self._server.all([Call(("SMEMBERS", self._keys.slot(slot) + "queues")) for slot in with_queues])
+        found = {
+            slot: sorted(queue.decode() for queue in queues) for slot, queues in zip(with_queues, asked, strict=True)
+        }
+        return [[slot.queue] if slot.kind == ORDER else found[slot] for slot in slots]
 
-    def slots_waited_at(self) -> Iterator[str]:
-        """Return those slots at which jobs wait that may be free."""
+    def slots_waited_at(self) -> Iterator[Slot]:
+        """Return the slots for which jobs wait and that may be free."""
         for queue in self._jobs.places.queues():
             after = ""
             while True:
-                slots = [slot.decode() for slot in self._jobs.script("waited_at", queue, after, _AT_ONCE)]
-                shut = [slot for slot in slots if not is_node_gate(slot)]
+                keys = [key.decode() for key in self._jobs.script("waited_at", queue, after, _AT_ONCE)]
+                shut = [slot for slot in map(slot_of, keys) if slot.kind != NODE]
                 used = self.usage(shut)
                 yield from (
                     slot
                     for slot, (capacity, held) in zip(shut, used, strict=True)
                     if held < (1 if capacity is None else capacity)
                 )
-                if len(slots) < _AT_ONCE:
+                if len(keys) < _AT_ONCE:
                     break
-                after = slots[-1]
+                after = keys[-1]
 
-    def usage(self, slots: Sequence[str]) -> list[tuple[int | None, int]]:
-        """Return the capacity of each slot, if it was set, and how many hold it."""
+    def usage(self, slots: Sequence[Slot]) -> list[tuple[int | None, int]]:
+        """Return for each slot its capacity, if set, and the number of holders."""
         asked = [
             Call(parts)
             for slot in slots
@@ -134,7 +142,7 @@ class SlotRows:
     # -- rates
 
     def spend(self, asking: Sequence[Asking]) -> list[int | None]:
-        """Take a start from the bucket of each rate: None, or when to ask again."""
+        """Take a start from the bucket of each rate: None, or the time at which to ask again."""
         promises: dict[Rate, list[Promise | None]] = {}
         for one in asking:
             promises.setdefault(one.rate, []).append(one.promise)
@@ -148,15 +156,15 @@ class SlotRows:
 
 
 class Semaphores:
-    """Semaphores, as they are set and looked at."""
+    """Sets and reads semaphores."""
 
     def __init__(self, jobs: Jobs, rows: SlotRows, slots: Slots) -> None:
         self._server, self._keys = jobs.server, jobs.server.keys
         self._rows, self._slots = rows, slots
 
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False) -> bool:
-        """Make a semaphore, or change its capacity: waiters get what is free now; holders beyond it finish."""
-        key = self._keys.slot(semaphore_gate(name))
+        """Make a semaphore, or change its capacity: waiters get free slots now; holders beyond the capacity finish."""
+        key = self._keys.slot(semaphore_slot(name))
         if declared or capacity is None:
             listed = Call(("SISMEMBER", self._keys.own("semaphores"), name))
             last, known, is_listed = self._server.all(
@@ -169,45 +177,33 @@ class Semaphores:
             capacity = int(wanted)
         self._server.command("SADD", self._keys.own("semaphores"), name)
         self._server.command("SET", key + "capacity", capacity)
-        if declared:  # last: what dies before that is done again
+        if declared:  # written last: a death before this makes the next call repeat all
             self._server.command("SET", key + "declared", capacity)
-        self._slots.wake(semaphore_gate(name))
+        self._slots.wake(semaphore_slot(name))
         return True
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
-        """Return semaphores, by name: all, or those of these names that there are."""
+        """Return semaphores, by name: all, or the known ones among `names`."""
         if names is None:
             names = [name.decode() for name in self._server.command("SMEMBERS", self._keys.own("semaphores"))]
         wanted = sorted(set(names))
-        used = self._rows.usage([semaphore_gate(name) for name in wanted])
+        used = self._rows.usage([semaphore_slot(name) for name in wanted])
         return [
-            SemaphoreRow(name, capacity, held, self._waiting(semaphore_gate(name)))
+            SemaphoreRow(name, capacity, held, self._waiting(semaphore_slot(name)))
             for name, (capacity, held) in zip(wanted, used, strict=True)
-            if capacity is not None  # otherwise whoever was about to make it died, or is about to
+            if capacity is not None  # else its creation is unfinished
         ]
 
-    def _waiting(self, slot: str) -> int:
-        ends = f"[{slot}{FIELD}", f"({slot} "
+    def _waiting(self, slot: Slot) -> int:
+        ends = _entries_at(slot)
         calls = [Call(("ZLEXCOUNT", self._keys.queue(queue) + "waits", *ends)) for queue in self._rows.queues_at(slot)]
         return sum(self._server.all(calls))
 
-    def permits(self, name: str) -> tuple[list[str], list[str]]:
-        """Return the ids of the jobs that hold a slot of a semaphore, and of those that wait for one, in line."""
-        slot = semaphore_gate(name)
-        ends = f"[{slot}{FIELD}", f"({slot} "
-        queues = self._rows.queues_at(slot)
-        lines = self._server.all([Call(("ZRANGEBYLEX", self._keys.queue(queue) + "waits", *ends)) for queue in queues])
-        waiting = sorted(entry.decode().split(FIELD)[1:] for line in lines for entry in line)
-        (holders,) = self._rows.holders([slot])
-        return sorted(hold.job for hold in holders), [job_id for _, job_id in waiting]
 
-
-def _of_one_queue(slot: str) -> str | None:
-    """Return the queue of an order key, which is in its name."""
-    if is_node_gate(slot) or semaphore_of(slot) is not None:
-        return None
-    length, _, rest = slot[1:].partition(":")
-    return rest[: int(length)]
+def _entries_at(slot: Slot) -> tuple[str, str]:
+    """Return the bounds of the entries of a slot among all that wait in a queue."""
+    key = key_of(slot)
+    return f"[{key}{FIELD}", f"({key} "
 
 
 def _since(seen: Seen) -> tuple[int, str]:

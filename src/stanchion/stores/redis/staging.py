@@ -1,42 +1,43 @@
-"""What is staged in Redis, under keys of its write, and the publications that have begun.
+"""Staged jobs in Redis, under the keys of their write, and begun publications.
 
-Publishing: (1) it is noted that the publication may begin, (2) it begins, with its value, (3) what follows, (4) it is
-deleted, and then the note.
+Publication: (1) a list names it as one that may begin, (2) it begins, with its value, (3) its jobs are pushed, (4) its
+record is deleted, (5) the list drops it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.cas.staging import Begun, Piece, Staged, in_pieces, is_strict, job_in, job_text
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.values import ValueChange
-from stanchion.stores.redis.claim import Batches
 from stanchion.stores.redis.client.rows import FIELD, ROW
 from stanchion.stores.redis.client.server import Call, Server
 from stanchion.stores.redis.push import Pushes
 from stanchion.stores.redis.values import Values, value_in
 from stanchion.stores.rules.staging import KEPT_STAGED, WRITE_KIND, WRITES_KEPT, published_at
 
-_NOTED = 3600 * SECOND
-"""For so long nobody holds back between noting that a publication may begin and its beginning."""
-_LISTED = 1000
+_LISTED_MICROS = 3600 * SECOND
+"""Microseconds after which a process does not resume between listing and beginning a publication."""
+_PORTION = 1000
 
 
 class StageRows:
-    """The primitives of `stores.cas` on what is staged."""
+    """The primitives of `stores.cas` on staged jobs."""
 
-    def __init__(self, server: Server, values: Values, pushes: Pushes, batches: Batches) -> None:
+    def __init__(
+        self, server: Server, values: Values, pushes: Pushes, ids_reserved: Callable[[str, str], list[str]]
+    ) -> None:
         self._server, self._keys, self._values = server, server.keys, values
         self.version, self.now = values.version, server.now
-        self.refuse_duplicates, self.ids_reserved = pushes.refuse_duplicates, batches.ids
+        self.refuse_duplicates, self.ids_reserved = pushes.refuse_duplicates, ids_reserved
 
     # -- staged
 
     def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
-        """Lay jobs aside under a write and an attempt."""
+        """Store jobs under a write and an attempt."""
         if not jobs:
             return
         self._list_stage(write)
@@ -44,7 +45,7 @@ class StageRows:
             strict = "1" if any(map(is_strict, piece)) else ""
             texts = [text for job in piece for text in (job.id, job_text(job))]
             self._server.all([self._server.script("stage", self._keys.stage(write), attempt, strict, *texts)])
-        self._list_stage(write)  # again, as somebody may have forgotten it meanwhile
+        self._list_stage(write)  # again, because upkeep may have unlisted it meanwhile
 
     def _list_stage(self, write: str) -> None:
         self._server.command("ZADD", self._keys.own("stages"), self._server.now(), write)
@@ -55,21 +56,21 @@ class StageRows:
         return {attempt.decode(): Staged(jobs, strict == b"1") for attempt, jobs, strict in portions(found, 3)}
 
     def pieces(self, write: str, attempt: str) -> Iterator[Piece]:
-        """Return what an attempt has staged, a piece at a time."""
+        """Yield the pieces of an attempt."""
         key = self._pieces(write, attempt)
         for name in sorted(self._server.command("HKEYS", key)):
             text = self._server.command("HGET", key, name)
-            if text is not None:  # otherwise another has pushed it meanwhile
+            if text is not None:  # else another process has pushed it meanwhile
                 yield Piece(name.decode(), [job_in(job) for job in text.decode().split(ROW)])
 
     def drop_piece(self, begun: Begun, attempt: str, piece: Piece) -> None:
-        """Forget a piece that was pushed, and note that the publication goes on."""
+        """Delete a pushed piece, and record that the publication goes on."""
         self._server.command("HDEL", self._pieces(begun.write, attempt), piece.key)
         listed = _listed(begun.kind, begun.write)
         self._server.command("ZADD", self._keys.own("publishing"), "XX", self._server.now(), listed)
 
     def unstage(self, write: str) -> None:
-        """Forget what is staged under a write."""
+        """Delete the staged jobs of a write."""
         self._server.all([self._server.script("unstage", self._keys.stage(write), "")])
         self._server.command("ZREM", self._keys.own("stages"), write)
 
@@ -79,31 +80,31 @@ class StageRows:
     # -- publications
 
     def begin(self, begun: Begun, value: ValueChange) -> bool:
-        """Write a value by compare-and-set, and with it that the publication has begun."""
+        """Write a value by compare-and-set, with a record of the begun publication."""
         self._server.command("ZADD", self._keys.own("publishing"), self._server.now(), _listed(begun.kind, begun.write))
         text = json.dumps(begun)
 
         def work(again: bool) -> bool:
             key = self._begun_key(value.kind)
             done, known = self._server.run("begin", key, begun.write, text, value.name, value.version, value.text)
-            # A repeat after a lost answer: it has begun by the first try.
+            # A repeat after a lost reply: the first try may have begun it.
             return bool(done) or (again and known.decode() == text)
 
         return self._server.call(work)
 
     def begun(self, before: int) -> Iterator[Begun]:
-        """Return the publications that have begun, and not gone on since this moment."""
+        """Return the publications that have begun and had no progress since this time."""
         publishing, now = self._keys.own("publishing"), self._server.now()
-        for listed, noted_at in self._server.command("ZRANGEBYSCORE", publishing, "-inf", f"({before}", "WITHSCORES"):
+        for listed, listed_at in self._server.command("ZRANGEBYSCORE", publishing, "-inf", f"({before}", "WITHSCORES"):
             kind, _, write = listed.decode().partition(FIELD)
             begun = self._begun(kind, write)
             if begun is not None:
                 yield begun
-            elif noted_at <= now - _NOTED:
+            elif listed_at <= now - _LISTED_MICROS:
                 self._server.command("ZREM", publishing, listed)
 
     def begun_with(self, value: ValueChange, write: str) -> Begun | None:
-        """Return the publication of a write if it has begun, with this value."""
+        """Return the publication of a write that has begun with this value."""
         return self._begun(value.kind, write)
 
     def _begun(self, kind: str, write: str) -> Begun | None:
@@ -114,7 +115,7 @@ class StageRows:
         return Begun(write, tuple(attempts), *rest)
 
     def delete_begun(self, begun: Begun) -> None:
-        """Forget a publication that has come to its end."""
+        """Delete the record of a finished publication."""
         self._server.command("HDEL", self._begun_key(begun.kind) + "begun", begun.write)
         self._server.command("ZREM", self._keys.own("publishing"), _listed(begun.kind, begun.write))
 
@@ -124,10 +125,11 @@ class StageRows:
     # -- upkeep
 
     def forget_stages(self) -> None:
-        """Forget what was staged a day ago and not published, and that writes were published a month ago."""
+        """Delete stages unpublished for a day, and the values of writes published a month ago."""
         now = self._server.now()
         stages, old = self._keys.own("stages"), now - KEPT_STAGED
-        going_on = {listed.partition(FIELD.encode())[2] for listed in self._publishing()}
+        publishing = self._server.command("ZRANGE", self._keys.own("publishing"), 0, -1)
+        going_on = {listed.partition(FIELD.encode())[2] for listed in publishing}
         for write in self._server.command("ZRANGEBYSCORE", stages, "-inf", old):
             if write not in going_on:
                 self._server.all(
@@ -138,15 +140,12 @@ class StageRows:
                 )
         self._forget_writes(now - WRITES_KEPT)
 
-    def _publishing(self) -> list[bytes]:
-        return list(self._server.command("ZRANGE", self._keys.own("publishing"), 0, -1))
-
     def _forget_writes(self, before: int) -> None:
         key, cursor = self._values.key(WRITE_KIND), b"0"
         while True:
-            cursor, found = self._server.command("HSCAN", key, cursor, "COUNT", _LISTED)
+            cursor, found = self._server.command("HSCAN", key, cursor, "COUNT", _PORTION)
             old = [name for name, stored in found.items() if published_at(value_in(name, stored)) <= before]
-            self._server.all([Call(("HDEL", key, *part)) for part in portions(old, _LISTED)])
+            self._server.all([Call(("HDEL", key, *part)) for part in portions(old, _PORTION)])
             if int(cursor) == 0:
                 return
 

@@ -1,4 +1,4 @@
-"""The figures of queues in Redis: sizes, totals, when the next job is due, and how much lies in each lane."""
+"""Figures of queues in Redis: sizes, totals, next due time, and lane depths."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stanchion.stores.redis.client.server import Call, Server
 
 
 class Stats:
-    """Counts jobs; of several queues, all in one round trip. `key` tells how the keys of a queue begin."""
+    """Counts jobs; those of several queues in one round trip. `key` returns the key prefix of a queue."""
 
     def __init__(self, server: Server, key: Callable[[str], str]) -> None:
         self._server, self._key = server, key

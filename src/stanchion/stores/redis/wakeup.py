@@ -1,9 +1,9 @@
-"""Waiting by blocking reads of the streams of signals.
+"""Wake-up by blocking reads of signal streams.
 
 Each write that brings work adds an entry to its queue's stream `signals`, and each that ends jobs one to `ends`. One
-thread reads all streams that anybody in the process listens to. The first read begins at the last entry of the moment
-at which the listener was made, each further one after the last entry of the one before: what is added between two ends
-the second one at once, whoever else reads, and however short the stream is kept.
+thread reads all streams with listeners in the process. The first read starts at the last entry at the creation of the
+listener, each further one after the last entry of the previous read. An entry added between two reads thus ends the
+second one at once, regardless of other readers and of the length of the stream.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from stanchion.stores.wakeup.listeners import EventListener, Listeners
 log = logging.getLogger("stanchion.redis")
 
 _BLOCK_SECONDS = 30.0
-_LOOK_SECONDS = 1.0
+_CHECK_SECONDS = 1.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 WORK, ENDS = "signals", "ends"
 
 _ANY = "*"
-"""Says that more jobs have ended than an entry names."""
+"""Stands for more ended jobs than an entry names."""
 
 
 class StreamSignals:
-    """One thread that reads the streams of the queues that anybody listens to, and wakes the listeners."""
+    """One thread that reads the streams of all queues with listeners, and wakes the listeners."""
 
     def __init__(self, server: Server, key: Callable[[str], str]) -> None:
         self._server, self._key = server, key
@@ -46,7 +46,7 @@ class StreamSignals:
         reset_after_fork(self)
 
     def begin(self) -> None:
-        """Read for nobody; connections and the pipe are the parent's."""
+        """Start without listeners; after a fork, connections and the pipe belong to the parent."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._after: dict[str, str | None] = {}
@@ -56,8 +56,8 @@ class StreamSignals:
     def listen(
         self, queues: Iterable[str], finished: Iterable[str] | None = None, *, interchangeable: bool = False
     ) -> EventListener:
-        """Return a listener that entries of these queues wake, and with `finished` those of ends of jobs."""
-        listener = self.listeners.add(queues, finished, interchangeable=interchangeable)
+        """Return a listener for entries of these queues, and with `finished` for ends of jobs."""
+        listener = self.listeners.listen(queues, finished, interchangeable=interchangeable)
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 woken, self._waker = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -77,13 +77,13 @@ class StreamSignals:
         self._wake()
 
     def _streams(self) -> dict[str, tuple[str, str]]:
-        """Return the streams that are listened to: kind and queue of each."""
+        """Return the streams with listeners, with their kind and queue."""
         wanted = self.listeners.wanted()
         work = {self._key(queue) + WORK: (WORK, queue) for queue in wanted.queues or ()}
         return work | {self._key(queue) + ENDS: (ENDS, queue) for queue in wanted.finished or ()}
 
     def _last_of(self, stream: str) -> str | None:
-        """Return the last entry; None where the server does not answer: then it is asked on connecting."""
+        """Return the last entry; None if the server does not answer, so that it is read on connecting."""
         try:
             last = self._server.command("XREVRANGE", stream, "+", "-", "COUNT", 1)
         except StoreUnavailable:
@@ -105,13 +105,13 @@ class StreamSignals:
                 if self._take_changed():
                     reading.read(streams, self._after)
                 self._connected = reading.connect()
-                for stream, entries in reading.news(_LOOK_SECONDS):
-                    self._tell(streams.get(stream), entries)
+                for stream, entries in reading.news(_CHECK_SECONDS):
+                    self._wake_for(streams.get(stream), entries)
         finally:
             reading.close()
 
     def _wanted(self) -> dict[str, tuple[str, str]] | None:
-        """Return the streams to read; None when nobody listens, and the thread is to end."""
+        """Return the streams to read; None without listeners, and the thread must end."""
         with self._lock:
             if len(self.listeners):
                 return self._streams()
@@ -126,7 +126,7 @@ class StreamSignals:
             changed, self._changed = self._changed, False
             return changed
 
-    def _tell(self, stream: tuple[str, str] | None, entries: Sequence[Any]) -> None:
+    def _wake_for(self, stream: tuple[str, str] | None, entries: Sequence[Any]) -> None:
         if stream is None:
             return
         kind, queue = stream
@@ -138,7 +138,7 @@ class StreamSignals:
 
 
 class Reading:
-    """The blocking reads of some streams, each on its own connection, and when to try again those that were lost."""
+    """The blocking reads of some streams, each on its own connection, and when to retry lost ones."""
 
     def __init__(self, server: Server, woken: int) -> None:
         self._server, self._woken = server, woken
@@ -148,13 +148,13 @@ class Reading:
     def read(self, streams: Iterable[str], after: dict[str, str | None]) -> None:
         """Read these streams from now on, each after its entry."""
         self._drop()
-        # In a cluster the streams lie on several nodes, and one read covers one slot.
+        # In a cluster the streams are on several nodes, and one read covers one slot.
         groups = [[stream] for stream in streams] if self._server.address.cluster else [list(streams)]
         self._reads = [BlockingRead(self._server, group, after) for group in groups if group]
         self._retry_at = 0.0
 
     def connect(self) -> bool:
-        """Go on with each read, connecting those that are not; return whether all are connected."""
+        """Resume each read, connecting where necessary; return True if all are connected."""
         for read in self._reads:
             try:
                 if read.socket is not None:
@@ -169,7 +169,7 @@ class Reading:
         return connected
 
     def news(self, seconds: float) -> list[tuple[str, Sequence[Any]]]:
-        """Return the streams with their new entries, waiting up to `seconds` for the first."""
+        """Return the streams with new entries, waiting up to `seconds` for the first."""
         polled = select.poll()
         polled.register(self._woken, select.POLLIN)
         for read in self._reads:
@@ -207,7 +207,7 @@ class Reading:
 
 
 class BlockingRead:
-    """One read that blocks on its own connection, begun anew whenever it is answered."""
+    """One blocking read on its own connection, sent again after each answer."""
 
     def __init__(self, server: Server, streams: list[str], after: dict[str, str | None]) -> None:
         self._server, self._streams, self._after = server, streams, after
@@ -216,7 +216,7 @@ class BlockingRead:
 
     @property
     def socket(self) -> Any:
-        """The socket on which the answer comes; None while there is no connection."""
+        """The socket that receives the answer; None without a connection."""
         return None if self._connection is None else self._connection._sock
 
     def begin(self) -> None:
@@ -237,7 +237,7 @@ class BlockingRead:
             raise
 
     def answer(self) -> list[tuple[str, Sequence[Any]]]:
-        """Take the answer: the streams that have new entries, and these."""
+        """Return the streams that have new entries, with these entries."""
         found = self._connection.read_response()
         self._sent = False
         streams = found.items() if isinstance(found, dict) else found or ()
@@ -246,7 +246,7 @@ class BlockingRead:
         return news
 
     def go_on(self) -> None:
-        """Read from where the last answer ended, unless there is a read under way or no connection."""
+        """Read from where the last answer ended, if connected and no read is pending."""
         if self._connection is not None and not self._sent:
             self._send()
 
@@ -264,6 +264,6 @@ class BlockingRead:
 
 
 def _ids_in(fields: Any) -> list[str]:
-    """Return the ids of an entry, whose fields and values come as a list or as a mapping."""
+    """Return the ids of an entry, whose fields and values are a list or a mapping."""
     ids = fields[b"ids"] if isinstance(fields, dict) else fields[1]
     return str(ids.decode()).split(" ")

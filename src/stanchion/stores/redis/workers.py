@@ -1,30 +1,42 @@
-"""Workers in Redis: a hash of what they say of themselves, and beside it one of the jobs that they have begun."""
+"""Workers in Redis: a hash of their descriptions, and one of the jobs they have begun."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.workers import Beat, WorkerRow
-from stanchion.stores.redis.client.rows import FIELD, ROW
+from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
-from stanchion.stores.rules.liveness import alive, beat_of
+from stanchion.stores.rules.liveness import alive, beat_of, orphaned_since
 
 _DESCRIBED = ("id", "host", "pid", "queues", "threads", "heartbeat", "state")
+_AT_ONCE = 500
+"""Queues or holders in one round trip."""
+
+
+class _Lost(NamedTuple):
+    """Running jobs that may be lost: queue, number, and the command, index and bounds to read them."""
+
+    queue: str
+    jobs: int
+    read: tuple[Any, ...]
 
 
 class Workers:
-    """Who lives, and which running jobs those hold who do not."""
+    """Records workers, and finds the running jobs of dead ones."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs, self._server = jobs, jobs.server
 
     def beat(self, workers: Sequence[WorkerRow]) -> Beat:
-        """Record that these workers are alive; return how many are, and which jobs of these are to stop."""
-        # Beside the row, which earlier releases read in a form of its own; before it, so that no job begins unsaid.
+        """Record that these workers are alive; return the number of live workers, and the callers' jobs to cancel."""
+        # In a hash of its own, as earlier releases parse the row; written first, so that no job begins unrecorded.
         began = {worker.id: "" if worker.began is None else json.dumps(worker.began) for worker in workers}
         self._run("began", "began", began)
         clock, stored = self._run("beat", "workers", {worker.id: _described(worker) for worker in workers})
@@ -52,13 +64,15 @@ class Workers:
         self._server.command("HDEL", self._server.keys.own("began"), worker)
 
     def workers(self) -> list[WorkerRow]:
-        """Return all known workers, also those that are late, with their number of running jobs."""
-        running = Counter(worker for _, worker, _ in self._holders())
+        """Return all known workers, including late ones, with their numbers of running jobs."""
+        running = Counter[str]()
+        for _, worker, jobs in self._holders():
+            running[worker] += jobs
         rows = sorted(self.known_workers().values(), key=lambda worker: (worker.started_at, worker.id))
         return [replace(worker, running=running[worker.id]) for worker in rows]
 
     def known_workers(self) -> dict[str, WorkerRow]:
-        """Return all workers that have a row."""
+        """Return all workers that have a row, by id."""
         found = self._server.command("HVALS", self._server.keys.own("workers"))
         began = self._server.command("HGETALL", self._server.keys.own("began"))
         workers = {worker.id: worker for worker in map(_worker_in, found)}
@@ -68,28 +82,65 @@ class Workers:
         return workers
 
     def suspects(self, workers: Mapping[str, WorkerRow], now: int, limit: int) -> list[str]:
-        """Return the ids of running jobs whose holder may be gone."""
+        """Return the ids of up to `limit` running jobs whose holder may be gone; those of unknown workers come last."""
+        expired = self._of_each_queue(lambda keys: Call(("ZCOUNT", keys + "leases", "-inf", now)))
+        gone = [_Lost(queue, jobs, ("ZRANGEBYSCORE", "leases", "-inf", now)) for queue, jobs in expired]
+        unknown: list[tuple[str, str]] = []
+        for queue, worker, jobs in self._holders():
+            if worker and worker not in workers:
+                unknown.append((queue, worker))
+            elif worker and not alive(workers[worker], now):
+                gone.append(_Lost(queue, jobs, ("ZRANGEBYLEX", "running", f"[{worker}{FIELD}", f"({worker} ")))
+        found = self._some(gone, limit)
+        if (since := orphaned_since(workers.values(), now)) is not None:
+            found += self._orphans(unknown, since, limit - len(found))
+        return found
 
-        def gone(worker: str, lease: int | None) -> bool:
-            if not worker:
-                return lease is not None and lease <= now
-            return worker not in workers or not alive(workers[worker], now)
+    def _some(self, lost: Iterable[_Lost], limit: int) -> list[str]:
+        """Return the ids of the first `limit` of these jobs."""
+        asked = []
+        for queue, jobs, (command, name, *bounds) in lost:
+            if count := min(jobs, limit):
+                key = self._server.keys.queue(queue) + name
+                asked.append((queue, Call((command, key, *bounds, "LIMIT", 0, count))))
+                limit -= count
+        found: list[str] = []
+        for (queue, _), members in zip(asked, self._server.all([call for _, call in asked]), strict=True):
+            ids = [member.decode().rpartition(FIELD)[2] for member in members]
+            self._jobs.places.remember(queue, ids)
+            found += ids
+        return found
 
-        return [job_id for job_id, worker, lease in self._holders() if gone(worker, lease)]
+    def _orphans(self, unknown: Sequence[tuple[str, str]], since: int, limit: int) -> list[str]:
+        """Return the ids of up to `limit` jobs that these holders, each of a queue, have been running since then."""
+        found: list[str] = []
+        for holders in portions(unknown, _AT_ONCE):
+            if len(found) >= limit:
+                break
+            asked = [
+                self._server.script("orphans", self._server.keys.queue(queue), worker, since, limit - len(found))
+                for queue, worker in holders
+            ]
+            for (queue, _), ids in zip(holders, self._server.all(asked), strict=True):
+                orphans = [job_id.decode() for job_id in ids]
+                self._jobs.places.remember(queue, orphans)
+                found += orphans
+        return found[:limit]
 
-    def _holders(self) -> list[tuple[str, str, int | None]]:
-        """Return the running jobs of all queues: id, worker or '', end of the lease."""
-        held = []
-        for queue in self._jobs.places.queues():
-            text = self._jobs.script("holders", queue).decode()
-            for row in text.split(ROW) if text else ():
-                job_id, worker, lease = row.split(FIELD)
-                self._jobs.places.remember(queue, [job_id])
-                held.append((job_id, worker, int(lease) if lease else None))
-        return held
+    def _holders(self) -> Iterator[tuple[str, str, int]]:
+        """Yield each holder of running jobs ('' for none) per queue, with the number of jobs."""
+        for queue, flat in self._of_each_queue(lambda keys: self._server.script("holders", keys)):
+            for worker, jobs in zip(flat[::2], flat[1::2], strict=True):
+                yield queue, worker.decode(), int(jobs)
+
+    def _of_each_queue(self, asked: Callable[[str], Call]) -> Iterator[tuple[str, Any]]:
+        """Yield each queue with the reply to the call made for its key prefix."""
+        for queues in portions(self._jobs.places.queues(), _AT_ONCE):
+            calls = [asked(self._server.keys.queue(queue)) for queue in queues]
+            yield from zip(queues, self._server.all(calls), strict=True)
 
     def forget_dead(self, now: int) -> None:
-        """Forget dead workers that hold no job."""
+        """Forget dead workers without jobs."""
         busy = {worker for _, worker, _ in self._holders()}
         for worker in self.known_workers().values():
             if worker.id not in busy and not alive(worker, now):
@@ -101,7 +152,7 @@ def _described(worker: WorkerRow) -> str:
 
 
 def _worker_in(stored: bytes) -> WorkerRow:
-    """Return a worker as it is stored: since when it lives, when it was heard of, and what it says of itself."""
+    """Return a worker from its stored form: start, last heartbeat, and description."""
     started_at, last_seen_at, description = stored.decode().split(FIELD)
     fields = json.loads(description)
     fields["queues"] = tuple(fields["queues"])

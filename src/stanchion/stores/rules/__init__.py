@@ -1,1 +1,1 @@
-"""Decisions that all stores share, without input or output."""
+"""Decisions shared by all stores: pure functions, no I/O."""

@@ -1,4 +1,4 @@
-"""What a claim and a lease do to the row of a job."""
+"""Changes that claims and leases make to the row of a job."""
 
 from __future__ import annotations
 
@@ -6,22 +6,30 @@ from typing import TypeGuard
 
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Progress, Renewal
-from stanchion.stores.rules.jobs import own_priority, state_of, stored_state_of
+from stanchion.stores.records.slots import SEMAPHORE
+from stanchion.stores.rules.jobs import state_of, stored_state_of
 from stanchion.stores.rules.slots import (
     HOLDER_BOOST,
     Verdict,
-    held_gates,
+    held_slots,
     promised,
-    semaphore_of,
+    waits_at,
 )
 
 
+def in_claim_order(rows: list[JobRow]) -> list[JobRow]:
+    """Sort claimed jobs into the order in which they are handed out."""
+    if len(rows) > 1:
+        rows.sort(key=lambda row: (-row.rank, row.run_at, row.id))
+    return rows
+
+
 def claimed(row: JobRow, claim: Claim, lease: float, now: int) -> JobRow:
-    """Return the row as reserved: the attempt counts from here, whatever becomes of it."""
+    """Return the row as reserved; the attempt counts from now on."""
     return row._replace(
         state=JobState.RUNNING.value,
-        priority=own_priority(row.priority),
         attempts=row.attempts + 1,
         token=claim.token,
         worker=claim.worker,
@@ -31,61 +39,67 @@ def claimed(row: JobRow, claim: Claim, lease: float, now: int) -> JobRow:
     )
 
 
-def parked_or_deferred(row: JobRow, verdict: Verdict, permit: str, now: int) -> JobRow:
-    """Return a queued job that may not run yet: parked at a gate, or postponed by its rate."""
-    kept = row._replace(
-        held=verdict.held,
-        permit=(row.permit or permit) if verdict.held or verdict.gate is not None else None,
-        priority=own_priority(row.priority),
+def parked_or_deferred(row: JobRow, verdict: Verdict, token: str, now: int) -> JobRow:
+    """Return a queued job that may not run yet: parked at a slot, or deferred by its rate.
+
+    `token`: the hold token for what the job holds and waits for, unless it has hold tokens already.
+    """
+    slot = verdict.slot
+    keeps_order_key = row.order_key is not None and (verdict.held > 0 or slot is not None)
+    parked = row._replace(
+        slots_held=verdict.held,
+        order_hold=(row.order_hold or token) if keeps_order_key else None,
+        slots_hold=(row.slots_hold or token) if slot is not None and slot.kind == SEMAPHORE else None,
+        rank=row.priority,
     )
     if verdict.run_at is not None:
-        return promised(kept, verdict.run_at)
-    return kept._replace(state=JobState.WAITING.value, waits_for=verdict.gate, waits_since=now)
+        return promised(parked, verdict.run_at)
+    return parked._replace(state=JobState.WAITING.value, **waits_at(slot), waits_since=now)
 
 
 def undelivered(row: JobRow) -> JobRow:
-    """Return a job as it was before its claim, which was not handed out after all."""
+    """Return a claimed job as it was before its claim, because it is not handed out."""
     return row._replace(
         state=QUEUED, attempts=row.attempts - 1, token=None, worker=None, lease_until=None, started_at=None
     )
 
 
 def put_back(row: JobRow) -> JobRow:
-    """Return a claimed job as it was before its claim, in its place in the line."""
-    holds_a_slot = any(semaphore_of(gate) is not None for gate in held_gates(row))
-    return undelivered(row)._replace(priority=own_priority(row.priority) + (HOLDER_BOOST if holds_a_slot else 0))
+    """Return a claimed job as it was before its claim, with its rank in the queue."""
+    holds_a_slot = any(slot.kind == SEMAPHORE for slot in held_slots(row))
+    return undelivered(row)._replace(rank=row.priority + (HOLDER_BOOST if holds_a_slot else 0))
 
 
 def granted(row: JobRow) -> JobRow:
-    """Give a waiting job the slot that it waits for; it goes on from there with its next claim."""
-    boost = HOLDER_BOOST if semaphore_of(row.waits_for) is not None else 0
+    """Give a waiting job the slot that it waits for; the job continues from there with its next claim."""
+    boost = HOLDER_BOOST if row.waits_kind == SEMAPHORE else 0
     return row._replace(
-        state=QUEUED, held=row.held + 1, priority=row.priority + boost, waits_for=None, waits_since=None
+        state=QUEUED, rank=row.priority + boost, slots_held=row.slots_held + 1, **waits_at(None), waits_since=None
     )
 
 
 def let_in(row: JobRow, now: int) -> JobRow:
-    """Let a job go on that waited for a part of its flow."""
-    return row._replace(state=QUEUED, run_at=max(row.run_at, now), waits_for=None, waits_since=None)
+    """Let a job continue that waited for a node of its flow."""
+    return row._replace(state=QUEUED, run_at=max(row.run_at, now), **waits_at(None), waits_since=None)
 
 
-def holds(row: JobRow | None, token: str, now: int) -> TypeGuard[JobRow]:
-    """Tell whether `token` is that of the reservation in force: not replaced, nor its lease run out."""
-    if row is None or row.state != JobState.RUNNING or row.token != token:
+def holds(row: JobRow | None, lease: Lease, now: int) -> TypeGuard[JobRow]:
+    """Return True if this is the lease in force: of the queue of the job, not replaced, and not run out."""
+    if row is None or row.state != JobState.RUNNING or row.token != lease.token or row.queue != lease.queue:
         return False
     return row.lease_until is None or row.lease_until > now
 
 
-def left_in(row: JobRow | None, token: str, now: int) -> JobState | None:
-    """Return the state that the reservation `token` has left the job in, if it was the last one and is over."""
-    if row is None or row.token != token or row.state == JobState.RUNNING:
+def left_in(row: JobRow | None, lease: Lease, now: int) -> JobState | None:
+    """Return the state in which this lease left the job, maybe in another queue, if it was the last and is over."""
+    if row is None or row.token != lease.token or row.state == JobState.RUNNING:
         return None
-    # A letter without an attempt has just been moved; with some, it was taken from its new queue and given back.
+    # A dead letter with 0 attempts has just been moved. With more, it was claimed from its new queue and given back.
     return state_of(row, now) if row.attempts == 0 else stored_state_of(row, now)
 
 
 def renewed(row: JobRow, renewal: Renewal, now: int) -> JobRow:
-    """Renew a lease, or record progress. A job held by a worker has no lease: the worker's heartbeat holds it."""
+    """Renew a lease, or record progress. A worker's job has no lease: the worker's heartbeat keeps it."""
     if isinstance(renewal, Progress):
         return row._replace(progress=renewal.value)
     return row if row.lease_until is None else row._replace(lease_until=now + int(renewal.seconds * SECOND))

@@ -1,7 +1,7 @@
-"""Dead letters: jobs that died and were moved to the dead-letter queue of theirs, with headers that tell their story.
+"""Dead letters: jobs that died and were moved to the dead-letter queue, with headers that record how.
 
-A letter lies queued there, so it can be taken from that queue. To all who wait for it, or look for it, it is dead.
-It is known by a header with its own id: a copy of its headers makes no other job a letter.
+A dead letter is queued in that queue, so it can be claimed from there. Searches, and callers that wait for the job, see
+it as dead. A header with the job's own id identifies it: copying the headers does not make another job a dead letter.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ DEAD_ID: Final = "x-dead-id"
 _OURS: Final = "x-dead-"
 
 MARK: Final = f'"{DEAD_ID}":"'
-"""What comes before the id in the headers of a letter, as text."""
+"""Text that precedes the id in the stored headers of a dead letter."""
 
 
 def is_letter(row: JobRow) -> bool:
-    """Tell whether the job is a dead letter that nobody has in hand."""
+    """Return True if the job is an unreserved dead letter."""
     return row.headers is not None and row.state in _IN_QUEUE and is_marked(row)
 
 
 def is_marked(row: JobRow) -> bool:
-    """Tell whether the job is a dead letter, in its queue or in hand."""
+    """Return True if the job is a dead letter, queued or reserved."""
     return row.headers is not None and f'{MARK}{row.id}"' in row.headers
 
 
@@ -37,7 +37,7 @@ _IN_QUEUE = frozenset({QUEUED, JobState.WAITING.value})
 
 
 def headers_of_letter(row: JobRow, now: int) -> str:
-    """Return the headers of a job that dies now, to be moved."""
+    """Return the headers of a job that dies now and is moved."""
     entries = entries_of(row)
     return dumps(
         {
@@ -52,13 +52,13 @@ def headers_of_letter(row: JobRow, now: int) -> str:
 
 
 def without_story(headers: dict[str, object]) -> str | None:
-    """Return the headers of a letter that goes back to where it died."""
+    """Return the headers of a dead letter that returns to the queue where it died."""
     kept = {name: value for name, value in headers.items() if not name.startswith(_OURS)}
     return dumps(kept) if kept else None
 
 
 def unmarked(headers: str | None) -> str | None:
-    """Return the headers of a job that goes on from a dead-letter queue: its story stays, but it is no letter."""
+    """Return the headers of a job that leaves a dead-letter queue: they stay, but it is no dead letter any more."""
     if headers is None or MARK not in headers:
         return headers
     return dumps({name: value for name, value in json.loads(headers).items() if name != DEAD_ID})

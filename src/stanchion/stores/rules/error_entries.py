@@ -1,9 +1,9 @@
-"""The errors that a job keeps: the last ten entries, as JSON.
+"""The errors stored with a job: the last ten entries, as JSON.
 
-An entry has `attempt`, `at` (seconds since 1970), `error`, and `traceback` where there is one. The entry of a job that
-was put off, as no code there knew its work, also has `times` and `since`: so often, and since when. It is one entry
-however often that was, and the last one: a failure after it is an entry of its own, and any other end of an attempt
-removes it.
+An entry has `attempt`, `at` (seconds since 1970), `error`, and optionally `traceback`. A job is put off when the
+worker's code does not know its work. The entry of a job that was put off also has `times` and `since`: how often, and
+since when. It is a single entry, and the last one. A later failure gets an entry of its own; any other end of an
+attempt removes it.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ KEPT_ERRORS = 10
 
 
 class PutOff(NamedTuple):
-    """How often a job was put off so far, in a row, and since when, in seconds since 1970."""
+    """How often a job was put off in a row so far, and since when, in seconds since 1970."""
 
     times: int = 0
     since: float | None = None
 
 
 def entries_of(row: JobRow) -> list[dict[str, Any]]:
-    """Return the entries of a job, the last one at the end."""
+    """Return the error entries of a job, the latest last."""
     entries: list[dict[str, Any]] = json.loads(row.errors) if row.errors else []
     return entries
 
 
-def with_error(row: JobRow, error: str, traceback: str | None, now: int, **noted: Any) -> JobRow:
-    """Return the job with one more entry, in which something else may be noted."""
-    entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error, **noted}
+def with_error(row: JobRow, error: str, traceback: str | None, now: int, **fields: Any) -> JobRow:
+    """Return the job with one more error entry; `fields`: further fields of the entry."""
+    entry: dict[str, Any] = {"attempt": row.attempts, "at": now / SECOND, "error": error, **fields}
     if traceback:
         entry["traceback"] = traceback
     return with_entries(row, [*entries_of(row), entry])
 
 
 def put_off(row: JobRow, error: str, now: int) -> JobRow:
-    """Return the job as put off once more."""
+    """Return the job with one more put-off recorded."""
     before = put_off_so_far(row)
     since = now / SECOND if before.since is None else before.since
     last = {"attempt": row.attempts, "at": now / SECOND, "error": error, "times": before.times + 1, "since": since}
@@ -52,15 +52,15 @@ def put_off_so_far(row: JobRow) -> PutOff:
 
 
 def not_put_off(row: JobRow) -> JobRow:
-    """Return the job without the entry of being put off: some code knows its work."""
+    """Return the job without its put-off entry: some code knows its work."""
     return with_entries(row, entries_of(row)[:-1]) if put_off_so_far(row).times else row
 
 
 def dumps(value: Any) -> str:
-    """Encode what the store itself writes: errors and headers."""
+    """Encode errors and headers, which the store itself writes."""
     return json.dumps(value, separators=(",", ":"))
 
 
 def with_entries(row: JobRow, entries: list[dict[str, Any]]) -> JobRow:
-    """Return the job with the last of these entries."""
+    """Return the job with the last KEPT_ERRORS of these entries."""
     return row._replace(errors=dumps(entries[-KEPT_ERRORS:]) if entries else None)

@@ -1,8 +1,7 @@
-"""The parts of a flow as pure functions: a node and how a member ended, in; the next node and what follows, out.
+"""The rules of flows as pure functions: a node and a member end in; the next node and what follows out.
 
-A flow is a tree of nodes with jobs as its leaves. A job says in its `flow` where it stands, as
-`root:node:place:after`: in which place of which node, and after which node, whose value it gets. One that comes after
-a node waits at that node's gate. A node may be a member of another one.
+A flow is a tree of nodes whose leaves are jobs. A job stores its flow position. A job that comes after a node waits for
+that node's slot. A node may be a member of another node.
 """
 
 from __future__ import annotations
@@ -13,27 +12,30 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stanchion.stores.records.flows import ExtendFlow, FlowChange, FlowNode, MemberEnd, NodeState, OpenFlow
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob
+
+FLOW_TTL_MICROS = 7 * 86_400 * SECOND
+"""Microseconds after its end at which a flow is deleted."""
 
 
 class FlowPosition(NamedTuple):
-    """Where a job stands in a flow; `node` is empty for one that nothing waits for, `after` for one that begins."""
+    """The position of a job in a flow, in the fields of a job.
 
-    root: str
-    node: str = ""
-    place: int = 0
-    after: str = ""
+    The flow's id; the node that counts the job, and its index there, if one does; the node whose value it receives, in
+    the form of `flows.plan.After.text`, if it receives any.
+    """
 
-    @property
-    def text(self) -> str:
-        """How it is stored."""
-        return f"{self.root}:{self.node}:{self.place}:{self.after}"
+    flow_root: str
+    flow_node: str | None = None
+    flow_index: int | None = None
+    flow_after: str | None = None
 
 
-def flow_position(flow: str) -> FlowPosition:
-    """Return where a job stands that has this `flow`."""
-    root, node, place, after = flow.split(":")
-    return FlowPosition(root, node, int(place), after)
+def position_of(job: JobRow | NewJob) -> FlowPosition | None:
+    """Return the position of a job in its flow; None if it belongs to none."""
+    if job.flow_root is None:
+        return None
+    return FlowPosition(job.flow_root, job.flow_node, job.flow_index, job.flow_after)
 
 
 def jobs_in(changes: Sequence[FlowChange]) -> list[NewJob]:
@@ -42,31 +44,29 @@ def jobs_in(changes: Sequence[FlowChange]) -> list[NewJob]:
 
 
 def end_of(before: JobRow, after: JobRow | None, counted: str | None = None) -> MemberEnd | None:
-    """Return how a member of a flow has ended by a step; None when it has not, or stands in no node.
+    """Return the member end that a step of a job causes; None if the job has not ended, or belongs to no node.
 
-    One that was deleted counts as cancelled, one that was `buried` as dead, also where it lives on as a dead letter.
+    A deleted job counts as cancelled. A job that was `buried` counts as dead, even where it lives on as a dead letter.
     """
-    if before.flow is None or before.finished_at is not None:
-        return None
-    place = flow_position(before.flow)
-    if not place.node:
+    node, index = before.flow_node, before.flow_index
+    if node is None or index is None or before.finished_at is not None:
         return None
     if after is None:
-        return MemberEnd(place.node, place.place, JobState.CANCELLED.value, before.id)
+        return MemberEnd(node, index, JobState.CANCELLED.value, before.id)
     if after.finished_at is not None:
-        return MemberEnd(place.node, place.place, after.state, before.id, result=after.result)
+        return MemberEnd(node, index, after.state, before.id, result=after.result)
     if counted == "buried":
-        return MemberEnd(place.node, place.place, JobState.DEAD.value, before.id)
+        return MemberEnd(node, index, JobState.DEAD.value, before.id)
     return None
 
 
 def counts_anew(known: MemberEnd | None, end: MemberEnd) -> bool:
-    """Tell whether an end is to be recorded: the first of its member, or the success of one that was re-driven."""
+    """Return True if an end is to be recorded: the member's first, or the success of a re-driven one."""
     return known is None or (known.state != JobState.DONE and end.state == JobState.DONE)
 
 
 def advanced(node: FlowNode, known: MemberEnd | None, end: MemberEnd, now: int) -> FlowNode:
-    """Return the node after a member has ended; `known`: how it had ended before."""
+    """Return the node after a member has ended; `known`: the end recorded before, if any."""
     if known is None:
         node = node._replace(ended=node.ended + 1)
     if node.state == NodeState.RUNNING and end.state != JobState.DONE:
@@ -75,14 +75,26 @@ def advanced(node: FlowNode, known: MemberEnd | None, end: MemberEnd, now: int) 
 
 
 def completed(node: FlowNode, now: int) -> FlowNode:
-    """Return the node, done if all of its members are."""
+    """Return the node, marked done if all its members are."""
     if node.state == NodeState.RUNNING and node.closed and node.ended >= node.size:
         return node._replace(state=NodeState.DONE.value, finished_at=now)
     return node
 
 
+def stopped(node: FlowNode, now: int) -> FlowNode:
+    """Return the node, cancelled unless it has ended."""
+    if node.state != NodeState.RUNNING:
+        return node
+    return node._replace(state=NodeState.CANCELLED.value, finished_at=now)
+
+
+def has_ended(before: FlowNode, after: FlowNode) -> bool:
+    """Return True if a change has ended the node, so that consequences follow."""
+    return before.state == NodeState.RUNNING and after.state != NodeState.RUNNING
+
+
 def deepest_first(nodes: Sequence[FlowNode]) -> list[list[FlowNode]]:
-    """Return the nodes of a flow by how deep they are in its tree, the deepest first, as the ends of members go up."""
+    """Return the nodes of a flow by depth in its tree, deepest first: the order in which member ends propagate."""
     parents = {node.id: _parent(node) for node in nodes}
     depths: dict[str, int] = {}
     for one in parents:
@@ -104,11 +116,11 @@ def _parent(node: FlowNode) -> str | None:
 
 
 def end_of_node(node: FlowNode) -> MemberEnd | None:
-    """Return how a finished node has ended as a member of its parent; None when it is nobody's."""
+    """Return the end of a finished node as a member of its parent; None if it has no parent."""
     if node.parent is None or node.state == NodeState.RUNNING:
         return None
-    parent, _, place = node.parent.partition(":")
-    return MemberEnd(parent, int(place), _ENDED_AS[NodeState(node.state)].value, child=node.id)
+    parent, _, index = node.parent.partition(":")
+    return MemberEnd(parent, int(index), _ENDED_AS[NodeState(node.state)].value, child=node.id)
 
 
 _ENDED_AS = {
@@ -118,15 +130,11 @@ _ENDED_AS = {
 }
 
 
-def handler_of(node: FlowNode) -> NewJob | None:
-    """Return the job that a failure of the node brings."""
-    return None if node.handler is None else NewJob(**json.loads(node.handler))
+def failure_job(node: FlowNode) -> NewJob | None:
+    """Return the job to enqueue when the node fails."""
+    return None if node.on_failure is None else NewJob(**json.loads(node.on_failure))
 
 
 def placed(jobs: list[NewJob], first: int) -> list[NewJob]:
-    """Return jobs that were added to an open node, in its places from `first` on."""
-    return [
-        job._replace(flow=flow_position(job.flow)._replace(place=place).text)
-        for place, job in enumerate(jobs, first)
-        if job.flow is not None
-    ]
+    """Return jobs added to an open node, with indexes from `first` on."""
+    return [job._replace(flow_index=index) for index, job in enumerate(jobs, first)]

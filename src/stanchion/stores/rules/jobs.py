@@ -1,32 +1,34 @@
-"""The rows of jobs: how they begin, are replaced, replayed and restarted."""
+"""The rows of jobs: created, replaced, copied and restarted."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from stanchion.errors import DuplicateKey
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob
+from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.dead_letters import is_letter
 from stanchion.stores.rules.slots import (
-    HOLDER_BOOST,
     held_between,
-    permits_of,
-    semaphore_of,
+    hold_tokens,
+    waits_at,
 )
 
 
 class Transition(NamedTuple):
-    """The row after a step, and the counter of the queue it happened in."""
+    """The row after a step, and the queue counter that the step increments."""
 
     row: JobRow
     counted: str
 
     @property
     def final(self) -> bool:
-        """True when the job goes to history."""
+        """True if the job goes to history."""
         return self.row.finished_at is not None
 
     def state(self, now: int) -> JobState:
-        """Return what the attempt ended in: dead also where the job was moved to a dead-letter queue."""
+        """Return the state in which the attempt ended: dead also if the job was moved to a dead-letter queue."""
         return JobState.DEAD if self.counted == "buried" else stored_state_of(self.row, now)
 
 
@@ -36,8 +38,9 @@ def created(job: NewJob, now: int) -> JobRow:
         id=job.id,
         queue=job.queue,
         lane=job.lane,
-        state=QUEUED if job.waits_for is None else JobState.WAITING.value,
+        state=QUEUED if job.waits_kind is None else JobState.WAITING.value,
         priority=job.priority,
+        rank=job.priority,
         run_at=due_at(job, now),
         enqueued_at=now,
         payload=job.payload,
@@ -47,48 +50,58 @@ def created(job: NewJob, now: int) -> JobRow:
         key=job.key,
         order_key=job.order_key,
         limits=job.limits,
-        flow=job.flow,
+        flow_root=job.flow_root,
+        flow_node=job.flow_node,
+        flow_index=job.flow_index,
+        flow_after=job.flow_after,
         origin=job.origin,
         max_attempts=job.max_attempts,
         timeout=job.timeout,
-        waits_for=job.waits_for,
-        waits_since=None if job.waits_for is None else now,
+        waits_kind=job.waits_kind,
+        waits_queue=job.waits_queue,
+        waits_name=job.waits_name,
+        waits_since=None if job.waits_kind is None else now,
     )
 
 
 def due_at(job: NewJob, now: int) -> int:
-    """Return when a new job is due."""
+    """Return when a new job is due, in microseconds."""
     return job.run_at if job.run_at is not None else now + int((job.delay or 0) * SECOND)
 
 
 def replaced(row: JobRow, job: NewJob, now: int) -> JobRow | None:
-    """Give a queued job the work and the schedule of `job`, which has its key; None when it runs."""
+    """Give a queued job the work and the schedule of `job`, which has the same key; None if it runs."""
     if row.state == JobState.RUNNING:
         return None
-    if row.state == QUEUED or semaphore_of(row.waits_for) is not None:
-        row = _unreserved(row)  # with another schedule it gets another place in the line, and keeps no slot until then
+    if row.state == QUEUED or row.waits_kind == SEMAPHORE:
+        row = _unreserved(row)  # a new schedule changes its order in the queue; it keeps no slot until then
     return row._replace(
         task=job.task,
         payload=job.payload,
         headers=job.headers,
         priority=job.priority,
+        rank=job.priority,
         run_at=due_at(job, now),
     )
 
 
-def own_priority(priority: int) -> int:
-    """Return the priority of a job without what it gains in the line by a semaphore that it holds."""
-    return priority - HOLDER_BOOST if priority > HOLDER_BOOST // 2 else priority
+def refuse_duplicates(jobs: Iterable[NewJob], holders: Mapping[tuple[str, str | None], str]) -> None:
+    """Raise DuplicateKey for a job that asks for it; `holders`: the live jobs that have keys, by queue and key."""
+    coming = dict(holders)
+    for job in jobs:
+        holder = job.id if job.key is None else coming.setdefault((job.queue, job.key), job.id)
+        if holder != job.id and job.on_duplicate == "raise":
+            raise DuplicateKey(job.queue, job.key or "", holder)
 
 
 def copy_of(row: JobRow, new_id: str) -> NewJob:
-    """Return a copy of a finished job, due now, that names its origin."""
+    """Return a copy of a finished job, due now; `origin` names the finished job."""
     return NewJob(
         id=new_id,
         queue=row.queue,
         payload=row.payload,
         task=row.task,
-        priority=own_priority(row.priority),
+        priority=row.priority,
         headers=row.headers,
         tenant=row.tenant,
         key=row.key,
@@ -102,33 +115,33 @@ def copy_of(row: JobRow, new_id: str) -> NewJob:
 
 
 def state_of(row: JobRow, now: int) -> JobState:
-    """Return the state that the outside sees: that of a dead letter is dead."""
+    """Return the state as callers see it: a dead letter is dead."""
     return JobState.DEAD if is_letter(row) else stored_state_of(row, now)
 
 
 def stored_state_of(row: JobRow, now: int) -> JobState:
-    """Return the state of a job in its queue: a dead letter can be taken from there, as any other."""
+    """Return the state of a job in its queue: a dead letter can be claimed there like any other job."""
     if row.state == QUEUED:
         return JobState.READY if row.run_at <= now else JobState.SCHEDULED
     return JobState(row.state)
 
 
 def detached(row: JobRow) -> JobRow:
-    """Return a job, no live one of a flow, as another store is to get it: holding nothing, and in no line."""
-    held_nothing = row._replace(priority=own_priority(row.priority), **_HOLDS_NOTHING)
-    return held_nothing if row.finished_at is not None else held_nothing._replace(state=QUEUED)
+    """Return a job as another store receives it: holding nothing and waiting for nothing; no live job of a flow."""
+    detached_row = row._replace(rank=row.priority, **_HOLDS_NOTHING)
+    return detached_row if row.finished_at is not None else detached_row._replace(state=QUEUED)
 
 
 def _unreserved(row: JobRow) -> JobRow:
-    # The last token stays: a settle that is repeated after a lost answer recognises its own work by it.
+    # The last token stays: a settle repeated after a lost reply recognises its own work by it.
     return row._replace(
         state=QUEUED,
         worker=None,
         lease_until=None,
         progress=None,
         started_at=None,
-        priority=own_priority(row.priority),
-        **{**_HOLDS_NOTHING, "held": held_between(row), "permit": permits_of(row).order},
+        rank=row.priority,
+        **{**_HOLDS_NOTHING, "slots_held": held_between(row), "order_hold": hold_tokens(row).order},
     )
 
 
@@ -145,4 +158,10 @@ def _restarted(row: JobRow, run_at: int) -> JobRow:
     )
 
 
-_HOLDS_NOTHING: dict[str, Any] = {"held": 0, "permit": None, "waits_for": None, "waits_since": None}
+_HOLDS_NOTHING: dict[str, Any] = {
+    "slots_held": 0,
+    "order_hold": None,
+    "slots_hold": None,
+    **waits_at(None),
+    "waits_since": None,
+}

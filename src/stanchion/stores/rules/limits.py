@@ -1,4 +1,4 @@
-"""What limits a job: its semaphores, its order key and its keyed rate."""
+"""The limits of a job: its semaphores and its keyed rate."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 
 class Rate(NamedTuple):
-    """At most `per_second` starts of the jobs that share `name`."""
+    """At most `per_second` starts of jobs that share `name`."""
 
     name: str
     per_second: float
 
 
 class Limits(NamedTuple):
-    """What restrains a job: semaphores, by name, and a rate."""
+    """Semaphores that a job must hold, by name, and its rate."""
 
     semaphores: tuple[str, ...] = ()
     rate: Rate | None = None
@@ -23,7 +23,7 @@ class Limits(NamedTuple):
 
 @lru_cache(maxsize=65_536)
 def limits_in(text: str | None) -> Limits:
-    """Return the limits that are stored with a job."""
+    """Return the limits stored with a job."""
     if text is None:
         return Limits()
     stored = json.loads(text)
@@ -32,7 +32,7 @@ def limits_in(text: str | None) -> Limits:
 
 
 def limits_text(limits: Limits) -> str | None:
-    """Return limits as they are stored with a job."""
+    """Return limits in the form stored with a job."""
     stored: dict[str, Any] = {}
     if limits.semaphores:
         stored["hold"] = sorted(set(limits.semaphores))

@@ -1,4 +1,4 @@
-"""Who holds a job still: the rules for leases and for heartbeats."""
+"""Whether a job is still held: the rules for leases and heartbeats."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.workers import Beat, WorkerRow
 
 MISSED_BEATS = 3
-"""A worker that missed this many of its heartbeats is dead."""
+"""Missed heartbeats after which a worker is dead."""
 
 LATE_BEATS = 2
-"""One that missed this many polls no more, as far as the others are concerned."""
+"""Missed heartbeats after which other workers stop counting on a worker's polling."""
 
 
 def alive(worker: WorkerRow, now: int) -> bool:
-    """Tell whether a worker was heard of within its three heartbeats."""
-    return worker.last_seen_at + _patience(worker) > now
+    """Return True if a worker's last heartbeat is recent enough."""
+    return worker.last_seen_at + _silence_limit(worker) > now
 
 
 def shares(worker: WorkerRow, now: int) -> bool:
-    """Tell whether a worker takes part in the polling: it claims, and was heard of within its two heartbeats."""
+    """Return True if a worker shares the polling: it claims, and its last heartbeat is recent enough."""
     late = worker.last_seen_at + LATE_BEATS * int(worker.heartbeat * SECOND) <= now
     return worker.state == "running" and not late
 
 
 def least_sharing(queues: Collection[str], sharing: Iterable[tuple[Collection[str], int]]) -> int:
-    """Return among how many workers the polling of some queues is shared: the least over these queues.
+    """Return the number of workers that share the polling of some queues: the least over these queues.
 
-    `sharing` are sets of queues, and the number of workers that work for each.
+    `sharing`: sets of queues, each with the number of workers that poll them.
     """
     totals = dict.fromkeys(queues, 0)
     for names, workers in sharing:
@@ -45,10 +45,10 @@ def beat_of(beating: Iterable[WorkerRow], known: Collection[WorkerRow], cancelle
 
 
 def is_lost(row: JobRow, workers: Mapping[str, WorkerRow], now: int) -> bool:
-    """Tell whether the holder of a running job is gone.
+    """Return True if the holder of a running job is gone.
 
-    A job whose worker has no row is lost once each live worker would have written its row anew since the
-    job started. With no live worker there is nothing to judge by.
+    A job whose worker has no row is lost once each live worker would have rewritten its own row since the job started.
+    Without a live worker nothing can be inferred.
     """
     if row.state != JobState.RUNNING:
         return False
@@ -57,9 +57,15 @@ def is_lost(row: JobRow, workers: Mapping[str, WorkerRow], now: int) -> bool:
     known = workers.get(row.worker)
     if known is not None:
         return not alive(known, now)
-    longest = max((_patience(worker) for worker in workers.values() if alive(worker, now)), default=None)
-    return longest is not None and (row.started_at or 0) + longest <= now
+    orphaned = orphaned_since(workers.values(), now)
+    return orphaned is not None and (row.started_at or 0) <= orphaned
 
 
-def _patience(worker: WorkerRow) -> int:
+def orphaned_since(workers: Iterable[WorkerRow], now: int) -> int | None:
+    """Return when a running job whose worker has no row must have started to be lost; None without a live worker."""
+    longest = max((_silence_limit(worker) for worker in workers if alive(worker, now)), default=None)
+    return None if longest is None else now - longest
+
+
+def _silence_limit(worker: WorkerRow) -> int:
     return MISSED_BEATS * int(worker.heartbeat * SECOND)

@@ -1,20 +1,20 @@
-"""Lost leases: what they are held against, and from when on a job is handed out alone.
+"""Lost leases: which jobs are charged with one, and from when on a job is handed out alone.
 
-Of the jobs that a dead worker held, those that had begun are charged with the loss, and the attempt counts. The others
-get it back. What is known of a start:
+When a worker dies, each of its jobs that had begun is charged with the loss, and the attempt counts. The other jobs get
+their attempt back. What is known about a start:
 
-    a reservation without a worker     it began when it was handed out; that of a pop never began
-    the token of a claim ends in "+"   the worker had a free thread for each of its jobs: they began at once
-    the worker's row lists the job     it was running at the last heartbeat
-    the worker's row has no list       a worker of an earlier release: all that it held counts as begun
+    reservation without a worker       it began when it was handed out; that of a pop never began
+    token of the claim ends in "+"     the worker had a free thread for each of its jobs: they began at once
+    worker's row lists the job         it was running at the last heartbeat
+    worker's row has no list           a worker of an earlier release: all its jobs count as begun
     none of these                      it may have begun since the last heartbeat
 
-So a job that kills its worker at once may not be known to have begun. It is charged with the loss all the same, as all
-others are that the worker held, up to ALONE_FROM losses, and no job dies of these. From then on it waits between its
-attempts, and is handed out alone: a worker lets all else end, records the start, and only then begins. So the next loss
-is certain to be its own doing, and MOST of them are its end. What is charged is written into the job's last error:
-another end of an attempt clears it, but for that of a job which was put off: its entry, which has `times`, is passed
-over.
+A job that kills its worker at once may thus not be known to have begun. It is charged all the same, together with the
+worker's other jobs, up to ALONE_FROM losses; no job dies of these. From then on the job waits between its attempts and
+is handed out alone: the worker lets its other jobs end, records the start, and only then begins the job. The next loss
+is therefore certainly its own, and after MOST of them the job is dead. The charge is stored in the job's last error
+entry. Any other end of an attempt clears it, except a put-off: the put-off entry, which has `times`, is skipped when
+the charge is read.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.error_entries import entries_of, with_entries
 
 ALONE_FROM = 2
-"""With so many lost leases a job is handed out alone."""
+"""Lost leases from which on a job is handed out alone."""
 
 MOST = 5
-"""With so many lost leases a job is dead, if it is known to have begun."""
+"""Lost leases after which a job is dead, if it is known to have begun."""
 
 MOST_IN_ALL = 25
-"""With so many lost leases a job is dead whatever is known: something kills whoever holds it before it begins."""
+"""Lost leases after which a job is dead in any case: something kills its holders before it begins."""
 
 AT_ONCE = "+"
-"""Ends the token of a claim all of whose jobs begin when they are handed out."""
+"""Suffix of the token of a claim whose jobs all begin when they are handed out."""
 
 LostLeaseDelay = Callable[[JobRow, int], float]
-"""Returns the seconds of the first, second, ... wait of a job after lost leases."""
+"""Returns the seconds of a job's n-th wait after lost leases."""
 
 
 def default_delay(row: JobRow, number: int) -> float:  # noqa: ARG001 - some go by the job
@@ -50,24 +50,24 @@ def default_delay(row: JobRow, number: int) -> float:  # noqa: ARG001 - some go 
 
 
 class Losses(NamedTuple):
-    """Lost leases in a row: with how many a job is charged, and how many there were."""
+    """Consecutive lost leases: those charged to the job, and all of them."""
 
     charged: int = 0
     in_all: int = 0
 
     @property
-    def noted(self) -> dict[str, int]:
-        """What the entry of the last of them says."""
+    def fields(self) -> dict[str, int]:
+        """The fields that record the losses in the error entry."""
         return {"lost": self.charged, "lost_in_all": self.in_all}
 
 
 def lost_leases(row: JobRow) -> int:
-    """Return with how many lost leases in a row a job is charged."""
+    """Return the number of consecutive lost leases charged to a job."""
     return _losses(row).charged
 
 
 def is_alone(row: JobRow) -> bool:
-    """Tell whether a job is to run without others beside it."""
+    """Return True if a job must run without other jobs on its worker."""
     return lost_leases(row) >= ALONE_FROM
 
 
@@ -79,26 +79,26 @@ def charged(row: JobRow, *, begun: bool) -> Losses:
 
 
 def is_fatal(row: JobRow, losses: Losses, *, begun: bool) -> bool:
-    """Tell whether a job is dead after these lost leases."""
+    """Return True if a job is dead after these lost leases."""
     return (begun and (row.attempts >= row.max_attempts or losses.charged >= MOST)) or losses.in_all >= MOST_IN_ALL
 
 
 def forgiven(row: JobRow) -> JobRow:
-    """Return the job without any charge: it has ended an attempt, or begins from the start."""
+    """Return the job without any charge, after an attempt has ended or the job is restarted."""
     if not lost_leases(row):
         return row
     return with_entries(
-        row, [{name: value for name, value in entry.items() if name not in _NOTED} for entry in entries_of(row)]
+        row, [{name: value for name, value in entry.items() if name not in _FIELDS} for entry in entries_of(row)]
     )
 
 
 def start_of(job_id: str, token: str) -> str:
-    """Return how a worker's row lists the start of a job."""
+    """Return the form in which a worker's row lists the start of a job."""
     return f"{job_id}:{token}"
 
 
 def had_begun(row: JobRow, worker: WorkerRow | None) -> bool:
-    """Tell whether a job is known to have begun whose holder is gone; `worker`: its row, None where it has none."""
+    """Return True if a job whose holder is gone is known to have begun; `worker`: the holder's row, if any."""
     token = row.token or ""
     if row.worker is None:
         return not token.endswith(POP)
@@ -107,8 +107,8 @@ def had_begun(row: JobRow, worker: WorkerRow | None) -> bool:
     return worker is not None and (worker.began is None or start_of(row.id, token) in worker.began)
 
 
-def apart(claimed: Claimed, token: str) -> tuple[Claimed, Sequence[Rollback]]:
-    """Cut claimed jobs before or behind the first that is to run alone; return the rest as given back unharmed."""
+def apart(claimed: Claimed) -> tuple[Claimed, Sequence[Rollback]]:
+    """Split claimed jobs so that a job that must run alone is handed out alone; return the rest as rollbacks."""
     rows = claimed.rows
     if len(rows) < 2:
         return claimed, ()
@@ -116,10 +116,10 @@ def apart(claimed: Claimed, token: str) -> tuple[Claimed, Sequence[Rollback]]:
     if first is None:
         return claimed, ()
     kept = max(1, first)
-    return claimed._replace(rows=rows[:kept]), [Rollback(row.id, token, 0.0, refund=True) for row in rows[kept:]]
+    return claimed._replace(rows=rows[:kept]), [Rollback(row.lease, 0.0, refund=True) for row in rows[kept:]]
 
 
-_NOTED = frozenset(Losses().noted)
+_FIELDS = frozenset(Losses().fields)
 
 
 def _losses(row: JobRow) -> Losses:

@@ -1,15 +1,17 @@
-"""What an outcome makes of a reserved job."""
+"""Applies an outcome to a reserved job."""
 
 from __future__ import annotations
 
 import json
 
-from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, NewJob
+from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, NewJob, Redriven
+from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Ending, Move, Outcome, Rollback
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.slots import NODE
 from stanchion.stores.rules.dead_letters import DEAD_FROM, headers_of_letter, unmarked, without_story
 from stanchion.stores.rules.error_entries import not_put_off, put_off, with_error
-from stanchion.stores.rules.jobs import _HOLDS_NOTHING, Transition, _restarted, _unreserved, created, own_priority
+from stanchion.stores.rules.jobs import _HOLDS_NOTHING, Transition, _restarted, _unreserved, created
 from stanchion.stores.rules.lost_leases import (
     ALONE_FROM,
     LostLeaseDelay,
@@ -19,17 +21,22 @@ from stanchion.stores.rules.lost_leases import (
     is_alone,
     is_fatal,
 )
-from stanchion.stores.rules.slots import (
-    is_node_gate,
-)
+from stanchion.stores.rules.slots import ties_of
 
 LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
 
 NEVER_BEGAN = "LeaseLost: the worker died before it had said that this job began; the attempt is not counted"
 
 
+def commit_of(
+    row: JobRow, result: str | None = None, payload: str | None = None, jobs: tuple[NewJob, ...] = ()
+) -> Commit:
+    """Return the commit of a reserved job."""
+    return Commit(Lease(row.queue, row.id, row.token or ""), result, payload, jobs, ties_of(row))
+
+
 def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Transition:
-    """Apply the outcome of a reservation that still holds."""
+    """Apply the outcome of a reservation that is in force."""
     match outcome:
         case Commit() | Continue() if opens_jobs(outcome) and row.cancel_requested:
             return Transition(_cancelled(row, "", now), "cancelled")
@@ -55,21 +62,21 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
 
 
 def counted_as(commit: Commit) -> str:
-    """Return what a commit counts as in its queue."""
+    """Return the queue counter that a commit increments."""
     if commit.jobs:
         return "moved"
     return "popped" if commit.popped else "committed"
 
 
 def opens_jobs(outcome: Outcome) -> bool:
-    """Tell whether jobs are stored with an outcome; one that was asked to stop is cancelled instead."""
+    """Return True if jobs are stored with an outcome; a job that was asked to stop is cancelled instead."""
     return isinstance(outcome, Continue) or (isinstance(outcome, Commit) and bool(outcome.jobs))
 
 
 def fanned_out(commit: Commit) -> list[NewJob]:
-    """Return the jobs that are stored with a commit.
+    """Return the jobs stored with a commit.
 
-    A key that is taken never refuses one, as that would take the job's own outcome, and those of its batch, with it.
+    A taken key never refuses one of them: that would also fail the job's own outcome and those of its batch.
     """
     return [job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job for job in commit.jobs]
 
@@ -77,14 +84,14 @@ def fanned_out(commit: Commit) -> list[NewJob]:
 def lease_lost(
     row: JobRow, queue: QueueSettings, now: int, *, begun: bool = True, delay: LostLeaseDelay = default_delay
 ) -> Transition:
-    """Take a job back from a holder that is gone; one that is not known to have begun gets its attempt back.
+    """Take a job back from a holder that is gone; a job not known to have begun gets its attempt back.
 
-    It is due at once, or, when it is to run alone from now on, after the delay.
+    The job is due at once, or after `delay` if it must run alone from now on.
     """
     if row.cancel_requested:
         return Transition(_cancelled(row, "", now), "cancelled")
     losses = charged(row, begun=begun)
-    failed = with_error(row, LEASE_LOST if begun else NEVER_BEGAN, None, now, **losses.noted)
+    failed = with_error(row, LEASE_LOST if begun else NEVER_BEGAN, None, now, **losses.fields)
     if is_fatal(row, losses, begun=begun):
         return _dead(failed, queue, now)
     back = _unreserved(failed if begun else failed._replace(attempts=row.attempts - 1))
@@ -94,27 +101,39 @@ def lease_lost(
 
 
 def cancel(row: JobRow, now: int) -> Transition | None:
-    """Cancel a live job; None when it runs and can only be asked to."""
+    """Cancel a live job; None if it runs and can only be asked to stop."""
     if row.state == JobState.RUNNING:
         return None
     return Transition(_cancelled(row, "", now), "cancelled")
 
 
-def retried(row: JobRow, now: int) -> JobRow:
-    """Re-drive a dead, cancelled or scheduled job: ready now, with all its attempts before it.
+def redriven(row: JobRow | None, now: int) -> tuple[Redriven, JobRow | None]:
+    """Return what becomes of a job that is to be made ready again, and its row after that, if it changes."""
+    if row is None:
+        return Redriven.MISSING, None
+    if row.state == JobState.DONE:
+        return Redriven.DONE, None
+    if row.state == JobState.RUNNING:
+        return Redriven.RUNNING, None
+    again = retried(row, now)
+    return Redriven.READY, None if again is row else again
 
-    A dead letter goes back to the queue it came from, without the headers that made it one. Any other
-    ready job keeps its place in the line.
+
+def retried(row: JobRow, now: int) -> JobRow:
+    """Re-drive a dead, cancelled or scheduled job: ready now, with all its attempts.
+
+    A dead letter returns to its queue of origin, without the headers of a dead letter. Any other ready job keeps its
+    order in the queue.
     """
     headers = json.loads(row.headers) if row.headers else {}
     home = headers.get(DEAD_FROM)
-    in_line = row.state == JobState.WAITING or (row.state == QUEUED and row.run_at <= now)
-    if in_line and (home is None or is_node_gate(row.waits_for)):
+    is_queued = row.state == JobState.WAITING or (row.state == QUEUED and row.run_at <= now)
+    if is_queued and (home is None or row.waits_kind == NODE):
         return row
-    again = _restarted(row, now)._replace(errors=forgiven(row).errors)
+    restarted = _restarted(row, now)._replace(errors=forgiven(row).errors)
     if home is None:
-        return again._replace(held=row.held, permit=row.permit)
-    return again._replace(queue=home, lane=UNLANED, headers=without_story(headers))
+        return restarted._replace(slots_held=row.slots_held, order_hold=row.order_hold, slots_hold=row.slots_hold)
+    return restarted._replace(queue=home, lane=UNLANED, headers=without_story(headers))
 
 
 def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) -> Transition:
@@ -124,19 +143,19 @@ def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) 
         failed = not outcome.refund
         row = _failed(row, outcome.error, outcome.traceback, now) if failed else put_off(row, outcome.error, now)
     elif outcome.delay or not outcome.refund:
-        row = forgiven(not_put_off(row))  # what goes back at once, unharmed, may not have begun
+        row = forgiven(not_put_off(row))  # a job given back at once, unharmed, may not have begun
     if row.cancel_requested:
         return Transition(_cancelled(row, "", now), "cancelled")
     if row.attempts >= row.max_attempts:
-        told = row if outcome.error is not None else with_error(row, _used_up(row), None, now)
-        return _dead(told, queue, now)
-    # What goes back unharmed keeps its place in the line.
+        dead = row if outcome.error is not None else with_error(row, _used_up(row), None, now)
+        return _dead(dead, queue, now)
+    # A job given back unharmed keeps its order in the queue.
     run_at = row.run_at if outcome.refund and not outcome.delay else now + int(outcome.delay * SECOND)
     return Transition(_unreserved(row)._replace(run_at=run_at), "rolled_back")
 
 
 def _used_up(row: JobRow) -> str:
-    """Return why a job is dead whose last rollback names no error."""
+    """Return the error of a dead job whose last rollback has none."""
     return f"AttemptsUsedUp: rolled back without an error in the last of its {row.max_attempts} attempts"
 
 
@@ -154,7 +173,7 @@ def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
 
 
 def _continued(row: JobRow, job: NewJob, now: int) -> JobRow:
-    """Return the job as another call, in its place in a flow, with its key as long as it stays in its queue."""
+    """Return the job as its next call: same flow position, and the same key while it stays in its queue."""
     return created(job, now)._replace(
         id=row.id,
         enqueued_at=row.enqueued_at,
@@ -171,7 +190,7 @@ def _finished(row: JobRow, state: JobState, now: int) -> JobRow:
         finished_at=now,
         lease_until=None,
         cancel_requested=False,
-        priority=own_priority(row.priority),
+        rank=row.priority,
         **_HOLDS_NOTHING,
     )
 
@@ -187,5 +206,5 @@ def _failed(row: JobRow, error: str, traceback: str | None, now: int) -> JobRow:
 
 
 def popped(row: JobRow) -> JobRow:
-    """Return a reserved job as it is once it is committed, for whoever has popped it."""
+    """Return a reserved job as it is once committed, for the caller that popped it."""
     return _finished(row, JobState.DONE, row.started_at or 0)

@@ -1,4 +1,4 @@
-"""The conditions and the orders of a query, for stores whose database can't check them; and what all stores share."""
+"""Conditions, orders and cursors of a query, for stores whose database can't evaluate them; and shared helpers."""
 
 from __future__ import annotations
 
@@ -10,27 +10,28 @@ from typing import Any
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
-from stanchion.stores.records.query import COMPARED, MATCHED, Condition, Order, Page, Query
+from stanchion.stores.records.query import COMPARED, MATCHED, OF_SLOTS, Condition, Order, Page, Query
 from stanchion.stores.records.queues import Sizes
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.claims import holds
-from stanchion.stores.rules.jobs import own_priority, state_of
-from stanchion.stores.rules.slots import held_gates
+from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.slots import held_slots
 
 PAGE = 2000
-"""Jobs that are read at once where all are to be read."""
+"""Jobs per read when a whole set is read."""
 
 NEEDS: Mapping[Order, tuple[str, str]] = {
     "due": ("queue", "live"),
     "arrival": ("waits_for", "live"),
     "finished": ("queue", "history"),
 }
-"""What a query in these orders must name by `=`, and say in `of`: that is what they have an index for."""
+"""For orders that need an index: the field that a query must name by `=`, and the value of `of`."""
 
 
 def checked(query: Query) -> Query:
     """Return a query; InvalidInput for one that no store answers."""
     for field, op, value in query.where:
-        if field in MATCHED and op == "=" and isinstance(value, str):
+        if field in MATCHED and op == "=" and isinstance(value, Slot if field in OF_SLOTS else str):
             continue
         if field not in COMPARED or op not in _COMPARE or (op == "in") != isinstance(value, tuple):
             raise InvalidInput(
@@ -49,7 +50,7 @@ def checked(query: Query) -> Query:
 
 
 def met(row: JobRow, query: Query, now: int) -> bool:
-    """Tell whether a job is one of those that a query asks for, wherever its page begins."""
+    """Return True if a job meets the conditions of a query, regardless of its cursor."""
     if (query.of == "live" and row.finished_at is not None) or (query.of == "history" and row.finished_at is None):
         return False
     if query.order == "due" and row.state != QUEUED:
@@ -65,14 +66,14 @@ def _meets(row: JobRow, condition: Condition, now: int) -> bool:
     match field:
         case "state":
             value = state_of(row, now).value
-        case "priority":
-            value = own_priority(row.priority)
         case "token":
-            return row.token == wanted if row.finished_at is not None else holds(row, wanted, now)
-        case "flow":
-            return row.flow is not None and row.flow.startswith(f"{wanted}:")
+            return (
+                row.token == wanted
+                if row.finished_at is not None
+                else holds(row, row.lease._replace(token=wanted), now)
+            )
         case "holds":
-            return row.finished_at is None and wanted in held_gates(row)
+            return row.finished_at is None and wanted in held_slots(row)
         case _:
             value = getattr(row, field)
     return value is not None and _COMPARE[op](value, wanted)
@@ -89,19 +90,19 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def value_of(query: Query, field: str) -> Any:
-    """Return what a query says that a field equals; None where it doesn't."""
+    """Return the value that a query requires of a field by `=`; None if it requires none."""
     return next((value for name, op, value in query.where if name == field and op == "="), None)
 
 
 def states_in(query: Query) -> frozenset[JobState] | None:
-    """Return the states that a query asks for; None where any will do."""
+    """Return the states that a query asks for; None for any."""
     asked = [(op, value) for field, op, value in query.where if field == "state"]
     met = (state for state in JobState if all(_COMPARE[op](state.value, value) for op, value in asked))
     return frozenset(met) if asked else None
 
 
 def queues_of(query: Query, known: Iterable[str]) -> list[str]:
-    """Return those of the known queues in which the jobs of a query can be."""
+    """Return the known queues that may contain jobs of a query."""
     wanted = set(known)
     for field, op, value in query.where:
         if field == "queue" and op == "=":
@@ -117,31 +118,31 @@ def queues_of(query: Query, known: Iterable[str]) -> list[str]:
 ORDERED: Mapping[Order, tuple[str, ...]] = {
     "newest": ("id",),
     "id": ("id",),
-    "due": ("priority", "run_at", "id"),
+    "due": ("rank", "run_at", "id"),
     "arrival": ("waits_since", "id"),
     "finished": ("finished_at", "id"),
 }
-"""The fields by which the jobs of a query are sorted, from low to high, but for `newest` and for priorities."""
+"""The sort fields of each order: ascending, except for `newest` and for ranks."""
 
 
 def place(row: JobRow, order: Order) -> tuple[Any, ...]:
-    """Return by what a job is sorted, from low to high, but for `newest`."""
+    """Return the ascending sort key of a job; that of `newest` is sorted in reverse."""
     first, *rest = (getattr(row, name) for name in ORDERED[order])
     return (-first if order == "due" else first, *rest)
 
 
 def cursor(values: Sequence[Any]) -> str:
-    """Return the cursor of the page behind a job with these values of the fields that its query is ORDERED by."""
+    """Return the cursor of the page after a job with these values of the ORDERED fields."""
     return json.dumps(values)
 
 
 def behind(query: Query) -> tuple[Any, ...]:
-    """Return the values of the job behind which the page of a query begins; none for the first page."""
+    """Return the values in a query's cursor; empty for the first page."""
     return () if query.after is None else tuple(json.loads(query.after))
 
 
 def is_behind(row: JobRow, query: Query) -> bool:
-    """Tell whether a job comes behind the cursor of a query."""
+    """Return True if a job comes after the cursor of a query."""
     values = behind(query)
     if not values:
         return True
@@ -152,14 +153,14 @@ def is_behind(row: JobRow, query: Query) -> bool:
 
 
 def page_of(rows: Iterable[JobRow], query: Query) -> Page:
-    """Return the page of a query from all jobs that meet its conditions, or from those that can be in it."""
+    """Return the page of a query, given a superset of its jobs that meet the conditions."""
     rows = (row for row in rows if is_behind(row, query))
     ordered = sorted(rows, key=lambda row: place(row, query.order), reverse=query.order == "newest")
     return cut_off(ordered, query)
 
 
 def cut_off(rows: Sequence[JobRow], query: Query) -> Page:
-    """Return the page of a query that begins with these jobs; with fewer than the limit, it is the last."""
+    """Return the page of a query that starts with these jobs; it is the last one if below the limit."""
     shown = rows[: query.limit]
     last = [getattr(shown[-1], name) for name in ORDERED[query.order]] if len(shown) == query.limit else None
     more = None if last is None else cursor(last)
@@ -167,7 +168,7 @@ def cut_off(rows: Sequence[JobRow], query: Query) -> Page:
 
 
 def projected(rows: Sequence[JobRow], columns: Sequence[str]) -> list[Any]:
-    """Return jobs, or their columns where these are asked for."""
+    """Return jobs, or the requested columns of them."""
     return [tuple(getattr(row, name) for name in columns) for row in rows] if columns else list(rows)
 
 
@@ -175,7 +176,7 @@ def projected(rows: Sequence[JobRow], columns: Sequence[str]) -> list[Any]:
 
 
 def cut(query: Query, ids: Iterable[str]) -> list[Query]:
-    """Return the parts of a query that begin with these ids; the first has all that come before the second, too."""
+    """Return the parts of a query that start at these ids; the first part has no lower bound."""
     bounds = [None, *sorted(set(ids))[1:], None]
     return [_between(query, first, end) for first, end in pairwise(bounds)]
 
@@ -187,7 +188,7 @@ def _between(query: Query, first: str | None, end: str | None) -> Query:
 
 
 def evenly(ids: Sequence[str], parts: int) -> list[str]:
-    """Return the first ids of parts of about equal size, of ids in their order."""
+    """Return the first ids of `parts` parts of about equal size; `ids` are sorted."""
     return [ids[len(ids) * n // parts] for n in range(parts)] if ids else []
 
 
@@ -195,7 +196,7 @@ def evenly(ids: Sequence[str], parts: int) -> list[str]:
 
 
 def sizes_in(by_state: Mapping[str, tuple[int, int]]) -> Sizes:
-    """Return the sizes of a queue from how many live jobs are stored in each state, and how many of them are due."""
+    """Return the sizes of a queue, given for each stored state the number of live jobs and of due ones."""
     queued, ready = by_state.get(QUEUED, (0, 0))
     waiting, running = (by_state.get(state, (0, 0))[0] for state in (JobState.WAITING, JobState.RUNNING))
     return Sizes(queued + waiting + running, ready, queued - ready, waiting, running)

@@ -1,19 +1,20 @@
-"""The one rule of all rates: GCRA, the generic cell rate algorithm, kept as a token bucket.
+"""The rule for all rates: GCRA, the generic cell rate algorithm, kept as a token bucket.
 
-One start comes due every 1/rate seconds. What the rule adds to that, and why:
+One start comes due every 1/rate seconds. The rule adds:
 
-* A start that is taken late by up to the tolerance does not delay the next: else a worker that looks 5 ms late loses
-  5 % of a rate of 10/s, and a job that comes back when it was told to finds nothing.
-* Idle time saves up a tenth of a second's worth, at least one start, and no tolerance.
-* A job that has to wait is promised a time, one behind the other, and is admitted when it returns. One that comes for
-  the first time while others wait stands behind them, unless their next start was left for longer than the tolerance.
-* Where returning jobs find less than they were promised, as nothing claimed for a while, each is promised another time,
-  one behind the other; and all that were promised a time behind them likewise, when they return. So their order holds
-  over a standstill. It holds no longer where claims always come later than the tolerance: then a job that was sent away
-  for the third time stands behind those sent away for the second. The jobs that are promised another time return one by
-  one, so the first claim after a standstill may leave a part of what was saved up to the next ones.
+* A start taken late by up to the tolerance does not delay the next one. Otherwise a worker that polls 5 ms late loses 5
+% of a rate of 10/s, and a job that returns at its promised time finds no start.
+* Idle time saves up a tenth of a second's worth of starts, at least one, and no tolerance.
+* A deferred job is promised a time, each later than the previous one, and is admitted when it returns. A job that asks
+for the first time while others wait comes after them, unless their next start stayed unused for longer than the
+tolerance.
+* After a pause in claims, returning jobs may find fewer starts than promised. Each of them is then promised another
+time, in order; so is each job that was promised a later time, when it returns. Their order thus survives a pause. It
+does not if claims are always later than the tolerance: a job deferred for the third time then comes after those
+deferred for the second. Jobs with a second promise return one by one, so the first claim after a pause may leave some
+saved starts to the next claims.
 
-So in any stretch of time no more jobs start than the rate allows for it and for the tolerance, and one.
+In any period, the number of starts is at most what the rate allows for that period plus the tolerance, plus one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _TOLERANCE_SECONDS = 0.05
 
 
 class Promise(NamedTuple):
-    """The time that a job was promised, which asks again; `again`: for the second time, or more."""
+    """The time promised to a job that asks again; `again`: promised for at least the second time."""
 
     at: int
     again: bool
@@ -37,45 +38,45 @@ class Promise(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """`tokens` as they were at `filled_at`, by the store's clock: a start takes one."""
+    """`tokens` at the time `filled_at`, by the store's clock; a start takes one token."""
 
     rate: float
     tokens: float
     filled_at: int
     promised: int = 0
-    """The last time that was promised to a job which asked for the first time."""
+    """The latest time promised to a job that asked for the first time."""
     promised_again: int = 0
-    """The last time that was promised to a job which had returned too early."""
+    """The latest time promised to a job that returned and found no start."""
 
     @property
     def capacity(self) -> float:
-        """The most that idle time saves up."""
+        """The most tokens that idle time saves up."""
         return max(1.0, self.rate * _SAVED_SECONDS)
 
     @property
     def tolerant_capacity(self) -> float:
-        """The most that is there while jobs start late by no more than the tolerance."""
+        """The most tokens while jobs start late by no more than the tolerance."""
         return max(self.capacity, 1 + self.rate * _TOLERANCE_SECONDS)
 
     def at(self, now: int) -> Bucket:
-        """Return the bucket filled up to `now`; a clock set back takes nothing away."""
+        """Return the bucket filled up to `now`; a clock set back takes no tokens away."""
         filled = self.tokens + max(0, now - self.filled_at) / SECOND * self.rate
         late = filled <= self.tolerant_capacity or self._awaited(now)
         most = self.tolerant_capacity if late else self.capacity
         return replace(self, tokens=min(most, filled), filled_at=now)
 
     def _awaited(self, now: int) -> bool:
-        """Tell whether jobs have been promised times that are to come."""
+        """Return True if jobs were promised times after `now`."""
         return max(self.promised, self.promised_again) > now
 
     @property
     def whole(self) -> int:
         """The number of jobs that may start now."""
-        # A millionth is forgiven, or rounding would make a waiter come a moment too early, twice.
+        # The millionth absorbs rounding, which would make a waiting job return slightly too early, twice.
         return int(self.tokens + 1e-6)
 
     def admits(self, promise: Promise | None) -> bool:
-        """Tell whether a job may start at `filled_at`."""
+        """Return True if a job may start at `filled_at`."""
         if promise is None:
             first = not self._awaited(self.filled_at) or self.tokens >= self.tolerant_capacity
         else:
@@ -83,15 +84,15 @@ class Bucket:
         return first and self.whole >= 1
 
     def spent(self, jobs: int) -> Bucket:
-        """Return the bucket after so many starts."""
+        """Return the bucket after this number of starts."""
         return replace(self, tokens=self.tokens - jobs)
 
     def promising(self, promise: Promise | None) -> tuple[Bucket, int]:
-        """Return the bucket after it sent one more job away, and when that one is to ask again."""
+        """Return the bucket after one more job was deferred, and when that job is to ask again."""
         now, interval = self.filled_at, ceil(SECOND / self.rate)
         soon = now + ceil(self.next_in * SECOND)
         if promise is not None and promise.again and self.next_in < min(_TOLERANCE_SECONDS, 0.5 / self.rate):
-            return self, soon  # a little too early, and still the first
+            return self, soon  # slightly too early, and still the first
         if promise is not None:
             due = max(soon, self.promised_again + interval)
             return replace(self, promised_again=due), due
@@ -100,7 +101,7 @@ class Bucket:
         return replace(self, promised=due), due
 
     def asked(self, now: int, promise: Promise | None) -> tuple[Bucket, int | None]:
-        """Return the bucket after one job asked for a start: None when it got it, or when it is to ask again."""
+        """Return the bucket after one job asked for a start, and when to ask again; None if the job may start."""
         bucket = self.at(now)
         return (bucket.spent(1), None) if bucket.admits(promise) else bucket.promising(promise)
 

@@ -1,11 +1,12 @@
-"""Gates: what a job waits for, and may have to hold while it runs.
+"""Slots: what a job waits for, and what it must hold to run.
 
-    order gate   o5:queue:key   one job of the key at a time, from its first claim until it is final or moves
-    semaphore    s:name         up to its capacity, while they run
-    node         f:id           open once that part of a flow is done
+    order        one job of an order key at a time, from its first claim until it is final or moves
+    semaphore    as many jobs as its capacity, while they run
+    node         open once that node of a flow is done; a dependency, never held
+    rate         the starts of a keyed rate; spent, never held
 
-A job takes its gates in one order for all, the order gate and then its semaphores by name, so that no two wait for
-each other. How many it holds says which they are.
+All jobs take their slots in the same order, the order key and then semaphores by name, so that they never deadlock. The
+number of slots held therefore tells which ones they are.
 """
 
 from __future__ import annotations
@@ -13,187 +14,192 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
+from stanchion.stores.records.outcomes import Ties
+from stanchion.stores.records.slots import NODE, ORDER, RATE, SEMAPHORE, Slot
 from stanchion.stores.rules.limits import Rate, limits_in
 from stanchion.stores.rules.rate_limit import Bucket, Promise
 
 HOLDER_BOOST = 1000
-"""Added to the priority of a queued job that holds a semaphore: it goes before those that hold none."""
+"""Added to the rank of a queued job that was granted a semaphore, so that it precedes jobs that hold none."""
+
+_WAITS = ("waits_kind", "waits_queue", "waits_name")
 
 
 class Asking(NamedTuple):
-    """A job that asks its rate for a start."""
+    """A job's request for a start of its rate."""
 
     rate: Rate
     promise: Promise | None = None
 
 
-def order_gate(queue: str, key: str) -> str:
-    """Return the gate of an order key; the length keeps apart names that read the same together."""
-    return f"o{len(queue)}:{queue}:{key}"
+def order_slot(queue: str, key: str) -> Slot:
+    """Return the slot of an order key."""
+    return Slot(ORDER, queue, key)
 
 
-def order_of(gate: str) -> tuple[str, str]:
-    """Return the queue and the order key whose gate this is."""
-    length, _, names = gate[1:].partition(":")
-    return names[: int(length)], names[int(length) + 1 :]
+def semaphore_slot(name: str) -> Slot:
+    """Return the slot of a semaphore."""
+    return Slot(SEMAPHORE, "", name)
 
 
-def semaphore_gate(name: str) -> str:
-    """Return the gate of a semaphore."""
-    return f"s:{name}"
+def node_slot(node: str) -> Slot:
+    """Return the slot that opens when a node of a flow is done."""
+    return Slot(NODE, "", node)
 
 
-def semaphore_of(gate: str | None) -> str | None:
-    """Return the semaphore whose gate this is."""
-    return gate[2:] if gate is not None and gate.startswith("s:") else None
+def rate_slot(name: str) -> Slot:
+    """Return the slot of a keyed rate."""
+    return Slot(RATE, "", name)
 
 
-def node_gate(node: str) -> str:
-    """Return the gate that opens when a node of a flow is done."""
-    return f"f:{node}"
+def waits_at(slot: Slot | None) -> dict[str, Any]:
+    """Return the fields of a job that waits for this slot; None: for none."""
+    return dict(zip(_WAITS, slot or (None, None, None), strict=True))
 
 
-def is_node_gate(gate: str | None) -> bool:
-    """Tell whether this is the gate of a part of a flow."""
-    return gate is not None and gate.startswith("f:")
+def slots_of(row: JobRow | NewJob) -> tuple[Slot, ...]:
+    """Return the slots that a job must hold to run, in the order in which it takes them."""
+    order = () if row.order_key is None else (order_slot(row.queue, row.order_key),)
+    return order + tuple(map(semaphore_slot, limits_in(row.limits).semaphores))
 
 
-def gates_of(row: JobRow | NewJob) -> tuple[str, ...]:
-    """Return the gates that a job must hold to run, in the order in which it takes them."""
-    order = () if row.order_key is None else (order_gate(row.queue, row.order_key),)
-    return order + tuple(map(semaphore_gate, limits_in(row.limits).semaphores))
+slot_needs = attrgetter("order_key", "limits")
+"""Returns what a job asks for; a batch of jobs is checked by it without a Python call per job."""
+NO_SLOTS = (None, None)
+"""The needs of a job that uses no slots."""
 
 
-def gated(row: JobRow) -> bool:
-    """Tell whether a claim must ask before the job may run."""
-    return row.order_key is not None or row.limits is not None
+def uses_slots(row: JobRow | NewJob) -> bool:
+    """Return True if a job uses slots or a rate, so that a claim must check them before it runs."""
+    return bool(slot_needs(row) != NO_SLOTS)
 
 
-def held_gates(row: JobRow | None) -> tuple[str, ...]:
-    """Return the gates that a job holds."""
-    return () if row is None or not row.held else gates_of(row)[: row.held]
+def ties_of(row: JobRow) -> Ties:
+    """Return which other jobs the end of a reserved job affects."""
+    if row.order_key is not None or row.flow_node is not None:
+        return Ties.OTHERS
+    return Ties.NONE if row.limits is None else Ties.SLOTS
+
+
+def held_slots(row: JobRow | None) -> tuple[Slot, ...]:
+    """Return the slots that a job holds."""
+    return () if row is None or not row.slots_held else slots_of(row)[: row.slots_held]
 
 
 def held_between(row: JobRow) -> int:
-    """Return how many gates a job goes on holding between two attempts: that of its order key, once it has it."""
-    return 1 if row.held and row.order_key is not None else 0
+    """Return the number of slots that a job keeps between two attempts: 1 if it holds its order key."""
+    return 1 if row.slots_held and row.order_key is not None else 0
 
 
 def promise_of(row: JobRow) -> Promise | None:
-    """Return the time that its rate has promised to a job; None if there is none, or it was rescheduled since."""
-    ahead = None if row.waits_since is None else row.run_at - row.waits_since
-    return Promise(row.run_at, again=ahead == 1) if ahead in (0, 1) else None
+    """Return the time that its rate promised to a job; None if there is none, or the job was rescheduled since."""
+    offset = None if row.waits_since is None else row.run_at - row.waits_since
+    return Promise(row.run_at, again=offset == 1) if offset in (0, 1) else None
 
 
 def promised(row: JobRow, run_at: int) -> JobRow:
-    """Return a job that its rate defers until then."""
+    """Return a job deferred by its rate until `run_at`."""
     return row._replace(run_at=run_at, waits_since=run_at - (promise_of(row) is not None))
 
 
-class Permits(NamedTuple):
-    """Under what a job takes its gates: that of its order key, kept between attempts, and its semaphores."""
+class HoldTokens(NamedTuple):
+    """The hold tokens of a job: for its order key, which it keeps between attempts, and for its semaphores."""
 
     order: str | None
-    semaphores: str | None
-
-    @property
-    def text(self) -> str | None:
-        """Return the permit as it is stored with a job that has an order key."""
-        return f"{self.order}/{self.semaphores}" if self.semaphores else self.order
+    slots: str | None
 
 
-def permits_of(row: JobRow) -> Permits:
-    """Return the permits of a job: each the token of the reservation that came first with it, and so never used again.
+def hold_tokens(row: JobRow) -> HoldTokens:
+    """Return the hold tokens of a job. Each is the token of the reservation that took the slot first, and never reused.
 
-    That of the order key is good until the job is final or moves, that of the semaphores until they are freed.
+    The token of the order key is valid until the job is final or moves, that of the semaphores until they are freed.
     """
     token = row.token if row.state == JobState.RUNNING else None
-    if row.order_key is None:
-        return Permits(None, row.permit or token)
-    order, _, semaphores = (row.permit or "").partition("/")
-    return Permits(order or token, semaphores or token)
+    order = None if row.order_key is None else row.order_hold or token
+    return HoldTokens(order, row.slots_hold or token)
 
 
-def freed(before: JobRow, after: JobRow | None) -> list[str]:
-    """Return the gates that a step has set free, and those at which it may be another's turn.
+def freed(before: JobRow, after: JobRow | None) -> list[Slot]:
+    """Return the slots that a step has freed, and those whose next waiter may have changed.
 
-    The order gate also where the job did not hold it: as the first of its key it stood before all others.
+    The order key is included even if the job did not hold it: the job may have been the head of line.
     """
-    kept = held_gates(after)
-    free = [gate for gate in held_gates(before) if gate not in kept]
+    kept = held_slots(after)
+    free = [slot for slot in held_slots(before) if slot not in kept]
     if before.order_key is not None and before.finished_at is None:
-        gate = order_gate(before.queue, before.order_key)
+        slot = order_slot(before.queue, before.order_key)
         gone = after is None or after.finished_at is not None or after.queue != before.queue
-        if gone and gate not in free:
-            free.append(gate)
+        if gone and slot not in free:
+            free.append(slot)
     return free
 
 
 @dataclass
 class Slots:
-    """What there is to be had at some gates: `free` slots, whose turn it is by order, and the buckets of rates."""
+    """The availability of some slots: `free` slots, the head of line of each order key, and the buckets of rates."""
 
-    free: dict[str, int]
-    turns: Mapping[str, str]
-    """The first live job of each order gate."""
+    free: dict[Slot, int]
+    heads: Mapping[Slot, str]
+    """The head of line of each order key: its first live job."""
     buckets: dict[str, Bucket]
-    taken: Counter[str] = field(default_factory=Counter)
+    taken: Counter[Slot] = field(default_factory=Counter)
 
-    def take(self, gate: str, job_id: str) -> bool:
-        """Take a slot, if there is one and it is this job's turn."""
-        if self.turns.get(gate, job_id) != job_id or self.free.get(gate, 1) < 1:
+    def take(self, slot: Slot, job_id: str) -> bool:
+        """Take a slot if one is free, and this job is the head of line of an order key."""
+        if self.heads.get(slot, job_id) != job_id or self.free.get(slot, 1) < 1:
             return False
-        self.free[gate] = self.free.get(gate, 1) - 1
-        self.taken[gate] += 1
+        self.free[slot] = self.free.get(slot, 1) - 1
+        self.taken[slot] += 1
         return True
 
 
 class Verdict(NamedTuple):
-    """What becomes of a job that was about to be claimed: it runs, or waits at a gate, or until a moment.
+    """The decision on a job to be claimed: it runs, waits for `slot`, or is deferred until `run_at`.
 
-    `held`: the gates that it holds by then.
+    `held`: the number of slots that it then holds.
     """
 
     row: JobRow
     held: int
-    gate: str | None = None
+    slot: Slot | None = None
     run_at: int | None = None
 
     @property
     def admitted(self) -> bool:
-        """True when the job may run."""
-        return self.gate is None and self.run_at is None
+        """True if the job may run."""
+        return self.slot is None and self.run_at is None
 
 
 def admit(rows: Iterable[JobRow], slots: Slots, now: int) -> list[Verdict]:
-    """Let queued jobs take their gates, in this order, as far as there are slots."""
+    """Let queued jobs take their slots, in this order, as far as there are free ones."""
     return [_admit(row, slots, now) for row in rows]
 
 
 def _admit(row: JobRow, slots: Slots, now: int) -> Verdict:
-    gates, held, rate = gates_of(row), row.held, limits_in(row.limits).rate
+    needed, held, rate = slots_of(row), row.slots_held, limits_in(row.limits).rate
     if rate is not None:
         bucket = slots.buckets[rate.name] = slots.buckets[rate.name].at(now)
         if not bucket.admits(promise_of(row)):
             slots.buckets[rate.name], due = bucket.promising(promise_of(row))
             return Verdict(row, held_between(row), run_at=due)
-    while held < len(gates):
-        if not slots.take(gates[held], row.id):
-            return Verdict(row, held, gate=gates[held])
+    while held < len(needed):
+        if not slots.take(needed[held], row.id):
+            return Verdict(row, held, slot=needed[held])
         held += 1
     if rate is not None:
         slots.buckets[rate.name] = slots.buckets[rate.name].spent(1)
     return Verdict(row, held)
 
 
-def wanted_gates(rows: Sequence[JobRow]) -> list[str]:
-    """Return the gates that these jobs have still to take, each once, in one order for all."""
-    return sorted({gate for row in rows for gate in gates_of(row)[row.held :]})
+def wanted_slots(rows: Sequence[JobRow]) -> list[Slot]:
+    """Return the slots that these jobs still have to take, sorted, without duplicates."""
+    return sorted({slot for row in rows for slot in slots_of(row)[row.slots_held :]})
 
 
 def wanted_rates(rows: Sequence[JobRow]) -> dict[str, Rate]:
-    """Return the rates that these jobs are bound by."""
+    """Return the rates of these jobs, by name."""
     return {rate.name: rate for row in rows if (rate := limits_in(row.limits).rate) is not None}

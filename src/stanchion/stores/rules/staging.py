@@ -1,4 +1,4 @@
-"""What all stores agree on about the publication of staged jobs."""
+"""Shared rules for publishing staged jobs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.values import ValueChange, VersionedValue
 
 WRITE_KIND = "write"
-"""The kind of the values that tell which writes were published, where the publisher has no value of its own."""
+"""Kind of the values that record published writes, for publishers without a value of their own."""
 
 KEPT_STAGED = 86_400 * SECOND
-"""What nobody has published or added to for so long is forgotten."""
+"""Age in microseconds after which unpublished staged jobs are forgotten, counted from the last use."""
 
 WRITES_KEPT = 30 * 86_400 * SECOND
-"""For so long it is known that a write was published."""
+"""Microseconds for which a published write is remembered."""
 
 
 def value_of_write(write: str, now: int) -> ValueChange:
-    """Return the value of a write: when it was published, and what tells its publisher from any other."""
+    """Return the value of a write: the time of publication, and a random id that identifies the publisher."""
     return ValueChange(WRITE_KIND, write, f"{now} {secrets.token_hex(8)}", 0)
 
 

@@ -1,41 +1,106 @@
-"""The SQL store: its parts put together."""
+"""The verbs that all SQL stores share: each is carried out by one collaborator."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any
+from collections.abc import Callable
+from typing import NamedTuple
 
-from stanchion.stores.protocol import Listener
-from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
-from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
-from stanchion.stores.records.outcomes import Outcome
-from stanchion.stores.records.query import Page, Query
-from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
-from stanchion.stores.records.values import VersionedValue
-from stanchion.stores.records.workers import Beat, WorkerRow
-from stanchion.stores.sql.adopt import Transferring
-from stanchion.stores.sql.discarding import Discarding
+from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.sql.claims.batches import Claims
+from stanchion.stores.sql.claims.recovery import Recovery
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
-from stanchion.stores.sql.query import Queries
-from stanchion.stores.sql.semaphores import Semaphores
-from stanchion.stores.sql.staging import Staging
-from stanchion.stores.sql.stats import Stats
+from stanchion.stores.sql.jobs.adoption import Adoption
+from stanchion.stores.sql.jobs.deletion import Deletion
+from stanchion.stores.sql.jobs.flows import Flows
+from stanchion.stores.sql.jobs.operate import Operations
+from stanchion.stores.sql.jobs.push import InsertsRows, Pushes
+from stanchion.stores.sql.jobs.settle import Settles
+from stanchion.stores.sql.limits.semaphores import Semaphores
+from stanchion.stores.sql.queues.drop import DropsLive, QueueDrop
+from stanchion.stores.sql.queues.expiry import ExpiringQueues
+from stanchion.stores.sql.queues.purge import Purges
+from stanchion.stores.sql.queues.settings import Queues
+from stanchion.stores.sql.queues.shapes import Shapes
+from stanchion.stores.sql.queues.upkeep import CounterEvents, Upkeep
+from stanchion.stores.sql.reading.query import ReadsJobs
+from stanchion.stores.sql.reading.stats import Stats
+from stanchion.stores.sql.rows.grants import Grants, PassesOn
+from stanchion.stores.sql.rows.jobs import Jobs, JobStatements
+from stanchion.stores.sql.rows.queues import QueueRows
+from stanchion.stores.sql.rows.slots import SlotRows
+from stanchion.stores.sql.rows.transactions import Transactions
+from stanchion.stores.sql.staging.staging import Staging
+from stanchion.stores.sql.values import Values
+from stanchion.stores.sql.workers import Workers
 
 
-class SqlStore(Staging, Transferring, Discarding):
-    """Jobs in an SQL database."""
+class Rows:
+    """The rows of queues, jobs and slots that the verbs share, and the transactions that change them."""
 
-    stats_of: type[Stats] = Stats
+    def __init__(
+        self,
+        db: Database,
+        grants: Callable[[Database, SlotRows], PassesOn] = Grants,
+        job_statements: type[JobStatements] = JobStatements,
+    ) -> None:
+        self.queues = QueueRows(db)
+        self.jobs = Jobs(db, self.queues, job_statements)
+        self.slots = SlotRows(db)
+        self.transactions = Transactions(db, self.queues, grants(db, self.slots))
 
-    def __init__(self, database: Database) -> None:
-        super().__init__(database)
-        self._semaphores = Semaphores(database, self.transactions, self.slots)
-        self.capabilities = database.dialect.capabilities
-        self._queries = Queries(database, self.jobs)
-        self._stats = self.stats_of(database)
-        self._schema = Setup(database)
+
+class Verbs(NamedTuple):
+    """The collaborators that differ between SQL databases, or that other collaborators need."""
+
+    pushes: Pushes
+    inserts: InsertsRows
+    flows: Flows
+    outcomes: Settles
+    recovery: Recovery
+    claims: Claims
+    staging: Staging
+    queries: ReadsJobs
+    stats: Stats
+    purges: Purges
+    live_drop: DropsLive
+    deletion: Deletion
+
+
+class SqlStore:
+    """Jobs in an SQL database; the part that all databases share. Each verb is that of a collaborator."""
+
+    def __init__(self, db: Database, rows: Rows, verbs: Verbs, values: Values, schema: Setup) -> None:
+        self.database, self.dialect = db, db.dialect
+        self.capabilities = db.dialect.capabilities
+        self._rows, self._verbs = rows, verbs
+        transactions, flows, queries, stats = rows.transactions, verbs.flows, verbs.queries, verbs.stats
+        queues, workers = Queues(db, rows.queues), Workers(db)
+        semaphores = Semaphores(db, transactions, rows.slots)
+        operations = Operations(db, transactions, rows.jobs, flows, verbs.inserts)
+        expiring = ExpiringQueues(db, transactions, rows.queues, flows)
+        counted = CounterEvents(db, rows.queues)
+        upkeep = Upkeep(
+            *(db, counted, workers, rows.slots, flows),
+            *(queues, verbs.purges, expiring, verbs.staging, Shapes(db, rows.queues)),
+        )
+
+        self.setup, self.check, self.now = schema.setup, schema.check, db.now
+        self.transaction, self.listen = db.transaction, db.dialect.signals.listen
+        self.configure, self.queues = queues.configure, queues.queues
+        self.drop_queue = QueueDrop(transactions, rows.queues, flows, verbs.live_drop).drop_queue
+        self.push, self.claim, self.settle = verbs.pushes.push, verbs.claims.claim, verbs.outcomes.settle
+        self.stage, self.publish, self.unstage = verbs.staging.stage, verbs.staging.publish, verbs.staging.unstage
+        self.beat, self.leave, self.workers = workers.beat, workers.leave, workers.workers
+        self.recover = verbs.recovery.recover
+        self.fetch, self.select, self.partition = queries.fetch, queries.select, queries.partition
+        self.stats, self.lane_depths = stats.stats, stats.lane_depths
+        self.cancel, self.retry = operations.cancel, operations.retry
+        self.delete, self.adopt = verbs.deletion.delete, Adoption(db, rows.jobs, rows.queues).adopt
+        self.maintain = upkeep.maintain
+        self.set_semaphore, self.semaphores = semaphores.set_semaphore, semaphores.semaphores
+        self.change_flows, self.flow_nodes, self.flow_ends = flows.change_flows, flows.flow_nodes, flows.flow_ends
+        self.values, self.compare_and_set = values.values, values.compare_and_set
 
     @property
     def clock_offset(self) -> float:
@@ -46,77 +111,15 @@ class SqlStore(Staging, Transferring, Discarding):
     def clock_offset(self, seconds: float) -> None:
         self.database.clock_offset = seconds
 
-    def setup(self, *, dry_run: bool = False) -> list[str]:
-        return self._schema.setup(dry_run=dry_run)
+    @property
+    def lost_lease_delay(self) -> LostLeaseDelay:
+        """The delay of a job after its second lost lease, and each further one."""
+        return self._verbs.recovery.lost_lease_delay
 
-    def check(self) -> None:
-        self._schema.check()
-
-    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
-        return self._values.values(kind, names)
-
-    def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        return self._values.compare_and_set(kind, name, text, version)
-
-    def fetch(self, ids: Sequence[str]) -> dict[str, JobRow]:
-        return self._queries.fetch(ids)
-
-    def select(self, query: Query) -> Page:
-        return self._queries.select(query)
-
-    def partition(self, query: Query, parts: int) -> list[Query]:
-        return self._queries.partition(query, parts)
-
-    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
-        return self._stats.stats(queues, fields)
-
-    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
-        return self._stats.lane_depths(queue, lanes, at_most)
-
-    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
-        return self._queues.configure(queue, changes, tx)
-
-    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
-        return self._queues.queues(names)
-
-    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
-        return self._workers.beat(workers)
-
-    def leave(self, worker: str) -> None:
-        self._workers.leave(worker)
-
-    def workers(self) -> list[WorkerRow]:
-        return self._workers.workers()
-
-    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
-        return self._semaphores.set_semaphore(name, capacity, declared=declared, tx=tx)
-
-    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
-        return self._semaphores.semaphores(names)
-
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
-        return self.pushes.push(jobs, tx)
-
-    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
-        return self.outcomes.settle(outcomes, tx, repeat=repeat)
-
-    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
-        return self.flows.change_flows(changes, tx)
-
-    def flow_nodes(self, root: str) -> list[FlowNode]:
-        return self.flows.flow_nodes(root)
-
-    def flow_ends(self, node: str, after: int = -1, limit: int = 1000) -> list[MemberEnd]:
-        return self.flows.flow_ends(node, after, limit)
-
-    def transaction(self) -> AbstractContextManager[Any]:
-        return self.database.transaction()
-
-    def listen(
-        self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
-    ) -> Listener:
-        return self.dialect.listen(queues, finished, interchangeable=interchangeable)
+    @lost_lease_delay.setter
+    def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
+        self._verbs.recovery.lost_lease_delay = delay
 
     def close(self) -> None:
-        self.dialect.close()
+        self.dialect.signals.close()
         self.database.close()

@@ -11,45 +11,45 @@ from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.engine.schema import notes
+from stanchion.stores.sql.engine.schema import values
 
 
 class ValueStatements:
-    """Every statement about versioned values, for one dialect."""
+    """The statements about versioned values, for one dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         one = "kind = :of_kind AND name = :of_name"
-        found = "SELECT name, text, version FROM stanchion_notes WHERE kind = :of_kind"
+        found = "SELECT name, text, version FROM stanchion_values WHERE kind = :of_kind"
         self.of_kind, self.named = sql(found), sql(f"{found} AND {dialect.among('name', 'names')}")
-        self.one = sql(f"SELECT text, version FROM stanchion_notes WHERE {one}")
+        self.one = sql(f"SELECT text, version FROM stanchion_values WHERE {one}")
         self.insert = dialect.insert_ignoring(
-            notes, {column.name: param(f"first_{column.name}", column.type) for column in notes.columns}
+            values, {column.name: param(f"first_{column.name}", column.type) for column in values.columns}
         )
         self.update = sql(
-            f"UPDATE stanchion_notes SET text = :new_text, version = :seen + 1 WHERE {one} AND version = :seen"
+            f"UPDATE stanchion_values SET text = :new_text, version = :seen + 1 WHERE {one} AND version = :seen"
         )
-        self.delete = sql(f"DELETE FROM stanchion_notes WHERE {one} AND version = :seen")
+        self.delete = sql(f"DELETE FROM stanchion_values WHERE {one} AND version = :seen")
 
 
 class Values:
-    """Small texts by kind and name, changed by compare-and-set."""
+    """Short texts by kind and name, changed by compare-and-set."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._statements = db.dialect.once(ValueStatements)
 
     def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
-        """Return the values of a kind, by name: all of them, or those of these names that there are."""
+        """Return the values of a kind, sorted by name; with `names`, only those that exist among them."""
         statement, given = self._statements.of_kind, {"of_kind": kind}
         if names is not None:
             if not (wanted := set(names)):
                 return []
             statement, given = self._statements.named, {**given, "names": self._db.dialect.listed(wanted)}
         found = self._db.read(lambda run: run.rows(statement, given))
-        return sorted(VersionedValue(*row) for row in found)  # by its characters, whatever the database's collation
+        return sorted(VersionedValue(*row) for row in found)  # by code point, whatever the database's collation
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        """Write, or with None delete, a value whose version is still the given one; 0: it is absent."""
+        """Write a value, or delete it (`text` None), if its version is the given one; 0: the value is absent."""
         one = {"of_kind": kind, "of_name": name}
 
         def work(run: Runner, again: bool) -> bool:
@@ -63,7 +63,7 @@ class Values:
         return self._db.write(work)
 
     def write(self, run: Runner, change: ValueChange) -> bool:
-        """Make a change by compare-and-set, in this transaction; the row is locked from then on."""
+        """Write a value by compare-and-set in this transaction; the row stays locked until its end."""
         kind, name, text, version = change
         if not version:
             first = {"first_kind": kind, "first_name": name, "first_version": 1, "first_text": text}
@@ -72,6 +72,6 @@ class Values:
         return run.change(self._statements.update, given) == 1
 
     def is_written(self, run: Runner, change: ValueChange) -> bool:
-        """Tell whether a value is as a change makes it: so a repeat after a lost answer knows its own work."""
+        """Return whether a value is as the change left it: a repeat after a lost reply recognizes its own write."""
         found = run.rows(self._statements.one, {"of_kind": change.kind, "of_name": change.name})
-        return list(found) == [(change.text, change.version + 1)]  # some drivers give a tuple of rows
+        return list(found) == [(change.text, change.version + 1)]  # some drivers return a tuple of rows

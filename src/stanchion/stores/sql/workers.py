@@ -1,4 +1,4 @@
-"""Workers as rows: who lives, and what is told to them."""
+"""Workers as rows: their heartbeats, and the jobs that they are to stop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from stanchion.stores.sql.engine.schema import jobs, workers
 
 
 class WorkerStatements:
-    """Every statement about workers alone, for one dialect."""
+    """The statements about workers, for one dialect."""
 
     def __init__(self, dialect: Dialect) -> None:
         now, worker = dialect.now, param("worker", String)
@@ -60,14 +60,14 @@ class WorkerStatements:
 
 
 class Workers:
-    """The rows of workers, which prove them alive."""
+    """The rows of workers, which prove that they are alive."""
 
     def __init__(self, db: Database) -> None:
         self._db = db
         self._statements = db.dialect.once(WorkerStatements)
 
     def beat(self, rows: Sequence[WorkerRow]) -> Beat:
-        """Record that these workers are alive; return how many are, and which jobs of these are to stop."""
+        """Record these heartbeats; return the number of live workers, and the jobs that these workers are to stop."""
         queues = {queue for row in rows for queue in row.queues}
 
         def work(run: Runner, _again: bool) -> Beat:
@@ -86,25 +86,25 @@ class Workers:
         return self._db.write(work)
 
     def leave(self, worker: str) -> None:
-        """Forget a worker that has given back all its jobs."""
+        """Delete the row of a worker that has given back all its jobs."""
         self._db.write(lambda run, _again: run.change(self._statements.leave, {"worker": worker}))
 
     def workers(self) -> list[WorkerRow]:
-        """Return all known workers, also those that are late, with their number of running jobs."""
+        """Return all known workers, late ones included, with the number of jobs that each runs."""
         return [_worker_in(row) for row in self._db.read(lambda run: run.rows(self._statements.all))]
 
     def forget_dead(self) -> None:
-        """Forget dead workers that hold no job."""
+        """Delete the rows of dead workers that hold no job."""
 
         def work(run: Runner, _again: bool) -> None:
-            if run.rows(self._statements.any_dead):  # what they hold is looked for in the index of all that runs
+            if run.rows(self._statements.any_dead):  # the next statement searches the index of all running jobs
                 run.change(self._statements.forget_dead)
 
         self._db.write(work)
 
 
 def began_in(stored: str | None) -> tuple[str, ...] | None:
-    """Return what a worker said to have begun."""
+    """Return the jobs that a worker reported as begun; None if it has reported nothing."""
     return None if stored is None else tuple(json.loads(stored))
 
 

@@ -6,7 +6,7 @@ import os
 import random
 import sqlite3
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,14 +32,14 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput
-from stanchion.stores.protocol import Listener
+from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import VERSION
-from stanchion.stores.sql.store import SqlStore
 from stanchion.stores.sqlite.file import StoreFile
 from stanchion.stores.sqlite.store import SqliteStore
 from stanchion.stores.sqlite.wakeup import FileWatch
@@ -58,9 +58,9 @@ CAPABILITIES = Capabilities(
 )
 
 _BUSY_SECONDS = 5.0
-_LOOK_SECONDS, _LATER_SECONDS = (0.0002, 0.001), (0.002, 0.008)
-"""Between two looks of a writer at the lock: at first, and after _SOON_SECONDS, as many who look often take the time of
-the one who has it."""
+_POLL_SECONDS, _LATER_SECONDS = (0.0002, 0.001), (0.002, 0.008)
+"""Seconds between two attempts of a writer to get the lock: at first, and after _SOON_SECONDS, as frequent attempts of
+many writers slow down the holder."""
 _SOON_SECONDS = 0.02
 _UNUSABLE = frozenset(
     {
@@ -75,7 +75,7 @@ _ADVICE = {
 }
 _FILES = text("SELECT file FROM pragma_database_list")
 _WAL_BYTES = 32 * 1024 * 1024
-"""To so many the write-ahead log is cut when it begins anew, after a time of many writers in which it could not."""
+"""Bytes to which the write-ahead log is truncated when it restarts, after many writers kept it from restarting."""
 _SYNCHRONOUS = ("full", "normal", "off", "extra")
 
 
@@ -100,7 +100,7 @@ class SqliteDialect(Dialect):
 
     def __init__(self, file: StoreFile, synchronous: str) -> None:
         self._file, self._synchronous = file, synchronous
-        self._watch = FileWatch(file)
+        self.signals = FileWatch(file)
         self._writers = WriterQueue(file.path)
 
     def engine_options(self) -> dict[str, Any]:
@@ -108,7 +108,7 @@ class SqliteDialect(Dialect):
             "connect_args": {"timeout": _BUSY_SECONDS, "check_same_thread": False},
             "pool_size": 8,
             "max_overflow": 100,
-            "pool_timeout": 10,
+            "pool_timeout": calls.CALL_SECONDS,
         }
 
     def is_there(self) -> bool:
@@ -128,13 +128,13 @@ class SqliteDialect(Dialect):
         return connection
 
     def _must_be_there(self, _connection: object, record: ConnectionPoolEntry, _proxy: object) -> None:
-        """Drop connections to a file that is not at the path any more; the next one is opened, or tells why not."""
+        """Drop connections to a file that is no longer at the path; opening the next one may raise."""
         if record.info["place"] != self._file.place():
             raise InvalidatePoolError
 
     def start(self, cursor: sqlite3.Cursor, *, durable: bool = True) -> None:
-        # SQLite itself looks for the lock less and less often, up to ten times a second: beside a busy worker, which
-        # holds it most of the time, a process that looks so seldom would wait for very long.
+        # SQLite itself retries less and less often, down to ten times a second: if a busy worker holds the lock most of
+        # the time, such a process would wait for very long.
         began, first, waited = time.monotonic(), False, 0.0
         cursor.execute("PRAGMA busy_timeout=0")
         try:
@@ -148,7 +148,7 @@ class SqliteDialect(Dialect):
                         if self.fault(error) is not Fault.BUSY or waited > _BUSY_SECONDS:
                             raise
                 often = first or waited < _SOON_SECONDS
-                time.sleep(random.uniform(*(_LOOK_SECONDS if often else _LATER_SECONDS)))  # noqa: S311 - spreading load
+                time.sleep(random.uniform(*(_POLL_SECONDS if often else _LATER_SECONDS)))  # noqa: S311 - spreading load
                 waited = time.monotonic() - began
             if waited > GIVE_WAY_SECONDS and not first:
                 self._writers.ignore()
@@ -200,7 +200,7 @@ class SqliteDialect(Dialect):
         return isinstance(error, sqlite3.OperationalError) and str(error).startswith("no such ")
 
     def is_same_place(self, run: Runner) -> bool:
-        """Tell whether one of the connection's files is the store's own: a copy of a file has its identity."""
+        """Return whether one of the connection's files is the store's own: a copy of the file has its identity."""
         self._file.check()
         with suppress(OSError):
             own = os.stat(self._file.path)
@@ -213,11 +213,18 @@ class SqliteDialect(Dialect):
     def among(self, column: str, name: str, kind: str = "text") -> str:
         return f"{column} IN (SELECT value FROM json_each(:{name}))"
 
+    def among_slots(self, name: str) -> str:
+        return f"(kind, queue, name) IN (SELECT kind, queue, name FROM {self.slots(name)})"
+
     def elements(self, name: str) -> str:
         return f"json_each(:{name}) AS given"
 
-    def places(self, name: str) -> str:
-        pair = "json_extract(value, '$[0]') AS node, json_extract(value, '$[1]') AS place"
+    def slots(self, name: str) -> str:
+        key = ", ".join(f"json_extract(value, '$[{n}]') AS {column}" for n, column in enumerate(Slot._fields))
+        return f"(SELECT {key} FROM json_each(:{name})) AS given"
+
+    def positions(self, name: str) -> str:
+        pair = "json_extract(value, '$[0]') AS node, json_extract(value, '$[1]') AS member_index"
         return f"(SELECT {pair} FROM json_each(:{name})) AS given"
 
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
@@ -226,22 +233,13 @@ class SqliteDialect(Dialect):
     def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
         return insert(table).from_select(columns, rows).on_conflict_do_nothing()
 
-    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
-        return self._watch.listen(queues, finished, interchangeable=interchangeable)
-
-    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
-        self._watch.listeners.wake(frozenset(queues), finished)
-
-    def close(self) -> None:
-        self._watch.close()
-
 
 def _code_of(error: BaseException) -> int:
-    """Return the kind of an error, without what extends it."""
+    """Return the primary error code, without the extended part."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def open_store(url: str) -> SqlStore:
+def open_store(url: str) -> SqliteStore:
     """Return the store in a file: `sqlite:///relative.db` or `sqlite:////absolute.db`."""
     parsed = address.parsed(url)
     options = dict(parsed.query)

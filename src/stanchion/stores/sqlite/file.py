@@ -1,12 +1,11 @@
-"""The file of a SQLite store, and what becomes of it while processes have it open.
+"""The file of a SQLite store, and what happens if it is replaced while processes have it open.
 
-A connection goes on with the file that it has opened, also when that is deleted, moved or replaced meanwhile: what it
-writes is lost then. So each time that a connection is taken, the device and the inode of the path are compared with
-those that it had when the connection was opened:
+A connection keeps the file that it has opened, even if that is deleted, moved or replaced; later writes are lost. So
+whenever a connection is taken from the pool, the device and inode of the path are compared with those at its opening:
 
     the same                              go on
-    another file, with tables of ours     open that one, and forget what was known of the one before
-    another file without, or none         StoreUnavailable, which says what happened, until there is one again
+    another file with our tables          open that one, and forget all that was cached of the former
+    another file without them, or none    raise StoreUnavailable with the reason, until there is such a file again
 """
 
 from __future__ import annotations
@@ -26,29 +25,29 @@ from stanchion.errors import StoreUnavailable
 log = logging.getLogger("stanchion.stores")
 
 Place = tuple[int, int]
-"""The device and the inode of a file."""
+"""The device and inode of a file."""
 
 
 class StoreFile:
-    """A path, and the file that was opened there first. `version`: that of the tables which another one must have."""
+    """A path, and the file that was first opened there. `version`: the schema version that another file must have."""
 
     def __init__(self, path: str, version: int) -> None:
-        self.path = os.path.abspath(path)  # whatever the folder of the process is later
+        self.path = os.path.abspath(path)  # independent of later changes of the working directory
         self._version = version
         self._opened: Place | None = None
         self._replaced: list[Callable[[], None]] = []
         reset_after_fork(self)
 
     def begin(self) -> None:
-        """Have a lock that nobody holds."""
+        """Make a lock that is free."""
         self._taking_over = threading.Lock()
 
     def when_replaced(self, forget: Callable[[], None]) -> None:
-        """Call this whenever another file is opened at the path."""
+        """Call `forget` whenever another file is opened at the path."""
         self._replaced.append(forget)
 
     def place(self) -> Place | None:
-        """Return which file is at the path now."""
+        """Return the device and inode of the file now at the path; None if there is none."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -56,7 +55,7 @@ class StoreFile:
         return found.st_dev, found.st_ino
 
     def accept(self) -> None:
-        """Take whatever is at the path for the store's file; if there is none, the next connection makes it."""
+        """Accept any file at the path as the store's; if there is none, the next connection creates it."""
         before, self._opened = self._opened, self.place()
         if before not in (None, self._opened):
             self._forget()
@@ -66,19 +65,22 @@ class StoreFile:
             forget()
 
     def connect(self, **options: Any) -> tuple[sqlite3.Connection, Place | None]:
-        """Open the file, and return which it is; StoreUnavailable where it is not that of before, and none of ours."""
+        """Open the file, and return its identity too.
+
+        Raises StoreUnavailable if the file was replaced by one without our tables.
+        """
         with self._taking_over:
             while True:
                 found = self._found()
-                # Only the first connection makes the file: a later one would hide that it is gone.
+                # Only the first connection creates the file: a later one would hide that it is gone.
                 connection = self.open("rwc" if self._opened is None else "rw", **options)
                 if found is None or self.place() == found:
                     self._opened = found or self.place()
                     return connection, self._opened
-                connection.close()  # which of the two it has opened is not known
+                connection.close()  # the file was replaced meanwhile: it is unknown which one was opened
 
     def check(self) -> None:
-        """Take over a file that has replaced the one of before; StoreUnavailable where there is none of ours."""
+        """Accept a file that has replaced the former one; raises StoreUnavailable if it lacks our tables."""
         with self._taking_over:
             self._found()
 
@@ -89,7 +91,7 @@ class StoreFile:
         return found
 
     def open(self, mode: str = "rw", **options: Any) -> sqlite3.Connection:
-        """Open what is at the path, without making it."""
+        """Open the file at the path without creating it."""
         connection: sqlite3.Connection = sqlite3.connect(f"{Path(self.path).as_uri()}?mode={mode}", uri=True, **options)
         return connection
 
@@ -106,7 +108,7 @@ class StoreFile:
             raise self._not_ours(str(error)) from error
         if version != self._version:
             raise self._not_ours(f"its tables are of version {version}")
-        log.warning("the file %s was replaced while this process had it open; going on with the new one", self.path)
+        log.warning("the file %s was replaced while this process had it open; using the new one", self.path)
         self._opened = found
         self._forget()
 

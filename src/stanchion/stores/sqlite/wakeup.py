@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.stores.sqlite.file import Place, StoreFile
@@ -16,10 +16,10 @@ _EAGER_FOR = 0.25
 
 
 class FileWatch:
-    """One thread that reads `PRAGMA data_version` while anybody listens.
+    """One thread that reads `PRAGMA data_version` while there are listeners.
 
-    The pragma reads a counter in shared memory that every commit of another connection moves: a few
-    microseconds a time, so that a look every 4 ms costs well under 1 % of a core.
+    The pragma reads a counter in shared memory that each commit of another connection increments. A read takes a few
+    microseconds, so one every 4 ms costs well under 1 % of a core.
     """
 
     def __init__(self, file: StoreFile) -> None:
@@ -28,7 +28,7 @@ class FileWatch:
         reset_after_fork(self)
 
     def begin(self) -> None:
-        """Watch for nobody."""
+        """Drop all listeners."""
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._watching = threading.Event()
@@ -37,16 +37,20 @@ class FileWatch:
     def listen(
         self, queues: Iterable[str], finished: Iterable[str] | None = None, *, interchangeable: bool = False
     ) -> EventListener:
-        """Return a listener that every commit of another connection wakes."""
+        """Return a listener that each commit of another connection wakes."""
         with self._lock:
-            listener = self.listeners.add(queues, finished, interchangeable=interchangeable)
+            listener = self.listeners.listen(queues, finished, interchangeable=interchangeable)
             if self._thread is None or not self._thread.is_alive():
                 self._watching.clear()
                 self._thread = threading.Thread(target=self._watch, name="stanchion-watch", daemon=True)
                 self._thread.start()
-        # Commits from here on wake the listener; the first look only learns where the counter stands.
+        # Commits from here on wake the listener; the first read only sets the baseline.
         self._watching.wait(READY_SECONDS)
         return listener
+
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        """Wake the listeners of this process."""
+        self.listeners.announce(queues, finished)
 
     def close(self) -> None:
         """End all waits."""
@@ -67,7 +71,7 @@ class FileWatch:
                 connection = connection or self._file.open(isolation_level=None)
                 version = place, int(connection.execute("PRAGMA data_version").fetchone()[0])
                 self._reads = True
-            except sqlite3.Error:  # the file is not there yet, or on its way out; polling backs us
+            except sqlite3.Error:  # the file does not exist yet, or is being removed; polling is the fallback
                 connection = None
                 self._reads = False
             now = time.monotonic()
@@ -82,7 +86,7 @@ class FileWatch:
             connection.close()
 
     def _wanted(self) -> bool:
-        """Tell whether anybody listens; if not, the thread ends and the next listener starts another."""
+        """Return whether there are listeners; if not, the thread ends, and the next listener starts another."""
         with self._lock:
             if not self.listeners:
                 self._thread, self._reads = None, False

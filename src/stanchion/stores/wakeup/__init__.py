@@ -1,1 +1,1 @@
-"""Listeners that wake those who wait for work."""
+"""Listeners, which wake callers that wait for work."""

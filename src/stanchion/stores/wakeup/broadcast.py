@@ -1,8 +1,8 @@
 """Signals between processes, for databases that can carry them.
 
-A signal is sent beside the write, by a thread of its own, and signals that pile up meanwhile are sent as one. One
-that gets lost costs at most one poll interval. There are two kinds: work in queues, and ends of jobs; each has a thread
-that listens for it while anybody wants it.
+A thread of its own sends signals, outside of the write; signals that accumulate meanwhile are sent as one. A lost
+signal costs at most one poll interval. There are two kinds: work in queues, and ends of jobs. One thread per kind
+receives them while there is a listener for it.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 _IDLE_SECONDS = 60.0
 
 MOST_ENDS = 200
-"""Ids in one signal; where more jobs have ended, it says that any may have."""
+"""Ids in one signal; if more jobs have ended, the signal stands for any."""
 
 
 class NoSignals(Exception):
-    """The database can't carry signals: polling does without them."""
+    """The database can't carry signals; waiters poll."""
 
 
 class Kind(Enum):
-    """What a signal tells of."""
+    """The subject of a signal."""
 
     WORK = "work"
     ENDS = "ends"
 
 
 class Reception:
-    """The thread that listens for one kind of signals, made when first needed."""
+    """The thread that receives one kind of signals, started on first use."""
 
     def __init__(self, kind: Kind, listeners: Listeners, receive: Callable[[Reception], None]) -> None:
         self.kind, self._listeners, self._receive_one = kind, listeners, receive
@@ -51,15 +51,15 @@ class Reception:
         """True while signals arrive, as far as is known."""
 
     def ready(self, *, connected: bool = True) -> None:
-        """Say that from here on every signal is heard."""
-        if self._heard.is_set():  # begun again: what was signalled meanwhile was not heard
+        """Declare that every signal from now on is received."""
+        if self._heard.is_set():  # restarted: signals sent meanwhile were missed
             self._wake_all()
         self._heard.set()
         self.connected = connected
         self._pause = _FIRST_PAUSE
 
     def wanted(self) -> bool:
-        """Tell whether anybody listens; if not, the thread ends and the next listener starts another."""
+        """Return True if there are listeners; if not, the thread ends and the next listener starts another."""
         with self._state:
             if not self._listeners.want(ends=self.kind is Kind.ENDS):
                 self._thread, self.connected = None, False
@@ -74,7 +74,7 @@ class Reception:
                 self._thread = started(self._receive, f"stanchion-listen-{self.kind.value}")
 
     def wait(self) -> None:
-        """Wait until signals are heard; where that can't be had soon, polling must do."""
+        """Wait until signals are received, at most READY_SECONDS; after that, polling must do."""
         self._heard.wait(READY_SECONDS)
 
     def _wake_all(self) -> None:
@@ -88,12 +88,12 @@ class Reception:
             try:
                 self._receive_one(self)
             except NoSignals as reason:
-                log.info("%s: polling does without signals", reason)
+                log.info("no signals, as %s; waiters poll", reason)
                 with self._state:
                     self._thread, self.connected = None, False
                 self._heard.set()
                 return
-            except Exception as error:  # whatever it is, polling goes on and so does the next try
+            except Exception as error:  # polling goes on whatever it is, and so does the next try
                 self.connected = False
                 if not self.wanted():
                     return
@@ -105,14 +105,14 @@ class Reception:
 
 
 class Broadcast(ABC):
-    """One thread that sends, and one that listens for each kind of signals."""
+    """One thread that sends, and one that receives each kind of signals."""
 
     def __init__(self) -> None:
         self.listeners = Listeners(connected=self._is_connected)
         reset_after_fork(self)
 
     def begin(self) -> None:
-        """Send to and listen for nobody."""
+        """Start with nothing to send and no threads; also after a fork."""
         self._state = threading.Condition()
         self._unsent: set[str] = set()
         self._ended: set[str] | None = set()
@@ -125,25 +125,25 @@ class Broadcast(ABC):
 
     @abstractmethod
     def send(self, queues: set[str], finished: set[str] | None) -> None:
-        """Send a signal for work in these queues, and one for the ends of jobs; None: of more than are to be named.
+        """Send a signal for work in these queues, and one for ends of jobs; None: too many to name.
 
-        After an error it is lost, and `hang_up` comes next.
+        After an error the signal is lost, and `hang_up` is called.
         """
 
     def hang_up(self) -> None:  # noqa: B027 - not every one has a connection of its own
-        """Close what `send` uses."""
+        """Close the connection that `send` uses."""
 
     @abstractmethod
     def receive(self, reception: Reception) -> None:
-        """Wake the listeners as signals of a kind come, while they are `wanted`, after having told `ready`.
+        """Call `ready`, then wake listeners as signals of a kind arrive, while they are `wanted`.
 
-        Any error ends it, and it is called again; NoSignals is the end.
+        After any error it is called again, except after NoSignals.
         """
 
     # -- what a store does
 
     def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
-        """Wake who waits for work in these queues, or for the ends of these jobs: here at once, elsewhere soon."""
+        """Wake listeners for work in these queues, or for ends of these jobs: here at once, in other processes soon."""
         names = set(queues)
         if not names and not finished:
             return
@@ -159,12 +159,12 @@ class Broadcast(ABC):
     def listen(
         self, queues: Iterable[str], finished: Iterable[str] | None = None, *, interchangeable: bool = False
     ) -> EventListener:
-        """Return a listener that signals for these queues wake, and with `finished` those for ends of jobs."""
-        listener = self.listeners.add(queues, finished, interchangeable=interchangeable)
+        """Return a listener for signals of these queues, and with `finished` for ends of jobs."""
+        listener = self.listeners.listen(queues, finished, interchangeable=interchangeable)
         receptions = self._receptions(listener)
         for reception in receptions:
             reception.begin()
-        # What is pushed from here on gives a sign; where that can't be had soon, polling must do.
+        # A push from here on gives a sign. If receiving does not start soon, polling must do.
         for reception in receptions:
             reception.wait()
         return listener
@@ -205,7 +205,7 @@ class Broadcast(ABC):
                 ended, self._ended = self._ended, set()
             try:
                 self.send(names, ended)
-            except Exception as error:  # lost signals are what polling is for
+            except Exception as error:  # polling makes up for lost signals
                 log.debug("a signal for %s was not sent: %s", sorted(names), error)
                 self.hang_up()
             time.sleep(_APART_SECONDS)

@@ -1,4 +1,4 @@
-"""Who waits for work in this process, and is woken by a thread of it."""
+"""The listeners of one process, woken by one of its threads."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from stanchion.core.forks import reset_after_fork
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
 
 READY_SECONDS = 1.0
-"""So long a call waits for the thread that wakes its listener; where that comes later, polling must do."""
+"""Seconds that a call waits for the thread that wakes its listener; after that, polling must do."""
 
 
 class EventListener:
-    """Waits on an event. A sign stays until a wait takes it, so that none is lost between two waits."""
+    """Waits on an event. A sign stays until a wait consumes it, so that none is lost between two waits."""
 
     def __init__(
         self, owner: Listeners, queues: frozenset[str], finished: frozenset[str] | None, *, interchangeable: bool
     ) -> None:
         self.queues, self.finished, self.interchangeable = queues, finished, interchangeable
         self.waits_since: int | None = None
-        """Orders those whose wait nothing has ended yet; None for one that is not waiting."""
+        """Start of the current wait, as a sequence number; None if not waiting, or already woken."""
         self._owner = owner
         self._event = threading.Event()
         self._signs = NO_SIGNS
@@ -34,12 +34,12 @@ class EventListener:
         with self._owner.lock:
             self.waits_since = None
             woken = self._event.is_set()
-            # Cleared before the caller looks for work: a sign given from here on ends its next wait.
+            # Cleared before the caller looks for work: a later sign ends its next wait.
             self._event.clear()
             return woken
 
     def signs(self) -> Signs:
-        """Return what the signs since the last call were for."""
+        """Return the reasons of the signs since the last call."""
         with self._owner.lock:
             signs, self._signs = self._signs, NO_SIGNS
             return signs
@@ -55,12 +55,12 @@ class EventListener:
         self._event.set()
 
     def sign(self, signs: Signs) -> None:
-        """End the current wait, or the next one, for a reason; the lock must be held."""
+        """End the current wait, or the next one, and add its reasons; the lock must be held."""
         self._signs = self._signs.and_also(signs)
         self.wake()
 
     def pass_on(self) -> None:
-        """Say that there may be more work than this listener's owner takes: another one is woken."""
+        """Wake another listener, because there may be more work than this one's owner takes."""
         self._owner.pass_on(self)
 
     def close(self) -> None:
@@ -69,14 +69,14 @@ class EventListener:
 
 
 class Listeners:
-    """The listeners of this process, and what each waits for. One that nobody keeps is forgotten."""
+    """The listeners of this process, and what each waits for. Unreferenced listeners are forgotten."""
 
     def __init__(self, *, connected: Callable[[EventListener], bool] = lambda _listener: True) -> None:
         self.connected = connected
         reset_after_fork(self)
 
     def begin(self) -> None:
-        """Have no listener."""
+        """Start without listeners; also after a fork."""
         self.lock = threading.Lock()
         self._listeners: WeakSet[EventListener] = WeakSet()
         self._moments = count()
@@ -84,12 +84,12 @@ class Listeners:
     def __len__(self) -> int:
         return len(self._listeners)
 
-    def add(
+    def listen(
         self, queues: Iterable[str], finished: Iterable[str] | None = None, *, interchangeable: bool = False
     ) -> EventListener:
-        """Return a new listener for work in these queues; with `finished`, also for ends of jobs.
+        """Return a new listener for work in these queues and, with `finished`, for ends of jobs.
 
-        Of interchangeable ones that wait for the same, a sign wakes one.
+        A sign wakes one of the interchangeable listeners that wait for the same queue.
         """
         ends = frozenset(finished or ()) or None
         listener = EventListener(self, frozenset(queues), ends, interchangeable=interchangeable)
@@ -97,8 +97,12 @@ class Listeners:
             self._listeners.add(listener)
         return listener
 
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        """Wake the listeners for work in these queues, and for ends of these jobs."""
+        self.wake(frozenset(queues), finished)
+
     def wake(self, queues: Collection[str] | None = None, finished: Collection[str] | None = ()) -> None:
-        """Wake who waits for work in any of these queues, or for ends of jobs; None: any may be meant."""
+        """Wake the listeners for work in these queues, and for ends of these jobs; None: any."""
         signs = Signs(None if queues is None else frozenset(queues), None if finished is None else frozenset(finished))
         with self.lock:
             listeners = list(self._listeners)
@@ -110,23 +114,23 @@ class Listeners:
                     _wake(listener, signs)
 
     def want(self, *, ends: bool) -> bool:
-        """Tell whether anybody waits for ends of jobs, or else for work."""
+        """Return True if a listener waits for ends of jobs, or, with `ends` False, for work."""
         return bool(self.wanted().finished if ends else self.wanted().queues)
 
     def wanted(self) -> Signs:
-        """Return the queues whose work is waited for, and those whose jobs' ends are."""
+        """Return the queues whose work, and those whose ends of jobs, listeners wait for."""
         with self.lock:
             queues = frozenset(queue for one in self._listeners for queue in one.queues)
             return Signs(queues, frozenset(queue for one in self._listeners for queue in one.finished or ()))
 
     def waiting(self, listener: EventListener) -> None:
-        """Note that a listener begins to wait, unless a sign is there already."""
+        """Record that a listener starts to wait, unless a sign is already there."""
         with self.lock:
             if not listener._event.is_set():
                 listener.waits_since = next(self._moments)
 
     def pass_on(self, listener: EventListener) -> None:
-        """Wake another listener that waits for the same, if there is one."""
+        """Wake another listener that waits for the same queues, if there is one."""
         with self.lock:
             others = [one for one in self._listeners if one.interchangeable and one is not listener]
             self._wake_one_of(others, listener.queues)
@@ -139,14 +143,14 @@ class Listeners:
             self._listeners.clear()
 
     def forget(self, listener: EventListener) -> None:
-        """Wake this one no more."""
+        """Stop waking this listener."""
         with self.lock:
             self._listeners.discard(listener)
 
     def _wake_one_of(self, listeners: list[EventListener], queues: frozenset[str] | None) -> None:
-        """Wake, for each queue, the one that has waited longest.
+        """Wake, for each queue, the listener that has waited longest.
 
-        Where none waits for it, all get the sign: any may be between "found nothing" and "wait".
+        If none waits for a queue, all its listeners get the sign: each may be between "found nothing" and "wait".
         """
         covered: set[str] = set()
         waiting = [one for one in listeners if one.waits_since is not None]
@@ -160,11 +164,11 @@ class Listeners:
 
 
 def _wake(listener: EventListener, signs: Signs) -> None:
-    heard = Signs(
+    relevant = Signs(
         signs.queues if signs.queues is None else signs.queues & listener.queues,
         frozenset() if listener.finished is None else signs.finished,
     )
-    if heard.queues is None and not listener.queues:
-        heard = heard._replace(queues=frozenset())
-    if heard != NO_SIGNS:
-        listener.sign(heard)
+    if relevant.queues is None and not listener.queues:
+        relevant = relevant._replace(queues=frozenset())
+    if relevant != NO_SIGNS:
+        listener.sign(relevant)

@@ -1,4 +1,4 @@
-"""What a listener was woken for."""
+"""The reasons for which a listener was woken."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class Signs(NamedTuple):
-    """Queues that may have work, and ids of jobs that are finished; None: it may be any."""
+    """Queues that may have work, and ids of finished jobs; None: any."""
 
     queues: frozenset[str] | None = frozenset()
     finished: frozenset[str] | None = frozenset()
 
     def and_also(self, other: Signs) -> Signs:
-        """Return both."""
+        """Return the union of both."""
         return Signs(_union(self.queues, other.queues), _union(self.finished, other.finished))
 
 
@@ -21,7 +21,7 @@ def _union(one: frozenset[str] | None, other: frozenset[str] | None) -> frozense
 
 
 NO_SIGNS = Signs()
-"""The wait was over, or ended by `wake`."""
+"""The wait timed out, or was ended by `wake`."""
 
 ANY = Signs(None, None)
-"""Something has changed, nobody knows what."""
+"""Any queue may have work, and any job may have finished."""

@@ -15,12 +15,12 @@ GraphFormat = Annotated[
 
 
 def checked_format(form: str, *, as_json: bool) -> GraphForm:
-    """Return the form to draw in; InvalidInput for one that is not known, or beside --json."""
+    """Return the form to draw in. Raises InvalidInput for an unknown form, or one combined with --json."""
     if as_json and form != "text":
         raise InvalidInput("give --format or --json, not both")
     return checked_form(form)
 
 
 def print_graph(graph: str) -> None:
-    """Print a graph with one line end, whatever its form."""
+    """Print a graph with exactly one line end."""
     print(graph.rstrip("\n"))

@@ -1,4 +1,4 @@
-"""What is typed at a command line, turned into values; InvalidInput says what to mend."""
+"""Parsing command-line arguments. Wrong ones raise InvalidInput."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stanchion.errors import InvalidInput
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
-SHELL_QUOTES = """; mind the quotes of the shell: '{"id": 1}', or '"text"' for a string"""
+SHELL_QUOTES = """; quote it for the shell: '{"id": 1}', or '"text"' for a string"""
 _DURATIONS = frozenset({"history_ttl", "lease", "expires"})
 
 
@@ -28,12 +28,12 @@ def duration(text: str, what: str) -> float:
         seconds += float(part[1]) * _UNITS[unit]
         end = part.end()
     if not rest or end < len(rest):
-        raise InvalidInput(f"{what} must be a length of time, such as 30, 500ms, 30s, 5m, 1h30m or 7d, not {text!r}")
+        raise InvalidInput(f"{what} must be a duration, such as 30, 500ms, 30s, 5m, 1h30m or 7d, not {text!r}")
     return seconds
 
 
 def optional_duration(text: str | None, what: str) -> float | None:
-    """Return the seconds, or None for an option that was not given."""
+    """Return the seconds, or None if the option was not given."""
     return None if text is None else duration(text, what)
 
 
@@ -47,25 +47,25 @@ def moment(text: str, what: str) -> datetime:
 
 
 def past(text: str | None, now: datetime, what: str) -> datetime | None:
-    """Return the moment that is meant by `2h` (ago) or by an ISO 8601 time."""
+    """Return the time given as `2h` (ago) or in ISO 8601."""
     if text is None:
         return None
     try:
         return now - timedelta(seconds=duration(text, what))
     except OverflowError:
-        raise InvalidInput(f"{what} {text!r} lies before the first year") from None
+        raise InvalidInput(f"{what} {text!r} is before year 1") from None
     except InvalidInput:
         pass
     try:
         return moment(text, what)
     except InvalidInput:
         raise InvalidInput(
-            f"{what} must be a length of time, such as 90s, 2h or 7d, or an ISO 8601 time, not {text!r}"
+            f"{what} must be a duration, such as 90s, 2h or 7d, or an ISO 8601 time, not {text!r}"
         ) from None
 
 
 def json_value(text: str, what: str, hint: str = "") -> Any:
-    """Return the value of a JSON text; `hint` goes into the message when it is none."""
+    """Return the value of a JSON text. `hint` is added to the error message."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -73,7 +73,7 @@ def json_value(text: str, what: str, hint: str = "") -> Any:
 
 
 def loose_value(text: str) -> Any:
-    """Return a JSON value, or the text itself where it doesn't look like JSON."""
+    """Return a JSON value, or the text itself if it does not look like JSON."""
     if text.startswith(("{", "[", '"')):
         return json_value(text, f"the argument {text!r}", SHELL_QUOTES)
     try:
@@ -111,7 +111,7 @@ def _setting(name: str, value: str) -> Any:
 
 
 def names(given: Iterable[str] | None) -> tuple[str, ...] | None:
-    """Return the names of comma-separated lists; None for no list."""
+    """Return the names in comma-separated lists; None without lists."""
     return tuple(name.strip() for one in given for name in one.split(",")) if given else None
 
 

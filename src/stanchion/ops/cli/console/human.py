@@ -1,4 +1,4 @@
-"""Times, numbers and foreign text, as people read them."""
+"""Formatting times, numbers and untrusted text for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ MINUTE, HOUR, DAY = 60.0, 3600.0, 86_400.0
 
 
 def age(seconds: float) -> str:
-    """Return a rough length of time: 3 s, 12 min, 2 h, 5 d."""
+    """Return a rough duration: 3 s, 12 min, 2 h, 5 d."""
     seconds = max(0.0, seconds)
     if seconds < 100:
         return f"{seconds:.0f} s"
@@ -21,7 +21,7 @@ def age(seconds: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Return a measured length of time: 0.4 ms, 12 ms, 3.2 s, 12 min; nothing for None."""
+    """Return a measured duration: 0.4 ms, 12 ms, 3.2 s, 12 min; empty for None."""
     if seconds is None:
         return ""
     if seconds < 0.01:
@@ -39,7 +39,7 @@ def until(seconds: float) -> str:
 
 
 def rate(per_second: float | None) -> str:
-    """Return a rate with as many digits as it deserves; a dash for one that is not known yet."""
+    """Return a rate with suitable precision; a dash if it is not known yet."""
     if per_second is None:
         return "-"
     if per_second == 0:
@@ -48,7 +48,7 @@ def rate(per_second: float | None) -> str:
 
 
 def per_second(count: int, seconds: float) -> float:
-    """Return a rate, also for work that took no time that could be measured."""
+    """Return a rate, even for work that took no measurable time."""
     return count / max(seconds, 1e-9)
 
 
@@ -58,7 +58,7 @@ def iso(moment: datetime | None) -> str | None:
 
 
 def safe(text: str) -> str:
-    """Return text that came from elsewhere with nothing in it that could steer a terminal."""
+    """Return untrusted text without control characters that could affect a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)

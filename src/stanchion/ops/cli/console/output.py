@@ -39,9 +39,8 @@ _NARROWEST = 6
 class Column:
     """A column of a table.
 
-    `right`: aligned right, for numbers. `shrinks`: cut short rather than wrapped when space is scarce;
-    other columns keep their whole text. `keeps_end`: it is the beginning that is cut. `from_width`: left out
-    on narrower terminals.
+    `right`: right-aligned, for numbers. `shrinks`: truncated if space is scarce; other columns keep their whole
+    text. `keeps_end`: truncated at the start. `from_width`: left out on narrower terminals.
     """
 
     title: str
@@ -52,7 +51,7 @@ class Column:
 
 
 class Output:
-    """Where a command writes: results to stdout, remarks and progress to stderr."""
+    """The output of a command: results to stdout, remarks and progress to stderr."""
 
     def __init__(self, as_json: bool = False) -> None:
         self.as_json = as_json
@@ -61,7 +60,7 @@ class Output:
 
     @property
     def width(self) -> int:
-        """Columns to fill; plenty where there is no terminal."""
+        """The width in columns; generous without a terminal."""
         return self.console.width if self.console.is_terminal else _PLENTY
 
     def json(self, value: Any) -> None:
@@ -69,11 +68,11 @@ class Output:
         print(json.dumps(value, indent=2))
 
     def json_line(self, value: Any) -> None:
-        """Print one JSON value on a line of its own, now."""
+        """Print one JSON value on its own line, and flush."""
         print(json.dumps(value), flush=True)
 
     def json_list(self, values: Iterable[Any]) -> int:
-        """Print a JSON array as its items come; return their number."""
+        """Print a JSON array item by item; return the number of items."""
         count = 0
         for count, value in enumerate(values, 1):
             lead = "[\n  " if count == 1 else ",\n  "
@@ -82,14 +81,14 @@ class Output:
         return count
 
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[Cell]]) -> None:
-        """Print a table: styled and fitted on a terminal, whole and plain elsewhere."""
+        """Print a table: styled and fitted on a terminal, plain and complete elsewhere."""
         if self.console.is_terminal:
             self.console.print(fitted(columns, rows, self.width))
         else:
             print(plain(columns, rows), end="")
 
     def show(self, what: RenderableType) -> None:
-        """Print something rich to stdout, without a fixed width outside a terminal."""
+        """Print a Rich renderable to stdout; without wrapping outside a terminal."""
         self.console.print(what, soft_wrap=not self.console.is_terminal)
 
     def say(self, text: str) -> None:
@@ -97,7 +96,7 @@ class Output:
         self.remarks.print(one_line(text), markup=False)
 
     def line(self, text: str) -> None:
-        """Print one line, whole."""
+        """Print one line, without wrapping."""
         print(one_line(text))
 
     def done(self, text: str, value: Any) -> None:
@@ -108,7 +107,7 @@ class Output:
             self.line(text)
 
     def progress(self, *, of_bytes: bool = False) -> AbstractContextManager[Progress]:
-        """Return a progress bar on stderr, seen only on a terminal."""
+        """Return a progress bar on stderr, shown only on a terminal."""
         from rich import progress
 
         amount = progress.DownloadColumn() if of_bytes else progress.MofNCompleteColumn()
@@ -124,7 +123,7 @@ class Output:
 
 
 def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int) -> Text:
-    """Return a styled table of those columns that a terminal of this width has space for."""
+    """Return a styled table with the columns that fit a terminal of this width."""
     shown = [number for number, column in enumerate(columns) if column.from_width <= width]
     kept = [columns[number] for number in shown]
     cells = [[_text(row[number]) for number in shown] for row in rows]
@@ -135,7 +134,7 @@ def fitted(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], width: int
 
 
 def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: int) -> list[int]:
-    """Return how wide each column gets: the widest of those that shrink give way first."""
+    """Return the width of each column; the widest shrinkable columns are reduced first."""
     widths = [
         max([len(column.title), *(row[number].cell_len for row in cells)]) for number, column in enumerate(columns)
     ]
@@ -151,7 +150,7 @@ def _widths(columns: Sequence[Column], cells: Sequence[Sequence[Text]], width: i
 
 
 def _placed(cell: Text, column: Column, width: int) -> Text:
-    """Return a cell cut or filled to its column's width."""
+    """Return a cell truncated or padded to its column's width."""
     if cell.cell_len > width and column.keeps_end:
         return Text("…") + cell[1 - width :]
     cell = cell.copy()
@@ -180,7 +179,7 @@ def state_cell(state: JobState | str) -> Text:
 
 
 def count_cell(count: int, style: str = "") -> Text:
-    """Return a number; a zero steps back."""
+    """Return a number; zeros are dimmed."""
     return Text(f"{count:,}", style=style if count else "bright_black")
 
 

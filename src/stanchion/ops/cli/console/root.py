@@ -10,7 +10,7 @@ from stanchion.ops.cli.console.session import AppPath, AsJson, Debug, Url, share
 
 RUN, LOOK, OPERATE, STORE, TRY = "Run", "Look", "Operate", "Store", "Try"
 PANELS = (RUN, LOOK, OPERATE, STORE, TRY)
-"""The parts of the help, in order."""
+"""The sections of the help, in order."""
 
 cli = typer.Typer(
     name="stanchion",

@@ -1,4 +1,4 @@
-"""The filters that choose jobs, and the options for them."""
+"""Filters that select jobs, and their options."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from stanchion.jobs.job import Job, JobState
 from stanchion.ops.cli.console.given import names, past
 from stanchion.ops.cli.console.session import Session
 
-Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only of this queue.")]
+Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only jobs of this queue.")]
 States = Annotated[
     list[str] | None,
-    typer.Option("--state", "-s", metavar="STATE", help=f"Only in this state: {', '.join(JobState)}. Repeat for more."),
+    typer.Option("--state", "-s", metavar="STATE", help=f"Only jobs in this state: {', '.join(JobState)}. Repeatable."),
 ]
 TaskName = Annotated[str | None, typer.Option("--task", "-t", help="Only calls of this task.")]
-Tenant = Annotated[str | None, typer.Option("--tenant", help="Only of this tenant.")]
+Tenant = Annotated[str | None, typer.Option("--tenant", help="Only jobs of this tenant.")]
 Since = Annotated[
     str | None, typer.Option("--since", metavar="WHEN", help="Enqueued since: 2h (ago) or an ISO 8601 time, in UTC.")
 ]
-Until = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Enqueued until then.")]
-Contains = Annotated[str | None, typer.Option("--text", help="With this in the payload or an error.")]
+Until = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Enqueued before then.")]
+Contains = Annotated[str | None, typer.Option("--text", help="Only jobs with this text in the payload or an error.")]
 
 PAGE = 500
 
@@ -39,7 +39,7 @@ def search(
     until: str | None,
     text: str | None,
 ) -> dict[str, Any]:
-    """Return the arguments of `app.find` for what was typed."""
+    """Return the arguments of `app.find` for the options."""
     now = moment(session.app.store.now())
     return {
         "queue": queue,

@@ -1,4 +1,4 @@
-"""What all commands share: the store they work on, how they print, how they fail."""
+"""What all commands share: store, output and error handling."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 class Exit(IntEnum):
-    """What a script can tell from a command's end."""
+    """Exit codes."""
 
     OK = 0
     FAILED = 1
-    """Nothing was found, or all or some of the work failed."""
+    """Nothing was found, or some of the work failed."""
     BAD_INPUT = 2
     UNFINISHED = 3
-    """Something must end first: the same command again goes on."""
+    """Running jobs must finish first; then run the same command again."""
     INTERRUPTED = 130
 
 
@@ -57,7 +57,7 @@ class Session:
 
     @cached_property
     def app(self) -> Stanchion:
-        """The app to work with: that of --app, or a bare one on --url."""
+        """The app of --app, or a bare one for --url."""
         if self.url and self.app_path:
             raise InvalidInput("give --url or --app, not both: the app names its own store")
         app = load_app(self.app_path) if self.app_path else Stanchion(self._given_url())
@@ -74,16 +74,16 @@ class Session:
         return url
 
     def fail(self, error: BaseException) -> Exit:
-        """Say in one line what went wrong; return the exit code of it."""
+        """Print the error in one line; return its exit code."""
         if self.debug:
             traceback.print_exception(error)
         known = isinstance(error, StanchionError)
-        text = str(error) if known else f"{type(error).__name__}: {error} (--debug shows where)"
+        text = str(error) if known else f"{type(error).__name__}: {error} (--debug shows the traceback)"
         self.out.say(f"error: {self._without_password(text)}")
         return Exit.BAD_INPUT if isinstance(error, (InvalidInput, UnknownTask)) else Exit.FAILED
 
     def _without_password(self, text: str) -> str:
-        """Hide credentials: a driver may quote what it was given."""
+        """Hide credentials, as drivers may quote the URL."""
         text = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text)
         text = re.sub(r"(?i)(password=)\S+", r"\1***", text)
         url = self.url or os.environ.get("STANCHION_URL") or ""
@@ -100,12 +100,12 @@ class Session:
 
 
 def load_app(path: str) -> Stanchion:
-    """Return the app of `module:app`, looked for in the current folder too."""
+    """Return the app of `module:app`; the current folder is searched too."""
     return _loaded(loading.load, path)
 
 
 def load_pipeline(path: str) -> Pipeline:
-    """Return the pipeline of `module:pipeline`, looked for in the current folder too."""
+    """Return the pipeline of `module:pipeline`; the current folder is searched too."""
     return _loaded(loading.load_pipeline, path)
 
 
@@ -120,13 +120,13 @@ def _loaded(load: Callable[[str], T], path: str) -> T:
     except Exception as error:
         module = path.partition(":")[0]
         raise InvalidInput(
-            f"importing {module!r} failed: {one_line(f'{type(error).__name__}: {error}')}; mend the module "
-            f"(--debug shows where)"
+            f"importing {module!r} failed: {one_line(f'{type(error).__name__}: {error}')}; fix the module "
+            f"(--debug shows the traceback)"
         ) from error
 
 
 def refuse_missing_file(app: Stanchion) -> None:
-    """Refuse to look into a SQLite file that is not there, rather than make an empty one."""
+    """Refuse a missing SQLite file instead of creating an empty one."""
     if not app.url.startswith("sqlite"):
         return
     from sqlalchemy.engine import make_url
@@ -138,13 +138,13 @@ def refuse_missing_file(app: Stanchion) -> None:
         return
     if file and file != ":memory:" and not file.startswith("file:") and not Path(file).exists():
         raise InvalidInput(
-            f"there is no file {Path(file).absolute()}; mend the URL, or make the store with `stanchion setup`"
+            f"there is no file {Path(file).absolute()}; correct the URL, or create the store with `stanchion setup`"
         )
 
 
 Url = Annotated[
     str | None,
-    typer.Option("--url", help="Where the jobs live, such as sqlite:///jobs.db (or set STANCHION_URL).", metavar="URL"),
+    typer.Option("--url", help="The store, such as sqlite:///jobs.db (or set STANCHION_URL).", metavar="URL"),
 ]
 AppPath = Annotated[
     str | None,
@@ -163,7 +163,7 @@ Debug = Annotated[
 
 
 def shared(url: Url = None, app: AppPath = None, as_json: AsJson = False, debug: Debug = False) -> dict[str, Any]:
-    """Return the options that every command takes, as the arguments of a Session."""
+    """Return the options of every command, as the arguments of a Session."""
     return {"url": url, "app_path": app, "as_json": as_json, "debug": debug}
 
 
@@ -175,11 +175,11 @@ def command(
     makes_store: bool = False,
     group: bool = False,
 ) -> Callable[[Callable[Concatenate[Session, P], Exit | None]], Callable[Concatenate[Session, P], Exit | None]]:
-    """Register a function as a command, with the shared options beside its own.
+    """Register a function as a command, with its own options and the shared ones.
 
-    It is called with a session and returns an exit code, None for success. An error ends in one line on
-    stderr. Options given before the command's name count too. `makes_store`: the command may be the first
-    to use a SQLite file. `group`: it runs when `cli` is called without a subcommand.
+    The function gets a session and returns an exit code, None for success. An error is printed as one line on
+    stderr. Options before the command's name count too. `makes_store`: the command may create a SQLite file.
+    `group`: it runs if `cli` is called without a subcommand.
     """
 
     def register(
@@ -219,7 +219,7 @@ def _run(session: Session, call: Callable[[], Exit | None]) -> Exit:
         return call() or Exit.OK
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.OK
     except Exception as error:

@@ -1,4 +1,4 @@
-"""A flow, drawn as a tree."""
+"""Showing a flow as a tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SHOWN = 100
 
 
 def show_flow(session: Session, flow_id: str, form: GraphForm) -> bool:
-    """Draw a flow, as text in the form of a tree, or print it as JSON; False when there is none of that id."""
+    """Draw a flow, or print it as JSON; text is drawn as a tree. Returns False if there is no such flow."""
     try:
         part = session.app.flow(flow_id).graph()
     except FlowNotFound:
@@ -48,7 +48,7 @@ def _tree(part: FlowPart, tree: Tree) -> Tree:
 
 
 def _line(part: FlowPart) -> Text:
-    """Return one part: its mark and state in their colour, what it is, and the job's id or how many have ended."""
+    """Return one part: its mark, label and state in colour, and the job's id or the count of finished members."""
     style = _style(part.state)
     text = Text(f"{_MARKS.get(part.state, '○')} ", style).append(one_line(part.label) or "job", "default")
     if part.state:

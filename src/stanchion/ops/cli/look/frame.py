@@ -47,7 +47,7 @@ _FEWEST = 3
 
 
 def frame(latest: Sample, rates: Rates, width: int, height: int | None, trouble: str = "") -> RenderableType:
-    """Return what to draw: `width` columns, at most `height` lines (None: as many as there are)."""
+    """Return the frame: `width` columns, at most `height` lines (None: unlimited)."""
     parts: list[RenderableType] = [_heading(latest, rates, width, trouble)]
     room = None if height is None else max(4 * _FEWEST, height - _OVERHEAD)
     for columns, rows in (

@@ -20,7 +20,7 @@ from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import Contains, Queue, Since, States, TaskName, Tenant, Until, search
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.flows import show_flow
-from stanchion.pipelines.route import FORKED, WAY, Stop, way_of
+from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
 from stanchion.queues.waiting import waits_for
 
 _COLUMNS = [
@@ -48,7 +48,7 @@ def jobs(
     since: Since = None,
     until: Until = None,
     text: Contains = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of jobs.")] = 20,
 ) -> Exit:
     """List jobs, live and finished, newest first."""
     app, out = session.app, session.out
@@ -71,7 +71,7 @@ def show(
     job_id: Annotated[str, typer.Argument(metavar="ID", help="The id of a job, or of a flow.")],
     form: GraphFormat = "text",
 ) -> None:
-    """Tell a job's whole story: times, attempts, errors, payload, result; or draw a flow with its parts."""
+    """Show a job in detail: times, attempts, errors, payload, result; or draw a flow."""
     asked = checked_format(form, as_json=session.out.as_json)
     wanted = job_ids([job_id])[0]
     job = session.app.get(wanted)
@@ -80,7 +80,7 @@ def show(
             return
         raise JobNotFound(wanted)
     if asked != "text":
-        raise InvalidInput(f"--format draws flows, and {wanted} is a job; its flow: {job.flow or 'none'}")
+        raise InvalidInput(f"--format is for flows, but {wanted} is a job; its flow: {job.flow or 'none'}")
     if session.out.as_json:
         session.out.json({**job_json(job), "waits_for": waits_for(session.app.context, job.id)})
     else:
@@ -88,9 +88,9 @@ def show(
 
 
 def job_json(job: Job) -> dict[str, Any]:
-    """Return all of a job, ready for JSON.
+    """Return all fields of a job, ready for JSON.
 
-    What is encrypted under keys that are not at hand is null, and `unreadable` says why.
+    Values encrypted with an unknown key are null, and `unreadable` says why.
     """
     payload, trouble = _readable(job, "payload")
     result, also = _readable(job, "result")
@@ -139,14 +139,14 @@ def job_json(job: Job) -> dict[str, Any]:
 
 
 def run_time(job: Job) -> float | None:
-    """Return the seconds that the last attempt of a finished job took."""
+    """Return the duration of a finished job's last attempt, in seconds."""
     if job.started_at is None or job.finished_at is None:
         return None
     return (job.finished_at - job.started_at).total_seconds()
 
 
 def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
-    """Return a job as text to read. `awaited`: what it waits for, in words."""
+    """Return a job as text. `awaited`: what it waits for."""
     text = Text()
 
     def line(label: str, value: str | Text | None) -> None:
@@ -176,14 +176,14 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
     line("attempts", f"{job.attempts} of {job.max_attempts}, {job.failures} failed")
     line("timeout", duration(job.timeout))
     line("worker", safe(job.worker or ""))
-    way = way_of(job.headers)
-    line("made of" if way else "replay of", job.origin)
-    line("way", safe(" → ".join(_stops(job, way))))
+    route = route_of(job.headers)
+    line("forked from" if route else "replay of", job.origin)
+    line("route", safe(" → ".join(_stops(job, route))))
     line("flow", job.flow)
     for name in ("payload", "headers", "result"):
         value, trouble = _readable(job, name)
-        if way and name == "headers":
-            value = {header: one for header, one in value.items() if header not in (WAY, FORKED)}
+        if route and name == "headers":
+            value = {header: one for header, one in value.items() if header not in (ROUTE, FORKED)}
         if trouble:
             line(name, Text(trouble, "yellow"))
         elif value not in (None, {}):
@@ -199,11 +199,11 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
     return text
 
 
-def _stops(job: Job, way: list[Stop]) -> list[str]:
-    """Return the stations of an item, with the attempts of those that took more than one."""
+def _stops(job: Job, route: list[Stop]) -> list[str]:
+    """Return the stations of an item, with the number of attempts where there was more than one."""
     here = [str(job.headers.get("x-dead-from", "")), job.queue]
-    left = [stop.station if stop.attempts == 1 else f"{stop.station} ({stop.attempts} attempts)" for stop in way]
-    return [*left, *(queue.rpartition(".")[2] for queue in here if queue)] if way else []
+    left = [stop.station if stop.attempts == 1 else f"{stop.station} ({stop.attempts} attempts)" for stop in route]
+    return [*left, *(queue.rpartition(".")[2] for queue in here if queue)] if route else []
 
 
 def _row(job: Job, now: datetime) -> list[Cell]:

@@ -19,7 +19,7 @@ def lanes(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.")],
 ) -> Exit:
-    """Show how many jobs, ready and scheduled, are queued in each lane of a queue that has some."""
+    """Show the number of queued jobs, ready and scheduled, in each lane of a queue."""
     queue, out = known_queues(session, [name])[0], session.out
     depths = queue.lanes()
     if out.as_json:

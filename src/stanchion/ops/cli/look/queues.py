@@ -50,21 +50,21 @@ def queues(session: Session) -> Exit:
     elif found:
         out.table(_COLUMNS, [_row(queue) for queue in found])
     else:
-        out.say("no queues yet: the first push makes one")
+        out.say("no queues yet: the first push creates one")
     return Exit.OK if found else Exit.FAILED
 
 
 @command(queues_cli, "set", makes_store=True)
 def set_(
     session: Session,
-    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue; made if it is new.")],
+    queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue; created if it is new.")],
     settings: Annotated[
         list[str],
         typer.Argument(
             metavar="NAME=VALUE...",
             help="max_rate (jobs started per second), max_running, history_ttl (such as 7d), dead_letter (a queue), "
             "lease (such as 30s), lanes, lanes_per_tenant, paused, expires (such as 1d), expires_with_jobs; "
-            "`none` lifts a limit.",
+            "`none` removes a limit.",
         ),
     ],
 ) -> None:
@@ -79,10 +79,10 @@ def reset(
     queue: Annotated[str, typer.Argument(metavar="QUEUE", help="The queue.")],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME...", help="Settings, such as max_rate; left out, all but `paused`."),
+        typer.Argument(metavar="NAME...", help="Settings, such as max_rate; by default all but `paused`."),
     ] = None,
 ) -> None:
-    """Return to the settings that the code declares, and to the defaults where it says nothing."""
+    """Reset settings to what the code declares, or else to the defaults."""
     now = known_queues(session, [queue])[0].reset(*settings or ())
     session.out.done(f"{queue}: {shown_settings(now) or 'defaults'}", settings_json(now))
 
@@ -92,7 +92,7 @@ def purge(
     session: Session,
     names: Names,
     older_than: Annotated[
-        str | None, typer.Option(help="Age of what goes, such as 12h; left out, the queue's history_ttl.")
+        str | None, typer.Option(help="Minimum age, such as 12h; by default the queue's history_ttl.")
     ] = None,
 ) -> None:
     """Delete finished jobs from history."""
@@ -114,7 +114,7 @@ def delete(
     queue = known_queues(session, [name])[0]
     live = queue.size().total
     if live and not yes:
-        raise InvalidInput(f"queue {name!r} has {live:,} live jobs; say --yes to delete them too")
+        raise InvalidInput(f"queue {name!r} has {live:,} live jobs; add --yes to delete them too")
     deleted = queue.delete()
     session.out.done(f"{name}: deleted, with {deleted:,} live jobs", {"queue": name, "deleted": deleted})
 
@@ -136,21 +136,22 @@ def resume(session: Session, names: Names) -> None:
 
 
 def known_queues(session: Session, names: list[str]) -> list[Queue]:
-    """Return queues that exist; InvalidInput for a name that is probably mistyped."""
+    """Return existing queues. Raises InvalidInput for an unknown name."""
     known = [settings.name for settings in session.app.store.queues()]
     for name in names:
         if name not in known:
             raise InvalidInput(
-                f"no queue {name!r} (there are: {', '.join(known) or 'none'}); `stanchion queues set` makes one"
+                f"no queue {name!r} (known: {', '.join(known) or 'none'}); `stanchion queues set` creates one"
             )
     return [session.app.queue(name) for name in names]
 
 
 def describe(settings: QueueSettings, stats: QueueStats, now: int) -> dict[str, Any]:
-    """Return all that is known of a queue, ready for JSON. `lag`: seconds the oldest due job has waited."""
+    """Return the settings and statistics of a queue, ready for JSON. `lag`: seconds the oldest due job has waited."""
     due = stats.next_due
     return {
         **settings_json(settings),
+        "shape": settings.shape,
         "size": stats.states._asdict(),
         "counts": stats.totals._asdict(),
         "next_due": None if due is None else iso(moment(due)),
@@ -176,11 +177,12 @@ def _row(queue: dict[str, Any]) -> list[Cell]:
 
 def settings_json(settings: QueueSettings) -> dict[str, Any]:
     """Return the settings that can be set, ready for JSON."""
-    return {name: value for name, value in asdict(settings).items() if name not in ("laned", "declared")}
+    derived = ("uses_lanes", "uses_slots", "declared")
+    return {name: value for name, value in asdict(settings).items() if name not in derived}
 
 
 def shown_settings(settings: QueueSettings) -> str:
-    """Return what differs from the defaults."""
+    """Return the settings that differ from the defaults."""
     usual = QueueSettings(settings.name)
     parts = ["paused"] if settings.paused else []
     if settings.max_rate is not None:

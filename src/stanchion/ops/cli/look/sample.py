@@ -1,4 +1,4 @@
-"""What `top` looks at, and the rates between two looks."""
+"""Samples of the store for `top`, and the rates between two samples."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMEMBERED = 60
 
 
 class QueueSample(NamedTuple):
-    """One queue at one moment. `lag`: seconds that its oldest due job has waited."""
+    """One queue in a sample. `lag`: seconds that its oldest due job has waited."""
 
     settings: QueueSettings
     size: Sizes
@@ -25,7 +25,7 @@ class QueueSample(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The store at one moment; `at` by its own clock."""
+    """The state of a store. `at`: the time, by the store's clock."""
 
     at: int
     store: str
@@ -44,13 +44,13 @@ class QueueRates(NamedTuple):
 
 
 class Rates:
-    """What happened per second, computed between samples."""
+    """Rates per second, computed between samples."""
 
     def __init__(self) -> None:
         self._before: Sample | None = None
         self._latest: Sample | None = None
         self.done: deque[float] = deque(maxlen=_REMEMBERED)
-        """Jobs done per second in all, oldest first."""
+        """Total jobs done per second, oldest first."""
 
     @property
     def latest(self) -> Sample:
@@ -59,13 +59,13 @@ class Rates:
         return self._latest
 
     def add(self, sample: Sample) -> None:
-        """Take the next sample."""
+        """Add the next sample."""
         self._before, self._latest = self._latest, sample
         if self._before is not None:
             self.done.append(sum(rates.done for rates in map(self.of, sample.queues) if rates))
 
     def of(self, queue: QueueSample) -> QueueRates | None:
-        """Return the rates of a queue in the last sample; None for one that the sample before had not."""
+        """Return the rates of a queue in the last sample; None if the sample before lacks it."""
         if self._before is None:
             return None
         before = {one.settings.name: one.counts for one in self._before.queues}.get(queue.settings.name)
@@ -85,7 +85,7 @@ class Rates:
 
 
 def sample(app: Stanchion) -> Sample:
-    """Look at the store."""
+    """Take a sample of the store."""
     store = app.store
     settings = store.queues()
     stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"])

@@ -26,7 +26,7 @@ class _NameIsShow(TyperGroup):
         return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
 
 
-semaphores_cli = typer.Typer(cls=_NameIsShow, help="List semaphores; show who holds one and who waits; resize them.")
+semaphores_cli = typer.Typer(cls=_NameIsShow, help="List semaphores; show holders and waiting jobs; resize them.")
 cli.add_typer(semaphores_cli, name="semaphores", rich_help_panel=LOOK)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The semaphore.")]
@@ -50,14 +50,14 @@ _JOB_COLUMNS = [
 
 @command(semaphores_cli, group=True)
 def semaphores(session: Session) -> Exit:
-    """List semaphores; show who holds one and who waits; resize them."""
+    """List semaphores; show holders and waiting jobs; resize them."""
     found, out = session.app.context.store_semaphores().semaphores(), session.out
     if out.as_json:
         out.json_list(row._asdict() for row in found)
     elif found:
         out.table(_COLUMNS, [_row(row) for row in found])
     else:
-        out.say("no semaphores: app.semaphore(name, capacity=...) in the code makes one, at its first use")
+        out.say("no semaphores: app.semaphore(name, capacity=...) in the code creates one at its first use")
     return Exit.OK if found else Exit.FAILED
 
 
@@ -65,19 +65,19 @@ def semaphores(session: Session) -> Exit:
 def show(
     session: Session,
     name: Name,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="At most so many holders, and so many in line.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of holders, and of waiting jobs.")] = 20,
 ) -> None:
-    """List the jobs that hold a semaphore, and those that wait for it, in line."""
+    """List the jobs that hold a semaphore, and those that wait for it, in order."""
     semaphore, out = _known(session, name), session.out
-    usage, holders, line = semaphore.usage(), semaphore.holders(limit), semaphore.waiting(limit)
+    usage, holders, waiting = semaphore.usage(), semaphore.holders(limit), semaphore.waiting(limit)
     if out.as_json:
-        out.json({**usage._asdict(), "holders": list(map(_brief, holders)), "line": list(map(_brief, line))})
+        out.json({**usage._asdict(), "holders": list(map(_brief, holders)), "waiters": list(map(_brief, waiting))})
         return
     out.line(f"{name}: {usage.held:,} of {usage.capacity:,} held, {usage.waiting:,} waiting")
-    if holders or line:
+    if holders or waiting:
         now = moment(session.app.store.now())
         rows = [_job_row("holds", job, now) for job in holders]
-        rows += [_job_row(str(place), job, now) for place, job in enumerate(line, 1)]
+        rows += [_job_row(str(position), job, now) for position, job in enumerate(waiting, 1)]
         out.table(_JOB_COLUMNS, rows)
 
 
@@ -86,9 +86,9 @@ def resize(
     session: Session,
     name: Name,
     capacity: Annotated[int, typer.Argument(metavar="N", help="Jobs that may hold it at once; 0 closes it.")],
-    new: Annotated[bool, typer.Option("--new", help="Make it, if there is none.")] = False,
+    new: Annotated[bool, typer.Option("--new", help="Create it if it does not exist.")] = False,
 ) -> None:
-    """Change a semaphore's capacity: more wakes jobs at once, less lets those that hold a slot finish."""
+    """Change a semaphore's capacity. More wakes jobs at once; with less, jobs that hold a slot finish."""
     if new:
         session.app.store.set_semaphore(session.app.semaphore(name).name, checked_capacity(capacity))
     else:
@@ -98,18 +98,18 @@ def resize(
 
 @command(semaphores_cli, "reset")
 def reset(session: Session, name: Name) -> None:
-    """Return to the capacity that the code declares."""
+    """Reset a semaphore's capacity to what the code declares."""
     capacity = _known(session, name).reset()
     session.out.done(f"{name}: capacity {capacity:,}", {"name": name, "capacity": capacity})
 
 
 def _known(session: Session, name: str) -> Semaphore:
-    """Return a semaphore that exists; InvalidInput for a name that is probably mistyped."""
+    """Return an existing semaphore. Raises InvalidInput for an unknown name."""
     known = [semaphore.name for semaphore in session.app.semaphores()]
     if name not in known:
         raise InvalidInput(
-            f"no semaphore {name!r} (there are: {', '.join(known) or 'none'}); `stanchion semaphores resize --new "
-            f"{name} N` makes one"
+            f"no semaphore {name!r} (known: {', '.join(known) or 'none'}); `stanchion semaphores resize --new "
+            f"{name} N` creates one"
         )
     return session.app.semaphore(name)
 
@@ -123,9 +123,9 @@ def _row(row: SemaphoreRow) -> list[Cell]:
     ]
 
 
-def _job_row(place: str, job: Job, now: Any) -> list[Cell]:
+def _job_row(position: str, job: Job, now: Any) -> list[Cell]:
     enqueued = age((now - job.enqueued_at).total_seconds())
-    return [place, job.id, job.queue, job.task or "", state_cell(job.state), enqueued]
+    return [position, job.id, job.queue, job.task or "", state_cell(job.state), enqueued]
 
 
 def _brief(job: Job) -> dict[str, Any]:

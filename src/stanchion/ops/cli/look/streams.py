@@ -16,7 +16,7 @@ from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.streams import StreamInfo, release, streams
 
-streams_cli = typer.Typer(help="List the streams that Spark reads; take the jobs of one back.")
+streams_cli = typer.Typer(help="List the streams that Spark reads; give the jobs of one back to its queue.")
 cli.add_typer(streams_cli, name="streams", rich_help_panel=LOOK)
 
 _COLUMNS = [
@@ -24,7 +24,7 @@ _COLUMNS = [
     Column("QUEUE", shrinks=True),
     Column("RESERVED", right=True),
     Column("ACKED", right=True),
-    Column("IN HAND", right=True),
+    Column("JOBS", right=True),
     Column("REPLAYS", right=True, from_width=100),
     Column("EPOCH", right=True),
     Column("SEEN", right=True),
@@ -33,14 +33,14 @@ _COLUMNS = [
 
 
 def list_(session: Session) -> Exit:
-    """List streams: the last batch reserved and acknowledged, jobs in hand, drivers so far, the last heartbeat."""
+    """List streams: the last batches reserved and acknowledged, reserved jobs, drivers so far, the last heartbeat."""
     found, out, now = streams(session.app.store), session.out, session.app.store.now()
     if out.as_json:
         out.json_list(map(_json, found))
     elif found:
         out.table(_COLUMNS, [_row(one, now) for one in found])
     else:
-        out.say('no streams: spark.readStream.format("stanchion") makes one')
+        out.say('no streams: spark.readStream.format("stanchion") creates one')
     return Exit.OK if found else Exit.FAILED
 
 
@@ -52,14 +52,14 @@ command(streams_cli, "list")(list_)
 def release_(
     session: Session,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The stream.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Release it although its driver lives.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Release it even if its driver is live.")] = False,
 ) -> None:
-    """Give the jobs that a stream has in hand back to their queue; its driver is refused from then on."""
+    """Give the reserved jobs of a stream back to their queue; its driver is refused from then on."""
     store = session.app.store
     if not yes and any(one.live for one in streams(store) if one.name == name):
-        raise InvalidInput(f"the driver of stream {name!r} lives: its query will fail; say --yes to release it anyway")
+        raise InvalidInput(f"the driver of stream {name!r} is live, and its query would fail; add --yes to release it")
     released = release(store, name)
-    session.out.done(f"{name}: released, with {released:,} jobs in hand", {"stream": name, "released": released})
+    session.out.done(f"{name}: released, with {released:,} reserved jobs", {"stream": name, "released": released})
 
 
 def _json(one: StreamInfo) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _row(one: StreamInfo, now: int) -> list[Cell]:
         one.queue,
         f"{one.reserved:,}",
         f"{one.acked:,}",
-        count_cell(one.in_hand, STATE_STYLES[JobState.RUNNING]),
+        count_cell(one.reserved_jobs, STATE_STYLES[JobState.RUNNING]),
         count_cell(one.replays, "yellow"),
         f"{one.epoch:,}",
         "" if one.last_beat is None else age((now - one.last_beat) / SECOND),

@@ -24,12 +24,12 @@ _LONGEST = 86_400.0
 @command(cli, "top", panel=LOOK)
 def top(
     session: Session,
-    interval: Annotated[str, typer.Option("--interval", "-i", help="Time between two looks.")] = "1s",
+    interval: Annotated[str, typer.Option("--interval", "-i", help="Time between updates.")] = "1s",
     once: Annotated[bool, typer.Option("--once", help="Print one frame, with the rates over one interval.")] = False,
 ) -> Exit | None:
-    """Watch queues, workers, running and dead jobs live; q ends it.
+    """Watch queues, workers, running and dead jobs live; q quits.
 
-    With --json, print a line of JSON at each interval.
+    With --json, print a line of JSON per interval.
     """
     seconds = min(duration(interval, "--interval"), _LONGEST)
     if seconds < _SHORTEST:
@@ -51,7 +51,7 @@ def top(
 
 
 def _live(session: Session, rates: Rates, seconds: float) -> Exit | None:
-    """Draw on the whole screen until a key ends it; a store that is away is said, and waited for."""
+    """Draw full screen until q is pressed; if the store is unavailable, show that and keep trying."""
     from rich.live import Live
 
     console = session.out.console
@@ -71,7 +71,7 @@ def _live(session: Session, rates: Rates, seconds: float) -> Exit | None:
 
 @contextmanager
 def keys() -> Iterator[Callable[[float], str]]:
-    """Read single keys: the function waits up to so many seconds for one, and returns it or nothing."""
+    """Read single keys: the yielded function waits up to the given seconds for one, and returns it or an empty text."""
     if not sys.stdin.isatty():
         yield _no_key
         return

@@ -16,7 +16,7 @@ from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import WorkerRow
 
 MISSED_BEATS = 3
-"""A worker that missed so many heartbeats is taken for dead."""
+"""Missed heartbeats after which a worker counts as dead."""
 
 COLUMNS = [
     Column("WORKER", shrinks=True),
@@ -32,7 +32,7 @@ COLUMNS = [
 
 @command(cli, "workers", panel=LOOK)
 def workers(session: Session) -> Exit:
-    """List workers, with those that are late."""
+    """List workers, including late ones."""
     app, out = session.app, session.out
     found, now = app.workers(), app.store.now()
     if out.as_json:
@@ -45,14 +45,14 @@ def workers(session: Session) -> Exit:
 
 
 def late(worker: WorkerRow, now: int) -> bool:
-    """Tell whether a worker is so late that its jobs go to others."""
+    """Return whether a worker is so late that others take its jobs."""
     return now - worker.last_seen_at > MISSED_BEATS * worker.heartbeat * SECOND
 
 
 def worker_json(worker: WorkerRow, now: int) -> dict[str, Any]:
     """Return a worker, ready for JSON."""
     fields = asdict(worker)
-    del fields["began"]  # it has the tokens of the jobs
+    del fields["began"]  # it contains the tokens of jobs
     return {
         **fields,
         "started_at": iso(moment(worker.started_at)),

@@ -46,11 +46,11 @@ def list_(session: Session) -> Exit:
         for schedule in found:
             if not schedule.declared:
                 out.say(
-                    f"{schedule.name} is not declared by any live worker, and does not fire: start a worker whose code "
-                    f"has it, or: stanchion cron remove {schedule.name}"
+                    f"{schedule.name} is not declared by any live worker, so it does not fire: start a worker that "
+                    f"declares it, or: stanchion cron remove {schedule.name}"
                 )
     else:
-        out.say("no schedules: the first worker whose app has an @app.cron makes one")
+        out.say("no schedules: the first worker whose app has an @app.cron creates one")
     return Exit.OK if found else Exit.FAILED
 
 
@@ -60,7 +60,7 @@ command(cron_cli, "list")(list_)
 
 @command(cron_cli, "pause")
 def pause(session: Session, names: Names) -> None:
-    """Let the ticks of schedules pass without a job, in every process."""
+    """Skip the ticks of schedules from now on, in every process."""
     for schedule in _known(session, names):
         schedule.pause()
     session.out.done(f"paused: {', '.join(names)}", [{"schedule": name, "paused": True} for name in names])
@@ -68,7 +68,7 @@ def pause(session: Session, names: Names) -> None:
 
 @command(cron_cli, "resume")
 def resume(session: Session, names: Names) -> None:
-    """Go on with the ticks of paused schedules, from now."""
+    """Fire the ticks of paused schedules again from now on."""
     for schedule in _known(session, names):
         schedule.resume()
     session.out.done(f"resumed: {', '.join(names)}", [{"schedule": name, "paused": False} for name in names])
@@ -76,7 +76,7 @@ def resume(session: Session, names: Names) -> None:
 
 @command(cron_cli, "trigger")
 def trigger(session: Session, names: Names) -> None:
-    """Enqueue the job of schedules now, beside their ticks; print its id."""
+    """Enqueue the job of schedules now, in addition to their ticks; print its id."""
     jobs = [(schedule.name, schedule.trigger()) for schedule in _known(session, names)]
     if session.out.as_json:
         session.out.json([{"schedule": name, "job": job.id, "duplicate": job.duplicate} for name, job in jobs])
@@ -84,18 +84,18 @@ def trigger(session: Session, names: Names) -> None:
     for name, job in jobs:
         session.out.line(job.id)
         if job.duplicate:
-            session.out.say(f"{name}: a live job has its key already: this is its id")
+            session.out.say(f"{name}: a live job already has its key: this is its id")
 
 
 @command(cron_cli, "remove")
 def remove(session: Session, names: Names) -> None:
-    """Forget schedules that left the code; their jobs stay."""
+    """Delete schedules that are no longer in the code; their jobs stay."""
     found = _known(session, names)
     for schedule in found:
         schedule.remove()
     session.out.done(f"removed: {', '.join(names)}", [{"schedule": name, "removed": True} for name in names])
     if declared := [schedule.name for schedule in found if schedule.declared]:
-        session.out.say(f"live workers have {', '.join(declared)} in their code, and begin anew: pause stops them")
+        session.out.say(f"live workers declare {', '.join(declared)}, so they come back; pause them instead")
 
 
 @command(cron_cli, "next")
@@ -156,7 +156,7 @@ def _row(schedule: Schedule) -> list[Cell]:
 
 
 def _short(ticks: list[datetime]) -> list[str]:
-    """Return ticks by the clock of their zone, each with its date where that is another than before."""
+    """Return ticks in local time, each with its date if that differs from the one before."""
     days = [None, *(tick.date() for tick in ticks)]
     return [
         f"{tick:%H:%M}" if tick.date() == day else f"{tick:%Y-%m-%d %H:%M}"

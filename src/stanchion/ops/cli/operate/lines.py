@@ -1,4 +1,4 @@
-"""Pushing a file line by line: bounded memory, a progress bar, and where to go on after an error."""
+"""Pushing a file line by line, in bounded memory, with progress and the line to resume from after an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BATCH_BYTES = 8 * 1024 * 1024
 
 
 def push_lines(session: Session, target: Target, file: str) -> Exit:
-    """Push a job for each line and report; lines that are blank are passed over."""
+    """Push a job for each line and report; blank lines are skipped."""
     out, began = session.out, monotonic()
     stored = duplicates = last = 0
     codec = session.app.context.codec
@@ -35,7 +35,7 @@ def push_lines(session: Session, target: Target, file: str) -> Exit:
                 progress.update(bar, advance=taken, note=f"{rate(per_second(stored, monotonic() - began))} jobs/s")
         except BaseException:
             if last:
-                out.say(f"lines 1 to {last:,} are stored; go on with `tail -n +{last + 1}`")
+                out.say(f"lines 1 to {last:,} are stored; continue with `tail -n +{last + 1}`")
             raise
     seconds = monotonic() - began
     new = stored - duplicates
@@ -50,7 +50,7 @@ def push_lines(session: Session, target: Target, file: str) -> Exit:
 
 @contextmanager
 def opened(file: str) -> Iterator[tuple[IO[bytes], int | None]]:
-    """Open a file, or stdin for `-`, and tell its size in bytes where that is known."""
+    """Open a file, or stdin for `-`; yield it and its size in bytes, if known."""
     if file == "-":
         yield sys.stdin.buffer, None
         return
@@ -71,7 +71,7 @@ def _batches(stream: IO[bytes], target: Target, codec: Codec) -> Iterator[tuple[
         number += 1
         taken += len(line)
         if len(line) > longest:
-            raise InvalidInput(f"line {number:,} is longer than any payload may be; is this a file of JSON lines?")
+            raise InvalidInput(f"line {number:,} is longer than the largest payload; is this a file of JSON lines?")
         if line.strip():
             items.append(_item(line, number, target, codec))
         if len(items) >= BATCH or taken >= _BATCH_BYTES:

@@ -18,14 +18,12 @@ from stanchion.ops.cli.console.session import Exit, Session, command
 @command(cli, "maintain", panel=OPERATE)
 def maintain(
     session: Session,
-    every: Annotated[
-        str | None, typer.Option("--every", help="Go on, with a round every so often, such as 10s.")
-    ] = None,
-    seconds: Annotated[str, typer.Option("--seconds", help="The longest that a round takes, about.")] = "60s",
+    every: Annotated[str | None, typer.Option("--every", help="Repeat at this interval, such as 10s.")] = None,
+    seconds: Annotated[str, typer.Option("--seconds", help="Approximate limit of a round.")] = "60s",
 ) -> Exit:
-    """Take back what dead holders left, finish what died half-way, purge history.
+    """Take back lost jobs, complete the outbox of dead processes, purge history.
 
-    Workers do this all the time. Run it where programs only push, pop and reserve.
+    Workers do this all the time. Run it if there are no workers.
     """
     pause, longest = optional_duration(every, "--every"), duration(seconds, "--seconds")
     if pause is None:
@@ -40,8 +38,8 @@ def maintain(
 def keep_on(session: Session, pause: float, longest: float) -> Never:
     """Do one round after the other.
 
-    Each takes back what was lost already in the round before, if that reached the store: a holder that could not show
-    that it lives while the store was away has had the time since then.
+    Each round takes back only jobs that were lost already in the round before, if that reached the store: after an
+    outage of the store, live holders have had the time since then to prove that they are alive.
     """
     app, lost_by = session.app, None
     while True:
@@ -56,9 +54,9 @@ def keep_on(session: Session, pause: float, longest: float) -> Never:
 
 
 def show(session: Session, done: Maintained) -> None:
-    """Say what a round came to."""
-    found = [f"took back {done.recovered} jobs from holders that are gone"] if done.recovered else []
-    found += [f"{queue}: history still holds what it no longer keeps" for queue in done.behind]
+    """Print the result of a round."""
+    found = [f"recovered {done.recovered} lost jobs"] if done.recovered else []
+    found += [f"{queue}: expired history is left" for queue in done.behind]
     value = {"recovered": done.recovered, "behind": list(done.behind)}
-    session.out.done("; ".join(found) or "nothing was lost, nothing is behind", value)
+    session.out.done("; ".join(found) or "nothing to do", value)
     sys.stdout.flush()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, cast
 
 import typer
@@ -27,53 +28,65 @@ from stanchion.ops.cli.look.jobs import job_json
 from stanchion.ops.cli.operate.lines import push_lines
 from stanchion.ops.cli.operate.target import Calls, Payloads
 
+QueueName = Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue.")]
+PayloadText = Annotated[str | None, typer.Argument(metavar="JSON", help="The payload.")]
+TaskName = Annotated[str | None, typer.Option("--task", "-t", help="Enqueue a call of this task.")]
+Args = Annotated[
+    list[str] | None,
+    typer.Option("--arg", "-a", metavar="VALUE", help="An argument of the task, JSON or plain text; repeat for more."),
+]
+Kwargs = Annotated[
+    list[str] | None, typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="A keyword argument of the task.")
+]
+File = Annotated[
+    str | None,
+    typer.Option(
+        "--file",
+        "-f",
+        metavar="FILE",
+        help="Push a job for each line of JSON in a file, or in stdin for `-`; with --task, a line is an array "
+        "of arguments or an object of keyword arguments.",
+    ),
+]
+Delay = Annotated[str | None, typer.Option(help="Due after this time, such as 30s or 2h.")]
+RunAt = Annotated[str | None, typer.Option(help="Due at this ISO 8601 time; UTC unless it names an offset.")]
+Priority = Annotated[int | None, typer.Option("--priority", "-p", help="From -100 to 100, higher first.")]
+Tenant = Annotated[str | None, typer.Option(help="The tenant that the job belongs to.")]
+Key = Annotated[str | None, typer.Option(help="Unique among the live jobs of the queue.")]
+OnDuplicate = Annotated[
+    str | None, typer.Option(help="What to do if the key is taken: return (default), raise or replace.")
+]
+OrderKey = Annotated[str | None, typer.Option(help="Jobs of one key run one at a time, in the order they were pushed.")]
+Limits = Annotated[
+    list[str] | None, typer.Option(metavar="SEMAPHORE", help="A semaphore to hold while it runs; repeat for more.")
+]
+Headers = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header, JSON or plain text; repeat for more.")
+]
+MaxAttempts = Annotated[int | None, typer.Option(help="Deliveries before the job is dead.")]
+Timeout = Annotated[str | None, typer.Option(help="How long one attempt may run, such as 90s.")]
+
 
 @command(cli, "push", panel=OPERATE, makes_store=True)
 def push(
     session: Session,
-    queue: Annotated[str | None, typer.Argument(metavar="QUEUE", help="The queue.")] = None,
-    payload: Annotated[str | None, typer.Argument(metavar="JSON", help="The payload.")] = None,
-    task: Annotated[str | None, typer.Option("--task", "-t", help="Enqueue a call of this task.")] = None,
-    arg: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--arg", "-a", metavar="VALUE", help="An argument of the task, JSON or plain text; repeat for more."
-        ),
-    ] = None,
-    kwarg: Annotated[
-        list[str] | None, typer.Option("--kwarg", "-k", metavar="NAME=VALUE", help="A keyword argument of the task.")
-    ] = None,
-    file: Annotated[
-        str | None,
-        typer.Option(
-            "--file",
-            "-f",
-            metavar="FILE",
-            help="Push a job for each line of JSON in a file, or in stdin for `-`; with --task, a line is an array "
-            "of arguments or an object of keyword arguments.",
-        ),
-    ] = None,
-    delay: Annotated[str | None, typer.Option(help="Due after this time, such as 30s or 2h.")] = None,
-    run_at: Annotated[
-        str | None, typer.Option(help="Due at this ISO 8601 time; UTC unless it names an offset.")
-    ] = None,
-    priority: Annotated[int | None, typer.Option("--priority", "-p", help="From -100 to 100, higher first.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Whose job it is.")] = None,
-    key: Annotated[str | None, typer.Option(help="Unique among the live jobs of the queue.")] = None,
-    on_duplicate: Annotated[
-        str | None, typer.Option(help="What to do when the key is taken: return (default), raise or replace.")
-    ] = None,
-    order_key: Annotated[
-        str | None, typer.Option(help="Jobs of one key run one at a time, in the order of their push.")
-    ] = None,
-    limits: Annotated[
-        list[str] | None, typer.Option(metavar="SEMAPHORE", help="A semaphore to hold while it runs; repeat for more.")
-    ] = None,
-    header: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header, JSON or plain text; repeat for more.")
-    ] = None,
-    max_attempts: Annotated[int | None, typer.Option(help="Deliveries before the job is dead.")] = None,
-    timeout: Annotated[str | None, typer.Option(help="How long one attempt may run, such as 90s.")] = None,
+    queue: QueueName = None,
+    payload: PayloadText = None,
+    task: TaskName = None,
+    arg: Args = None,
+    kwarg: Kwargs = None,
+    file: File = None,
+    delay: Delay = None,
+    run_at: RunAt = None,
+    priority: Priority = None,
+    tenant: Tenant = None,
+    key: Key = None,
+    on_duplicate: OnDuplicate = None,
+    order_key: OrderKey = None,
+    limits: Limits = None,
+    header: Headers = None,
+    max_attempts: MaxAttempts = None,
+    timeout: Timeout = None,
 ) -> Exit | None:
     """Enqueue a job, or one for each line of a file.
 
@@ -102,31 +115,42 @@ def push(
         if payload is not None or arg or kwarg:
             raise InvalidInput("give --file, or the payload or arguments of one job, not both")
         if key is not None:
-            raise InvalidInput("--key would make all lines of the file one job; leave it out")
+            raise InvalidInput("--key would make all lines of the file duplicates of one job; leave it out")
         return push_lines(
             session, Calls.of(app, task, queue, options) if task else Payloads.of(app, queue, options), file
         )
-    made: Job | JobHandle
-    if task:
-        if payload is not None:
-            raise InvalidInput("a task takes --arg and --kwarg, not a payload")
-        made = Calls.of(app, task, queue, options).push_call(
-            [loose_value(value) for value in arg or ()],
-            {name: loose_value(value) for name, value in pairs(kwarg or (), "--kwarg").items()},
-        )
-    else:
-        if arg or kwarg:
-            raise InvalidInput("--arg and --kwarg are for a task: name it with --task")
-        if payload is None:
-            raise InvalidInput("push what? give a JSON payload, --task NAME, or --file FILE (`-` for stdin)")
-        queued = Payloads.of(app, queue, options)
-        made = queued.push([queued.item(json_value(payload, "the payload", SHELL_QUOTES))])[0]
+    made = _pushed(session, task, queue, options, payload, arg or (), kwarg or ())
     _report(session, made)
     return None
 
 
+def _pushed(
+    session: Session,
+    task: str | None,
+    queue: str | None,
+    options: PushOptions,
+    payload: str | None,
+    args: Sequence[str],
+    kwargs: Sequence[str],
+) -> Job | JobHandle:
+    """Push a job with a payload, or a call of a task."""
+    if task:
+        if payload is not None:
+            raise InvalidInput("a task takes --arg and --kwarg, not a payload")
+        return Calls.of(session.app, task, queue, options).push_call(
+            [loose_value(value) for value in args],
+            {name: loose_value(value) for name, value in pairs(kwargs, "--kwarg").items()},
+        )
+    if args or kwargs:
+        raise InvalidInput("--arg and --kwarg are for a task: name it with --task")
+    if payload is None:
+        raise InvalidInput("nothing to push: give a JSON payload, --task NAME, or --file FILE (`-` for stdin)")
+    queued = Payloads.of(session.app, queue, options)
+    return queued.push([queued.item(json_value(payload, "the payload", SHELL_QUOTES))])[0]
+
+
 def _report(session: Session, made: Job | JobHandle) -> None:
-    """Print the job as JSON, or its id for scripts to take and a remark for people."""
+    """Print the job as JSON; or print its id to stdout, for scripts, and a remark to stderr."""
     job = session.app.get(made.id)
     out = session.out
     if out.as_json:
@@ -134,7 +158,7 @@ def _report(session: Session, made: Job | JobHandle) -> None:
         return
     out.line(made.id)
     if made.duplicate:
-        out.say("a live job has this key already: this is its id")
+        out.say("a live job already has this key: this is its id")
     elif job and job.state is JobState.SCHEDULED:
         now = moment_of(session.app.store.now())
         out.say(f"scheduled in {job.queue}, due {until((job.run_at - now).total_seconds())}")

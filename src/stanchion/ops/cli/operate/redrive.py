@@ -32,14 +32,14 @@ from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.run.archive import replay_archived
 from stanchion.stores.records.jobs import Redriven
 
-Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of jobs; or choose them by options.")]
-Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="At most so many, the newest first.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of jobs; or select them by options.")]
+Limit = Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Maximum number of jobs, newest first.")]
 
-_MOST_COMPLAINTS = 20
+_COMPLAINTS_MAX = 20
 
 
 class Verdict(NamedTuple):
-    """What became of one job. `state`: the one it is in now, None for a job that is not known."""
+    """The result for one job. `state`: its state now; None if it is unknown."""
 
     id: str
     ok: bool
@@ -61,10 +61,10 @@ def retry(
     text: Contains = None,
     limit: Limit = None,
 ) -> Exit:
-    """Make dead, cancelled or scheduled jobs ready now, with all attempts before them.
+    """Make dead, cancelled or scheduled jobs ready now, with their attempts reset.
 
-    Chosen by options, these are the dead ones unless --state says otherwise; and of a dead-letter queue, all
-    that wait there, which go back to where they came from.
+    Options select dead jobs unless --state is given; of a dead-letter queue, they select all letters, which go
+    back to where they came from.
     """
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
@@ -122,21 +122,23 @@ def replay(
     text: Contains = None,
     limit: Limit = None,
     archive: Annotated[
-        Path | None, typer.Option("--archive", metavar="DIR", help="Jobs of this archive, not of the store's history.")
+        Path | None,
+        typer.Option("--archive", metavar="DIR", help="Replay jobs of this archive instead of the store's history."),
     ] = None,
     where: Annotated[
-        str | None, typer.Option("--where", metavar="SQL", help="Archived jobs that meet this condition of Spark SQL.")
+        str | None,
+        typer.Option("--where", metavar="SQL", help="Only archived jobs that match this Spark SQL condition."),
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="QUEUE", help="Where copies of archived jobs go.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the archived jobs.")] = False,
     write_id: Annotated[
-        str | None, typer.Option("--write-id", metavar="ID", help="A repeat under the same id does nothing.")
+        str | None, typer.Option("--write-id", metavar="ID", help="A repetition with the same id does nothing.")
     ] = None,
 ) -> Exit:
-    """Enqueue copies of finished jobs, those in history or those of an archive; each copy names its origin."""
+    """Enqueue copies of finished jobs, from history or from an archive; each copy names its origin."""
     if archive is not None:
         if ids or any((state, task, tenant, since, until, text, limit)):
-            raise InvalidInput("of an archive, choose jobs by --where, which can say all of that, and by --queue")
+            raise InvalidInput("select archived jobs by --where, which covers all these options, and by --queue")
         return replay_archived(session, archive, where, queue=queue, to=to, dry_run=dry_run, write_id=write_id)
     if where is not None or to is not None or dry_run or write_id is not None:
         raise InvalidInput("--where, --to, --dry-run and --write-id are for archived jobs: give --archive DIR too")
@@ -160,14 +162,14 @@ def chosen(
     states: list[JobState],
     limit: int | None,
 ) -> Iterator[list[str]]:
-    """Return batches of the ids that were given, or that the filters find."""
+    """Return batches of the given ids, or of those that the filters find."""
     filtered = any(filters)
     if ids and (filtered or limit):
-        raise InvalidInput("give ids, or options that choose jobs, not both")
+        raise InvalidInput("give ids, or options that select jobs, not both")
     if ids:
         return batches(iter(job_ids(ids)), PAGE)
     if not filtered:
-        raise InvalidInput("which jobs? give ids, or options that choose them, such as --queue mail")
+        raise InvalidInput("which jobs? give ids, or options that select them, such as --queue mail")
     wanted = search(session, *filters)
     wanted["state"] = wanted["state"] or states
     return ([job.id for job in page] for page in pages(session.app, wanted, limit))
@@ -176,16 +178,16 @@ def chosen(
 def _each(
     done: str, session: Session, jobs: Iterator[list[str]], act: Callable[[Sequence[str]], Iterator[Verdict]]
 ) -> Exit:
-    """Act on the jobs batch by batch and report."""
-    out, tally = session.out, [0, 0]
+    """Process the jobs batch by batch and report."""
+    out, counts = session.out, [0, 0]
     with out.progress() as progress:
         bar = progress.add_task(done, total=None, note="")
 
         def verdicts() -> Iterator[Verdict]:
             for batch in jobs:
                 for verdict in act(batch):
-                    tally[verdict.ok] += 1
-                    if not verdict.ok and tally[False] <= _MOST_COMPLAINTS:
+                    counts[verdict.ok] += 1
+                    if not verdict.ok and counts[False] <= _COMPLAINTS_MAX:
                         out.say(f"job {verdict.id} {verdict.reason}")
                     yield verdict
                 progress.advance(bar, len(batch))
@@ -195,7 +197,7 @@ def _each(
         else:
             for _ in verdicts():
                 pass
-    failed, succeeded = tally
+    failed, succeeded = counts
     if not failed and not succeeded:
         out.say("no jobs match")
     elif not out.as_json:
@@ -205,12 +207,12 @@ def _each(
 
 
 def _takes_letters(session: Session, queue: str) -> bool:
-    """Tell whether another queue's dead jobs are moved to this one."""
+    """Return whether this is a dead-letter queue."""
     return any(settings.dead_letter == queue for settings in session.app.store.queues())
 
 
 def _stopped(session: Session, flow_id: str) -> Verdict:
-    """Cancel a flow, if that is what the id is of."""
+    """Cancel a flow, if the id is that of one."""
     try:
         state = session.app.flow(flow_id).cancel()
     except FlowNotFound:

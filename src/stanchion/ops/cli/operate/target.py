@@ -1,4 +1,4 @@
-"""Where `push` puts jobs: bare payloads into a queue, or calls of a task."""
+"""The targets of `push`: bare payloads for a queue, or calls of a task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Target(Protocol):
     """Takes jobs in batches."""
 
     def item(self, value: Any) -> Any:
-        """Return a JSON value as something to push; InvalidInput when it is none."""
+        """Return the item to push for a JSON value. Raises InvalidInput for a wrong value."""
 
     def push(self, items: Sequence[Any]) -> Sequence[Job | JobHandle]:
         """Store a batch, all or nothing."""
@@ -35,7 +35,7 @@ class Payloads:
     def of(cls, app: Stanchion, queue: str | None, options: PushOptions) -> Self:
         """Return the target for what was typed."""
         if queue is None:
-            raise InvalidInput("push where? name a queue, or a task with --task")
+            raise InvalidInput("no target: name a queue, or a task with --task")
         return cls(app.queue(queue), options)
 
     def item(self, value: Any) -> Push:
@@ -48,7 +48,7 @@ class Payloads:
 
 
 class Calls:
-    """Calls of a task; checked against its function where the app is at hand."""
+    """Calls of a task; checked against its function if the app is given."""
 
     def __init__(self, enqueuer: Enqueuer[...], task: Task[..., Any] | None) -> None:
         self._enqueuer, self._task = enqueuer, task
@@ -58,7 +58,7 @@ class Calls:
         """Return the target for what was typed."""
         task = cast("Task[..., Any]", app.context.registry.task_named(name)) if app.tasks else None
         if task is None and queue is None:
-            raise InvalidInput("which queue? name it, or give --app module:app, where the task says it")
+            raise InvalidInput("which queue? name it, or give --app module:app, whose task has one")
         placed = cast(EnqueueOptions, {**options, **({"queue": queue} if queue else {})})
         return cls(app.using(name, **placed), task)
 

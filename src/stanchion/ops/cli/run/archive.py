@@ -1,4 +1,4 @@
-"""stanchion archive; and the replay of what is archived."""
+"""stanchion archive, and the replay of archived jobs."""
 
 from __future__ import annotations
 
@@ -21,27 +21,23 @@ if TYPE_CHECKING:
 @command(cli, "archive", panel=STORE)
 def archive(
     session: Session,
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the archive; made if it isn't there.")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of the archive; created if missing.")],
     queue: Annotated[
-        list[str] | None, typer.Option("--queue", "-q", help="Only this queue. Repeat for more; left out, all queues.")
+        list[str] | None, typer.Option("--queue", "-q", help="Only this queue. Repeatable; by default all queues.")
     ] = None,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="TIME", help="Only what finished longer ago than this.")
+        str, typer.Option("--older-than", metavar="TIME", help="Only jobs that finished longer ago than this.")
     ] = "1h",
-    keep: Annotated[bool, typer.Option("--keep", help="Leave it in the store's history too.")] = False,
-    compact: Annotated[
-        bool, typer.Option("--compact", help="Make few files of many, and delete those that nothing needs.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the jobs in the store's history too.")] = False,
+    compact: Annotated[bool, typer.Option("--compact", help="Merge small files, and delete unused ones.")] = False,
     engine: Annotated[
         str | None,
-        typer.Option(
-            "--engine", metavar="ENGINE", help="spark or local; left out, Spark takes over where there are many."
-        ),
+        typer.Option("--engine", metavar="ENGINE", help="spark or local; by default Spark for many jobs."),
     ] = None,
 ) -> Exit:
-    """Bring finished jobs into an archive, a Delta table of Parquet files by day, and out of the store.
+    """Move finished jobs from the store to an archive, a Delta table of Parquet files by day.
 
-    Each finish is archived once, wherever this is interrupted: the same command again goes on.
+    Each finish is archived exactly once. After an interruption, run the same command again.
     """
     if engine not in (None, "spark", "local"):
         raise InvalidInput(f"--engine must be spark or local, not {engine!r}")
@@ -60,11 +56,11 @@ def archive(
             engine=cast('Literal["local", "spark"] | None', engine),
             watch=lambda count: progress.update(bar, completed=count),
         )
-    out.done(_told(done, keep=keep), asdict(done))
+    out.done(_summary(done, keep=keep), asdict(done))
     return Exit.OK
 
 
-def _told(done: Archive, *, keep: bool) -> str:
+def _summary(done: Archive, *, keep: bool) -> str:
     if not done.archived and not done.purged:
         return "nothing to archive" + (f"; compacted, {_files(done.compacted)} fewer" if done.compacted else "")
     fate = "kept" if keep else f"{done.purged:,} purged from the store"
@@ -82,9 +78,9 @@ def replay_archived(
     dry_run: bool,
     write_id: str | None,
 ) -> Exit:
-    """Enqueue copies of archived jobs; the part of `stanchion replay` that works on an archive."""
+    """Enqueue copies of archived jobs, for `stanchion replay --archive`."""
     if where is None:
-        raise InvalidInput("which jobs? say it in Spark SQL, such as --where \"state = 'dead' and task = 'mail'\"")
+        raise InvalidInput("which jobs? select them in Spark SQL: --where \"state = 'dead' and task = 'mail'\"")
     from stanchion.spark import replay
 
     out = session.out

@@ -15,7 +15,7 @@ from stanchion.ops.cli.console.root import TRY, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 
 _SOURCE = Path(__file__).resolve().parents[5]
-"""The checkout, where the package is used from one."""
+"""The root of the checkout, if the package is used from one."""
 
 
 @command(cli, "demo", panel=TRY)
@@ -24,28 +24,26 @@ def demo(
     everything: Annotated[bool, typer.Option("--all", help="The whole year, 336,776 flights.")] = False,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="URL", help="The store to use, of any kind; left out, a new SQLite file."),
+        typer.Option("--store", metavar="URL", help="The store to use, of any kind; by default a new SQLite file."),
     ] = None,
-    keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the queues in that store, to look at them afterwards.")
-    ] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the queues in that store, for inspection.")] = False,
     engine: Annotated[
         str | None,
-        typer.Option(help="What enriches the flights: spark or workers; left out, Spark where it is installed."),
+        typer.Option(help="What enriches the flights: spark or workers; by default Spark if it is installed."),
     ] = None,
 ) -> Exit:
-    """Send the flights of January 2013 from New York through a pipeline of queues, and count what came of it.
+    """Send the flights of January 2013 from New York through a pipeline of queues, and count the results.
 
-    Workers run its stations; Spark, where it is installed, joins the flights with airports, planes and weather, and
-    makes a report page at the end.
+    Workers run its stations. Spark, if installed, joins the flights with airports, planes and weather, and writes a
+    report page at the end.
 
-    It is an example, in examples/flights of the source, and works in a checkout of that only.
+    The demo is in examples/flights of the source, and only works in a checkout.
 
-    It works in a new SQLite file, which stays; or in the store that --store names (--url does too), in queues of
-    its own, which it deletes at the end.
+    It uses a new SQLite file, which stays; or the store of --store (or --url), in its own queues, which it deletes at
+    the end.
     """
     if session.app_path:
-        raise InvalidInput("the demo has an app of its own; choose its store with --store")
+        raise InvalidInput("the demo has its own app; choose its store with --store")
     if store and session.url:
         raise InvalidInput("give --store or --url, not both: they mean the same")
     url = store or session.url
@@ -56,7 +54,7 @@ def demo(
 
 
 def _demonstration() -> ModuleType:
-    """Return the demonstration: from the checkout that this file is in, or that is the current folder."""
+    """Import the demonstration from the checkout of this file, or of the current folder."""
     for root in (_SOURCE, Path.cwd()):
         examples = root / "examples"
         if (examples / "flights" / "show.py").is_file():

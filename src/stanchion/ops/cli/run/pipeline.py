@@ -28,7 +28,7 @@ pipeline_cli = typer.Typer(help="Run a pipeline of stations; watch, draw, pause 
 cli.add_typer(pipeline_cli, name="pipeline", rich_help_panel=RUN, no_args_is_help=True)
 
 Target = Annotated[str, typer.Argument(metavar="MODULE:PIPELINE", help="Your pipeline, such as etl:etl.")]
-Stations = Annotated[list[str] | None, typer.Argument(metavar="STATION...", help="Stations; left out, all of them.")]
+Stations = Annotated[list[str] | None, typer.Argument(metavar="STATION...", help="Stations; by default all.")]
 
 _SHORTEST = 0.1
 _COLUMNS = [
@@ -56,21 +56,23 @@ def run(
         str, typer.Option(help="workers, or spark: each station as a stream of micro-batches.")
     ] = "workers",
     until_empty: Annotated[
-        bool, typer.Option("--until-empty", help="End when no station has an item, not even one that is delayed.")
+        bool, typer.Option("--until-empty", help="Stop once no station has an item, not even a delayed one.")
     ] = False,
-    available_now: Annotated[bool, typer.Option("--available-now", help="End when no item is due or running.")] = False,
-    threads: Annotated[int, typer.Option(help="Items at once in a process.")] = 8,
+    available_now: Annotated[
+        bool, typer.Option("--available-now", help="Stop once no item is due or running.")
+    ] = False,
+    threads: Annotated[int, typer.Option(help="Concurrent items per process.")] = 8,
     processes: Annotated[int, typer.Option(help="Processes, each with its threads.")] = 1,
     grace: Annotated[str, typer.Option(help="Time for running items to finish after SIGTERM or Ctrl-C.")] = "30s",
     heartbeat: Annotated[
-        str, typer.Option(help="Time between proofs of life; after three missed ones, others take its items.")
+        str, typer.Option(help="Time between heartbeats; after three missed ones, others take its items.")
     ] = "10s",
     poll: Annotated[
-        str | None, typer.Option(help="Time between polls of all workers together; left out, the app's.")
+        str | None, typer.Option(help="Time between polls of all workers together; by default the app's.")
     ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> Exit:
-    """Work on the items of a pipeline until SIGTERM or Ctrl-C; a second one stops at once.
+    """Run the stations of a pipeline until SIGTERM or Ctrl-C; a second one stops at once.
 
     stanchion pipeline run etl:etl --threads 16 --processes 2
     """
@@ -104,12 +106,12 @@ def run(
 def status(
     session: Session,
     target: Target,
-    interval: Annotated[str, typer.Option("--interval", "-i", help="Time between two looks, for the rates.")] = "1s",
-    once: Annotated[bool, typer.Option("--once", help="Print one table, also on a terminal.")] = False,
+    interval: Annotated[str, typer.Option("--interval", "-i", help="Time between updates, for the rates.")] = "1s",
+    once: Annotated[bool, typer.Option("--once", help="Print one table, even on a terminal.")] = False,
 ) -> None:
-    """Show what each station holds and has done; on a terminal live, q ends it.
+    """Show the depth and totals of each station; live on a terminal, q quits.
 
-    IN: items that came so far; OUT: those that went on, or came to their end; RATE/S: items out and dropped per second.
+    IN: items entered so far; OUT: items that went on or finished; RATE/S: items out and dropped per second.
     """
     seconds = duration(interval, "--interval")
     if seconds < _SHORTEST:
@@ -157,13 +159,13 @@ def graph(
 
 @command(pipeline_cli, "pause")
 def pause(session: Session, target: Target, stations: Stations = None) -> None:
-    """Stop working at stations, in every process; items still come in, running ones finish."""
+    """Pause stations, in every process; items still come in, running ones finish."""
     _set_paused(session, target, stations or [], paused=True)
 
 
 @command(pipeline_cli, "resume")
 def resume(session: Session, target: Target, stations: Stations = None) -> None:
-    """Go on at paused stations."""
+    """Resume paused stations."""
     _set_paused(session, target, stations or [], paused=False)
 
 
@@ -171,7 +173,7 @@ _ENGINES = ("workers", "spark")
 
 
 def _pipeline(session: Session, target: str) -> Pipeline:
-    """Return the pipeline of `module:pipeline`; --url is for an app that names no store."""
+    """Return the pipeline of `module:pipeline`; --url is for an app without a store of its own."""
     if session.url is not None:
         os.environ["STANCHION_URL"] = session.url
     pipeline = load_pipeline(target)
@@ -182,7 +184,7 @@ def _pipeline(session: Session, target: str) -> Pipeline:
 
 def _run_on_spark(pipeline: Pipeline, *, until_empty: bool, available_now: bool) -> Exit:
     if until_empty:
-        raise InvalidInput("--until-empty is for workers; on Spark, --available-now ends when no item is due")
+        raise InvalidInput("--until-empty is for workers; on Spark, --available-now stops once no item is due")
     try:
         from stanchion.spark.stations import engine as stations
     except ModuleNotFoundError as error:
@@ -205,7 +207,7 @@ def _set_paused(session: Session, target: str, names: list[str], *, paused: bool
 
 
 def _live(session: Session, pipeline: Pipeline, seconds: float) -> None:
-    """Draw on the whole screen until a key ends it; a store that is away is said, and waited for."""
+    """Draw full screen until q is pressed; if the store is unavailable, show that and keep trying."""
     from rich.live import Live
 
     console = session.out.console

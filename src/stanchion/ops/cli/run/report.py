@@ -20,22 +20,22 @@ def report(
     session: Session,
     folder: Annotated[
         Path | None,
-        typer.Argument(metavar="DIR", help="The folder of an archive; left out, the store's history alone."),
+        typer.Argument(metavar="DIR", help="The folder of an archive; by default only the store's history."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The page to write.")] = Path("report.html"),
     queue: Annotated[
-        list[str] | None, typer.Option("--queue", "-q", help="Only this queue. Repeat for more; left out, all queues.")
+        list[str] | None, typer.Option("--queue", "-q", help="Only this queue. Repeatable; by default all queues.")
     ] = None,
     since: Annotated[
         str | None,
         typer.Option("--since", metavar="WHEN", help="Finished since: 2h (ago) or an ISO 8601 time, in UTC."),
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Finished until then.")] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Finished before then.")] = None,
     title: Annotated[str, typer.Option("--title", help="The title of the page.")] = "Stanchion report",
 ) -> Exit:
-    """Report on finished jobs, of the store and of an archive, on one page: throughput, delays, errors, service levels.
+    """Write a page about finished jobs of the store and an archive: throughput, delays, errors, service levels.
 
-    Without a store, on the archive alone. With --json, print the figures, and write no page.
+    Without a store, it covers only the archive. With --json, print the figures instead.
     """
     from stanchion.spark import report as make
 

@@ -21,18 +21,18 @@ def worker(
     ] = None,
     queues: Annotated[
         list[str] | None,
-        typer.Option("--queues", "-q", metavar="A,B", help="Only these queues; left out, those of all tasks."),
+        typer.Option("--queues", "-q", metavar="A,B", help="Only these queues; by default those of all tasks."),
     ] = None,
-    threads: Annotated[int, typer.Option(help="Jobs at once in a process.")] = 8,
+    threads: Annotated[int, typer.Option(help="Concurrent jobs per process.")] = 8,
     processes: Annotated[int, typer.Option(help="Processes, each with its threads.")] = 1,
     grace: Annotated[str, typer.Option(help="Time for running jobs to finish after SIGTERM or Ctrl-C.")] = "30s",
     heartbeat: Annotated[
-        str, typer.Option(help="Time between proofs of life; after three missed ones, others take its jobs.")
+        str, typer.Option(help="Time between heartbeats; after three missed ones, others take its jobs.")
     ] = "10s",
     poll: Annotated[
-        str | None, typer.Option(help="Time between polls of all workers together; left out, the app's.")
+        str | None, typer.Option(help="Time between polls of all workers together; by default the app's.")
     ] = None,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="End when no job is due or running.")] = False,
+    until_empty: Annotated[bool, typer.Option("--until-empty", help="Stop once no job is due or running.")] = False,
     health_file: Annotated[
         str | None, typer.Option(metavar="FILE", help="Keep a line in this file: ok or red, and why.")
     ] = None,
@@ -40,7 +40,7 @@ def worker(
         int | None, typer.Option(help="Serve health by HTTP on this port: 200 or 503, and JSON.")
     ] = None,
     health_host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address on which health is served; 0.0.0.0 for all.")
+        str, typer.Option(metavar="ADDRESS", help="Address to serve health on; 0.0.0.0 for all.")
     ] = "127.0.0.1",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> Exit:
@@ -76,13 +76,13 @@ _LEVELS = ("debug", "info", "warning", "error")
 
 
 def refuse_level(name: str) -> None:
-    """Refuse a log level that there is not."""
+    """Refuse an unknown log level."""
     if name.lower() not in _LEVELS:
         raise InvalidInput(f"--log-level must be one of {', '.join(_LEVELS)}, not {name!r}")
 
 
 def _check_app(path: str, url: str | None) -> None:
-    """Refuse, before any process starts, an app that can't work. `url` is for an app that names no store."""
+    """Refuse an unusable app before any process starts. `url` is for an app without a store of its own."""
     if url is not None:
         os.environ["STANCHION_URL"] = url
     app = load_app(path)

@@ -1,4 +1,4 @@
-"""stanchion bench: how fast the user's own store is."""
+"""stanchion bench: the speed of the user's own store."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def bench(
 ) -> None:
     """Measure this store from this machine: enqueue, drain with a worker, pick-up latency.
 
-    It works in queues of its own, named stanchion-bench-*, and deletes them after. The jobs do nothing, so
-    the figures are those of the queue alone; run it on a quiet machine.
+    It uses its own queues, named stanchion-bench-*, and deletes them afterwards. The jobs do nothing, so the figures
+    are those of the queue alone. Run it on a quiet machine.
     """
     app, out = session.app, session.out
     if any(worker.state == "running" for worker in app.workers()):
-        out.say("note: workers are live on this store, and share its time with this bench")
+        out.say("note: live workers use this store, which slows down this bench")
     with Bench(app, threads) as measured, out.progress() as progress:
 
         def bar(name: str, total: int) -> Advance:

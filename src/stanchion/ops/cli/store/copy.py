@@ -35,16 +35,16 @@ _COLUMNS = [
     Column("RUNNING", right=True),
     Column("NOW"),
 ]
-_MOST_COMPLAINTS = 20
+_COMPLAINTS_MAX = 20
 
 
 @command(cli, "copy", panel=STORE, makes_store=True)
 def copy(
     session: Session,
     source: Annotated[str, typer.Argument(metavar="SRC_URL", help="The store that has the jobs.")],
-    destination: Annotated[str, typer.Argument(metavar="DST_URL", help="The store that is to have them.")],
+    destination: Annotated[str, typer.Argument(metavar="DST_URL", help="The store to copy them to.")],
     queue: Annotated[
-        list[str] | None, typer.Option("--queue", "-q", help="Only this queue. Repeat for more; left out, all queues.")
+        list[str] | None, typer.Option("--queue", "-q", help="Only this queue. Repeatable; by default all queues.")
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Copy finished jobs too.")] = False,
     leave_paused: Annotated[
@@ -58,14 +58,14 @@ def copy(
         typer.Option(
             "--settle",
             metavar="TIME",
-            help="How long calls that began before the pause are given to end; 0 is safe where nobody takes jobs.",
+            help="How long calls that started before the pause get to end; 0 is safe if no process claims jobs.",
         ),
     ] = f"{SETTLE:g}s",
 ) -> Exit:
-    """Move queues from one store to another, with settings, ids and all that is known of their jobs.
+    """Move queues from one store to another, with their settings, and their jobs with ids and all fields.
 
-    The queues are paused in both stores meanwhile. At the end they are empty and paused in the source, and run in
-    the destination. After an interruption, the same command again goes on where it stopped.
+    The queues are paused in both stores meanwhile. At the end they are empty and paused in the source, and resumed in
+    the destination. After an interruption, the same command continues where it stopped.
     """
     if session.url or session.app_path:
         raise InvalidInput("copy takes the two stores as arguments: stanchion copy SRC_URL DST_URL")
@@ -91,7 +91,7 @@ def _move(out: Output, source: Store, destination: Store, queues: list[str], **o
         try:
             return transfer.run()
         except KeyboardInterrupt:
-            out.say("stopped: queues may be paused in both stores; the same command again goes on")
+            out.say("stopped: queues may be paused in both stores; run the same command again to continue")
             raise
 
 
@@ -103,20 +103,20 @@ def _distinct(names: Sequence[str]) -> list[str]:
     for name in names:
         checked_name(name, "a queue")
         if names.count(name) > 1:
-            raise InvalidInput(f"queue {name!r} is given twice; name it once")
+            raise InvalidInput(f"queue {name!r} is given twice; give it once")
     return list(names)
 
 
 @contextmanager
 def _opened(url: str, role: str, *, exists: bool = False) -> Iterator[Store]:
-    """Open a store that has its schema; `exists`: a SQLite file must be there."""
+    """Open a store that has its schema. `exists`: a SQLite file must exist."""
     app = Stanchion(url)
     if exists:
         refuse_missing_file(app)
     try:
         store = app.store
         if not store.capabilities.processes:
-            raise InvalidInput(f"{role}, {url}, ends with its process: there is nothing to copy; name a database")
+            raise InvalidInput(f"{role}, {url}, lives in one process, so there is nothing to copy; name a database")
         yield store
     except SchemaMismatch as error:
         raise SchemaMismatch(f"{role}: {str(error).replace('--url ...', f'--url {shown_url(url)}')}") from error
@@ -125,7 +125,7 @@ def _opened(url: str, role: str, *, exists: bool = False) -> Iterator[Store]:
 
 
 class Bars(Watcher):
-    """Shows a copy as it goes on: a bar for each queue."""
+    """Shows the progress of a copy: a bar for each queue."""
 
     def __init__(self, out: Output, progress: Progress, totals: Mapping[str, int | None]) -> None:
         self._out, self._progress = out, progress
@@ -133,30 +133,29 @@ class Bars(Watcher):
         self._tasks = {
             queue: progress.add_task(queue.ljust(width), total=total, note="") for queue, total in totals.items()
         }
-        self._told = 0
+        self._reported = 0
 
     def standing_by(self, rival: WorkerRow) -> None:
-        """Say so once."""
-        if not self._told:
+        """Report it once."""
+        if not self._reported:
             self._out.say(
-                f"process {rival.pid} on {rival.host} copies these queues too, or did until a moment ago; "
-                f"waiting for it"
+                f"process {rival.pid} on {rival.host} is copying these queues too, or has just stopped; waiting for it"
             )
-        self._told = -1
+        self._reported = -1
 
     def settling(self, seconds: float) -> None:
-        """Say so."""
-        self._out.say(f"paused; giving calls under way {seconds:g} s to end")
+        """Report it."""
+        self._out.say(f"paused; calls in progress get {seconds:g} s to end")
 
     def moved(self, queue: str, jobs: int) -> None:
         """Advance the bar."""
         self._progress.advance(self._tasks[queue], jobs)
 
     def waiting(self, running: int, seconds: float) -> None:
-        """Say so whenever their number has changed."""
-        if running != self._told:
+        """Report it whenever the number has changed."""
+        if running != self._reported:
             self._out.say(f"{_jobs(running)} still running in the source; waiting up to {seconds:.0f} s")
-        self._told = running
+        self._reported = running
 
 
 def _queued(sizes: Sizes) -> int:
@@ -169,11 +168,11 @@ def _report(out: Output, copied: Sequence[Copied]) -> Exit:
     else:
         out.table(_COLUMNS, [_row(one) for one in copied])
     for one in copied:
-        for job in one.refused[:_MOST_COMPLAINTS]:
+        for job in one.refused[:_COMPLAINTS_MAX]:
             out.say(f"job {job} stays in the source: a live job of {one.queue} in the destination has its key")
         if one.of_flows:
             out.say(
-                f"{one.of_flows:,} jobs of {one.queue} are parts of flows and stay in the source; let workers finish "
+                f"{one.of_flows:,} jobs of {one.queue} belong to flows and stay in the source; let workers finish "
                 f"them there, or cancel the flows"
             )
     if running := sum(one.running for one in copied):

@@ -18,15 +18,15 @@ from stanchion.ops.cli.console.human import per_second
 PREFIX = "stanchion-bench-"
 
 _LONGEST_SINGLES = 3.0
-_PATIENCE = 30.0
-_LOOK = 0.01
+_STALL_SECONDS_MAX = 30.0
+_POLL_SECONDS = 0.01
 
 Advance = Callable[[int], None]
-"""Told how many more jobs are through."""
+"""Called with the number of further jobs done."""
 
 
 class Speed(NamedTuple):
-    """So many jobs in so many seconds."""
+    """A number of jobs in a number of seconds."""
 
     jobs: int
     seconds: float
@@ -43,12 +43,12 @@ class Latency(NamedTuple):
     seconds: list[float]
 
     def within(self, share: float) -> float:
-        """Return the time that this share of the measurements took at most."""
+        """Return the quantile: the seconds that this share of the measurements did not exceed."""
         return self.seconds[min(len(self.seconds) - 1, int(share * len(self.seconds)))]
 
 
 class Bench:
-    """Measures a store in queues of its own, deleted at the end."""
+    """Measures a store in its own queues, which it deletes at the end."""
 
     def __init__(self, app: Stanchion, threads: int) -> None:
         self._app = Stanchion(store=app.store, poll=app.context.poll)
@@ -76,7 +76,7 @@ class Bench:
         return Speed(done, time.perf_counter() - began)
 
     def bulk_and_drain(self, jobs: int, enqueued: Advance, drained: Advance) -> tuple[Speed, Speed]:
-        """Enqueue calls of a task that does nothing, 1000 at a time; then have a worker run them all."""
+        """Enqueue calls of an empty task in batches; then run them all with a worker."""
         ran: deque[None] = deque()
 
         @self._app.task(name=f"{PREFIX}nothing", queue=self._bulk.name)
@@ -92,22 +92,22 @@ class Bench:
 
         began = time.perf_counter()
         with self._worker(self._bulk.name):
-            seen, deadline = 0, time.monotonic() + _PATIENCE
+            seen, deadline = 0, time.monotonic() + _STALL_SECONDS_MAX
             while len(ran) < jobs or self._bulk.size().total:
-                time.sleep(_LOOK)
+                time.sleep(_POLL_SECONDS)
                 if len(ran) > seen:
-                    deadline = time.monotonic() + _PATIENCE
+                    deadline = time.monotonic() + _STALL_SECONDS_MAX
                 drained(len(ran) - seen)
                 seen = len(ran)
                 if time.monotonic() > deadline:
                     raise StanchionError(
-                        f"the worker ran {seen:,} of {jobs:,} jobs and then none for {_PATIENCE:g} s: other workers "
-                        f"may have taken them; stop those, or have them name their queues"
+                        f"the worker ran {seen:,} of {jobs:,} jobs and then none for {_STALL_SECONDS_MAX:g} s: other "
+                        f"workers may have taken them; stop those, or restrict them to their own queues"
                     )
             return bulk, Speed(jobs, time.perf_counter() - began)
 
     def pickup(self, jobs: int, advance: Advance) -> Latency:
-        """Measure from the call that enqueues a job to the first line of its task, at an idle worker."""
+        """Measure the time from enqueuing a job to the first line of its task, with an idle worker."""
         begun: deque[float] = deque()
         started = threading.Event()
 
@@ -122,15 +122,15 @@ class Bench:
                 started.clear()
                 before = time.perf_counter()
                 stamp.enqueue()
-                if not started.wait(_PATIENCE):
+                if not started.wait(_STALL_SECONDS_MAX):
                     raise StanchionError(
-                        f"a job was not picked up within {_PATIENCE:g} s; see that no other worker took it"
+                        f"a job was not picked up within {_STALL_SECONDS_MAX:g} s; another worker may have taken it"
                     )
                 if number:  # the first one warms up
                     took.append(begun[-1] - before)
                     advance(1)
                 while self._lone.size().total:
-                    time.sleep(_LOOK)
+                    time.sleep(_POLL_SECONDS)
         return Latency(sorted(took))
 
     @contextmanager

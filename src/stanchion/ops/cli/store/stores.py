@@ -32,7 +32,7 @@ def setup(
     session: Session,
     sql: Annotated[bool, typer.Option("--sql", help="Print what would run, and change nothing.")] = False,
 ) -> None:
-    """Make or migrate the schema; safe to repeat, and while workers run."""
+    """Create or migrate the schema; safe to repeat, and while workers run."""
     url = session.app.url
     store = open_store(url)
     try:
@@ -75,7 +75,7 @@ def describe(module: str, schemes: list[str]) -> dict[str, Any]:
     except MissingExtra as error:
         missing = f"pip install 'stanchion[{error.extra}]'"
     except InvalidInput:
-        pass  # such a URL names no database; but nothing is missing to open one
+        pass  # this URL names no database, but the driver is installed
     return {**asdict(capabilities), "schemes": schemes, "installed": missing is None, "missing": missing}
 
 

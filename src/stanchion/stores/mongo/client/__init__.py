@@ -1,1 +1,1 @@
-"""Connections to MongoDB, and the forms in which it keeps things."""
+"""Connections to MongoDB, and stored forms."""

@@ -1,4 +1,4 @@
-"""What a URL of a MongoDB store says; read without a connection, without the driver, and without DNS."""
+"""Parses the URL of a MongoDB store, without a connection, the driver or DNS."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EXAMPLE = "mongodb://user:password@host1,host2/database"
 
 
 class Address(NamedTuple):
-    """Where the database is; `shown` is the URL without its password and its options."""
+    """The address of the database; `shown` is the URL without its password and options."""
 
     url: str
     shown: str
@@ -46,7 +46,7 @@ def address_of(url: str) -> Address:
 
 
 def hidden(url: str) -> str:
-    """Return what may be shown of a MongoDB URL, also of one that is wrong."""
+    """Return a MongoDB URL, even an invalid one, for display: without its password."""
     try:
         return address_of(url).shown
     except InvalidInput:

@@ -1,20 +1,21 @@
 """A job as a document.
 
-The fields are those of JobRow, the id as `_id`; one that is None or False is left out. Beside them:
+The fields are those of JobRow, the id as `_id`; None and False are left out. The three of the slot that a job waits for
+are one, `waits_for`, the text of `cas.slot_keys`. Further fields:
 
-    version     counts the changes: a step names the version that it has seen
-    stamp       of the last step by compare-and-set: a step whose reply was lost knows its own work by it
-    live        true until the job has finished: the index of queued jobs holds live ones alone
-    unique      the key, as long as the job is live: what the unique index holds
+    version     number of changes; a step names the version that it has read
+    stamp       of the last step by compare-and-set; after a lost reply, a step recognises its own work by it
+    live        true until the job has finished: the index of queued jobs holds only live ones
+    unique      the key while the job is live; covered by the unique index
     held_by     the worker, while it holds the job
-    events      counter events that are not folded into the counts of its queues yet
-    duties      outbox entries of its steps: work on slots and flows that is not applied yet
-    once        when it was stored, if that may be done again after its end, by whoever finishes what another has left
-    gone        true when the job has finished in a queue that keeps no history, or was deleted: only its events and
-                outbox entries are still wanted, or its id is, for an hour from `once` on
-    expires_at  when the TTL index deletes the job, as a date: a day after history no longer keeps it. Maintenance,
-                which counts its events first, comes before, unless nobody does any. A job that uses slots or
-                belongs to a flow, or has gone on as others, has none: with it its outbox entries would be lost
+    events      counter events that are not yet folded into the counts of their queues
+    outbox      outbox entries of its steps: work on slots and flows that is not applied yet
+    once        when it was stored, if another process may store it again after its end to complete a dead one's work
+    gone        true if the job has finished in a queue without history, or was deleted: only its events and
+                outbox entries are still needed, or its id, for an hour from `once` on
+    expires_at  when the TTL index deletes the job, as a date: a day after its retention ends. Maintenance, which
+                counts its events first, normally deletes it earlier. A job that uses slots, belongs to a flow node, or
+                has continued as others has none: its outbox entries would be lost with it
 """
 
 from __future__ import annotations
@@ -27,41 +28,48 @@ from bson.datetime_ms import DatetimeMS
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.cas.jobs import Change, Seen
+from stanchion.stores.cas.slot_keys import key_of, slot_of
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.rules.dead_letters import is_marked
-from stanchion.stores.rules.slots import gated
+from stanchion.stores.rules.slots import uses_slots, waits_at
 
 Document = dict[str, Any]
 
 MAX_CONTENT = 15 << 20
-"""The bytes that a live job's payload and headers may take: what is left of a document is for its errors."""
+"""Bytes available for the payload and headers of a live job; the rest of a document is for its errors."""
 
 KEPT: Document = {"gone": {"$exists": False}}
-"""The filter for jobs that can be seen."""
+"""Filter for visible jobs."""
 FINISHED: Document = {"finished_at": {"$exists": True}, **KEPT}
-"""The filter for jobs in history."""
+"""Filter for jobs in history."""
 LETTER: Document = {"letter": True, "live": True, "state": {"$in": [QUEUED, JobState.WAITING.value]}}
-"""The filter for dead letters that nobody has reserved."""
+"""Filter for unreserved dead letters."""
 COUNTED: Document = {"events.queue": {"$exists": False}}
-"""The filter for jobs whose events are folded."""
-FREE: Document = {"duties.mark": {"$exists": False}}
-"""The filter for jobs without outbox entries."""
-PLAIN: Document = {"order_key": None, "limits": None, "flow": None}
-"""The filter for jobs whose steps entail nothing elsewhere."""
+"""Filter for jobs whose events are folded."""
+FREE: Document = {"outbox.key": {"$exists": False}}
+"""Filter for jobs without outbox entries."""
+PLAIN: Document = {"order_key": None, "limits": None, "flow_node": None}
+"""Filter for jobs whose steps have no consequences for others."""
 
-_KEPT_ONCE = 3600 * SECOND
-"""For so long after a job was stored nobody holds back with storing it again."""
+_WAITS = frozenset({"waits_kind", "waits_queue", "waits_name"})
+FIELDS = frozenset({*JobRow._fields[1:], "waits_for", "live", "unique", "letter", "held_by", "expires_at", "gone"})
+"""The fields derived from the row of a job, except its id."""
+
+_ONCE_KEPT_MICROS = 3600 * SECOND
+"""Microseconds after storing a job within which a repeat may store it again."""
 _DEFAULTS = JobRow._field_defaults
 _REMAINS = frozenset({"_id", "queue", "run_at", "enqueued_at", "finished_at"})
 GRACE_SECONDS = 86_400
 LAST_MOMENT_MS = 253_402_300_799_999
-"""The end of the year 9999, which clients can show."""
+"""The end of the year 9999, which clients can display."""
 
 
 def document_of(row: JobRow) -> Document:
-    """Return the document of a job, but for what belongs to its last step."""
+    """Return the document of a job, without the fields of its last step."""
     fields = {"_id" if name == "id" else name: value for name, value in row._asdict().items()}
-    live = row.finished_at is None
+    live, slot = row.finished_at is None, row.waits_for
+    if slot is not None:
+        fields |= {**dict.fromkeys(_WAITS), "waits_for": key_of(slot)}
     fields["live"] = live
     fields["unique"] = row.key if live else None
     fields["letter"] = is_marked(row) or None
@@ -70,7 +78,7 @@ def document_of(row: JobRow) -> Document:
 
 
 def refuse_large(row: JobRow) -> None:
-    """Refuse a job that could not be stored with what is added to it later."""
+    """Raise InvalidInput for a job that leaves no room for what is added to it later."""
     texts = (row.payload, row.headers or "")
     if 4 * sum(map(len, texts)) <= MAX_CONTENT:
         return
@@ -84,7 +92,8 @@ def refuse_large(row: JobRow) -> None:
 
 def row_of(document: Mapping[str, Any]) -> JobRow:
     """Return the job of a document."""
-    return JobRow(document["_id"], *(document.get(name, _DEFAULTS.get(name)) for name in JobRow._fields[1:]))
+    row = JobRow(document["_id"], *(document.get(name, _DEFAULTS.get(name)) for name in JobRow._fields[1:]))
+    return row._replace(**waits_at(slot_of(document["waits_for"]))) if "waits_for" in document else row
 
 
 def queued(queue: str) -> Document:
@@ -93,8 +102,8 @@ def queued(queue: str) -> Document:
 
 
 def claim_order(job: Document) -> tuple[int, int, str]:
-    """Return what queued jobs are sorted by: in what order the parts of a $unionWith come is not said."""
-    return -job["priority"], job["run_at"], job["_id"]
+    """Return the sort key of claims, because the order of the parts of $unionWith is undefined."""
+    return -job["rank"], job["run_at"], job["_id"]
 
 
 def seen_in(document: Document) -> Seen:
@@ -103,35 +112,35 @@ def seen_in(document: Document) -> Seen:
 
 
 def entailing(row: JobRow) -> bool:
-    """Tell whether the steps of a job may entail something elsewhere: it is not PLAIN."""
-    return gated(row) or row.flow is not None
+    """Return True if the steps of a job may have consequences for others: it is not PLAIN."""
+    return uses_slots(row) or row.flow_node is not None
 
 
 def up_to(moment: int) -> Document:
-    """Return the condition that a time is there, and not later.
+    """Return the condition that a time is present, and not later than `moment`.
 
-    The indexes of such times hold those alone that have one, and a server may use them only where that is said.
+    Indexes of such times contain only documents that have one; a server may use them only if the filter says so.
     """
     return {"$exists": True, "$lte": moment}
 
 
 def wanted_once(now: int) -> Document:
-    """Return the filter for jobs whose ids must be known, so that they are not stored again."""
-    return {"once": {"$gt": now - _KEPT_ONCE}}
+    """Return the filter for jobs whose ids are needed so that they are not stored again."""
+    return {"once": {"$gt": now - _ONCE_KEPT_MICROS}}
 
 
 def is_wanted_once(job: Document, now: int) -> bool:
-    """Tell whether the id of a job must be known, so that it is not stored again."""
-    return bool(job.get("once", 0) > now - _KEPT_ONCE)
+    """Return True if the id of a job is needed so that it is not stored again."""
+    return bool(job.get("once", 0) > now - _ONCE_KEPT_MICROS)
 
 
 def unwanted(now: int) -> Document:
-    """Return the filter for all others."""
-    return {"$or": [{"once": None}, {"once": {"$lte": now - _KEPT_ONCE}}]}
+    """Return the filter for all other jobs."""
+    return {"$or": [{"once": None}, {"once": {"$lte": now - _ONCE_KEPT_MICROS}}]}
 
 
 def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
-    """Return the update that makes a change; what it `counted` as is a minus alone where nothing was counted before."""
+    """Return the update that makes a change; the counter is a lone minus if nothing was counted before."""
     (before, _), after, counted, entry = change
     old, new = document_of(before), document_of(after)
     if after.finished_at is not None and not history_ttl:
@@ -145,28 +154,28 @@ def difference(change: Change, stamp: ObjectId, history_ttl: float) -> Document:
     update: Document = {"$set": {**changed, "stamp": stamp}, "$inc": {"version": 1}}
     if gone:
         update["$unset"] = gone
-    noted: Document = {}
+    pushes: Document = {}
     if counted not in (None, "-"):
-        noted["events"] = event(stamp, before.queue, counted)
+        pushes["events"] = event(stamp, before.queue, counted)
     if entry is not None:
-        noted["duties"] = {"mark": entry.key, "noted_at": entry.noted_at, "queue": entry.queue, "text": entry.text}
-    if noted:
-        update["$push"] = noted
+        pushes["outbox"] = {"key": entry.key, "written_at": entry.written_at, "queue": entry.queue, "text": entry.text}
+    if pushes:
+        update["$push"] = pushes
     return update
 
 
 def remainder(document: Document) -> Document:
-    """Return what is left of a finished job that no history keeps."""
+    """Return what is left of a finished job in a queue without history."""
     return {name: value for name, value in document.items() if name in _REMAINS} | {"gone": True}
 
 
 def event(step: ObjectId, queue: str, what: str) -> Document:
-    """Return the event of a step; one with a minus before it takes back one that was counted."""
+    """Return the counter event of a step; a leading minus takes back an earlier one."""
     return {"id": step, "queue": queue, "what": what}
 
 
 def expiry(finished_at: int, history_ttl: float) -> DatetimeMS:
-    """Return when the TTL index is to delete a finished job."""
+    """Return when the TTL index deletes a finished job."""
     return DatetimeMS(min(int((finished_at + (history_ttl + GRACE_SECONDS) * SECOND) / 1000), LAST_MOMENT_MS))
 
 

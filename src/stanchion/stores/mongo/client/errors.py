@@ -1,8 +1,6 @@
-"""What an error of the driver means for the call that it ended."""
+"""The meaning of a driver error for the call that it ended."""
 
 from __future__ import annotations
-
-from enum import Enum, auto
 
 from pymongo.errors import (
     AutoReconnect,
@@ -16,32 +14,20 @@ from pymongo.errors import (
     WaitQueueTimeoutError,
 )
 
+from stanchion.stores.cas.faults import Fault
+
 DUPLICATE = 11000
 MAX_DOCUMENT = 16 << 20
-"""The bytes that MongoDB stores in one document."""
+"""Maximum bytes of a document in MongoDB."""
 TOO_LARGE = (
     f"this takes more than the limit of {MAX_DOCUMENT:,} bytes in one document of MongoDB, which holds a job with its "
-    f"payload, headers, result, errors and the jobs that it goes on as, or a part of a flow; store large values "
+    f"payload, headers, result, errors and the jobs that it continues as, or a node of a flow; store large values "
     f"elsewhere and pass a reference"
 )
 
-
-class Fault(Enum):
-    """Why the server did not do what it was asked."""
-
-    LOST = auto()
-    """The connection broke, or its node lost its part; it may have been done."""
-    BUSY = auto()
-    """The server can't for the moment; nothing was done."""
-    HOPELESS = auto()
-    """It won't, however often it is asked."""
-    OTHER = auto()
-    """An error of another kind."""
-
-
 # BSONObjectTooLarge, and that of an update
 _TOO_LARGE = frozenset({10334, 17419})
-_WORDS_FOR_IT = ("too large", "larger than", "Size must be between")
+_TOO_LARGE_WORDS = ("too large", "larger than", "Size must be between")
 # WriteConflict, LockTimeout, LockBusy, SnapshotUnavailable, TooManyLogicalSessions
 _BUSY = frozenset({112, 24, 46, 246, 261})
 # HostUnreachable, HostNotFound, NetworkTimeout, ShutdownInProgress, WriteConcernFailed, MaxTimeMSExpired,
@@ -53,7 +39,7 @@ _HOPELESS = frozenset({13, 18, 8000, 11, 334})
 
 
 def fault_of(error: PyMongoError) -> Fault:
-    """Tell what an error means."""
+    """Return the kind of an error."""
     if isinstance(error, DuplicateKeyError):
         return Fault.OTHER
     if isinstance(error, BulkWriteError):
@@ -69,23 +55,23 @@ def fault_of(error: PyMongoError) -> Fault:
 
 
 def is_too_large(error: PyMongoError) -> bool:
-    """Tell whether a document would have been larger than the server stores."""
+    """Return True if a document would exceed the server's maximum size."""
     if isinstance(error, BulkWriteError):
         return any(_about_size(one["code"], one["errmsg"]) for one in error.details["writeErrors"])
     return isinstance(error, OperationFailure) and _about_size(error.code, str(error))
 
 
 def _about_size(code: int | None, text: str) -> bool:
-    # Insertions are refused under codes of many meanings: 2 by MongoDB, 8 by others.
-    return code in _TOO_LARGE or (code in (2, 8) and any(words in text for words in _WORDS_FOR_IT))
+    # Insertions are refused with generic codes: 2 by MongoDB, 8 by others.
+    return code in _TOO_LARGE or (code in (2, 8) and any(words in text for words in _TOO_LARGE_WORDS))
 
 
 def without_documents(error: PyMongoError) -> PyMongoError:
-    """Return an error that shows none of the documents that it was about: it goes into logs, and they hold payloads."""
+    """Return the error without its documents: it is logged, and they contain payloads."""
     details = getattr(error, "details", None) or {}
     for one in (details, *details.get("writeErrors", ())):
-        for told in ("op", "errInfo"):
-            one.pop(told, None)
+        for field in ("op", "errInfo"):
+            one.pop(field, None)
     if details:
         what = str(error).partition(", full error:")[0]
         error.args = (f"{what}, full error: {details}",)
@@ -93,7 +79,7 @@ def without_documents(error: PyMongoError) -> PyMongoError:
 
 
 def duplicates(error: BulkWriteError) -> set[int]:
-    """Return the positions in the batch at which a unique index stood in the way; raise where anything else did."""
+    """Return the batch positions refused by a unique index; raise on any other error."""
     errors = error.details["writeErrors"]
     if error.details["writeConcernErrors"] or any(one["code"] != DUPLICATE for one in errors):
         raise error
@@ -101,7 +87,7 @@ def duplicates(error: BulkWriteError) -> set[int]:
 
 
 def reason_of(error: PyMongoError) -> str:
-    """Return the driver's words, in one line and without its state of the world."""
+    """Return the driver's message, in one line and without its topology description."""
     text = str(error)
     for verbose in (", full error:", " (configured timeouts:", ", Timeout:", ", Topology Description:"):
         text = text.partition(verbose)[0]
@@ -109,7 +95,7 @@ def reason_of(error: PyMongoError) -> str:
 
 
 def way_out(error: PyMongoError) -> str:
-    """Say what to do."""
+    """Return advice on the error."""
     if isinstance(error, OperationFailure) and error.code == 13:
         return "give the user of the URL the role readWrite on the database"
     if fault_of(error) is Fault.BUSY:
@@ -121,7 +107,7 @@ def _fault_of_bulk(error: BulkWriteError) -> Fault:
     if error.details["writeConcernErrors"]:
         return Fault.LOST
     faults = {_fault_of_code(one["code"]) for one in error.details["writeErrors"] if one["code"] != DUPLICATE}
-    # Some of the batch is done: what follows must look, as after a lost reply.
+    # Part of the batch is done, so the caller must check, as after a lost reply.
     return Fault.LOST if faults and faults <= {Fault.BUSY, Fault.LOST} else Fault.OTHER
 
 

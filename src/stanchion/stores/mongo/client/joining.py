@@ -1,7 +1,7 @@
-"""Taking part in the caller's transaction.
+"""Taking part in a caller's transaction.
 
-A session works with the client that began it, so the commands go out by that client. What must not wait for, or fall
-with, the caller's transaction (the documents of new queues, the clock) goes by ours.
+A session works only with the client that began it, so the transaction's commands use that client. Commands that must
+not wait for the transaction, or be rolled back with it (the documents of new queues, the clock), use ours.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from pymongo.errors import DocumentTooLarge, PyMongoError
 from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.mongo.client.errors import TOO_LARGE, is_too_large, without_documents
 from stanchion.stores.mongo.client.place import Place
-from stanchion.stores.mongo.client.schema import MARK
-from stanchion.stores.mongo.client.server import CALL_SECONDS, Server
+from stanchion.stores.mongo.client.schema import SCHEMA_ID
+from stanchion.stores.mongo.client.server import Server
+from stanchion.stores.records import calls
 
 T = TypeVar("T")
 
 
 class Joined:
-    """Calls that are part of one transaction. They are not retried: that is for the caller, with all of it."""
+    """Calls within one transaction. They are not retried: the caller retries the whole transaction."""
 
     in_transaction = True
 
@@ -38,24 +39,24 @@ class Joined:
         return self.outside.now()
 
     def at(self, date: Any) -> int:
-        """Return the time that a date of the server's clock stands for."""
+        """Return a date of the server's clock as a stored time."""
         return self.outside.at(date)
 
-    def call(self, work: Callable[[Place, bool], T], seconds: float = CALL_SECONDS) -> T:
+    def call(self, work: Callable[[Place, bool], T], seconds: float | None = None) -> T:
         """Do the work once."""
         try:
-            with pymongo.timeout(seconds):
+            with pymongo.timeout(calls.CALL_SECONDS if seconds is None else seconds):
                 return work(self._inside, False)
         except DocumentTooLarge:
             raise InvalidInput(TOO_LARGE) from None
-        except PyMongoError as error:  # by its labels the caller tells whether to try again
+        except PyMongoError as error:  # its labels tell the caller whether to try again
             if is_too_large(without_documents(error)):
                 raise InvalidInput(TOO_LARGE) from None
             raise
 
 
 def join(server: Server, transaction: Any) -> Joined:
-    """Return the way into the caller's transaction; CannotJoin for what is none, or one of another server."""
+    """Return the access within the caller's transaction; CannotJoin for another object, or another server."""
     if not isinstance(transaction, ClientSession):
         raise CannotJoin(
             f"tx must be a pymongo ClientSession, not {type(transaction).__name__}; "
@@ -86,12 +87,12 @@ def transaction(server: Server) -> Iterator[ClientSession]:
 
 
 def _same(server: Server, client: MongoClient[Any]) -> bool:
-    """Tell whether a caller's client reaches the database of the store: it finds the same mark there."""
+    """Return True if a caller's client reaches the database of the store: it has the same identity there."""
     if client is server.place.database.client or client in server.joined:
         return True
-    ours = server.call(lambda on, _again: on.meta.find_one({"_id": MARK}, {"store": 1}))
-    with pymongo.timeout(CALL_SECONDS):
-        theirs = server.place_in(client).meta.find_one({"_id": MARK}, {"store": 1})
+    ours = server.call(lambda on, _again: on.meta.find_one({"_id": SCHEMA_ID}, {"store": 1}))
+    with pymongo.timeout(calls.CALL_SECONDS):
+        theirs = server.place_in(client).meta.find_one({"_id": SCHEMA_ID}, {"store": 1})
     if ours is None or ours != theirs:
         return False
     server.joined.add(client)

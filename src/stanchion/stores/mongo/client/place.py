@@ -1,4 +1,4 @@
-"""The collections, as one client or one session of a caller reaches them."""
+"""The collections, accessed through a client or a caller's session."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from stanchion.stores.mongo.client.errors import duplicates
 JOBS = "stanchion_jobs"
 QUEUES = "stanchion_queues"
 WORKERS = "stanchion_workers"
-VALUES = "stanchion_notes"
-SLOTS = "stanchion_gates"
-NODES = "stanchion_nodes"
-ENDS = "stanchion_ends"
+VALUES = "stanchion_values"
+SLOTS = "stanchion_slots"
+NODES = "stanchion_flow_nodes"
+ENDS = "stanchion_flow_ends"
 STAGE = "stanchion_stage"
 SIGNALS = "stanchion_signals"
 META = "stanchion_meta"
 
 
 class Place:
-    """Where a call works: every command of it is given the `session`, which may be None."""
+    """The target of a call: every command of it is given `session`, which may be None."""
 
     def __init__(self, database: Database[Document], session: ClientSession | None) -> None:
         self.database, self.session = database, session
@@ -40,17 +40,17 @@ class Place:
         self.ends: Collection[Document] = database[ENDS]
         self.stage: Collection[Document] = database[STAGE]
         self.meta: Collection[Document] = database[META]
-        # A signal that is lost costs one poll: it waits for no other node.
+        # A lost signal costs one poll, so the write waits for no other node.
         self.signals: Collection[Document] = database.get_collection(SIGNALS, write_concern=WriteConcern(w=1))
 
     def documents(self, collection: Collection[Document], *stages: dict[str, Any]) -> list[Document]:
-        """Return what an aggregation finds."""
+        """Return the results of an aggregation."""
         return list(collection.aggregate(list(stages), session=self.session))
 
     def insert(self, collection: Collection[Document], documents: Sequence[Document]) -> set[int]:
         """Insert documents, each on its own; return the positions of those that a unique index refused.
 
-        In a transaction, which the first of them has ended, that is an error.
+        In a transaction, which the first refusal aborts, that is an error.
         """
         try:
             collection.insert_many(documents, ordered=False, session=self.session)
@@ -61,7 +61,7 @@ class Place:
         return set()
 
     def insert_missing(self, collection: Collection[Document], documents: Sequence[Document]) -> set[int]:
-        """Insert documents as `insert` does; in a transaction those alone whose ids are not there."""
+        """Insert documents as `insert` does; in a transaction only those whose ids are missing."""
         if self.session is not None and documents:
             ids = {"_id": {"$in": [one["_id"] for one in documents]}}
             known = {one["_id"] for one in collection.find(ids, {"_id": 1}, session=self.session)}

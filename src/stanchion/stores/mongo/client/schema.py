@@ -1,16 +1,16 @@
 """The collections, and their versions.
 
-    stanchion_jobs      live jobs and finished ones: a job stays one document, so that it ends, and is retried, in one
-                        atomic update; the index of queued jobs holds live jobs alone
-    stanchion_queues    settings, claim lock, bucket of the rate, folded counts
-    stanchion_workers   one document per live worker: its heartbeat
-    stanchion_notes     versioned values: small texts, changed by compare-and-set; and the publications that have begun
-    stanchion_gates     who holds semaphores and order keys, and the state of keyed rates
-    stanchion_nodes     the nodes of flows, and how far each is
-    stanchion_ends      the member ends of these nodes
-    stanchion_stage     jobs laid aside until they are published, and for each write one document: when it was used
-    stanchion_signals   capped: who tails it hears of new work
-    stanchion_meta      the version of the schema, and the identity by which a store knows its database
+    stanchion_jobs        live and finished jobs: a job stays one document, so that one atomic update ends or
+                          retries it; the index of queued jobs holds live jobs only
+    stanchion_queues      settings, claim lock, bucket of the rate, folded counts
+    stanchion_workers     one document per live worker: its heartbeat
+    stanchion_values      versioned values: small texts, changed by compare-and-set; and begun publications
+    stanchion_slots       holders of semaphores and order keys, and buckets of keyed rates
+    stanchion_flow_nodes  the nodes of flows, and their states
+    stanchion_flow_ends   the member ends of these nodes
+    stanchion_stage       staged jobs, and one document per write: the time of its last use
+    stanchion_signals     capped: signals, read by a tailable cursor
+    stanchion_meta        the version of the schema, and the identity of the database
 
 Times are microseconds since 1970 UTC, by the server's clock.
 """
@@ -30,10 +30,10 @@ from stanchion.stores.mongo.client.place import Place
 
 VERSION = 3
 _PLAIN = (places.QUEUES, places.WORKERS, places.SLOTS)
-MARK = "schema"
+SCHEMA_ID = "schema"
 SIGNAL_BYTES, SIGNALS = 1 << 20, 1000
 _EXISTS = 48
-_REFUSED = frozenset({59, 115, 238})  # as servers say that have no capped collections
+_REFUSED = frozenset({59, 115, 238})  # error codes of servers without capped collections
 
 
 class Index(NamedTuple):
@@ -50,15 +50,15 @@ def _where(field: str) -> dict[str, Any]:
 
 INDEXES: dict[str, tuple[Index, ...]] = {
     places.JOBS: (
-        # The queued jobs. A claim reads them in order: within each priority up to what is due, then on to the next.
+        # Queued jobs in claim order: within each rank, due jobs first.
         Index(
-            "line",
+            "ready",
             {
-                "live": ASCENDING,  # the same in all, so that the index alone answers what names it
+                "live": ASCENDING,  # constant, so that queries on it are answered from the index
                 "queue": ASCENDING,
                 "state": ASCENDING,
                 "lane": ASCENDING,
-                "priority": DESCENDING,
+                "rank": DESCENDING,
                 "run_at": ASCENDING,
                 "_id": ASCENDING,
             },
@@ -67,32 +67,32 @@ INDEXES: dict[str, tuple[Index, ...]] = {
         Index("unique", {"queue": ASCENDING, "unique": ASCENDING}, {"unique": True, **_where("unique")}),
         Index("leases", {"lease_until": ASCENDING}, _where("lease_until")),
         Index("holders", {"held_by": ASCENDING}, _where("held_by")),
-        # The jobs that are reserved under a token.
-        Index("hand", {"token": ASCENDING, "_id": ASCENDING}, {"partialFilterExpression": {"state": "running"}}),
+        # Jobs reserved under a token.
+        Index("reserved", {"token": ASCENDING, "_id": ASCENDING}, {"partialFilterExpression": {"state": "running"}}),
         Index("newest", {"queue": ASCENDING, "_id": DESCENDING}, {}),
         Index("finished", {"queue": ASCENDING, "finished_at": ASCENDING}, _where("finished_at")),
         Index("gone", {"gone": ASCENDING}, _where("gone")),
         Index("events", {"events.queue": ASCENDING}, {"sparse": True}),
         Index("expired", {"expires_at": ASCENDING}, {"expireAfterSeconds": 0}),
-        # Who waits at a slot, in order, and the head of the line of an order key.
+        # Waiters for a slot by arrival, and the head of line of an order key.
         Index("waiting", {"waits_for": ASCENDING, "waits_since": ASCENDING, "_id": ASCENDING}, _where("waits_for")),
         Index(
             "order",
             {"live": ASCENDING, "queue": ASCENDING, "order_key": ASCENDING, "enqueued_at": ASCENDING, "_id": ASCENDING},
             {"partialFilterExpression": {"live": True, "order_key": {"$exists": True}}},
         ),
-        Index("flow", {"flow": ASCENDING}, _where("flow")),
-        Index("duties", {"duties.noted_at": ASCENDING}, {"sparse": True}),
+        Index("flow", {"flow_root": ASCENDING, "flow_node": ASCENDING}, _where("flow_root")),
+        Index("outbox", {"outbox.written_at": ASCENDING}, {"sparse": True}),
     ),
     places.NODES: (
         Index("root", {"root": ASCENDING}, {}),
         Index("ended", {"finished_at": ASCENDING}, _where("finished_at")),
         Index("unfollowed", {"unfollowed": ASCENDING}, _where("unfollowed")),
         Index("assembling", {"assembling": ASCENDING}, _where("assembling")),
-        Index("adding", {"adding.noted_at": ASCENDING}, {"sparse": True}),
+        Index("adding", {"adding.written_at": ASCENDING}, {"sparse": True}),
     ),
     places.ENDS: (
-        Index("place", {"node": ASCENDING, "place": ASCENDING}, {}),
+        Index("member", {"node": ASCENDING, "index": ASCENDING}, {}),
         Index("uncounted", {"uncounted": ASCENDING}, _where("uncounted")),
     ),
     places.VALUES: (
@@ -107,7 +107,7 @@ INDEXES: dict[str, tuple[Index, ...]] = {
 
 
 def set_up(on: Place) -> list[str]:
-    """Make collections and indexes; safe to repeat, and while workers run. Return what was to be done."""
+    """Make collections and indexes; may be repeated, also while workers run. Return the steps taken."""
     found = version(on)
     if found is not None and found > VERSION:
         raise SchemaMismatch(_newer(found))
@@ -120,15 +120,15 @@ def set_up(on: Place) -> list[str]:
         _create(on, name)
     make_signals(on)
     on.meta.update_one(
-        {"_id": MARK}, {"$set": {"version": VERSION}, "$setOnInsert": {"store": ObjectId()}}, upsert=True
+        {"_id": SCHEMA_ID}, {"$set": {"version": VERSION}, "$setOnInsert": {"store": ObjectId()}}, upsert=True
     )
     return taken
 
 
 def make_signals(on: Place) -> bool:
-    """Make sure that the signals are a capped collection; False where the server has none."""
+    """Make sure that the signals collection is capped; False if the server has none."""
     found = next(on.database.list_collections(filter={"name": places.SIGNALS}), None)
-    if found is not None and not found["options"].get("capped"):  # a signal after somebody had dropped it made it
+    if found is not None and not found["options"].get("capped"):  # after a drop, a signal has made it uncapped
         on.database.drop_collection(places.SIGNALS)
         found = None
     try:
@@ -142,7 +142,7 @@ def make_signals(on: Place) -> bool:
 
 
 def _create(on: Place, name: str, **options: Any) -> None:
-    """Make a collection unless it is there."""
+    """Make a collection unless it exists."""
     try:
         on.database.create_collection(name, **options)
     except CollectionInvalid:
@@ -153,7 +153,7 @@ def _create(on: Place, name: str, **options: Any) -> None:
 
 
 def checked(on: Place) -> None:
-    """Raise SchemaMismatch unless this code can work with what is there."""
+    """Raise SchemaMismatch unless this code supports the schema."""
     found = version(on)
     if found is None:
         raise SchemaMismatch("the database has no Stanchion collections; make them with: stanchion setup --url ...")
@@ -167,13 +167,13 @@ def checked(on: Place) -> None:
 
 
 def version(on: Place) -> int | None:
-    """Return the version of the schema; None when there is none."""
-    found = on.meta.find_one({"_id": MARK})
+    """Return the version of the schema; None if there is none."""
+    found = on.meta.find_one({"_id": SCHEMA_ID})
     return None if found is None else int(found["version"])
 
 
 def steps(on: Place | None) -> list[str]:
-    """Return what `set_up` has to do, for mongosh; None: in a new database."""
+    """Return the steps of `set_up`, for mongosh; None: for a new database."""
     there = {} if on is None else {one["name"]: one for one in on.database.list_collections()}
     lines: list[str] = []
     for name, indexes in INDEXES.items():
@@ -189,7 +189,7 @@ def steps(on: Place | None) -> list[str]:
         lines.append(f'db.createCollection("{places.SIGNALS}", {capped});')
     if on is None or version(on) != VERSION:
         lines.append(
-            f'db.{places.META}.updateOne({{"_id": "{MARK}"}}, {{$set: {{"version": NumberInt({VERSION})}}, '
+            f'db.{places.META}.updateOne({{"_id": "{SCHEMA_ID}"}}, {{$set: {{"version": NumberInt({VERSION})}}, '
             f"$setOnInsert: {{store: new ObjectId()}}}}, {{upsert: true}});"
         )
     return lines

@@ -1,4 +1,4 @@
-"""The connection to MongoDB: deadlines, the retries that are safe, and what is said when they don't help."""
+"""The connection to MongoDB: deadlines, safe retries, and error messages."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from pymongo.uri_parser import parse_uri
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.stores.cas.faults import Fault
 from stanchion.stores.mongo.client.address import Address
 from stanchion.stores.mongo.client.documents import Document, micros
 from stanchion.stores.mongo.client.errors import (
     TOO_LARGE,
-    Fault,
     fault_of,
     is_too_large,
     reason_of,
@@ -31,47 +31,46 @@ from stanchion.stores.mongo.client.errors import (
     without_documents,
 )
 from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
 
 T = TypeVar("T")
 
-CALL_SECONDS = 10.0
-"""No call takes longer than about this, its retries included,"""
 BULK_SECONDS = 600.0
-"""but for those of operators that may touch every job of a queue."""
+"""Seconds that calls of operators may take which may change every job of a queue."""
 
 ARMS = 40
-"""So many aggregations go into one command."""
+"""Maximum number of aggregations in one command."""
 
 _DEFAULTS: dict[str, Any] = {
     "appname": "stanchion",
     "serverSelectionTimeoutMS": 5000,
     "connectTimeoutMS": 5000,
-    "socketTimeoutMS": 10_000,
+    "socketTimeoutMS": int(calls.CALL_SECONDS * 1000),
     "w": "majority",
     "journal": True,
 }
 CODECS: CodecOptions[Document] = CodecOptions(datetime_conversion=DatetimeConversion.DATETIME_MS)
-"""Dates are read as milliseconds: the clock of the server can't be mistaken for that of the client."""
+"""Dates are read as milliseconds, a type distinct from the client's clock."""
 
 
 class Access(Protocol):
-    """A way to the collections: the server's own, or one within a caller's transaction."""
+    """Access to the collections: directly, or within a caller's transaction."""
 
     in_transaction: bool
 
     @property
     def outside(self) -> Server:
-        """The server, for what is no part of a caller's transaction."""
+        """The server, for commands outside of a caller's transaction."""
 
     def now(self) -> int:
         """Return the server's clock."""
 
     def at(self, date: Any) -> int:
-        """Return the time that a date of the server's clock stands for."""
+        """Return a date of the server's clock as a stored time."""
 
-    def call(self, work: Callable[[Place, bool], T], seconds: float = ...) -> T:
-        """Do the work within so many seconds; it is told when it is a repeat after a lost reply."""
+    def call(self, work: Callable[[Place, bool], T], seconds: float | None = ...) -> T:
+        """Do the work within `seconds` (CALL_SECONDS); its second argument is True after a lost reply."""
 
 
 class Server:
@@ -83,15 +82,18 @@ class Server:
         self.address = address
         self.clock_offset = 0.0
         self.joined: WeakSet[MongoClient[Any]] = WeakSet()
-        """Clients of callers that were found to reach this store."""
-        self.queues_made: set[str] = set()
-        """The queues that this process knows to have a document: another process may have dropped one since."""
+        """Clients of callers known to reach this store."""
+        self.queues_made: dict[str, frozenset[str]] = {}
+        """The queues known to have a document, with their stored shapes.
+
+        Another process may since have dropped a queue, or reset its shape.
+        """
         self._options = _options(address.url)
         self._place: Place | None = None
         reset_after_fork(self)
 
     def begin(self) -> None:
-        """Have no client; that of before a fork is the parent's."""
+        """Start without a client; after a fork, the client belongs to the parent."""
         self._opening = threading.Lock()
         self._place = None
 
@@ -105,7 +107,7 @@ class Server:
         return place
 
     def place_in(self, client: MongoClient[Document], session: ClientSession | None = None) -> Place:
-        """Return the collections as this client reaches them, read where they are written."""
+        """Return the collections through this client, with reads from the primary."""
         database = client.get_database(
             self.address.database, codec_options=CODECS, read_preference=ReadPreference.PRIMARY
         )
@@ -113,7 +115,7 @@ class Server:
 
     @property
     def outside(self) -> Server:
-        """This: nothing here is part of a caller's transaction."""
+        """This server: nothing here is part of a caller's transaction."""
         return self
 
     def now(self) -> int:
@@ -122,12 +124,13 @@ class Server:
         return self.at(answer["localTime"])
 
     def at(self, date: Any) -> int:
-        """Return the time that a date of the server's clock stands for."""
+        """Return a date of the server's clock as a stored time."""
         return micros(date) + int(self.clock_offset * SECOND)
 
-    def call(self, work: Callable[[Place, bool], T], seconds: float = CALL_SECONDS) -> T:
-        """Do the work, again while that is safe and may help; it is told when it is a repeat after a lost reply."""
+    def call(self, work: Callable[[Place, bool], T], seconds: float | None = None) -> T:
+        """Do the work, and repeat it while that is safe and may help; its second argument: True after a lost reply."""
         started, pause, again = time.monotonic(), 0.01, False
+        seconds = calls.CALL_SECONDS if seconds is None else seconds
         while True:
             try:
                 with pymongo.timeout(max(0.001, seconds - (time.monotonic() - started))):
@@ -149,7 +152,7 @@ class Server:
 
     @contextmanager
     def faults(self) -> Iterator[None]:
-        """Say in our words what goes wrong with the server in the block."""
+        """Convert driver errors in the block to errors of this package."""
         try:
             yield
         except PyMongoError as error:
@@ -160,11 +163,11 @@ class Server:
     def unavailable(self, error: PyMongoError) -> StoreUnavailable:
         """Return the error to raise when retrying does not help."""
         reason = self.address.without_password(reason_of(error))
-        told = f"can't use the store {self.address.shown}: {reason}; {way_out(error)}"
-        return StoreUnavailable(told, lasting=fault_of(error) is Fault.HOPELESS)
+        message = f"can't use the store {self.address.shown}: {reason}; {way_out(error)}"
+        return StoreUnavailable(message, lasting=fault_of(error) is Fault.HOPELESS)
 
     def close(self) -> None:
-        """Close all connections; a later call opens them anew."""
+        """Close all connections; a later call opens them again."""
         place, self._place = self._place, None
         if place is not None:
             place.database.client.close()
@@ -172,12 +175,12 @@ class Server:
     def _connect(self) -> MongoClient[Document]:
         try:
             return MongoClient(self.address.url, connect=False, **self._options)
-        except ConfigurationError as error:  # the DNS knows nothing of a mongodb+srv host
+        except ConfigurationError as error:  # DNS does not know the host of mongodb+srv
             raise self.unavailable(error) from error
 
 
 def across(server: Access, arms: Sequence[Sequence[Document]]) -> Iterator[Document]:
-    """Yield the jobs that these aggregations find, in no promised order, many aggregations in one command."""
+    """Yield the jobs that these aggregations find, in undefined order, many aggregations per command."""
     for start in range(0, len(arms), ARMS):
         first, *rest = arms[start : start + ARMS]
 
@@ -191,12 +194,12 @@ def across(server: Access, arms: Sequence[Sequence[Document]]) -> Iterator[Docum
 
 
 def _options(url: str) -> dict[str, Any]:
-    """Return our options but for those that the URL gives; InvalidInput for a URL that makes no sense."""
+    """Return the default options that the URL does not set; InvalidInput for an invalid URL."""
     try:
-        # Without the DNS look-up that +srv stands for.
+        # Without the DNS lookup of +srv.
         given = parse_uri(url.replace("mongodb+srv://", "mongodb://", 1), warn=False)["options"]
     except (InvalidURI, ConfigurationError, ValueError, InvalidOperation) as error:
-        raise InvalidInput(f"the URL of the store makes no sense: {error}") from None
+        raise InvalidInput(f"the URL of the store is not valid: {error}") from None
     if given.get("w") == 0:
         raise InvalidInput("w=0 in the URL of the store: a queue must know what was written; leave it out")
     return {name: value for name, value in _DEFAULTS.items() if name.lower() not in {one.lower() for one in given}}

@@ -1,1 +1,1 @@
-"""Connections to Redis, and the forms in which it keeps things."""
+"""Connections to Redis, and stored forms."""

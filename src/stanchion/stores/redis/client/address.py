@@ -1,4 +1,4 @@
-"""What a URL of a Redis store says."""
+"""Parses the URL of a Redis store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SENTINEL_PORT = 26379
 
 
 class Watch(NamedTuple):
-    """The sentinels that know where the master of a service is, and how to log in to them."""
+    """The sentinels that know the master of a service, and the options to log in to them."""
 
     service: str
     sentinels: tuple[tuple[str, int], ...]
@@ -23,9 +23,9 @@ class Watch(NamedTuple):
 
 
 class Address(NamedTuple):
-    """Where the server is; `prefix` begins the name of every key.
+    """The address of the server; `prefix` starts the name of every key.
 
-    With a `watch`, the host in `url` is that of a sentinel, and the sentinels say where the server is.
+    With a `watch`, the host in `url` is a sentinel, and the sentinels tell the address of the server.
     """
 
     url: str
@@ -77,20 +77,20 @@ def address_of(url: str) -> Address:
 
 
 def _split(url: str) -> SplitResult:
-    """Return the parts of a URL; InvalidInput for one that makes no sense."""
+    """Return the parts of a URL; InvalidInput for an invalid one."""
     try:
         parts = urlsplit(url)
-        _ = parts.port if "sentinel" not in parts.scheme else None  # read late, and refused then
-    except ValueError:  # its words may show a part of the password
+        _ = parts.port if "sentinel" not in parts.scheme else None  # evaluated lazily; invalid ports are refused here
+    except ValueError:  # its text may show a part of the password
         raise InvalidInput(
-            f"the URL of the store makes no sense; write {_EXAMPLE}, with a number for the port, and with @, : and / "
+            f"the URL of the store is not valid; write {_EXAMPLE}, with a number for the port, and with @, : and / "
             f"of the password as %40, %3A and %2F"
         ) from None
     return parts
 
 
 def hidden(url: str) -> str:
-    """Return a URL as it may be shown: without its passwords."""
+    """Return a URL for display: without its passwords."""
     try:
         return address_of(url).shown
     except InvalidInput:
@@ -98,7 +98,7 @@ def hidden(url: str) -> str:
 
 
 def _watch(parts: SplitResult, hosts: str, options: dict[str, str]) -> Watch:
-    """Return what the URL says of sentinels, and take their options out."""
+    """Return the sentinels in the URL, and remove their options."""
     service = unquote(parts.path.strip("/"))
     sentinels = tuple(_sentinel(host) for host in hosts.split(",") if host)
     if not sentinels or not service or "/" in service:

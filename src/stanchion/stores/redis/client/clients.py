@@ -1,4 +1,4 @@
-"""The redis-py client for an address: of one server, of a cluster, or of the master that sentinels name."""
+"""The redis-py client of an address: for one server, a cluster, or a master behind sentinels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from stanchion.stores.redis.client.address import Address, Watch
 
 _OPTIONS: dict[str, Any] = {"socket_timeout": 5.0, "socket_connect_timeout": 5.0, "client_name": "stanchion"}
 _ASKED = 1.0
-"""Seconds for which a sentinel is asked; after that the next one is."""
+"""Seconds to wait for a sentinel before the next one is asked."""
 
 
 def client_of(address: Address) -> Any:
-    """Return a client, which connects when it is used: a Redis or a RedisCluster."""
+    """Return a client, which connects on first use: a Redis or a RedisCluster."""
     if address.watch is not None:
         return _watched(address, address.watch)
     kind, retries = (RedisCluster, 3) if address.cluster else (Redis, 0)
@@ -28,21 +28,21 @@ def client_of(address: Address) -> Any:
 
 
 def refuse_options(address: Address) -> None:
-    """Refuse options in the URL that the driver would not take."""
+    """Refuse URL options that the driver would not accept."""
     if address.cluster:
-        return  # its client takes more than a connection does
+        return  # its client accepts more than a connection does
     try:
         pool = ConnectionPool.from_url(address.url, **_OPTIONS)
         pool.connection_class(**pool.connection_kwargs)
     except (TypeError, ValueError) as error:
         said = address.without_password(str(error)).removeprefix("AbstractConnection.__init__() got an ")
         raise InvalidInput(
-            f"the options in the URL of the store make no sense: {said}; see redis-py for them"
+            f"the options in the URL of the store are not valid: {said}; see redis-py for them"
         ) from None
 
 
 def _watched(address: Address, watch: Watch) -> Any:
-    """Return a client whose connections ask the sentinels where the master is by then."""
+    """Return a client whose connections ask the sentinels for the present master."""
     given: dict[str, Any] = dict(parse_url(address.url))  # type: ignore[no-untyped-call]
     for name in ("host", "port"):
         given.pop(name, None)

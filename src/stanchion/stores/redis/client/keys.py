@@ -1,6 +1,9 @@
-"""How keys begin. What is in braces puts all keys with the same beginning in one slot of a cluster."""
+"""Key prefixes. Braces put all keys with the same prefix into one slot of a cluster."""
 
 from __future__ import annotations
+
+from stanchion.stores.cas.slot_keys import key_of
+from stanchion.stores.records.slots import Slot
 
 
 class Keys:
@@ -10,19 +13,19 @@ class Keys:
         self.prefix = prefix
 
     def queue(self, queue: str) -> str:
-        """Return how the keys of a queue begin."""
+        """Return the prefix of the keys of a queue."""
         return f"{self.prefix}:{_tag(queue)}:"
 
-    def slot(self, slot: str) -> str:
-        """Return how the keys of a semaphore or an order key begin."""
-        return f"{self.prefix}:slot:{_tag(slot)}:"
+    def slot(self, slot: Slot) -> str:
+        """Return the prefix of the keys of a slot."""
+        return f"{self.prefix}:slot:{_tag(key_of(slot))}:"
 
     def flow(self, node: str) -> str:
-        """Return how the keys of a node of a flow begin; those of its root are also those of the whole flow."""
+        """Return the prefix of the keys of a flow node; those of the root also serve the whole flow."""
         return f"{self.prefix}:flow:{_tag(node)}:"
 
     def stage(self, write: str) -> str:
-        """Return how the keys of what is staged under a write begin."""
+        """Return the prefix of the keys of a staged write."""
         return f"{self.prefix}:stage:{_tag(write)}:"
 
     def own(self, name: str) -> str:
@@ -31,6 +34,6 @@ class Keys:
 
 
 def _tag(name: str) -> str:
-    """Return a name in braces, and with none in it."""
+    """Return a name in braces, with its own braces escaped."""
     escaped = name.replace("%", "%25").replace("}", "%7D")
     return f"{{{escaped}}}"

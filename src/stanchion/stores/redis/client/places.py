@@ -1,4 +1,4 @@
-"""Which queues there are, and in which of them jobs were seen last."""
+"""The queues of a store, and the queues in which jobs were last seen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _REMEMBERED = 65_536
 
 
 class Places:
-    """The queues of a store, and the queue of each job that this process has seen lately."""
+    """The queues of a store, and the queue of each job that this process has seen recently."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -23,36 +23,29 @@ class Places:
         found = self._server.command("SMEMBERS", self._server.keys.own("queues"))
         return sorted(name.decode() for name in found)
 
-    def list_queue(self, queue: str, *, anew: bool = False) -> None:
-        """Make sure that the queue is among those that recovery and upkeep look at."""
-        if anew or queue not in self._listed:
+    def list_queue(self, queue: str, *, again: bool = False) -> None:
+        """Add the queue to those that recovery and upkeep process."""
+        if again or queue not in self._listed:
             listed = self._server.keys.own("queues")
-            # A full server refuses SADD, also of what is there.
+            # A server out of memory refuses SADD, even for present members.
             if not self._server.command("SISMEMBER", listed, queue):
                 self._server.command("SADD", listed, queue)
             self._listed.add(queue)
 
     def unlist_queue(self, queue: str) -> None:
-        """Have a queue that was deleted not be looked at any more, unless it has been made again meanwhile."""
+        """Remove a deleted queue from those that recovery and upkeep process, unless it was made again."""
         self._listed.discard(queue)
         self._server.command("SREM", self._server.keys.own("queues"), queue)
         if self._server.command("EXISTS", self._server.keys.queue(queue) + "settings"):
-            self.list_queue(queue, anew=True)
+            self.list_queue(queue, again=True)
 
     def remember(self, queue: str, ids: Iterable[str]) -> None:
-        """Note which queue these jobs are in; a wrong note costs a search, no more."""
+        """Remember the queue of these jobs; a wrong entry only costs a search."""
         self._queue_of.update(dict.fromkeys(ids, queue))
         if len(self._queue_of) > _REMEMBERED:
             for job_id in list(islice(self._queue_of, len(self._queue_of) // 2)):
                 self._queue_of.pop(job_id, None)
 
     def queue_of(self, job_id: str) -> str | None:
-        """Return the queue in which a job was seen last."""
+        """Return the queue in which a job was last seen, or None."""
         return self._queue_of.get(job_id)
-
-    def by_queue(self, ids: Iterable[str]) -> dict[str | None, list[str]]:
-        """Group ids by the queue that they were seen in last; None for those never seen."""
-        groups: dict[str | None, list[str]] = {}
-        for job_id in ids:
-            groups.setdefault(self._queue_of.get(job_id), []).append(job_id)
-        return groups

@@ -9,18 +9,22 @@ from collections.abc import Iterable
 from typing import Final
 
 from stanchion.stores.cas.jobs import Seen
+from stanchion.stores.cas.slot_keys import key_of, slot_of
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.rules.jobs import due_at
-from stanchion.stores.rules.slots import gates_of
+from stanchion.stores.rules.slots import slots_of
 
 FIELD: Final = "\x1f"
 ROW: Final = "\x1e"
-STATE_FIELDS: Final = 24
-"""Fields of a state; it follows the id and comes before the body."""
+STATE_FIELDS: Final = 26
+"""Fields of a state; the state is between the id and the body."""
+
+
+_NO_SLOT: Final = (None, None, None)
 
 
 def state_text(row: JobRow, rev: int) -> str:
-    """Return what changes in the life of a job, in the order of prelude.lua."""
+    """Return the fields of a job that change often, in the order of prelude.lua."""
     return FIELD.join(
         (
             str(rev),
@@ -34,6 +38,7 @@ def state_text(row: JobRow, rev: int) -> str:
             _text(row.progress),
             str(row.lane),
             str(row.priority),
+            str(row.rank),
             str(row.run_at),
             str(row.enqueued_at),
             str(row.failures),
@@ -41,9 +46,10 @@ def state_text(row: JobRow, rev: int) -> str:
             row.key or "",
             row.errors or "",
             row.result or "",
-            str(row.held) if row.held else "",
-            row.permit or "",
-            row.waits_for or "",
+            str(row.slots_held) if row.slots_held else "",
+            row.order_hold or "",
+            row.slots_hold or "",
+            _waits(row),
             _text(row.waits_since),
             row.order_key or "",
             _bound(row),
@@ -52,21 +58,30 @@ def state_text(row: JobRow, rev: int) -> str:
 
 
 def _bound(job: JobRow | NewJob) -> str:
-    """Return something for a job whose steps entail more than themselves: the slot that it takes first, if any."""
-    if not (job.order_key or job.limits or job.flow):
-        return ""
-    # One with a hold token holds its order key or a semaphore, so no other has to make way for it.
-    holds = isinstance(job, JobRow) and bool(job.held or job.permit)
-    return "1" if holds else next(iter(gates_of(job)), "1")
+    """Return a text for a job whose steps have consequences for others, '' otherwise: the first slot it takes.
+
+    "1": the job is only a member of a flow node. "2": it has only a rate, or holds its order key or a semaphore.
+    """
+    if not (job.order_key or job.limits):
+        return "1" if job.flow_node else ""
+    # A job with a hold token does not wait first for its first slot.
+    holds = isinstance(job, JobRow) and bool(job.slots_held or job.order_hold or job.slots_hold)
+    return "2" if holds else next(map(key_of, slots_of(job)), "2")
+
+
+def _waits(job: JobRow | NewJob) -> str:
+    """Return the key of the slot that a job waits for, or ''."""
+    slot = job.waits_for
+    return "" if slot is None else key_of(slot)
 
 
 def is_bound(state: str) -> bool:
-    """Tell whether the steps of a job in this state entail more than themselves."""
+    """Return True if the steps of a job in this state have consequences for others."""
     return state.rpartition(FIELD)[2] != ""
 
 
 def body_text(job: JobRow | NewJob) -> str:
-    """Return what rarely changes."""
+    """Return the fields of a job that rarely change."""
     return FIELD.join(
         (
             job.payload,
@@ -74,7 +89,10 @@ def body_text(job: JobRow | NewJob) -> str:
             job.headers or "",
             job.tenant or "",
             job.limits or "",
-            job.flow or "",
+            job.flow_root or "",
+            job.flow_node or "",
+            _text(job.flow_index),
+            job.flow_after or "",
             job.origin or "",
             str(job.max_attempts),
             _text(job.timeout),
@@ -83,26 +101,26 @@ def body_text(job: JobRow | NewJob) -> str:
 
 
 def new_text(job: NewJob, once: str = "") -> str:
-    """Return a new job as push.lua takes it; all with the same idempotency key `once` are stored in one call."""
-    due = due_at(job, 0)  # with a delay: from the moment at which the script runs
+    """Return a new job in the form of push.lua; jobs with the same idempotency key `once` are stored in one call."""
+    due = due_at(job, 0)  # a delay counts from the time at which the script runs
     run_at, delay = (str(due), "") if job.run_at is not None else ("", str(due))
-    key, waits_for, order_key = job.key or "", job.waits_for or "", job.order_key or ""
+    key, waits_for, order_key = job.key or "", _waits(job), job.order_key or ""
     place = (str(job.priority), str(job.lane), run_at, delay)
     return FIELD.join((job.id, job.on_duplicate, *place, key, waits_for, order_key, _bound(job), once, body_text(job)))
 
 
 def seen_in(text: str, queue: str) -> list[Seen]:
-    """Return the jobs of an answer, with the text of their state as their version."""
+    """Return the jobs of a reply, with their state texts as versions."""
     return [_seen(row, queue) for row in text.split(ROW)] if text else []
 
 
 def rows_in(text: str, queue: str) -> list[JobRow]:
-    """Return the jobs of an answer."""
+    """Return the jobs of a reply."""
     return [_row(row.split(FIELD), queue) for row in text.split(ROW)] if text else []
 
 
 def rev_of(version: str) -> int:
-    """Return how often a job has been changed."""
+    """Return the number of changes of a job."""
     return int(version.partition(FIELD)[0])
 
 
@@ -113,16 +131,19 @@ def _seen(text: str, queue: str) -> Seen:
 
 def _row(fields: Iterable[str], queue: str) -> JobRow:
     (
-        job_id, _, state, attempts, token, worker, lease_until, started_at, stop, progress, lane, priority, run_at,
-        enqueued_at, failures, finished_at, key, errors, result, held, permit, waits_for, waits_since,
-        order_key, _, payload, task, headers, tenant, limits, flow, origin, max_attempts, timeout,
+        job_id, _, state, attempts, token, worker, lease_until, started_at, stop, progress, lane, priority, rank,
+        run_at, enqueued_at, failures, finished_at, key, errors, result, slots_held, order_hold, slots_hold,
+        waits_for, waits_since, order_key, _, payload,
+        task, headers, tenant, limits, flow_root, flow_node, flow_index, flow_after, origin, max_attempts, timeout,
     ) = fields  # fmt: skip
+    waits_kind, waits_queue, waits_name = slot_of(waits_for) if waits_for else _NO_SLOT
     return JobRow(
         job_id,
         queue,
         int(lane),
         state,
         int(priority),
+        int(rank),
         int(run_at),
         int(enqueued_at),
         payload,
@@ -132,7 +153,10 @@ def _row(fields: Iterable[str], queue: str) -> JobRow:
         key or None,
         order_key or None,
         limits or None,
-        flow or None,
+        flow_root or None,
+        flow_node or None,
+        int(flow_index) if flow_index else None,
+        flow_after or None,
         origin or None,
         int(attempts),
         int(failures),
@@ -145,9 +169,12 @@ def _row(fields: Iterable[str], queue: str) -> JobRow:
         int(lease_until) if lease_until else None,
         int(started_at) if started_at else None,
         stop == "1",
-        int(held or 0),
-        permit or None,
-        waits_for or None,
+        int(slots_held or 0),
+        order_hold or None,
+        slots_hold or None,
+        waits_kind,
+        waits_queue,
+        waits_name,
         int(waits_since) if waits_since else None,
         int(finished_at) if finished_at else None,
         result or None,

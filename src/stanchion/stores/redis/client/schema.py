@@ -1,4 +1,4 @@
-"""The version of the keys, and whether a server can be used."""
+"""The version of the keys, and whether a server is usable."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.redis.client.server import Server
 
 VERSION = 1
-"""Of the keys and of what they hold."""
+"""The version of the keys and their contents."""
 
 
 class Schema:
-    """Writes the version of the keys; there is nothing else to make."""
+    """Writes and checks the version of the keys; there is nothing else to set up."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    def set_up(self, *, dry_run: bool = False) -> list[str]:
+    def setup(self, *, dry_run: bool = False) -> list[str]:
         """Write the version; return the commands for that."""
         step = f"SET {self._version_key} {VERSION} NX"
         if dry_run:
@@ -29,7 +29,7 @@ class Schema:
         return [step] if done else []
 
     def _version(self) -> int | None:
-        """Return the version of the keys; None when there is none, or no server to ask."""
+        """Return the version of the keys; None if there is none, or no server."""
         with suppress(StoreUnavailable):
             found = self._server.command("GET", self._version_key)
             return None if found is None else int(found)
@@ -42,7 +42,7 @@ class Schema:
     def check(self) -> None:
         """Raise StoreUnavailable or SchemaMismatch unless the store can be used.
 
-        Writes nothing: a full server refuses that, and has to open to be emptied.
+        Writes nothing: a server out of memory refuses writes, and must be usable to be emptied.
         """
         found = int(self._server.command("GET", self._version_key) or VERSION)
         if found > VERSION:
@@ -56,7 +56,7 @@ class Schema:
         """Refuse a server that would delete jobs when its memory is full."""
         try:
             infos = self._server.infos("memory")
-        except ResponseError:  # some hosted servers don't tell
+        except ResponseError:  # some hosted servers hide it
             return
         for info in infos:
             policy = str(info.get("maxmemory_policy", "noeviction"))

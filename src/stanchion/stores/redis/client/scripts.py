@@ -1,4 +1,4 @@
-"""The Lua scripts: each verb that changes something is one of them, and thus atomic."""
+"""The Lua scripts: each changing verb is one script, and thus atomic."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _AT_A_RATE = ("claim", "spend")
 
 
 class Script(NamedTuple):
-    """A script and the name under which the server keeps it."""
+    """A script and the hash under which the server caches it."""
 
     text: str
     sha: str
@@ -20,7 +20,7 @@ class Script(NamedTuple):
 
 @cache
 def script(name: str) -> Script:
-    """Return a script of the folder `lua`, after what it shares with others."""
+    """Return a script of the folder `lua`, with its shared parts in front."""
     shared = ("prelude", "bucket") if name in _AT_A_RATE else ("prelude",)
     text = "\n".join((_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in (*shared, name))
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())

@@ -1,4 +1,4 @@
-"""The connection to Redis: one node or a cluster, deadlines, and the retries that are safe."""
+"""The connection to Redis: one node or a cluster, deadlines, and safe retries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from enum import Enum, auto
 from typing import Any, NamedTuple, TypeVar
 
 from redis import ConnectionPool
@@ -17,7 +16,7 @@ from redis.exceptions import (
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
-    ClusterDownError,
+    ClusterError,
     ConnectionError,
     MasterDownError,
     NoPermissionError,
@@ -32,6 +31,8 @@ from redis.exceptions import (
 )
 
 from stanchion.errors import StoreUnavailable
+from stanchion.stores.cas.faults import Fault
+from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.redis.client.address import Address
 from stanchion.stores.redis.client.clients import client_of
@@ -40,24 +41,8 @@ from stanchion.stores.redis.client.scripts import Script, script
 
 T = TypeVar("T")
 
-CALL_SECONDS = 10.0
-"""No call takes longer than about this, its retries included."""
-
-
-class Fault(Enum):
-    """Why the server did not do what it was asked."""
-
-    LOST = auto()
-    """The connection broke; it may have been done."""
-    BUSY = auto()
-    """The server can't for the moment; nothing was done."""
-    HOPELESS = auto()
-    """It won't, however often it is asked."""
-    OTHER = auto()
-    """An error of another kind."""
-
-
-_BUSY = (BusyLoadingError, ReadOnlyError, ClusterDownError, MasterDownError, TryAgainError)
+# ClusterError: the cluster is down, or the client gave up on a slot that moves; each of its calls was refused.
+_BUSY = (BusyLoadingError, ReadOnlyError, ClusterError, MasterDownError, TryAgainError)
 _BUSY_WORDS = ("READONLY", "MISCONF", "NOREPLICAS", "BUSY ", "UNBLOCKED", "MOVED", "ASK ")
 _HOPELESS = (AuthenticationError, AuthorizationError, NoPermissionError)
 _FORBIDDEN_WORDS = ("NOPERM", "can't run this command", "can't access at least one of the keys")
@@ -72,7 +57,7 @@ class Call(NamedTuple):
 
     @property
     def sent(self) -> tuple[Any, ...]:
-        """The command for a server that knows the script."""
+        """The command for a server that has cached the script."""
         return self.parts if self.script is None else ("EVALSHA", self.script.sha, *self.parts)
 
     @property
@@ -99,14 +84,14 @@ class Server:
         return self._client
 
     def close(self) -> None:
-        """Close all connections; a later call opens them anew."""
+        """Close all connections; a later call opens them again."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
 
     def script(self, name: str, key: str, *arguments: Any) -> Call:
-        """Return a script that is to be run on the keys that begin with `key`."""
-        # With a second key, which is never there, a script is put off while its slot moves and keys are here and there.
+        """Return a call of a script on the keys with the prefix `key`."""
+        # A second key, always missing, makes the server defer a script while the keys of its slot are being migrated.
         keys = (key, f"{key}moving") if key.endswith(":") else (key,)
         return Call((len(keys), *keys, int(self.clock_offset * SECOND), *arguments), script(name))
 
@@ -119,9 +104,9 @@ class Server:
             return self.client.execute_command(*call.whole)
 
     def all(self, calls: Sequence[Call]) -> list[Any]:
-        """Make calls in one round trip, all of them again if need be; a repeat must do no harm.
+        """Send calls in one round trip, and repeat all of them if necessary; they must be safe to repeat.
 
-        On one server they are made in this order; the nodes of a cluster go each at its own pace.
+        One server executes them in this order; each node of a cluster on its own.
         """
         return self.call(lambda _again: self._all(calls)) if calls else []
 
@@ -138,25 +123,25 @@ class Server:
         return list(answers)
 
     def command(self, *parts: Any) -> Any:
-        """Run a command of one key, again if need be; a repeat must do no harm."""
+        """Run a command on one key, repeated if necessary; it must be safe to repeat."""
         return self.call(lambda _again: self.client.execute_command(*parts))
 
     def enlist(self, name: str, *members: str, at: int | None = None, known: bool = False) -> Call:
-        """Return a call that notes names in a sorted set, at a moment (None: now), be the server full.
+        """Return a call that lists names in a sorted set, with a time (None: now), even if the server is out of memory.
 
-        `known`: only those that are there already.
+        `known`: update present names only.
         """
         moment = "" if at is None else at
         return self.script("enlist", self.keys.own(name), moment, "1" if known else "", *members)
 
     def now(self) -> int:
-        """Return the clock in microseconds; of any node, in a cluster."""
+        """Return the clock in microseconds; of any node in a cluster."""
         where = {"target_nodes": RedisCluster.RANDOM} if self.address.cluster else {}
         seconds, micros = self.call(lambda _again: self.client.time(**where))
         return int(seconds) * SECOND + int(micros) + int(self.clock_offset * SECOND)
 
     def infos(self, section: str) -> list[dict[str, Any]]:
-        """Return what each master says of itself; nothing where this user may not ask."""
+        """Return this section of INFO from each master; empty if this user may not read it."""
         where = {"target_nodes": RedisCluster.PRIMARIES} if self.address.cluster else {}
 
         def asked(_again: bool) -> dict[str, Any]:
@@ -171,27 +156,27 @@ class Server:
         return list(found.values()) if all(isinstance(one, dict) for one in found.values()) else [found]
 
     def pool_of(self, key: str) -> ConnectionPool:
-        """Return the connections to the node that has the key."""
+        """Return the connections to the node of the key."""
         if self.address.cluster:
             client = self.client
             return client.get_redis_connection(client.get_node_from_key(key)).connection_pool  # type: ignore[no-any-return]
         return self.client.connection_pool  # type: ignore[no-any-return]
 
     def call(self, work: Callable[[bool], T]) -> T:
-        """Do the work, again while that is safe and may help; it is told when it is a repeat after a lost answer.
+        """Do the work, and repeat it while that is safe and may help; its argument is True after a lost reply.
 
-        A call within the work has no time of its own.
+        Calls within the work share its deadline.
         """
         with self._deadline() as deadline:
             return self._call(work, deadline)
 
     @contextmanager
     def _deadline(self) -> Iterator[float]:
-        """Give the end of the call that is under way in this thread, or else of one that begins."""
+        """Return the deadline of the call in progress in this thread, or of a new one."""
         if hasattr(self._under_way, "deadline"):
             yield self._under_way.deadline
             return
-        self._under_way.deadline = time.monotonic() + CALL_SECONDS
+        self._under_way.deadline = time.monotonic() + calls.CALL_SECONDS
         try:
             yield self._under_way.deadline
         finally:
@@ -210,18 +195,18 @@ class Server:
                     raise self._unavailable(error) from error
                 again = again or fault is Fault.LOST
                 if _is_read_only(error):
-                    self.close()  # what was the master is none any more: look who is
+                    self.close()  # the master has changed: reconnect to the present one
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
             pause = min(pause * 2, 0.5)
 
     def _unavailable(self, error: RedisError) -> StoreUnavailable:
         reason = self.address.without_password(" ".join(str(error).split()) or type(error).__name__)
-        told = f"can't use the store {self.address.shown}: {reason}; {_way_out(error)}"
-        return StoreUnavailable(told, lasting=_fault(error) is Fault.HOPELESS and not _is_full(error))
+        message = f"can't use the store {self.address.shown}: {reason}; {_way_out(error)}"
+        return StoreUnavailable(message, lasting=_fault(error) is Fault.HOPELESS and not _is_full(error))
 
 
 def _said(error: RedisError) -> str:
-    """Return the server's words; Redis 6.2 tells first in which line of a script a command failed."""
+    """Return the server's message; Redis 6.2 puts the script line of the failed command first."""
     return re.sub(r"^Error running script .*?: -", "", str(error))
 
 
@@ -230,7 +215,7 @@ def _is_read_only(error: RedisError) -> bool:
 
 
 def _is_forbidden(error: RedisError) -> bool:
-    # A script does not tell the client by the kind of the error.
+    # Within a script, the error type does not reach the client.
     return isinstance(error, NoPermissionError) or any(word in _said(error) for word in _FORBIDDEN_WORDS)
 
 

@@ -1,4 +1,4 @@
-"""The settings of queues, as they are stored: in a hash, each as a text."""
+"""Queue settings in stored form: a hash of texts."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from stanchion.stores.records.queues import QueueSettings
 
 _DECLARED = "declared "
-"""So begin the names of what the code has declared; its values are JSON."""
+"""Prefix of the fields for declared settings, whose values are JSON."""
 
 
 def stored_setting(name: str, value: Any) -> list[str]:
-    """Return a setting as it is stored: its name, and its value; or several of them."""
+    """Return the fields and values of a setting in stored form."""
     if name == "declared":
         return [text for one, its in value.items() for text in (_DECLARED + one, json.dumps(its))]
     if value is None:
@@ -42,7 +42,8 @@ _KINDS: dict[str, Callable[[str], Any]] = {
     "history_ttl": float,
     "dead_letter": _unless_empty(str),
     "lease": float,
-    "laned": lambda text: text == "1",
+    "uses_lanes": lambda text: text == "1",
+    "uses_slots": lambda text: text == "1",
     "expires": _unless_empty(float),
     "expires_with_jobs": lambda text: text == "1",
 }

@@ -1,5 +1,5 @@
--- Notes that members of a part of a flow are stored. KEYS[1] is the prefix of its keys. ARGV: offset, the first of
--- them.
+-- Records that members of a flow node are stored. KEYS[1] is the prefix of its keys. ARGV: offset, the id of the first
+-- member.
 
 local known = redis.call('HGET', P .. 'adding', ARGV[2])
 if known then

@@ -1,6 +1,6 @@
--- Stores jobs of another store as they are. ARGV: offset, then for each: id, state, body.
+-- Stores jobs of another store unchanged. ARGV: offset, then for each: id, state, body.
 --
--- Returns for each: 1 it is here, 0 a live job has its key; and then 1 when the queue was not there.
+-- Returns for each: 1 it is here, 0 a live job has its key; and last, 1 if the queue was missing.
 
 begin()
 local answers = {}

@@ -1,13 +1,13 @@
--- Puts in jobs that left a queue of another cluster slot, each once. ARGV: offset, then for each: id, state, body.
+-- Stores jobs that left a queue of another cluster slot, each once. ARGV: offset, then for each: id, state, body.
 
 begin()
 redis.call('HSETNX', P .. 'settings', 'made_at', whole(now))
 for first = 2, #ARGV, 3 do
     local id, state, body = unpack(ARGV, first, first + 2)
     local job = fields(state)
-    local mark = id .. ':' .. job[REV]
-    if not redis.call('ZSCORE', P .. 'arrived', mark) then
-        redis.call('ZADD', P .. 'arrived', whole(now), mark)
+    local arrival = id .. ':' .. job[REV]
+    if not redis.call('ZSCORE', P .. 'arrived', arrival) then
+        redis.call('ZADD', P .. 'arrived', whole(now), arrival)
         put(P, id, state, job, body)
     end
 end

@@ -3,7 +3,7 @@
 
 for index = 2, #ARGV, 2 do
     local known = redis.call('HGET', P, ARGV[index])
-    redis.call('HDEL', P, '') -- needs no memory: what follows is not refused
+    redis.call('HDEL', P, '') -- needs no memory; later commands of the script are then not refused
     local started = known and string.match(known, '^[^\31]*') or whole(now)
     redis.call('HSET', P, ARGV[index], table.concat({ started, whole(now), ARGV[index + 1] }, US))
 end

@@ -1,7 +1,7 @@
--- Writes a value of a kind if its version is still the one seen, and notes that a publication has begun. KEYS[1] is the
--- prefix of `begun`, a hash of write -> publication; in its braces is the key of the values of the kind, so that both
--- are in one cluster slot. ARGV: offset, write, publication, and of the value: name, the version seen (0: not there),
--- text. Returns 1 when that is done; otherwise 0, and the publication of the write that has begun before, '' for none.
+-- Writes a value of a kind if its version is still the one read, and records that a publication has begun. KEYS[1] is
+-- the prefix of `begun`, a hash of write -> publication; its braces enclose the key of the values of the kind, so that
+-- both are in one cluster slot. ARGV: offset, write, publication, and of the value: name, version read (0: absent),
+-- text. Returns 1 if that was done; otherwise 0, and the publication of the write that has begun before, '' for none.
 
 local values = string.match(P, '{(.*)}:$')
 local begun = redis.call('HGET', P .. 'begun', ARGV[2]) or ''

@@ -1,11 +1,11 @@
--- Makes changes of jobs that are as they were seen. ARGV: offset, then for each change: id, the state that was seen,
--- the new state, the new body or '' where it stays, the counter or '', where it goes: '' or the prefix of another
--- queue, '' or the name of that queue when it is in another cluster slot; and its outbox entry: '' or the key, and the
+-- Applies changes of jobs that are unchanged since they were read. ARGV: offset, then for each change: id, the state
+-- read, the new state, the new body or '' to keep it, the counter or '', the target: '' or the key prefix of another
+-- queue, '' or the name of that queue if it is in another cluster slot; and its outbox entry: '' or the key, and the
 -- text.
 --
--- A counter with a minus before it counts down: the job was not handed out, and its start is given back to the rate.
+-- A counter with a leading minus is decremented: the job was not handed out, and its start is given back to the rate.
 --
--- Returns for each: 1 done, 0 it has changed, 2 its key is taken.
+-- Returns for each: 1 done, 0 the job has changed, 2 its key is taken.
 
 local WIDTH = 9
 local answers, begun, brought, ends, freed = {}, false, 0, {}, false

@@ -1,11 +1,12 @@
 -- Reserves due jobs. ARGV: offset, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
--- look first for what the token holds already, the counter or '', the first and the last lane or '' for all, 1 for a
--- reader elsewhere, who asks for what it has in hand by the token. To pass over jobs of full slots: the list and the
--- rank in it to begin at, or '' and 0, and the slots.
+-- return the jobs that the token holds already, if any, the counter or '', the first and the last lane or '' for all, 1
+-- to reserve a batch, whose jobs are found by its token. To skip jobs of full slots: the ready list and the index in it
+-- to start at, or '' and 0, and the slots.
 --
--- Returns what it found: 'expired' and ids whose leases ran out, for the caller to free before it asks again; 'held'
--- and what the token holds already; or 'jobs' and the jobs, in order; and seconds until the rate of the queue may allow
--- more, or ''. Where it has passed over so many jobs that it broke off, then the list and the rank to go on at.
+-- Returns what it found: 'expired' and ids whose leases ran out, which the caller frees before it asks again; 'held'
+-- and the jobs that the token holds already; or 'jobs' and the jobs, in order; then the seconds until the rate of the
+-- queue may allow more, or ''. If it stopped because it skipped too many jobs: also the list and the index to continue
+-- at.
 
 local limit, token, worker, lease, again, counted = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local first_lane, last_lane, batch = ARGV[8], ARGV[9], ARGV[10] == '1' and 'batch:' .. token
@@ -26,7 +27,7 @@ end
 
 if again == '1' then
     local held, states = {}, {}
-    for _, id in ipairs(redis.call('SMEMBERS', P .. (batch or 'running'))) do
+    for _, id in ipairs(batch and redis.call('SMEMBERS', P .. batch) or running_ids(held_by(worker))) do
         local state = redis.call('HGET', P .. 'live', id)
         if state and is_held(fields(state), token) then
             held[#held + 1] = id
@@ -38,15 +39,15 @@ if again == '1' then
     end
 end
 
-local paused, max_rate, max_running, own_lease, tokens, filled_at, laned, history_ttl = unpack(redis.call(
-    'HMGET', P .. 'settings', 'paused', 'max_rate', 'max_running', 'lease', 'rate_tokens', 'rate_at', 'laned',
+local paused, max_rate, max_running, own_lease, tokens, filled_at, uses_lanes, history_ttl = unpack(redis.call(
+    'HMGET', P .. 'settings', 'paused', 'max_rate', 'max_running', 'lease', 'rate_tokens', 'rate_at', 'uses_lanes',
     'history_ttl'
 ))
 if paused == '1' then
     return { 'jobs', '', '' }
 end
 if max_running and max_running ~= '' then
-    limit = math.min(limit, tonumber(max_running) - redis.call('SCARD', P .. 'running'))
+    limit = math.min(limit, tonumber(max_running) - redis.call('ZCARD', P .. 'running'))
 end
 
 local rate, wait = nil, ''
@@ -56,21 +57,13 @@ if max_rate and max_rate ~= '' then
     limit = math.min(limit, starts_in(tokens))
 end
 
--- Jobs that hold a semaphore come before all others in the ready lists; what they gain there ends with it.
-local BOOST = 1000
-local ids, boosted = {}, {}
-
-local function found(id, list)
-    ids[#ids + 1] = id
-    boosted[#ids] = string.sub(list, 7) < '04500'
-end
-
+local ids = {}
 local LOOKED_AT, looked, reached = 10000, 0, nil
 local full = full_slots(13)
 
--- Returns those of some due jobs of a list that take no full slot first.
-local function eligible(some, list)
-    if #full == 0 or string.sub(list, 7) < '04500' then
+-- Returns those of some due jobs that don't wait first for a full slot.
+local function eligible(some)
+    if #full == 0 then
         return some
     end
     local chosen = {}
@@ -83,18 +76,18 @@ local function eligible(some, list)
     return chosen
 end
 
--- Takes up to `limit` due jobs of lists that wait for no full slot, one list after the other, from the list and the
--- rank on where the call before broke off.
+-- Takes up to `limit` due jobs of lists that don't wait first for a full slot, list by list, from the list and the
+-- index at which the previous call stopped.
 local function take_beyond(lists)
     for _, list in ipairs(lists) do
         local rank, taken = list == ARGV[11] and tonumber(ARGV[12]) or 0, {}
         local due = list < ARGV[11] and 0 or redis.call('ZCOUNT', P .. 'ready:' .. list, '-inf', whole(now))
         while #ids < limit and rank < due and looked < LOOKED_AT do
             local some = redis.call('ZRANGE', P .. 'ready:' .. list, rank, math.min(due, rank + 1000) - 1)
-            for _, id in ipairs(eligible(some, list)) do
+            for _, id in ipairs(eligible(some)) do
                 if #ids < limit then
                     taken[#taken + 1] = id
-                    found(id, list)
+                    ids[#ids + 1] = id
                 end
             end
             rank = rank + #some
@@ -112,14 +105,14 @@ local function take_beyond(lists)
     end
 end
 
--- Takes up to `limit` due jobs of lists, one list after the other.
+-- Takes up to `limit` due jobs of lists, list by list.
 local function take_in_order(lists)
     for _, list in ipairs(lists) do
         local due = redis.call('ZRANGEBYSCORE', P .. 'ready:' .. list, '-inf', whole(now), 'LIMIT', 0, limit - #ids)
         if #due > 0 then
             take_from_list(P, list, due)
             for _, id in ipairs(due) do
-                found(id, list)
+                ids[#ids + 1] = id
             end
         end
         if #ids >= limit then
@@ -130,7 +123,7 @@ end
 
 local CHUNK = #full > 0 and 500 or math.min(limit, 16)
 
--- Returns a function that gives the next due job of a lane and its list, and nil behind the last.
+-- Returns a function that returns the next due job of a lane and its list, nil after the last.
 local function due_in(lane)
     local lists = redis.call('ZRANGEBYLEX', P .. 'ready', '[' .. lane .. ':', '(' .. lane .. ';')
     local number, given, chunk, place, size = 1, 0, {}, 0, 0
@@ -148,24 +141,24 @@ local function due_in(lane)
                 'ZRANGEBYSCORE', P .. 'ready:' .. lists[number], '-inf', whole(now), 'LIMIT', given, CHUNK
             )
             given, place, size = given + CHUNK, 1, #chunk
-            chunk = eligible(chunk, lists[number])
+            chunk = eligible(chunk)
         end
         return chunk[place], lists[number]
     end
 end
 
--- Takes up to `limit` due jobs, one of each lane in turn, beginning behind the one that was served last. `first`,
--- `last`: the lanes to go round, as text. Lanes without a due job are passed over.
-local function take_in_turn(first, last)
-    local turn = 'served:' .. first_lane .. '-' .. last_lane
-    local served = redis.call('HGET', P .. 'settings', turn) or '00000'
+-- Takes up to `limit` due jobs, one of each lane in turn, from the lane after the round-robin offset on. `first`,
+-- `last`: the range of lanes, as text. Lanes without a due job are skipped.
+local function take_round_robin(first, last)
+    local offset_field = 'last_lane:' .. first_lane .. '-' .. last_lane
+    local served = redis.call('HGET', P .. 'settings', offset_field) or NO_LANE
     local taken, round = {}, {}
     local function take(lane, next_due)
         local id, list = next_due()
         if id then
             taken[list] = taken[list] or {}
             table.insert(taken[list], id)
-            found(id, list)
+            ids[#ids + 1] = id
             round[#round + 1] = { lane, next_due }
             served = lane
         end
@@ -181,9 +174,9 @@ local function take_in_turn(first, last)
             from = '[' .. lane .. ';'
         end
     end
-    local turned = math.max(tonumber(served), tonumber(first) - 1)
-    go_along('[' .. string.format('%05d', turned) .. ';', '(' .. last .. ';')
-    go_along('[' .. first .. ':', '(' .. string.format('%05d', math.min(turned, tonumber(last))) .. ';')
+    local behind = math.max(tonumber(served), tonumber(first) - 1)
+    go_along('[' .. string.format('%05d', behind) .. ';', '(' .. last .. ';')
+    go_along('[' .. first .. ':', '(' .. string.format('%05d', math.min(behind, tonumber(last))) .. ';')
     while #ids < limit and #round > 0 do
         local lanes = round
         round = {}
@@ -197,30 +190,24 @@ local function take_in_turn(first, last)
         take_from_list(P, list, some)
     end
     if #ids > 0 then
-        redis.call('HSET', P .. 'settings', turn, served)
+        redis.call('HSET', P .. 'settings', offset_field, served)
     end
 end
 
 if limit > 0 then
-    -- A full server hands out what leaves nothing behind, so that it can be emptied.
+    -- A server out of memory still hands out jobs that leave nothing behind, so that it can be emptied.
     if counted == '' or tonumber(history_ttl or 1) == 0 then
         begin_always()
     else
         begin()
     end
     if first_lane ~= '' then
-        take_in_turn(string.format('%05d', first_lane), string.format('%05d', last_lane))
-    elseif laned == '1' then
-        take_in_turn('00000', '99999')
+        take_round_robin(string.format('%05d', first_lane), string.format('%05d', last_lane))
+    elseif uses_lanes == '1' then
+        take_round_robin(NO_LANE, '99999')
     else
-        local lists = redis.call('ZRANGE', P .. 'ready', 0, -1)
-        if #lists > 0 and string.sub(lists[1], 1, 5) ~= string.sub(lists[#lists], 1, 5) then
-            take_in_turn('00000', '99999')
-        elseif #full > 0 then
-            take_beyond(lists)
-        else
-            take_in_order(lists)
-        end
+        local take = #full > 0 and take_beyond or take_in_order
+        take(redis.call('ZRANGE', P .. 'ready', 0, -1))
     end
 end
 
@@ -231,19 +218,16 @@ if #ids > 0 then
         until_when = whole(now + (lease ~= '' and tonumber(lease) or math.floor(tonumber(own_lease or 30) * 1000000)))
     end
     local reserved = table.concat({ token, worker, until_when, whole(now), '', '' }, US) .. US
-    local live, leases = {}, {}
+    local live, running, leases = {}, {}, {}
     for index, state in ipairs(several('HMGET', P .. 'live', ids)) do
         local rev, attempts, tail = string.match(state, TAIL)
-        if boosted[index] then
-            local lane, priority, rest = string.match(tail, '^([^\31]*)\31([^\31]*)\31(.*)$')
-            tail = table.concat({ lane, priority - BOOST, rest }, US)
-        end
         states[index] = (rev + 1) .. US .. 'running' .. US .. (attempts + 1) .. US .. reserved .. tail
         live[2 * index - 1], live[2 * index] = ids[index], states[index]
+        running[2 * index - 1], running[2 * index] = 0, holding(worker, ids[index])
         leases[2 * index - 1], leases[2 * index] = until_when, ids[index]
     end
     each('HSET', P .. 'live', live, 2)
-    each('SADD', P .. 'running', ids, 1)
+    each('ZADD', P .. 'running', running, 2)
     if batch then
         each('SADD', P .. batch, ids, 1)
         redis.call('ZADD', P .. 'batches', whole(now), token)

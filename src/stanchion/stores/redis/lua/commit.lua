@@ -1,13 +1,13 @@
 -- Finishes running jobs as done. ARGV: offset, the counter, then for each job: id, token, result or ''.
 --
--- Returns for each: 1 done, 0 lease lost, -1 no such job is live here, or its end entails more than itself.
+-- Returns for each: 1 done, 0 lease lost, -1 the job is not live here, or its end has consequences.
 
 local ids, answers = {}, {}
 for number = 3, #ARGV, 3 do
     ids[#ids + 1] = ARGV[number]
 end
 local states = several('HMGET', P .. 'live', ids)
-local done, past, ended, seen, brought = {}, {}, {}, {}, 0
+local done, held, past, ended, seen, brought = {}, {}, {}, {}, {}, 0
 for index, id in ipairs(ids) do
     local token, result = ARGV[3 * index + 1], ARGV[3 * index + 2]
     local job = states[index] and fields(states[index])
@@ -20,6 +20,7 @@ for index, id in ipairs(ids) do
             job[RESULT] = result
             brought = brought + #result
             done[#done + 1] = id
+            held[#done] = holding(job[WORKER], id)
             past[2 * #done - 1], past[2 * #done] = id, table.concat(job, US)
             ended[2 * #done - 1], ended[2 * #done] = whole(now), id
         end
@@ -40,7 +41,7 @@ else
 end
 redis.call('HINCRBY', P .. 'counts', ARGV[2], #done)
 each('HDEL', P .. 'live', done, 1)
-each('SREM', P .. 'running', done, 1)
+each('ZREM', P .. 'running', held, 1)
 each('SREM', P .. 'stopping', done, 1)
 each('ZREM', P .. 'leases', done, 1)
 tell_ends(done)

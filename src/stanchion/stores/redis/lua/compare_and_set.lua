@@ -1,6 +1,6 @@
--- Writes or deletes a value if its version is still the one seen. KEYS[1] is the hash of the values of one kind: name
--- -> version and text. ARGV: offset, name, the version seen (0: not there), 1 to write or 0 to delete, the text.
--- Returns 1 when that is done; otherwise 0 and what is there, '' for nothing.
+-- Writes or deletes a value if its version is still the one read. KEYS[1] is the hash of the values of one kind: name
+-- -> version and text. ARGV: offset, name, version read (0: absent), 1 to write or 0 to delete, text. Returns 1 if that
+-- was done; otherwise 0 and the stored value, '' for none.
 
 local known = redis.call('HGET', P, ARGV[2]) or ''
 local version = known == '' and '0' or string.match(known, '^[^\31]*')

@@ -1,4 +1,4 @@
--- Changes settings and returns all of them. ARGV: offset, then names and values in turn; '' is none.
+-- Changes settings and returns all of them. ARGV: offset, then names and values alternating; '' is none.
 
 begin_always()
 if #ARGV > 1 then

@@ -1,4 +1,4 @@
--- Returns lanes and their numbers of queued jobs, in turn. ARGV: offset, the most to count, 'all' or '', then
+-- Returns lanes and their numbers of queued jobs, alternating. ARGV: offset, the count to stop at, 'all' or '', then
 -- the lanes.
 
 local most = tonumber(ARGV[2])

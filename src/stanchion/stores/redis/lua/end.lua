@@ -1,10 +1,9 @@
--- Records how members of a part of a flow have ended, and ends it when that is due: `advanced` and `completed` of
--- flows.py. KEYS[1] is the prefix of its keys. ARGV: offset, 1 when its end is noted elsewhere, so that it may end now,
--- 1 to close it, 1 when this may be a repeat, then for each member: place, state, and job, child and result as one
--- text.
+-- Records member ends of a flow node, and ends the node if due: `advanced` and `completed` of flows.py. KEYS[1] is the
+-- prefix of its keys. ARGV: offset, 1 if its end is listed in `ending`, so that it may end now, 1 to close it, 1 if
+-- this may be a repeat, then for each member: index, state, and job, child and result as one text.
 --
--- Returns 'unknown'; 'note', when it would end now, nothing was changed; 'ended' and its fields, in turn, when this
--- call has ended it, or may have before; or else 'open'.
+-- Returns 'unknown'; 'unlisted' if it would end but is not listed, with nothing changed; 'ended' and its fields,
+-- alternating, if this call, or an earlier try of it, has ended it; otherwise 'open'.
 
 local may_end, close, again = ARGV[2] == '1', ARGV[3] == '1', ARGV[4] == '1'
 local size, closed, ended, state, followed =
@@ -17,18 +16,18 @@ size, closed, ended = tonumber(size), closed == '1' or close, tonumber(ended)
 
 local coming, gone, seen = {}, {}, {}
 for first = 5, #ARGV, 3 do
-    local place, how, rest = unpack(ARGV, first, first + 2)
-    local known = seen[place] or redis.call('ZRANGEBYSCORE', P .. 'ends', place, place, 'LIMIT', 0, 1)[1]
+    local index, how, rest = unpack(ARGV, first, first + 2)
+    local known = seen[index] or redis.call('ZRANGEBYSCORE', P .. 'ends', index, index, 'LIMIT', 0, 1)[1]
     local before = known and string.match(known, '^[^\31]*\31([^\31]*)')
     if not known or (before ~= 'done' and how == 'done') then
-        seen[place] = table.concat({ place, how, rest }, US)
+        seen[index] = table.concat({ index, how, rest }, US)
         if known then
             gone[#gone + 1] = known
         else
             ended = ended + 1
         end
-        coming[#coming + 1] = place
-        coming[#coming + 1] = seen[place]
+        coming[#coming + 1] = index
+        coming[#coming + 1] = seen[index]
         if state == 'running' and how ~= 'done' then
             state = 'failed'
         end
@@ -42,7 +41,7 @@ if state == 'running' and closed and ended >= size then
 end
 
 if was == 'running' and state ~= 'running' and not may_end then
-    return { 'note' }
+    return { 'unlisted' }
 end
 begin_always()
 each('ZADD', P .. 'ends', coming, 2)

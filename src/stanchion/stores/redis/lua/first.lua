@@ -1,4 +1,4 @@
--- Returns the first jobs under a name. ARGV: offset, 'orders' or 'waits', the name, how many at most.
+-- Returns the first jobs under a name. ARGV: offset, 'orders' or 'waits', the name, the number at most.
 
 local found = redis.call('ZRANGEBYLEX', P .. ARGV[2], '[' .. ARGV[3] .. US, '(' .. ARGV[3] .. ' ', 'LIMIT', 0, ARGV[4])
 local rows = {}

@@ -1,5 +1,4 @@
--- Forgets batches of which nothing is reserved any more. ARGV: offset, the moment before which they must have been
--- reserved.
+-- Forgets batches without reserved jobs. ARGV: offset, the time before which they must have been reserved.
 
 for _, token in ipairs(redis.call('ZRANGEBYSCORE', P .. 'batches', '-inf', '(' .. ARGV[2], 'LIMIT', 0, 100)) do
     local holds = false

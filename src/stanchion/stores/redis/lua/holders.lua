@@ -1,9 +1,14 @@
--- Returns who holds the running jobs: for each its id, worker or '', and the end of its lease or ''. ARGV: offset.
+-- Returns the holders of running jobs, '' for none, and their numbers of jobs, alternating; one step per holder. ARGV:
+-- offset.
 
-local rows = {}
-local ids = redis.call('SMEMBERS', P .. 'running')
-for index, state in ipairs(several('HMGET', P .. 'live', ids)) do
-    local job = fields(state)
-    rows[index] = table.concat({ ids[index], job[WORKER], job[LEASE] }, US)
+local holders, from = {}, '-'
+while true do
+    local first = redis.call('ZRANGEBYLEX', P .. 'running', from, '+', 'LIMIT', 0, 1)[1]
+    if not first then
+        return holders
+    end
+    local worker = string.match(first, '^[^\31]*')
+    holders[#holders + 1] = worker
+    holders[#holders + 1] = redis.call('ZLEXCOUNT', P .. 'running', held_by(worker))
+    from = '[' .. worker .. ' '
 end
-return table.concat(rows, RS)

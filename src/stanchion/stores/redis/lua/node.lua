@@ -1,14 +1,14 @@
--- Stores a part of a flow unless it is there. KEYS[1] is the prefix of its keys:
+-- Stores a flow node unless it is there. KEYS[1] is the prefix of its keys:
 --
---   node      hash    fields of a Node; opened: 1 once its jobs are stored; followed: 1 once all is done that its end
---                     entails
---   ends      zset    how members have ended, by their places: place, state, job, child and result
---   adding    hash    first of the jobs that were added together -> their first place and, until they are stored, the
+--   node      hash    fields of a FlowNode; opened: 1 once its jobs are stored; followed: 1 once all consequences of its
+--                     end are done
+--   ends      zset    member ends by index: index, state, job, child and result
+--   adding    hash    first of the jobs that were added together -> their first index and, until they are stored, the
 --                     jobs
---   jobs      zset    id and queue of all jobs of the flow, in the order of the text; with the root only
---   nodes     set     all parts of the flow; with the root only
+--   jobs      zset    id and queue of all jobs of the flow, in the order of the text; root only
+--   nodes     set     all nodes of the flow; root only
 --
--- ARGV: offset, then names and values in turn. Returns 1 when its jobs are stored, otherwise 0.
+-- ARGV: offset, then names and values alternating. Returns 1 if its jobs are stored, otherwise 0.
 
 if redis.call('EXISTS', P .. 'node') == 0 then
     redis.call('HSET', P .. 'node', 'created_at', whole(now), unpack(ARGV, 2))

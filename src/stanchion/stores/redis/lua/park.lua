@@ -1,34 +1,33 @@
--- Parks due jobs that wait first for one of some slots, which are full: those at the front of the queue up to one that
--- does not, so many at most. ARGV: offset, since when they wait, the token under which they will hold, the first and
--- the last lane or '' for all, 1 when no other jobs are due, slots. Returns how many were parked, and 1 where there may
--- be more. In a queue of lanes it parks none while others are due: it may be their turn.
+-- Parks due jobs that wait first for one of some full slots: a bounded number at the front of the queue, up to one that
+-- does not wait. ARGV: offset, start of the wait, the hold token, the first and the last lane or '' for all, 1 if no
+-- other jobs are due, slots. Returns the number of jobs parked, and 1 if there may be more. In a queue with lanes it
+-- parks none while others are due, because the next lane may be theirs.
 
 local PARKED, CHUNK = 2000, 500
 local since, hold_token, alone, full = ARGV[2], ARGV[3], ARGV[6] == '1', full_slots(7)
-local first = ARGV[4] == '' and '' or string.format('%05d', ARGV[4])
-local last = ARGV[5] == '' and '99999' or string.format('%05d', ARGV[5])
--- All but the number of changes, the state, and of the slots that it holds, its hold token, what it waits for and since
--- when it waits.
-local PARTS = '^([^\31]*)\31[^\31]*\31(.*)\31[^\31]*\31([^\31]*)\31[^\31]*\31[^\31]*\31([^\31]*\31([^\31]*))$'
+local first, last = tonumber(ARGV[4]) or -1, tonumber(ARGV[5]) or 99999
+-- All fields but the number of changes, state, slots held, hold tokens, waits_for and waits_since.
+local PARTS = '^([^\31]*)\31[^\31]*\31(.*)' .. string.rep('\31[^\31]*', 5) .. '\31([^\31]*\31([^\31]*))$'
 
 local lists = redis.call('ZRANGE', P .. 'ready', 0, -1)
-if redis.call('HGET', P .. 'settings', 'laned') == '1' and not alone then
+if redis.call('HGET', P .. 'settings', 'uses_lanes') == '1' and not alone then
     return { 0, 1 }
 end
 
--- Parks some jobs at the front of a list; returns how many.
+-- Parks jobs at the front of a list; returns their number.
 local function park(list, some)
     local live, waits, gone = {}, {}, {}
     for index, state in ipairs(several('HMGET', P .. 'live', some)) do
-        if string.sub(list, 7) < '04500' or not waits_first(state, full) then
+        if not waits_first(state, full) then
             break
         end
         local id = some[index]
-        local rev, rest, own, tail, slot = string.match(state, PARTS)
-        local held = own == '' and hold_token or own
+        local rev, rest, tail, slot = string.match(state, PARTS)
+        local of_key = string.sub(slot, 1, 1) == 'o'
+        local order_hold, slots_hold = of_key and hold_token or '', of_key and '' or hold_token
         gone[index], waits[2 * index - 1], waits[2 * index] = id, 0, entry(slot, since, id)
         live[2 * index - 1] = id
-        live[2 * index] = table.concat({ rev + 1, 'waiting', rest, '', held, slot, since, tail }, US)
+        live[2 * index] = table.concat({ rev + 1, 'waiting', rest, '', order_hold, slots_hold, slot, since, tail }, US)
     end
     if #gone > 0 then
         each('HSET', P .. 'live', live, 2)
@@ -41,7 +40,7 @@ end
 begin_always()
 local parked = 0
 for _, list in ipairs(lists) do
-    local lane, all = string.sub(list, 1, 5), true
+    local lane, all = tonumber(string.sub(list, 1, 5)), true
     while lane >= first and lane <= last and all do
         local some = redis.call('ZRANGEBYSCORE', P .. 'ready:' .. list, '-inf', whole(now), 'LIMIT', 0, CHUNK)
         local gone = park(list, some)

@@ -1,32 +1,32 @@
--- What every script starts with: the clock, the keys of a queue, and a job's fields.
+-- The common beginning of every script: the clock, the keys of a queue, and a job's fields.
 --
--- KEYS[1] is the prefix of the queue's keys, which share its hash slot. ARGV[1] is the clock offset, added to the
--- clock.
+-- KEYS[1] is the prefix of the queue's keys, which share its hash slot. ARGV[1] is the clock offset in microseconds.
 --
---   live      hash    id -> state of a live job          body     hash   id -> what rarely changes of it
+--   live      hash    id -> state of a live job          body     hash   id -> fields that rarely change
 --   past      hash    id -> state of a finished job      ended    zset   finished jobs by their end
 --   ids       zset    all ids, in the order of the text  keys     hash   unique key -> id of its holder
---   ready     zset    ready lists: lanes and priorities in use, lane by lane, highest priority first; see `list_of`
---   ready:L:P zset    queued jobs of one lane and priority by run_at, then id
+--   ready     zset    ready lists: lanes and ranks in use, lane by lane, highest rank first; see `list_of`
+--   ready:L:R zset    queued jobs of one lane and rank by run_at, then id
 --   orders    zset    live jobs that have an order key, by it, enqueued_at and id; see `entry`
 --   waits     zset    waiting jobs by the semaphore, order key or node that they wait for, waits_since and id
---   outbox    hash    idempotency key -> noted_at, job and text of what a step entails elsewhere
---   running   set     reserved jobs                      leases   zset   those without a worker by their end
---   stopping  set     running jobs asked to stop         counts   hash   what happened
+--   outbox    hash    idempotency key -> written_at, job and text of an outbox entry
+--   running   zset    reserved jobs by worker, or '', and id; see `holding`
+--   leases    zset    reserved jobs without a worker by the end of their lease
+--   stopping  set     running jobs asked to stop         counts   hash   numbers of events
 --   settings  hash    of the queue                       signals  stream one entry a write that brings work
 --   ends      stream one entry a step that ends jobs: their ids, or *
---   leaving   hash    id -> target and job, on its way to a queue of another cluster slot
---   arrived   zset    jobs that came that way, by when, and idempotency keys under which jobs are pushed only once
---   gone      zset    jobs that left for another queue, by when
---   batch:T   set     jobs that a reader elsewhere has reserved under the token T, be they done by now
---   batches   zset    such tokens, by when
+--   leaving   hash    id -> target and job, in transit to a queue of another cluster slot
+--   arrived   zset    arrivals of jobs in transit, and idempotency keys of pushes, by time
+--   gone      zset    jobs that left for another queue, by time
+--   batch:T   set     jobs reserved as a batch under the token T, including those that are done
+--   batches   zset    tokens of batches, by time
 --
--- Other scripts work on the keys of a semaphore or an order key, {slot}:, of a node of a flow, {node}:, of a write,
+-- Other scripts work on the keys of a semaphore or an order key, {slot}:, of a flow node, {node}:, of a write,
 -- {write}:, or of the values of a kind, or on one key; they say which.
 --
 -- A server out of memory refuses a command that may need more, unless its script has written before. So each script
--- that brings something calls `begin` first: it is refused whole, or not at all. One that ends jobs, or takes them out,
--- calls `begin_always`: UNLINK needs no memory and counts as a write, so that nothing after it is refused. Both change
+-- that adds data calls `begin` first: it is refused as a whole, or not at all. A script that ends or removes jobs calls
+-- `begin_always`: UNLINK needs no memory and counts as a write, so that no later command is refused. Both change
 -- nothing.
 
 local P = KEYS[1]
@@ -46,7 +46,7 @@ local function begin_always()
     redis.call('UNLINK', P .. 'moving')
 end
 
--- Begins a change of some jobs, which is refused for want of memory only where it brings more than a kilobyte for each.
+-- Begins a change of some jobs; it is refused for want of memory only if it adds more than a kilobyte per job.
 local function begin_change(brought, jobs)
     if brought > 1000 * jobs then
         begin()
@@ -57,8 +57,10 @@ end
 
 -- The fields of a job's state, in order.
 local REV, STATE, ATTEMPTS, TOKEN, WORKER, LEASE, STARTED, STOP = 1, 2, 3, 4, 5, 6, 7, 8
-local LANE, PRIORITY, RUN_AT, ENQUEUED, FINISHED, KEY, RESULT = 10, 11, 12, 13, 15, 16, 18
-local WAITS_FOR, SINCE, ORDER, BOUND, FIELDS = 21, 22, 23, 24, 24
+local LANE, RANK, RUN_AT, ENQUEUED, FINISHED, KEY, RESULT = 10, 12, 13, 14, 16, 17, 19
+local WAITS_FOR, SINCE, ORDER, BOUND, FIELDS = 23, 24, 25, 26, 26
+-- The lane of jobs in none; and how the names of their ready lists begin, which sort before all others.
+local UNLANED, NO_LANE = '-1', '-0001'
 local PATTERN = '^' .. string.rep('([^\31]*)\31', FIELDS - 1) .. '(.*)$'
 
 local function fields(text)
@@ -69,7 +71,7 @@ local function is_held(job, token)
     return job[STATE] == 'running' and job[TOKEN] == token and (job[LEASE] == '' or tonumber(job[LEASE]) > now)
 end
 
--- Calls a command with many arguments, as many at a time as the stack of Lua holds.
+-- Calls a command with many arguments, as many at a time as the Lua stack holds.
 local function each(command, key, arguments, width)
     local most = 2000 * width
     for first = 1, #arguments, most do
@@ -97,7 +99,7 @@ local function signal(prefix)
     redis.call('XADD', prefix .. 'signals', 'MAXLEN', '~', '64', '*', 'at', whole(now))
 end
 
--- Tells those who wait for the ends of jobs; of very many it says that any may have ended.
+-- Signals ends of jobs; for very many, the signal stands for any.
 local function tell_ends(ids)
     if #ids > 0 then
         local named = #ids > 200 and '*' or table.concat(ids, ' ')
@@ -105,7 +107,7 @@ local function tell_ends(ids)
     end
 end
 
--- Where only so many jobs may run, one that ran and does not any more leaves a place.
+-- With max_running, a job that stops running makes room for another one: signal that.
 local function free_place()
     local most = redis.call('HGET', P .. 'settings', 'max_running')
     if most and most ~= '' then
@@ -113,9 +115,9 @@ local function free_place()
     end
 end
 
--- The name of a ready list: as text it sorts by lane, and from the highest priority to the lowest.
-local function list_of(lane, priority)
-    return string.format('%05d:%05d', lane, 5000 - priority)
+-- The name of a ready list: as text, it sorts by lane, then from the highest rank to the lowest.
+local function list_of(lane, rank)
+    return string.format('%05d:%05d', lane, 5000 - rank)
 end
 
 local function add_list(prefix, list)
@@ -129,12 +131,31 @@ local function take_from_list(prefix, list, ids)
     end
 end
 
--- A job in `orders` or `waits`: as text it sorts by the name there, the moment, and the id.
+-- A job in `orders` or `waits`: as text, it sorts by name, time and id.
 local function entry(name, moment, id)
     return table.concat({ name, string.rep('0', 20 - #moment) .. moment, id }, US)
 end
 
--- Takes a job out of the queue, with all that points to it.
+-- A job in `running`: as text, it sorts by worker, '' for none, and id.
+local function holding(worker, id)
+    return worker .. US .. id
+end
+
+-- The bounds in `running` of all jobs that a worker holds.
+local function held_by(worker)
+    return '[' .. worker .. US, '(' .. worker .. ' '
+end
+
+-- The ids of the jobs in `running` between two bounds.
+local function running_ids(from, to)
+    local ids = redis.call('ZRANGEBYLEX', P .. 'running', from, to)
+    for index, one in ipairs(ids) do
+        ids[index] = string.match(one, '[^\31]*$')
+    end
+    return ids
+end
+
+-- Removes a job from the queue and its indexes.
 local function drop(id, job)
     if job[FINISHED] ~= '' then
         redis.call('HDEL', P .. 'past', id)
@@ -142,11 +163,11 @@ local function drop(id, job)
     else
         redis.call('HDEL', P .. 'live', id)
         if job[STATE] == 'running' then
-            redis.call('SREM', P .. 'running', id)
+            redis.call('ZREM', P .. 'running', holding(job[WORKER], id))
             redis.call('SREM', P .. 'stopping', id)
             redis.call('ZREM', P .. 'leases', id)
         elseif job[STATE] == 'queued' then
-            take_from_list(P, list_of(job[LANE], job[PRIORITY]), { id })
+            take_from_list(P, list_of(job[LANE], job[RANK]), { id })
         elseif job[STATE] == 'waiting' then
             redis.call('ZREM', P .. 'waits', entry(job[WAITS_FOR], job[SINCE], id))
         end
@@ -159,18 +180,33 @@ local function drop(id, job)
     end
 end
 
--- Tells whether the headers in a body may say that the job is a dead letter; see rules/dead_letters.py.
+-- Returns whether the headers in a body may mark the job as a dead letter; see rules/dead_letters.py.
 local function has_letter(body, id)
     return string.find(body, '"x-dead-id":"' .. id .. '"', 1, true) ~= nil
 end
 
--- Puts a job into a queue, with all that points to it.
+-- Stores the shape of a queue whose jobs are in lanes, or use slots.
+local function shape(prefix, in_lanes, use_slots)
+    if in_lanes then
+        redis.call('HSET', prefix .. 'settings', 'uses_lanes', '1')
+    end
+    if use_slots then
+        redis.call('HSET', prefix .. 'settings', 'uses_slots', '1')
+    end
+end
+
+-- Returns whether a job with this field BOUND uses slots.
+local function uses_slots(bound)
+    return bound ~= '' and bound ~= '1'
+end
+
+-- Adds a job to a queue and its indexes.
 local function put(prefix, id, text, job, body)
     redis.call('ZADD', prefix .. 'ids', 0, id)
     if body ~= '' then
         redis.call('HSET', prefix .. 'body', id, body)
         if has_letter(body, id) then
-            redis.call('HSET', prefix .. 'settings', 'letters', '1') -- here are some to be found among the dead
+            redis.call('HSET', prefix .. 'settings', 'has_dead_letters', '1') -- read by searches for dead jobs
         end
     end
     if job[FINISHED] ~= '' then
@@ -179,11 +215,12 @@ local function put(prefix, id, text, job, body)
         return
     end
     redis.call('HSET', prefix .. 'live', id, text)
+    shape(prefix, job[LANE] ~= UNLANED, uses_slots(job[BOUND]))
     if job[KEY] ~= '' then
         redis.call('HSET', prefix .. 'keys', job[KEY], id)
     end
     if job[STATE] == 'running' then
-        redis.call('SADD', prefix .. 'running', id)
+        redis.call('ZADD', prefix .. 'running', 0, holding(job[WORKER], id))
         if job[LEASE] ~= '' then
             redis.call('ZADD', prefix .. 'leases', job[LEASE], id)
         end
@@ -191,7 +228,7 @@ local function put(prefix, id, text, job, body)
             redis.call('SADD', prefix .. 'stopping', id)
         end
     elseif job[STATE] == 'queued' then
-        local list = list_of(job[LANE], job[PRIORITY])
+        local list = list_of(job[LANE], job[RANK])
         redis.call('ZADD', prefix .. 'ready:' .. list, job[RUN_AT], id)
         add_list(prefix, list)
         signal(prefix)
@@ -203,8 +240,8 @@ local function put(prefix, id, text, job, body)
     end
 end
 
--- Returns the full slots that the arguments name from a place on, as the states of jobs end that take one of them
--- first.
+-- Returns the full slots in the arguments from `first` on, in the form in which the state of a job ends that waits
+-- first for one of them.
 local function full_slots(first)
     local full = {}
     for number = first, #ARGV do

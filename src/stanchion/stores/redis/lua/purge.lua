@@ -1,5 +1,5 @@
--- Deletes finished jobs. ARGV: offset, the age in seconds or '' for the queue's own, how many at most. Returns how
--- many.
+-- Deletes finished jobs. ARGV: offset, the age in seconds or '' for the queue's own, the number at most. Returns the
+-- number deleted.
 
 local age = ARGV[2]
 if age == '' then

@@ -1,10 +1,10 @@
 -- Stores new jobs. ARGV: offset, then for each job: id, what to do about a duplicate, priority, lane, run_at, delay in
--- microseconds, key, what it waits for, order key, 1 when its steps entail more, '' or the idempotency key under which
--- it is stored once, be it gone by now, and its body, as one text.
+-- microseconds, key, what it waits for, order key, the field BOUND, '' or the idempotency key under which it is stored
+-- only once, and its body, as one text.
 --
--- Returns the clock; 1 when the queue was not there; and the jobs that were not stored: their number in the batch,
--- 'known' or 'taken' or 'refused', the id that is there, and its state, '' where it is not here any more. 'refused'
--- stands alone: nothing was stored.
+-- Returns the clock; 1 if the queue was missing; and the jobs that were not stored: their number in the batch, 'known'
+-- or 'taken' or 'refused', the id of the stored job, and its state, '' if it is not here any more. 'refused' stands
+-- alone: nothing was stored.
 
 local PARTS = '^' .. string.rep('([^\31]*)\31', 11) .. '(.*)$'
 local live, past, body, ids = {}, {}, {}, {}
@@ -17,11 +17,11 @@ end
 local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)
 local gone = redis.call('EXISTS', P .. 'gone') == 1 and several('ZMSCORE', P .. 'gone', ids) or {}
 
-local marked = {}
+local stored_once = {}
 for _, job in ipairs(given) do
-    local mark = job[11]
-    if mark ~= '' and marked[mark] == nil then
-        marked[mark] = redis.call('ZSCORE', P .. 'arrived', mark)
+    local once = job[11]
+    if once ~= '' and stored_once[once] == nil then
+        stored_once[once] = redis.call('ZSCORE', P .. 'arrived', once)
     end
 end
 
@@ -43,9 +43,10 @@ end
 begin()
 coming = {}
 local lists, stored, states, orders, waits = {}, {}, {}, {}, {}
+local in_lanes, use_slots = false, false
 for number, job in ipairs(given) do
-    local id, _, priority, lane, run_at, delay, key, slot, order, bound, mark, rest = unpack(job)
-    local known = stored[id] or lives[number] or pasts[number] or (gone[number] or marked[mark]) and ''
+    local id, _, priority, lane, run_at, delay, key, slot, order, bound, once, rest = unpack(job)
+    local known = stored[id] or lives[number] or pasts[number] or (gone[number] or stored_once[once]) and ''
     local holder = key ~= '' and not known and holder_of(key, id) or id
     if known then
         answers[#answers + 1] = number - 1
@@ -62,14 +63,15 @@ for number, job in ipairs(given) do
             run_at = whole(now + tonumber(delay))
         end
         local state = table.concat({
-            '0', slot == '' and 'queued' or 'waiting', '0', '', '', '', '', '', '', lane, priority, run_at, whole(now),
-            '0', '', key, '', '', '', '', slot, slot == '' and '' or whole(now), order, bound,
+            '0', slot == '' and 'queued' or 'waiting', '0', '', '', '', '', '', '', lane, priority, priority, run_at,
+            whole(now), '0', '', key, '', '', '', '', '', slot, slot == '' and '' or whole(now), order, bound,
         }, US)
         if key ~= '' then
             coming[key] = id
             redis.call('HSET', P .. 'keys', key, id)
         end
         stored[id] = state
+        in_lanes, use_slots = in_lanes or lane ~= UNLANED, use_slots or uses_slots(bound)
         states[#states + 1] = id
         live[#live + 1] = id
         live[#live + 1] = state
@@ -109,12 +111,13 @@ if #states > 0 then
     end
     each('ZADD', P .. 'orders', orders, 2)
     each('ZADD', P .. 'waits', waits, 2)
+    shape(P, in_lanes, use_slots)
     redis.call('HINCRBY', P .. 'counts', 'pushed', #states)
     signal(P)
 end
-for mark, before in pairs(marked) do
+for once, before in pairs(stored_once) do
     if not before then
-        redis.call('ZADD', P .. 'arrived', whole(now), mark)
+        redis.call('ZADD', P .. 'arrived', whole(now), once)
     end
 end
 return { whole(now), redis.call('HSETNX', P .. 'settings', 'made_at', whole(now)), answers }

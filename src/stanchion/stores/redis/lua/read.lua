@@ -1,5 +1,4 @@
--- Returns the clock, the jobs of these ids, and the ids of those that are on their way to another queue.
--- ARGV: offset, ids.
+-- Returns the clock, the jobs with these ids, and the ids of those in transit to another queue. ARGV: offset, ids.
 
 local ids = { unpack(ARGV, 2) }
 local lives, pasts = several('HMGET', P .. 'live', ids), several('HMGET', P .. 'past', ids)

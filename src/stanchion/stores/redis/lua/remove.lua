@@ -1,6 +1,6 @@
--- Deletes a queue with all that is in it, unless anything has happened in it since its use was noted, or it is in use.
--- ARGV: offset, the events and the moment that were noted, events since then that don't count, 1 where it goes with its
--- live jobs. Returns 1 when it was deleted, otherwise 0.
+-- Deletes a queue with all its contents, unless an event happened since its use was recorded, or it is in use. ARGV:
+-- offset, the recorded events and time, later events that don't count, 1 if its live jobs expire with it. Returns 1 if
+-- it was deleted, otherwise 0.
 
 local events, at = unpack(redis.call('HMGET', P .. 'settings', 'active_events', 'active_at'))
 local live = ARGV[5] == '1' and 0 or redis.call('HLEN', P .. 'live')

@@ -1,4 +1,4 @@
--- Returns live jobs: all, ready, scheduled, running. ARGV: offset.
+-- Returns the numbers of live jobs: all, ready, scheduled, running. ARGV: offset.
 
 local ready, scheduled = 0, 0
 for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
@@ -6,4 +6,4 @@ for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
     ready = ready + due
     scheduled = scheduled + redis.call('ZCARD', P .. 'ready:' .. list) - due
 end
-return { redis.call('HLEN', P .. 'live'), ready, scheduled, redis.call('SCARD', P .. 'running') }
+return { redis.call('HLEN', P .. 'live'), ready, scheduled, redis.call('ZCARD', P .. 'running') }

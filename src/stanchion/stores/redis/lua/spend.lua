@@ -1,7 +1,7 @@
--- Takes starts from the bucket of a rate. KEYS[1] is its hash. ARGV: offset, starts per second, and for each job that
--- asks the time that it was promised, 'again' if that was for the second time or more, or ''.
+-- Takes starts from the bucket of a rate. KEYS[1] is its hash. ARGV: offset, starts per second, and for each asking job
+-- the time promised to it, 'again' if promised for at least the second time, or ''.
 --
--- Returns for each '' or, where there was none, when to ask for it again.
+-- Returns for each '', or the time at which to ask again if there was no start.
 
 local rate = tonumber(ARGV[2])
 local tokens, filled_at, promised, promised_again = unpack(redis.call(
@@ -41,12 +41,12 @@ for number = 3, #ARGV do
     end
 end
 
-redis.call('HDEL', P, '') -- needs no memory: what follows is not refused
+redis.call('HDEL', P, '') -- needs no memory; later commands of the script are then not refused
 redis.call(
     'HSET', P, 'tokens', string.format('%.17g', tokens), 'filled_at', whole(now), 'promised', whole(promised),
     'promised_again', whole(promised_again)
 )
--- A bucket that is not there is full, and has promised nothing: so it may go once it is.
+-- A missing bucket is full, without promises; so a full one may be deleted.
 local last = math.max(promised, promised_again)
 local idle = math.max((saved_up(rate) - tokens) / rate, (last - now) / 1000000 + 1 / rate)
 redis.call('PEXPIRE', P, math.ceil(math.min(idle, 1e9) * 1000) + 1000)

@@ -1,11 +1,11 @@
--- Lays jobs aside as a piece. KEYS[1] is the prefix of the keys of the write:
+-- Stages jobs as one piece. KEYS[1] is the prefix of the keys of the write:
 --
---   attempts  hash    attempt -> 1 when some of its jobs must not meet their key, '' otherwise
+--   attempts  hash    attempt -> 1 if some of its jobs raise DuplicateKey for a taken key, otherwise ''
 --   ids:A     set     the jobs of the attempt A
 --   pieces:A  hash    its first job -> the jobs of a piece, each as text
---   used_at   string  when the write was last staged, or looked at to be published
+--   used_at   string  when the write was last staged, or read to be published
 --
--- ARGV: offset, attempt, 1 or '' as above, then for each job: id, text. One that is there already is not added again.
+-- ARGV: offset, attempt, 1 or '' as above, then for each job: id, text. A job that is there already is not added again.
 
 local attempt = ARGV[2]
 local first, fresh = nil, {}

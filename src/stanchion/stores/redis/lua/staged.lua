@@ -1,5 +1,5 @@
--- Returns the attempts of a write, each with how many jobs it has staged, and whether some must not meet their key, in
--- turn; and keeps them for another day. KEYS[1] is the prefix of its keys. ARGV: offset.
+-- Returns the attempts of a write, each with its number of staged jobs and its flag in `attempts`, alternating; keeps
+-- them for another day. KEYS[1] is the prefix of its keys. ARGV: offset.
 
 local answer = {}
 local attempts = redis.call('HGETALL', P .. 'attempts')

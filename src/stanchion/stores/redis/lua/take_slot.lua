@@ -1,10 +1,10 @@
 -- Takes a slot of a semaphore, or an order key, unless it is held already. KEYS[1] is the prefix of its keys:
 --
---   holders   set     job and hold token of each slot that is held
---   capacity  string  how many there are; one where nobody said so
+--   holders   set     job and hold token of each held slot
+--   capacity  string  number of slots; one if not set
 --   queues    set     queues in which jobs wait, or have waited, for it
 --
--- ARGV: offset, job and hold token as one text. Returns 1 when it is held, otherwise 0.
+-- ARGV: offset, job and hold token as one text. Returns 1 if it is held, otherwise 0.
 
 begin_always()
 local holders = P .. 'holders'

@@ -1,5 +1,5 @@
--- Forgets what is staged under a write. KEYS[1] is the prefix of its keys. ARGV: offset, '' or the moment up to which
--- it must have been used last.
+-- Deletes the staged jobs of a write. KEYS[1] is the prefix of its keys. ARGV: offset, '' or the time after which it
+-- must not have been used.
 
 local used_at = redis.call('GET', P .. 'used_at')
 if ARGV[2] == '' or not used_at or tonumber(used_at) <= tonumber(ARGV[2]) then

@@ -1,4 +1,4 @@
--- Notes the use of a queue that expires, unless it is gone. ARGV: offset, the events that it has had, and the moment.
+-- Records the use of a queue that expires, unless it is gone. ARGV: offset, its number of events so far, and the time.
 
 if redis.call('HEXISTS', P .. 'settings', 'expires') == 1 then
     begin_always()

@@ -1,5 +1,4 @@
--- Returns for what jobs wait, in the order of the names. ARGV: offset, the name to begin behind or '', how many at
--- most.
+-- Returns the names for which jobs wait, in order. ARGV: offset, the name to start after or '', the number at most.
 
 local slots, from = {}, ARGV[2] == '' and '-' or '(' .. ARGV[2] .. ' '
 while #slots < tonumber(ARGV[3]) do

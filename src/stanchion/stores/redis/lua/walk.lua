@@ -1,6 +1,6 @@
--- Walks along the ids of a queue. ARGV: offset, 'newest' from the highest id down or 'id' from the lowest up, the lower and
--- the upper bound as ZRANGEBYLEX takes them, ids to look at, then the states wanted, none for all; `letter` stands for
--- dead letters.
+-- Walks along the ids of a queue. ARGV: offset, 'newest' from the highest id down or 'id' from the lowest up, the lower
+-- and the upper bound as for ZRANGEBYLEX, the number of ids to read, then the states wanted, none for all; `letter`
+-- stands for dead letters.
 --
 -- Returns the clock, the jobs in these states, and the id reached, '' at the end.
 
@@ -8,7 +8,7 @@ local states, most = {}, tonumber(ARGV[5])
 for number = 6, #ARGV do
     states[ARGV[number]] = true
 end
-local letters = states['letter'] and redis.call('HEXISTS', P .. 'settings', 'letters') == 1
+local letters = states['letter'] and redis.call('HEXISTS', P .. 'settings', 'has_dead_letters') == 1
 local ids
 if ARGV[2] == 'newest' then
     ids = redis.call('ZREVRANGEBYLEX', P .. 'ids', ARGV[4], ARGV[3], 'LIMIT', 0, most)

@@ -1,4 +1,4 @@
-"""What a URL of an SQL store says, read without a connection."""
+"""The URL of an SQL store, parsed without a connection."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _LAST_PORT = 65_535
 
 
 def parsed(url: str) -> URL:
-    """Return a URL in its parts; InvalidInput for one that makes no sense."""
+    """Return the parts of a URL; raises InvalidInput if it is malformed."""
     try:
         found = make_url(url)
-    except (ArgumentError, ValueError):  # what they say may show the password
+    except (ArgumentError, ValueError):  # their messages may contain the password
         scheme = url.partition("://")[0]
         raise InvalidInput(
-            f"the URL of the store makes no sense; write {scheme}://user:password@host:port/database, "
+            f"the URL of the store is not valid; write {scheme}://user:password@host:port/database, "
             f"with a number for the port, and with @, : and / of the password as %40, %3A and %2F"
         ) from None
     if found.port is not None and not 0 < found.port <= _LAST_PORT:
@@ -26,7 +26,7 @@ def parsed(url: str) -> URL:
 
 
 def refuse_unknown(url: URL, known: frozenset[str]) -> None:
-    """Refuse options in a URL that the driver would not take."""
+    """Raise InvalidInput for an option that the driver does not know."""
     for name in url.query:
         if name not in known:
             raise InvalidInput(f"unknown option {name!r} in the URL; the driver knows {', '.join(sorted(known))}")

@@ -1,4 +1,4 @@
-"""Connections, transactions, deadlines and the retries that are safe."""
+"""Connections, transactions, deadlines, and safe retries."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.errors import CannotJoin, StanchionError, StoreUnavailable, TaskTimeout
+from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.sql.engine.deadlines import Deadlines
 from stanchion.stores.sql.engine.dialect import Dialect, Fault
@@ -24,9 +25,6 @@ from stanchion.stores.sql.engine.runner import Asked, Compiler, CursorRunner, Pa
 from stanchion.stores.sql.engine.telling import told
 
 T = TypeVar("T")
-
-CALL_SECONDS = 10.0
-"""No call takes longer than about this, its retries included, unless it says so because it moves very many jobs."""
 
 
 class Database:
@@ -36,22 +34,22 @@ class Database:
         self.url, self.dialect = url, dialect
         self.clock_offset = 0.0
         self.identity: str | None = None
-        """What tells this database from others, once it was read."""
+        """The text that identifies this database; None until it is read."""
         self.joined: WeakSet[Any] = WeakSet()
-        """Connections of callers that were found to be in this database."""
+        """Callers' connections that are known to be in this database."""
         self._engine: Engine | None = None
         reset_after_fork(self)
         self._deadlines = Deadlines()
 
     def begin(self) -> None:
-        """Open no connection; those of before a fork are the parent's."""
+        """Forget the connections of the parent after a fork, without closing them."""
         if self._engine is not None:
             self._engine.dispose(close=False)
             self._engine = None
         self._compiler: Compiler | None = None
         self._opening = threading.Lock()
-        # A database with one writer makes the threads of a process queue here, rather than poll for its lock.
-        self._turn = WriteTurn() if self.dialect.single_writer else None
+        # With one write lock for the whole database, threads of a process queue here instead of polling for that lock.
+        self._write_lock = WriteLock() if self.dialect.single_writer else None
 
     @property
     def engine(self) -> Engine:
@@ -66,57 +64,58 @@ class Database:
 
     @property
     def compiler(self) -> Compiler:
-        """What statements are compiled by; ask when connected."""
+        """The compiler of statements; available once a connection was made."""
         if self._compiler is None:
-            self._compiler = compiler_for(self.engine.dialect)
+            self._compiler = compiler_for(self.dialect.for_cursors(self.engine.dialect))
         return self._compiler
 
     def given(self) -> dict[str, Any]:
-        """Return the parameters that any statement may use."""
+        """Return the parameters that every statement may use."""
         return {"clock_offset": int(self.clock_offset * SECOND), "identity": self.identity}
 
     def now(self) -> int:
-        """Return the database's clock."""
+        """Return the database's clock, in microseconds."""
         return self.read(self.clock)
 
     def clock(self, run: Runner) -> int:
-        """Return the database's clock; where `run` has read it a moment ago, without a statement."""
+        """Return the database's clock; needs no statement if `run` has just read it."""
         known, run.clock = run.clock, None
         return int(run.rows(*self.asks_clock())[0][0]) if known is None else known
 
     def asks_clock(self) -> Asked:
-        """Return the question for the database's clock, to be sent together with others."""
+        """Return the query for the database's clock, to be sent together with others."""
         return self.dialect.once(_now), {}
 
-    def read(self, work: Callable[[CursorRunner], T], seconds: float = CALL_SECONDS) -> T:
-        """Run statements that change nothing, each for itself, in `seconds` at most."""
+    def read(self, work: Callable[[CursorRunner], T], seconds: float | None = None) -> T:
+        """Run read-only statements, each in its own transaction, within `seconds` (CALL_SECONDS)."""
         return self._call(lambda run, _again: work(run), transaction=False, seconds=seconds)
 
-    def statement(self, work: Callable[[CursorRunner, bool], T], seconds: float = CALL_SECONDS) -> T:
-        """Run one changing statement that commits itself, in `seconds` at most.
+    def statement(self, work: Callable[[CursorRunner, bool], T], seconds: float | None = None) -> T:
+        """Run one changing statement that commits itself, within `seconds` (CALL_SECONDS).
 
-        `work` is told when it is a repeat after a lost answer, and then runs in a transaction.
+        `work` is called with True if it is a repeat after a lost reply; it then runs in a transaction.
         """
         return self._call(work, transaction=False, seconds=seconds)
 
     def write(
         self,
         work: Callable[[CursorRunner, bool], T],
-        seconds: float = CALL_SECONDS,
+        seconds: float | None = None,
         *,
         durable: bool = True,
         together: bool = False,
     ) -> T:
-        """Run statements in one transaction, in `seconds` at most.
+        """Run statements in one transaction, within `seconds` (CALL_SECONDS).
 
-        `work` is told when it is a repeat after a lost answer. `durable`: see Dialect.undurable. `together`: statements
-        of which nothing is to be known go with the next one of which something is, where the driver can do that.
+        `work` is called with True if it is a repeat after a lost reply. `durable`: see Dialect.undurable. `together`:
+        where the driver supports it, statements whose answers are not needed are sent with the next one whose answer
+        is.
         """
         return self._call(work, transaction=True, seconds=seconds, durable=durable, together=together)
 
     @contextmanager
     def connection(self) -> Iterator[Connection]:
-        """Lend a connection whose statements commit themselves."""
+        """Lend a connection in autocommit mode."""
         try:
             with self.engine.connect() as connection:
                 yield connection
@@ -131,7 +130,7 @@ class Database:
         """Open a transaction for a caller."""
         with (
             self.connection() as connection,
-            self._writing(CALL_SECONDS),
+            self._writing(calls.CALL_SECONDS),
             self.dialect.unhurried(connection),
         ):
             self._begin(connection)
@@ -154,7 +153,7 @@ class Database:
 
     @contextmanager
     def streaming(self, statement: Executable, params: Params) -> Iterator[Any]:
-        """Run a statement for as long as it takes, and lend the cursor with its rows."""
+        """Run a statement without a deadline, and lend the cursor with its rows."""
         with (
             self.connection() as connection,
             closing(self.dialect.cursor(connection.connection.driver_connection)) as cursor,
@@ -163,7 +162,7 @@ class Database:
             yield cursor
 
     def close(self) -> None:
-        """Close the pool; a later call opens it anew."""
+        """Close the pool; a later call opens it again."""
         if self._engine is not None:
             self._engine.dispose()
 
@@ -172,11 +171,12 @@ class Database:
         work: Callable[[CursorRunner, bool], T],
         *,
         transaction: bool,
-        seconds: float = CALL_SECONDS,
+        seconds: float | None = None,
         durable: bool = True,
         together: bool = False,
     ) -> T:
         started, pause, again = time.monotonic(), 0.01, False
+        seconds = calls.CALL_SECONDS if seconds is None else seconds
         while True:
             overdue: list[int] = []
             try:
@@ -197,8 +197,8 @@ class Database:
                 if fault is Fault.LOST:
                     again = True
                     self.engine.dispose()
-            # An abort by a deadlock or a busy database changed nothing; after a lost connection `again` says
-            # that the statement may have been carried out.
+            # A deadlock or a busy database has aborted the call without a change. After a lost connection the statement
+            # may have been carried out: `again` says so.
             time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
             pause = min(pause * 2, 0.5)
 
@@ -223,9 +223,8 @@ class Database:
         ):
             if again:
                 self.dialect.see_to_disk(on.cursor)
-            return work(
-                CursorRunner(on.cursor, self.compiler, self.given(), together=on.together, commit=on.commit), again
-            )
+            compiler = self._compiler or self.compiler
+            return work(CursorRunner(on.cursor, compiler, self.given(), together=on.together, commit=on.commit), again)
 
     def _within(self, driver: Any, seconds: float, overdue: list[int]) -> AbstractContextManager[None]:
         if not self.dialect.remote:
@@ -234,8 +233,8 @@ class Database:
 
     @contextmanager
     def _driver(self) -> Iterator[Any]:
-        """Lend the driver's own connection from the pool; a broken one does not go back there."""
-        pooled = self.engine.raw_connection()
+        """Lend the driver's own connection from the pool; a broken one is not returned to it."""
+        pooled = (self._engine or self.engine).raw_connection()
         try:
             yield pooled.driver_connection
         except BaseException as error:
@@ -246,16 +245,16 @@ class Database:
             pooled.close()
 
     def _settled(self, error: BaseException) -> bool:
-        """Tell whether the connection can be used after this error: the server answered, or wasn't asked.
+        """Return whether the connection can be used after this error: the server has answered, or was not called.
 
-        An error of another kind came from outside in the middle of a call, such as the time-out of a task.
+        Any other error, such as the timeout of a task, may have interrupted a call.
         """
         if isinstance(error, self.dialect.errors):
             return self.dialect.fault(error) is not Fault.LOST
         return isinstance(error, StanchionError) and not isinstance(error, TaskTimeout)
 
     def _writing(self, seconds: float) -> AbstractContextManager[None]:
-        return nullcontext() if self._turn is None else self._turn.within(seconds)
+        return nullcontext() if self._write_lock is None else self._write_lock.within(seconds)
 
     def _unavailable(self, cause: BaseException, *, lasting: bool = False, overdue: bool = False) -> StoreUnavailable:
         return StoreUnavailable(told(self.dialect, self.url, cause, overdue=overdue), lasting=lasting)
@@ -265,8 +264,8 @@ def _now(dialect: Dialect) -> Executable:
     return select(dialect.now)
 
 
-class WriteTurn:
-    """Whose turn it is to write, among the threads of this process."""
+class WriteLock:
+    """The write lock among the threads of this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -274,7 +273,7 @@ class WriteTurn:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """Hold the turn for the block; wait for it at most `seconds`."""
+        """Hold the lock for the block; wait for it at most `seconds`."""
         me = threading.get_ident()
         if self._holder == me:
             raise CannotJoin(
@@ -294,12 +293,12 @@ class WriteTurn:
 
 
 class Open(NamedTuple):
-    """An open transaction: on which cursor it goes on, and how its statements are sent several at a time, if at all."""
+    """An open transaction: its cursor, and how to send several statements together, if the driver can."""
 
     cursor: Any
     together: Together | None = None
     commit: Callable[[], None] | None = None
-    """Has it committed after them."""
+    """Commits together with the last statements."""
 
 
 @contextmanager

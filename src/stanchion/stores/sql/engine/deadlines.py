@@ -15,24 +15,28 @@ _TICK = 0.25
 
 
 class Deadlines:
-    """Cuts the sockets of calls that are overdue.
+    """Cuts the sockets of overdue calls.
 
-    A client library waits on its socket as long as the connection lives; behind a peer that went silent
-    that is for ever. Shutting the socket down makes the library see a lost connection.
+    A client library waits on its socket as long as the connection lives: forever, if the peer has gone silent. Shutting
+    the socket down makes the library see a lost connection.
+
+    The `read_timeout` of PyMySQL can't do this. It bounds each wait for bytes, not a call of several statements, which
+    a slow server may draw out to any length; and it is one number per connection, while a repeat has less time left.
+    Psycopg has none.
     """
 
     def __init__(self) -> None:
         reset_after_fork(self)
 
     def begin(self) -> None:
-        """Watch no call."""
+        """Drop all watched calls."""
         self._ends: dict[int, tuple[float, int, list[int]]] = {}
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     @contextmanager
     def within(self, fileno: int, seconds: float, cut: list[int]) -> Iterator[None]:
-        """Cut the socket `fileno` if the block takes longer than `seconds`, and add it to `cut` then."""
+        """Cut the socket `fileno` if the block takes longer than `seconds`, and then append it to `cut`."""
         call = threading.get_ident()
         with self._lock:
             self._ends[call] = (time.monotonic() + seconds, fileno, cut)
@@ -50,7 +54,7 @@ class Deadlines:
         while True:
             time.sleep(_TICK)
             now = time.monotonic()
-            # The lock is held while a socket is cut: its call can't end, and its number go to another, meanwhile.
+            # The lock is held while a socket is cut: its call can't end, so its number can't be reused meanwhile.
             with self._lock:
                 for end, fileno, cut in self._ends.values():
                     if end <= now:

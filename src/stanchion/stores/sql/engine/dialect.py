@@ -1,4 +1,4 @@
-"""What differs between SQL databases, as far as the shared implementation needs to know."""
+"""The differences between SQL databases that the shared implementation needs to know."""
 
 from __future__ import annotations
 
@@ -7,30 +7,35 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from enum import Enum, auto
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from sqlalchemy import BigInteger, ColumnElement, Executable, Select, SelectBase, Table, bindparam, func
 from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.engine import Dialect as AlchemyDialect
 from sqlalchemy.types import TypeEngine
 
 from stanchion.stores.protocol import Listener
+from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.records.slots import Slot
 from stanchion.stores.sql.engine.runner import Runner, Together
+from stanchion.stores.sql.engine.schema import ID_COLUMNS
 
-IDLE_SECONDS = 15
-"""After so long between two statements, more than a call may take, the server ends a transaction whose client has
-vanished without a word; its locks would stand in everybody's way."""
+_LAST = (1 << 63) - 1
+IDLE_SECONDS = calls.CALL_SECONDS + 5
+"""Seconds between two statements after which the server ends a transaction whose client has vanished; longer than any
+call may take. Until then its locks block others."""
 
 
 class Fault(Enum):
     """Why a database refused a call."""
 
     LOST = auto()
-    """The connection broke; the statement may have been carried out."""
+    """The connection broke; the statement may or may not have been carried out."""
     BUSY = auto()
-    """A deadlock, a serialization failure or a lock; nothing was carried out."""
+    """A deadlock, a serialization failure or a lock timeout; nothing was carried out."""
     OTHER = auto()
-    """An error that a repeat won't mend."""
+    """An error that a retry does not fix."""
 
 
 T = TypeVar("T")
@@ -40,14 +45,30 @@ _made: dict[tuple[type[Dialect], Callable[..., Any]], Any] = {}
 CLOCK_OFFSET: ColumnElement[int] = bindparam("clock_offset", type_=BigInteger)
 
 
+class Signals(Protocol):
+    """Wakes listeners, in this process and others."""
+
+    def listen(
+        self, queues: Iterable[str], finished: Iterable[str] | None = None, *, interchangeable: bool = False
+    ) -> Listener:
+        """Start listening, as `Store.listen` does."""
+
+    def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
+        """Wake the listeners of these queues, or of the ends of these jobs, soon; returns without waiting."""
+
+    def close(self) -> None:
+        """End all waits, and the threads and connections of the wake-up."""
+
+
 class Dialect(ABC):
-    """One SQL database. Those of one kind write the same SQL, and are equal."""
+    """One SQL database. Instances of one kind produce the same SQL, and compare equal."""
 
     capabilities: Capabilities
+    signals: Signals
     names: tuple[str, ...]
-    """What SQLAlchemy calls this kind of database."""
+    """SQLAlchemy's names for this kind of database."""
     errors: tuple[type[Exception], ...]
-    """What the driver raises."""
+    """The exceptions that the driver raises."""
     single_writer: bool
     """The whole database has one write lock."""
     remote: bool
@@ -55,26 +76,30 @@ class Dialect(ABC):
     makes_schema: bool
     """The schema is made on first use, without `stanchion setup`."""
     begin: str
-    """Opens a transaction that will write."""
+    """The statement that opens a writing transaction."""
     or_lock = "ON CONFLICT DO NOTHING"
-    """Ends an insert of gates that locks, without a change, those that are there already."""
+    """Ends an insert of slots; locks the rows that exist already without changing them."""
     locking = "FOR UPDATE"
     locking_free = "FOR UPDATE SKIP LOCKED"
-    """Ends a read that locks what nobody else has locked, and leaves out the rest."""
+    """Ends a read that locks rows, skipping those that others have locked."""
+    slot_order = "kind, queue, name"
+    """The order in which slots are locked: that of `Slot`, byte by byte."""
+    rank = "rank"
+    """The spelling of this column in a statement; it is a reserved word in MySQL."""
     reading = ""
-    """Ends a read that, in a caller's transaction as well, sees what was committed last; it may wait for others."""
+    """Ends a read that, in a caller's transaction too, sees what was committed last; it may wait for locks."""
     way_out: str
-    """What to do when the database can't be reached."""
+    """What an operator can do if the database can't be reached."""
     rights = "give the user of the URL the rights that the store's page names"
-    """What to do when rights are missing."""
+    """What an operator can do if rights are missing."""
     now: ColumnElement[int]
     """The database's clock, plus CLOCK_OFFSET."""
     new_identity: str
-    """Makes a text that no other database has."""
+    """An SQL expression for a text that no other database has."""
     identity: str
-    """What a row of stanchion_meta is known by, and no copy of it in another place of the same server."""
+    """An SQL expression that identifies a row of stanchion_meta, and no copy of it elsewhere on the same server."""
     strange: frozenset[Any]
-    """The codes of errors that say that there is no such table or column, or no database at all."""
+    """Error codes that say that a table, a column or the database does not exist."""
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -83,7 +108,7 @@ class Dialect(ABC):
         return hash(type(self))
 
     def once(self, make: Callable[[Dialect], T]) -> T:
-        """Return what `make` makes of a dialect of this kind, such as statements: the same for all stores."""
+        """Return the result of `make` for dialects of this kind, cached: statements, for example, are built once."""
         key = (type(self), make)
         made: T | None = _made.get(key)
         if made is None:
@@ -95,48 +120,53 @@ class Dialect(ABC):
         """Return options for `create_engine`."""
 
     def is_there(self) -> bool:
-        """Tell whether there is a database to connect to, as far as that is known without making one."""
+        """Return whether there is a database to connect to, as far as that can be known without creating one."""
         return True
 
     def prepare(self, engine: Engine) -> None:  # noqa: B027 - most need nothing
-        """Set up what every new connection needs."""
+        """Set up what each new connection needs."""
 
     def lock_schema(self, connection: Connection) -> AbstractContextManager[None]:
-        """Keep other processes from changing the schema while the block, or else the transaction, lasts."""
-        return nullcontext()  # a single writer has its lock
+        """Keep other processes from changing the schema until the block, or else the transaction, ends."""
+        return nullcontext()  # a single writer holds the write lock
 
     def start(self, cursor: Any, *, durable: bool = True) -> None:
-        """Begin a transaction; `durable`: as `undurable` says, for a database that is told within it."""
+        """Begin a transaction; `durable`: see `undurable`, for a database that sets it inside the transaction."""
         cursor.execute(self.begin)
 
     def together(self, cursor: Any) -> AbstractContextManager[Together | None]:
-        """Send the statements of a block several at a time; None where the driver can't do that."""
+        """Send the statements of a block several at a time; None if the driver can't."""
         return nullcontext()
 
     def commit_early(self, cursor: Any, *, durable: bool) -> None:
-        """Send the commit of a transaction behind its last statements, before these have answered.
+        """Send the commit of a transaction right after its last statements, before their answers arrive.
 
-        Where locks are held until the disk has it, they need not be: the answer alone must wait for that.
+        A database that holds locks until the commit is on disk can release them earlier: only the answer must wait for
+        the disk.
         """
         cursor.execute("COMMIT")
 
     def see_to_disk(self, cursor: Any) -> None:  # noqa: B027 - most need nothing
-        """See that the end of a transaction waits for the disk to have all that was committed before it."""
+        """Make the end of the transaction wait until everything committed before it is on disk."""
 
     def undurable(self, cursor: Any) -> AbstractContextManager[None]:
-        """Let a transaction in the block be committed without waiting for the disk, where that is cheaply had."""
+        """Let a transaction in the block commit without waiting for the disk, if the database can do so cheaply."""
         return nullcontext()
 
     def unhurried(self, connection: Connection) -> AbstractContextManager[None]:
-        """Let a transaction in the block, a caller's, be idle for as long as it likes."""
+        """Let a caller's transaction in the block be idle without a time limit."""
         return nullcontext()
 
     @abstractmethod
     def cursor(self, driver: Any) -> Any:
         """Return a cursor whose rows are tuples."""
 
+    def for_cursors(self, dialect: AlchemyDialect) -> AlchemyDialect:
+        """Return the SQLAlchemy dialect that compiles statements for these cursors, from the engine's own."""
+        return dialect
+
     def fileno(self, driver: Any) -> int:
-        """Return the socket of an open connection."""
+        """Return the socket number of an open connection."""
         return int(driver.fileno())
 
     @abstractmethod
@@ -144,39 +174,39 @@ class Dialect(ABC):
         """Classify an error of the driver."""
 
     def advice(self, error: BaseException) -> str:
-        """Say what to do about a database that can't be reached."""
+        """Return what an operator can do if the database can't be reached."""
         return self.way_out
 
     @abstractmethod
     def is_forbidden(self, error: BaseException) -> bool:
-        """Tell whether this user, or this process, lacks the right to do what was asked."""
+        """Return whether this user or process lacks the right to do this."""
 
     def is_old_snapshot(self, error: BaseException) -> bool:
-        """Tell whether a transaction can't write any more, as it reads what was there before another had written."""
+        """Return whether the transaction can't write because its snapshot is older than another writer's commit."""
         return False
 
     def worth_retrying(self, error: BaseException) -> bool:
-        """Return False for a fault that time won't mend, such as a wrong password."""
+        """Return False for a fault that time does not fix, such as a wrong password."""
         return True
 
     @abstractmethod
     def owns(self, connection: Any) -> bool:
-        """Tell whether this is an open DBAPI connection of this database's driver."""
+        """Return whether this is an open DBAPI connection of this database's driver."""
 
     def has_tables(self, run: Runner) -> bool:
-        """Tell whether our tables are there, where a statement about missing ones would break the transaction."""
+        """Return whether our tables exist, on a database where querying a missing table breaks the transaction."""
         return True
 
     def is_same_place(self, run: Runner) -> bool:
-        """Tell whether this is where the store is, in whatever way there is beside its identity."""
+        """Return whether the connection reaches the store's own tables, by other means than the identity."""
         return True
 
     def is_strange(self, error: BaseException) -> bool:
-        """Tell whether a statement failed for our tables are not there, whatever the driver."""
+        """Return whether a statement failed because our tables do not exist, with any driver."""
         return not self.strange.isdisjoint({getattr(error, "sqlstate", None), *error.args[:1]})
 
     def must_be_open(self, driver: Any) -> None:  # noqa: B027 - most tell by themselves
-        """Raise CannotJoin for a connection of a caller that has no transaction and would not begin one."""
+        """Raise CannotJoin for a caller's connection that has no transaction, and would not begin one."""
 
     @abstractmethod
     def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
@@ -184,31 +214,53 @@ class Dialect(ABC):
 
     @abstractmethod
     def among(self, column: str, name: str, kind: str = "text") -> str:
-        """Return the condition that a column is one of the elements of parameter `name`, as `listed` gives it."""
+        """Return the condition that a column equals an element of parameter `name`, in the form of `listed`."""
+
+    @abstractmethod
+    def among_slots(self, name: str) -> str:
+        """Return the condition that a locked slot is in parameter `name`, in the form of `listed_slots`."""
+
+    def slot_rows(self, columns: str, name: str, locking: str) -> str:
+        """Return the query for slots in parameter `name`; it locks them, if `locking` is not empty, in their order."""
+        slots = f"stanchion_slots {self.by('PRIMARY')}"
+        return f"SELECT {columns} FROM {slots} WHERE {self.among_slots(name)} ORDER BY {self.slot_order} {locking}"
+
+    def behind_slot(self, *columns: str) -> str:
+        """Return the condition that three columns of an index, compared together, follow the slot in the parameters.
+
+        If the index has several rows of a slot, the next column, a number, makes the search start behind all of them.
+        """
+        values = (":kind", ":queue", ":name", str(_LAST))[: len(columns)]
+        return f"({', '.join(columns)}) > ({', '.join(values)})"
 
     def listed(self, elements: Iterable[str]) -> Any:
-        """Return the parameter for `among`, in one order for all."""
+        """Return the parameter for `among`, sorted, so that all callers lock in the same order."""
         return json.dumps(sorted(elements), ensure_ascii=False)
+
+    def listed_slots(self, slots: Iterable[Slot]) -> Any:
+        """Return the parameter for `among_slots`, sorted."""
+        return json.dumps(sorted(slots), ensure_ascii=False)
 
     @abstractmethod
     def elements(self, name: str) -> str:
-        """Return a table `given` with the column `value`: the texts in the JSON array in parameter `name`."""
+        """Return a table `given` with the column `value`: the texts of the JSON array in parameter `name`."""
 
     @abstractmethod
-    def places(self, name: str) -> str:
-        """Return a table `given` with the columns `node` and `place`: the pairs in the JSON array in `name`."""
+    def slots(self, name: str) -> str:
+        """Return a table `given` with the columns `kind`, `queue`, `name`: the slots of the JSON array in `name`."""
 
-    def begins(self, column: str, prefix: str) -> str:
-        """Return the condition that a text begins like this; the prefix is two plain letters."""
-        return f"{column} LIKE '{prefix}%'"
+    @abstractmethod
+    def positions(self, name: str) -> str:
+        """Return a table `given` with the columns `node` and `member_index`: the pairs of the JSON array in `name`."""
 
     def returning(self, columns: Iterable[str]) -> str:
-        """Return the end of an UPDATE that gives the rows as they are now; nothing where there is none."""
-        ids = {"id", "origin"}
-        return "RETURNING " + ", ".join(f"CAST({one} AS CHAR(36))" if one in ids else f'"{one}"' for one in columns)
+        """Return the clause of an UPDATE that returns the changed rows; empty if the database has none."""
+        return "RETURNING " + ", ".join(
+            f"CAST({one} AS CHAR(36))" if one in ID_COLUMNS else f'"{one}"' for one in columns
+        )
 
     def by(self, index: str) -> str:
-        """Return the hint that makes a statement go by this index, where one must be told."""
+        """Return the index hint for a statement; empty if the database needs none."""
         return ""
 
     def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:
@@ -216,30 +268,22 @@ class Dialect(ABC):
         return column
 
     def position(self, column: ColumnElement[str], text: ColumnElement[str]) -> ColumnElement[int]:
-        """Return where a text is in a column, from 1 on, upper and lower case apart; 0 where it is not."""
+        """Return the case-sensitive position of a text in a column, from 1; 0 if it does not occur."""
         return func.instr(column, text)
 
     @abstractmethod
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:
-        """Return an insert that leaves out a row which would break a unique index."""
+        """Return an insert that skips a row which would violate a unique index."""
 
     @abstractmethod
     def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
-        """Return an insert of what a query gives that leaves out rows which would break a unique index."""
+        """Return an insert of a query's rows that skips rows which would violate a unique index."""
 
-    @abstractmethod
-    def listen(self, queues: Iterable[str], finished: Iterable[str] | None, *, interchangeable: bool) -> Listener:
-        """Start listening, as `Store.listen` does."""
-
-    @abstractmethod
     def announce(self, queues: Iterable[str], finished: Collection[str] = ()) -> None:
-        """Wake who waits for work in these queues, or for the ends of these jobs, soon and without waiting."""
+        """Wake the listeners of these queues, or of the ends of these jobs, soon; returns without waiting."""
+        self.signals.announce(queues, finished)
 
     def announce_in(  # noqa: B027 - not every one must
         self, transaction: Any, queues: Iterable[str], finished: Collection[str] = ()
     ) -> None:
-        """Wake the listeners once the caller's transaction is committed, and not if it is rolled back."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """End the threads and connections of the wake-up."""
+        """Wake the listeners once the caller's transaction is committed; never if it is rolled back."""

@@ -1,9 +1,9 @@
-"""Taking part in the caller's transaction, which must be in the store's own database.
+"""Joining the caller's transaction, which must be in the store's own database.
 
-The row of stanchion_meta holds an identity, made once by the server. A transaction that reads the same one, in the same
-place, reaches the store's tables. It is asked at each call, as a connection may come to another database or schema
-between two of them (`USE`, `search_path`, `ATTACH`), and at no cost where that matters: together with the clock, or
-within the statement that stores jobs.
+The row of stanchion_meta holds an identity, made once by the server. A transaction that reads the same identity in the
+same place reaches the store's tables. Each call checks it, as a connection may switch to another database or schema
+between two calls (`USE`, `search_path`, `ATTACH`). On frequent calls the check is free: it is sent with the clock, or
+is part of the statement that stores jobs.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from stanchion.stores.sql.engine.schema import meta
 def joined(database: Database, transaction: Any, *, guarded: bool = False) -> Iterator[Runner]:
     """Lend a runner of statements inside the caller's transaction.
 
-    Takes a SQLAlchemy Session or Connection, and the driver's own connection. Raises CannotJoin for
-    anything else, and for a transaction on another database. `guarded`: what is run first asks for the identity itself.
+    Accepts a SQLAlchemy Session or Connection, or the driver's own connection. Raises CannotJoin for anything else, and
+    for a transaction on another database. `guarded`: the first statement checks the identity itself.
     """
     connection = alchemy_connection(transaction)
     run = _runner(database, transaction, connection)
     if connection is None or connection.engine is not database.engine:
         driver = transaction if connection is None else connection.connection.driver_connection
         if not (guarded and database.identity and driver in database.joined):
-            _look_first(database, run)
+            _read_first(database, run)
             if guarded:
                 database.joined.add(driver)
         else:
@@ -53,7 +53,7 @@ def joined(database: Database, transaction: Any, *, guarded: bool = False) -> It
 
 
 def must_be_here(database: Database, run: Runner) -> None:
-    """Raise CannotJoin where a runner, which was guarded so far, is in another database than the store."""
+    """Raise CannotJoin if a guarded runner is in another database than the store."""
     found = _identity(database, run)
     if database.identity is None or found != database.identity:
         _own(database)
@@ -62,7 +62,7 @@ def must_be_here(database: Database, run: Runner) -> None:
     run.guarded = False
 
 
-def _look_first(database: Database, run: Runner) -> None:
+def _read_first(database: Database, run: Runner) -> None:
     dialect = database.dialect
     if dialect.has_tables(run) and dialect.is_same_place(run):
         must_be_here(database, run)
@@ -71,7 +71,7 @@ def _look_first(database: Database, run: Runner) -> None:
 
 
 def _own(database: Database) -> None:
-    """Read the store's own identity, which changes when its tables are made anew."""
+    """Read the store's own identity, which changes if its tables are recreated."""
     database.identity = database.read(lambda run: _identity(database, run))
     if database.identity is None:
         raise CannotJoin(
@@ -81,7 +81,7 @@ def _own(database: Database) -> None:
 
 
 def _identity(database: Database, run: Runner) -> str | None:
-    """Read the identity, and with it the clock; None where there is none."""
+    """Read the identity and, with it, the clock; None if there is no identity."""
     try:
         found = run.rows(database.dialect.once(_clock_and_identity))
     except Exception as error:
@@ -115,7 +115,7 @@ def _runner(database: Database, transaction: Any, connection: Connection | None)
             ours = database.dialect.capabilities.name
             raise CannotJoin(f"tx is on {theirs}, the queue on {ours}; both must be in one database to commit as one")
         if not connection.in_transaction():
-            connection.begin()  # as its first statement would have done
+            connection.begin()  # as its first statement would do
         driver: Any = connection.connection.driver_connection
         if not database.dialect.owns(driver):
             return AlchemyRunner(connection, database.given())
@@ -124,7 +124,7 @@ def _runner(database: Database, transaction: Any, connection: Connection | None)
     else:
         raise _stranger(database, transaction)
     database.dialect.must_be_open(driver)
-    _ = database.engine  # the compiler comes with it
+    _ = database.engine  # sets the compiler
     return CursorRunner(database.dialect.cursor(driver), database.compiler, database.given(), joined=True)
 
 
@@ -139,7 +139,7 @@ def alchemy_connection(transaction: Any) -> Connection | None:
     """Return the connection of a SQLAlchemy Session or Connection."""
     if isinstance(transaction, Connection):
         return transaction
-    # Session and scoped_session, without importing the ORM for those who don't use it.
+    # Session and scoped_session, without importing the ORM for callers that do not use it.
     if hasattr(transaction, "get_bind") and callable(getattr(transaction, "connection", None)):
         found = transaction.connection()
         if isinstance(found, Connection):

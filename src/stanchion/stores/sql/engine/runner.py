@@ -1,8 +1,8 @@
-"""Running statements, on our own connections and on the caller's.
+"""Runners of statements, on our own connections and on the caller's.
 
-A statement is built once with SQLAlchemy Core. On our driver's connection it is compiled once and run on the
-bare cursor, which costs a tenth of what the full machinery does; on a caller's SQLAlchemy connection with
-another driver, an asynchronous one, it goes through SQLAlchemy.
+A statement is built once with SQLAlchemy Core. On a connection of our driver it is compiled once and run on the bare
+cursor, at a tenth of the cost of SQLAlchemy's own execution. On a caller's SQLAlchemy connection with another driver,
+such as an asynchronous one, SQLAlchemy runs it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ from sqlalchemy import CursorResult, Executable, TextClause, bindparam, text
 from sqlalchemy.engine import Connection as AlchemyConnection
 from sqlalchemy.engine import Dialect
 
-MARK, BACK = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
-"""Mark a place in a transaction, and undo all that was done since."""
+from stanchion.stores.records.slots import Slot
+
+SAVEPOINT, TO_SAVEPOINT = text("SAVEPOINT stanchion"), text("ROLLBACK TO SAVEPOINT stanchion")
+"""Set a savepoint, and roll back to it."""
 
 Row = tuple[Any, ...]
 Params = Mapping[str, Any]
@@ -28,24 +30,24 @@ Asked = tuple[Executable, Params]
 
 
 class Runner(Protocol):
-    """Runs statements in whatever transaction is open."""
+    """Runs statements in the open transaction, whatever it is."""
 
     joined: bool
-    """The transaction is a caller's, which may read as of its beginning."""
+    """The transaction is a caller's; its snapshot may be as old as its beginning."""
     woken: set[str]
-    """The queues whose listeners are to be woken once it is committed."""
+    """The queues whose listeners are woken after the commit."""
     clock: int | None
-    """The database's clock, where it was read a moment ago together with something else; good for one use."""
+    """The database's clock, if it was just read together with something else; used once."""
     guarded: bool
-    """In a caller's transaction of which it is not known yet that it is in the store's own database: each statement
-    that changes something must ask for itself, by the parameter `identity`."""
-    freed: Counter[str]
-    """Slots that steps of the transaction have set free; with 0, a gate at which another may go on."""
-    passed_over: set[str]
-    """Gates with free slots whose waiters others had locked."""
+    """The runner is in a caller's transaction that was not yet found to be in the store's own database: each changing
+    statement must check that itself, by the parameter `identity`."""
+    freed: Counter[Slot]
+    """Slots that the transaction has freed, with their number; 0: the slot may have a new head of line."""
+    passed_over: set[Slot]
+    """Free slots whose waiters were locked by others."""
 
     ended: set[str]
-    """The jobs that have ended, to be told then to those who wait for them."""
+    """The jobs that have ended; their waiters are notified after the commit."""
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
         """Run a statement; return its rows."""
@@ -57,15 +59,15 @@ class Runner(Protocol):
         """Run a statement once for each set of parameters; return the number of rows changed in all."""
 
     def send(self, statement: Executable, params: Params | None = None) -> None:
-        """Run a statement of which nothing is to be known; it may go with the next one of which something is."""
+        """Run a statement whose result is not needed; it may be sent together with the next one whose result is."""
 
     def send_each(self, statement: Executable, batch: Sequence[Params]) -> None:
-        """Do the same once for each set of parameters."""
+        """Send a statement once for each set of parameters."""
 
     def all_rows(self, asked: Sequence[Asked], *, last: bool = False) -> list[list[Row]]:
-        """Run statements one after the other, together where that can be; return the rows of each.
+        """Run statements in order, together where the driver can; return the rows of each.
 
-        `last`: nothing else follows in this transaction, unless it is a caller's, so it may be committed with them.
+        `last`: the transaction does nothing else, so it may be committed with them, unless it is a caller's.
         """
 
 
@@ -76,12 +78,12 @@ class Compiled(NamedTuple):
     fixed: dict[str, Any]
     """The values of its constant parameters."""
     positions: Callable[[Params], tuple[Any, ...]] | None
-    """Puts named parameters in their order, for a driver that wants them so."""
+    """Puts named parameters in order, for a driver with positional ones."""
     names: frozenset[str]
 
 
 class Compiler:
-    """Turns statements into the driver's SQL, each once."""
+    """Compiles statements to the driver's SQL, each once."""
 
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
@@ -102,23 +104,23 @@ class Compiler:
 
 
 def _in_order(names: tuple[str, ...]) -> Callable[[Params], tuple[Any, ...]]:
-    if len(names) < 2:  # where itemgetter would not make a tuple
+    if len(names) < 2:  # itemgetter of one name returns no tuple
         return lambda params: tuple(params[name] for name in names)
     return itemgetter(*names)
 
 
 class Together(NamedTuple):
-    """Cursors whose statements are sent when one is asked for its rows, together with all before it."""
+    """Cursors that collect statements, and send them together when the rows of one are requested."""
 
     cursor: Any
     another: Callable[[], Any]
     """Makes a further cursor."""
     sync: Callable[[], None]
-    """Waits until all are carried out."""
+    """Waits until all statements are carried out."""
 
 
 class CursorRunner:
-    """Runs statements on a DBAPI cursor. `given` are parameters that any statement may use."""
+    """Runs statements on a DBAPI cursor. `given`: the parameters that every statement may use."""
 
     def __init__(
         self,
@@ -130,15 +132,15 @@ class CursorRunner:
         together: Together | None = None,
         commit: Callable[[], None] | None = None,
     ) -> None:
-        """`together`: how statements go several at a time; `commit` has the transaction committed in this way."""
+        """`together`: sends several statements at a time; `commit`: commits the transaction with them."""
         self.cursor, self._compiler, self._given = cursor, compiler, given
         self._together, self._commit = together, commit
         self.joined = joined
         self.woken: set[str] = set()
         self.clock: int | None = None
         self.guarded = False
-        self.freed: Counter[str] = Counter()
-        self.passed_over: set[str] = set()
+        self.freed: Counter[Slot] = Counter()
+        self.passed_over: set[Slot] = set()
         self.ended: set[str] = set()
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
@@ -171,7 +173,7 @@ class CursorRunner:
             self._send_each(statement, batch)
 
     def _send_each(self, statement: Executable, batch: Sequence[Params]) -> Any:
-        """Run a statement for each set of parameters; return the cursor that will know what was changed."""
+        """Run a statement for each set of parameters; return the cursor with the number of changed rows."""
         compiled = self._compiler.compiled(statement)
         base = {**self._given, **compiled.fixed}
         if not compiled.names.isdisjoint(base):
@@ -181,7 +183,7 @@ class CursorRunner:
         return cursor
 
     def _cursor_for_sending(self) -> Any:
-        """Return a cursor of its own for what is sent: its answer may come when the next statement has been sent."""
+        """Return a separate cursor for statements that are sent: their answers may arrive after the next statement."""
         return self.cursor if self._together is None else self._together.another()
 
     def _changed(self, cursor: Any) -> int:
@@ -190,7 +192,7 @@ class CursorRunner:
         return int(cursor.rowcount)
 
     def execute(self, statement: Executable, params: Params | None, cursor: Any = None) -> None:
-        """Run a statement, leaving its rows in the cursor."""
+        """Run a statement; its rows remain in the cursor."""
         compiled = self._compiler.compiled(statement)
         named = {**self._given, **compiled.fixed, **(params or {})}
         cursor = self.cursor if cursor is None else cursor
@@ -198,7 +200,7 @@ class CursorRunner:
 
 
 class AlchemyRunner:
-    """Runs statements on a caller's SQLAlchemy connection, whatever its driver."""
+    """Runs statements on a caller's SQLAlchemy connection with any driver."""
 
     def __init__(self, connection: AlchemyConnection, given: Params) -> None:
         self._connection, self._given = connection, given
@@ -206,8 +208,8 @@ class AlchemyRunner:
         self.woken: set[str] = set()
         self.clock: int | None = None
         self.guarded = False
-        self.freed: Counter[str] = Counter()
-        self.passed_over: set[str] = set()
+        self.freed: Counter[Slot] = Counter()
+        self.passed_over: set[Slot] = set()
         self.ended: set[str] = set()
 
     def rows(self, statement: Executable, params: Params | None = None) -> list[Row]:
@@ -244,8 +246,9 @@ _shared: dict[tuple[Any, ...], Compiler] = {}
 
 
 def compiler_for(dialect: Dialect) -> Compiler:
-    """Return the compiler of our engines for a driver and its server, whose version a dialect knows once connected."""
-    kind = (dialect.name, dialect.driver, dialect.server_version_info, getattr(dialect, "is_mariadb", None))
+    """Return the compiler for a driver, its cursor and its server, whose version a dialect knows once connected."""
+    server = dialect.server_version_info, getattr(dialect, "is_mariadb", None)
+    kind = (dialect.name, dialect.driver, dialect.paramstyle, *server)
     return _shared.get(kind) or _shared.setdefault(kind, Compiler(dialect))
 
 

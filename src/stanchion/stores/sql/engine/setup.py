@@ -1,4 +1,4 @@
-"""The life of the schema: made, migrated, checked, and told as statements that somebody else may run."""
+"""Setup of the schema: create, migrate and check it, or return the statements for an operator to run."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _CHANGES = ("CREATE", "ALTER")
 
 
 class Setup:
-    """Makes the tables, or brings them up to date. `before`: what comes before that."""
+    """Creates or upgrades the tables. `before` is called first."""
 
     def __init__(self, db: Database, before: Callable[[], None] = lambda: None) -> None:
         self._db, self._before = db, before
         self._lock = threading.Lock()
 
-    def setup(self, *, dry_run: bool) -> list[str]:
-        """Take the steps to this release's schema; return them, or with `dry_run` those to take, as statements."""
+    def setup(self, *, dry_run: bool = False) -> list[str]:
+        """Upgrade to this release's schema; return the statements that were run or, with `dry_run`, those to run."""
         steps = self._steps() if dry_run else self._migrated()
         return [f"{step.strip()};" for step in steps]
 
@@ -34,7 +34,7 @@ class Setup:
             self._lock,
             self._db.transaction() as connection,
             self._db.dialect.lock_schema(connection),
-            _noted(connection) as steps,
+            _schema_changes(connection) as steps,
         ):
             found = _version(connection)
             if found is not None and found > VERSION:
@@ -47,29 +47,29 @@ class Setup:
                 connection.execute(update(meta).values(version=VERSION))
             made = literal_column(self._db.dialect.new_identity, String)
             connection.execute(update(meta).where(meta.c.identity.is_(None)).values(identity=made))
-        return [*steps, *self._marks(found)]
+        return [*steps, *self._version_writes(found)]
 
     def _steps(self) -> list[str]:
         found = self._found()
         if found is None:
-            return [*self._whole(), *self._marks(found)]
+            return [*self._whole(), *self._version_writes(found)]
         if found > VERSION:
             raise SchemaMismatch(_newer(found))
-        with self._db.connection() as connection, _noted(connection, instead="SELECT 1") as steps:
+        with self._db.connection() as connection, _schema_changes(connection, instead="SELECT 1") as steps:
             for migrate in MIGRATIONS[found:]:
                 migrate(connection)
-        # A step looks for what the one before it has not made after all, and makes it again.
-        return [*dict.fromkeys(steps), *self._marks(found)]
+        # A dry step finds nothing made by the one before it, and so repeats its statements.
+        return [*dict.fromkeys(steps), *self._version_writes(found)]
 
-    def _marks(self, found: int | None) -> list[str]:
-        """Return how the version is written where another one, or none, was found."""
+    def _version_writes(self, found: int | None) -> list[str]:
+        """Return the statements that write the version, if the one found is missing or different."""
         identity = self._db.dialect.new_identity
         if found is None:
             return [f"INSERT INTO {meta.name} (version, identity) VALUES ({VERSION}, {identity})"]
         return [] if found == VERSION else [f"UPDATE {meta.name} SET version = {VERSION}, identity = {identity}"]
 
     def _found(self) -> int | None:
-        """Return the version of the schema; None when there is none, or no database to ask."""
+        """Return the version of the schema; None if there is no schema, or no database."""
         if not self._db.dialect.is_there():
             return None
         try:
@@ -79,7 +79,7 @@ class Setup:
             return None
 
     def _whole(self) -> list[str]:
-        """Return the statements that make the whole schema."""
+        """Return the statements that create the whole schema."""
         steps: list[str] = []
         dialect = self._db.engine.dialect
         engine = create_mock_engine(
@@ -90,7 +90,7 @@ class Setup:
         return steps
 
     def check(self) -> None:
-        """Raise SchemaMismatch unless the schema is of this release; where a store makes its own, bring it there."""
+        """Raise SchemaMismatch unless the schema is this release's; a store that makes its own is upgraded instead."""
         with self._db.connection() as connection:
             found = _version(connection)
         if found == VERSION:
@@ -109,25 +109,25 @@ class Setup:
 
 
 @contextmanager
-def _noted(connection: Connection, instead: str | None = None) -> Iterator[list[str]]:
-    """Note what changes the schema in the block; `instead`: what is run in its place."""
+def _schema_changes(connection: Connection, instead: str | None = None) -> Iterator[list[str]]:
+    """Record the statements of the block that change the schema; `instead`: the statement to run in their place."""
     steps: list[str] = []
 
-    def note(_on: Any, _cursor: Any, statement: str, given: Any, _context: Any, _many: bool) -> tuple[str, Any]:
+    def record(_on: Any, _cursor: Any, statement: str, given: Any, _context: Any, _many: bool) -> tuple[str, Any]:
         if not statement.lstrip().upper().startswith(_CHANGES):
             return statement, given
         steps.append(statement)
         return instead or statement, given
 
-    event.listen(connection, "before_cursor_execute", note, retval=True)
+    event.listen(connection, "before_cursor_execute", record, retval=True)
     try:
         yield steps
     finally:
-        event.remove(connection, "before_cursor_execute", note)
+        event.remove(connection, "before_cursor_execute", record)
 
 
 def _version(connection: Connection) -> int | None:
-    """Return the version of the schema; None when there is none."""
+    """Return the version of the schema; None if there is no schema."""
     if not inspect(connection).has_table(meta.name):
         return None
     found: int | None = connection.execute(select(meta.c.version)).scalar()

@@ -1,4 +1,4 @@
-"""What a store that can't be used tells of the cause, and of the way out."""
+"""Messages of a store that can't be used: the cause, and what to do."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _LOCKED = (
 
 
 def reason_of(cause: BaseException, url: URL) -> str:
-    """Return the driver's words, in one line and without the password."""
+    """Return the driver's message, in one line and without the password."""
     reason = " ".join(str(cause).split())
     return reason.replace(str(url.password), "***") if url.password else reason
 
 
 def told(dialect: Dialect, url: URL, cause: BaseException, *, overdue: bool = False) -> str:
-    """Return the sentence for a call that did not succeed; `overdue`: it was cut off while the server worked on it."""
+    """Return the message for a failed call; `overdue`: the call was cut off while the server worked on it."""
     shown, reason = url.render_as_string(hide_password=True), reason_of(cause, url)
     if dialect.is_forbidden(cause):
         return f"the store {shown} refuses this: {reason}; {dialect.rights}"

@@ -1,0 +1,18 @@
+"""Faults: what a failed call may have done, which decides about retries."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+
+class Fault(Enum):
+    """The kind of a failure."""
+
+    LOST = auto()
+    """The connection broke, or its node lost its role; the call may have been carried out."""
+    BUSY = auto()
+    """Temporarily refused, as for a deadlock or a lock; nothing was done."""
+    HOPELESS = auto()
+    """Refused permanently."""
+    OTHER = auto()
+    """Any other error, which a retry does not fix."""

@@ -1,0 +1,25 @@
+"""Packets: what is sent to MariaDB and MySQL together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PACKET = 1_000_000
+"""Number of characters sent together at most; a server accepts 16 MiB, escaped, by default."""
+
+
+def packets(items: Iterable[T], size_of: Callable[[T], int]) -> Iterator[list[T]]:
+    """Yield the items in lists that fit into a packet."""
+    some: list[T] = []
+    size = 0
+    for item in items:
+        if some and size + size_of(item) > PACKET:
+            yield some
+            some, size = [], 0
+        some.append(item)
+        size += size_of(item)
+    if some:
+        yield some

@@ -1,0 +1,229 @@
+"""Claims: due jobs reserved, within the limits of the queue.
+
+Steps of a claim, one command each: (1) read the settings of the queue and the clock, (2) find expired leases and the
+next jobs, (3) reserve those of them that are still queued, each atomically, by one update, (4) read which of them it
+got. After a death past (3) an unknown token holds the jobs until their lease runs out, or their worker is found dead.
+
+The index of queued jobs is read in order. Within a rank, due jobs come first, and the server goes on to the next rank
+at the first job that is not due. Scheduled jobs, however many and of whatever priority, thus cost one step per rank.
+
+With `max_rate` or `max_running`, and in a queue with lanes, (3) and (4) run under the claim lock, see `lanes.py`. A
+claimer that returns too late, and finds the lock taken by another, gives its jobs back. A push into a lane stores that
+the queue has lanes. If upkeep resets that at the same time, the claim that finds jobs in lanes stores it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bson import ObjectId
+
+from stanchion.stores.cas.claim import Parked
+from stanchion.stores.cas.settle import Outcomes
+from stanchion.stores.cas.workers import LostJobs
+from stanchion.stores.mongo.claims.lanes import ClaimLocks, Lanes, QueueState, rotated
+from stanchion.stores.mongo.claims.parking import PARKED_AT_ONCE, PARKED_FEW, Parking, passing
+from stanchion.stores.mongo.client.documents import (
+    Document,
+    claim_order,
+    event,
+    queued,
+    row_of,
+    up_to,
+)
+from stanchion.stores.mongo.client.place import Place
+from stanchion.stores.mongo.client.queues import make_queue
+from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
+from stanchion.stores.records.outcomes import Rollback
+from stanchion.stores.records.slots import Slot
+from stanchion.stores.rules.claims import in_claim_order
+
+_EXPIRED_AT_ONCE = 500
+_LANE_MAX = 1 << 30
+
+
+class Obtained(NamedTuple):
+    """Jobs that a claim has got; `in_limits`: they are within the limits of the queue."""
+
+    rows: list[JobRow]
+    state: QueueState
+    retry_in: float | None = None
+    in_limits: bool = True
+
+
+class DueJobs:
+    """Reserves and parks due jobs."""
+
+    def __init__(
+        self, server: Access, locks: ClaimLocks, lanes: Lanes, parking: Parking, lost: LostJobs, outcomes: Outcomes
+    ) -> None:
+        self._server, self._locks, self._lanes = server, locks, lanes
+        self._parking, self._lost, self._outcomes = parking, lost, outcomes
+
+    def reserve_due(self, claim: Claim) -> Claimed:
+        """Reserve due jobs, regardless of their slots."""
+        if claim.repeat and (held := self._held(claim)):
+            return Claimed(held)
+        obtained = self._obtain(claim)
+        if obtained.in_limits:
+            return Claimed(obtained.rows, obtained.retry_in)
+        self._outcomes.settle([Rollback(row.lease, 0.0, refund=True) for row in obtained.rows])
+        return Claimed([], 0.0)
+
+    def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:
+        """Park the next due jobs that wait first for a slot in `claim.full`, up to one that does not."""
+        return self._parking.park(PARKED_AT_ONCE, claim, began, alone=alone)
+
+    def park_few(self, claim: Claim, began: int) -> Parked:
+        """Park a few of them, before others are skipped."""
+        return self._parking.park(PARKED_FEW, claim, began, alone=False)
+
+    def batch_size(self, queue: str, token: str) -> int:
+        """Return how many jobs of a queue are held under a token."""
+        return len(self.ids_reserved(queue, token))
+
+    def ids_reserved(self, queue: str, token: str) -> list[str]:
+        """Return the ids of the running jobs of a queue that are held under a token, sorted."""
+        in_force = [{"lease_until": None}, {"lease_until": {"$gt": self._server.now()}}]
+        held = {"state": JobState.RUNNING.value, "token": token, "queue": queue, "$or": in_force}
+        return self._server.call(lambda on, _again: _ids(on.jobs.find(held, {"_id": 1}).sort("_id", 1)))
+
+    def _held(self, claim: Claim) -> list[JobRow]:
+        """Return the jobs that an earlier try of this claim has reserved."""
+        held = {"live": True, "queue": claim.queue, "state": JobState.RUNNING.value, "token": claim.token}
+        rows = [row_of(one) for one in self._server.call(lambda on, _again: list(on.jobs.find(held)))]
+        return in_claim_order(rows)
+
+    def _obtain(self, claim: Claim) -> Obtained:
+        """Reserve the next due jobs, under the claim lock if the queue has limits or lanes."""
+        state = self._locks.state_of(claim.queue)
+        ids = self._next(claim, state, claim.limit) if claim.limit else []
+        if ids is None:
+            state = self._with_lanes(claim.queue)
+            ids = self._next(claim, state, claim.limit) or []
+        if not ids or state.settings.paused:
+            return Obtained([], state)
+        if not state.settings.limited and claim.lanes is None:
+            return Obtained(self._take(claim, state, ids, claim.limit), state)
+        lock = self._locks.acquire(state, claim.limit)
+        if lock is None:
+            return Obtained([], state)
+        if not lock.starts:
+            return Obtained([], state, lock.next_in(0))
+        if lock.state is not state:  # other claimers had the lock meanwhile
+            state = lock.state
+            ids = self._next(claim, state, claim.limit) or []
+        allowed = self._locks.allowed(lock)
+        rows = self._take(claim, state, ids[:allowed], allowed) if allowed > 0 else []
+        offset: Document = {f"last_lane.{_range(claim)}": rows[-1].lane} if rows and _by_lanes(claim, state) else {}
+        in_limits = self._locks.release(lock, len(rows), offset)
+        used_up = len(rows) == lock.starts < claim.limit
+        return Obtained(rows, state, lock.next_in(len(rows)) if used_up else None, in_limits)
+
+    def _with_lanes(self, queue: str) -> QueueState:
+        """Store that a queue has lanes, and return it."""
+        self._server.call(lambda on, _again: make_queue(on, queue, ("uses_lanes",)))
+        return self._locks.state_of(queue)
+
+    def _next(self, claim: Claim, state: QueueState, limit: int, offset: int | None = None) -> list[str] | None:
+        """Return the ids of the next due jobs, in order, after taking back expired leases.
+
+        `offset`: the round-robin offset, if other than in the state. None if jobs are in lanes and the queue has none.
+        """
+        if not _by_lanes(claim, state):
+            return self._next_unlaned(state, limit, claim.full)
+        while lost := self._server.call(
+            lambda on, _again: _ids(on.jobs.find(_expired(state), {"_id": 1}).limit(_EXPIRED_AT_ONCE))
+        ):
+            self._lost.free(lost, {})
+        first, last = claim.lanes or (UNLANED, _LANE_MAX)
+        lanes = [lane for lane in self._lanes.used(claim.queue) if first <= lane <= last]
+        if offset is None:
+            offset = state.document.get("last_lane", {}).get(_range(claim), UNLANED)
+        return self._lanes.due_round_robin(claim.queue, state.now, rotated(lanes, offset), limit, passing(claim.full))
+
+    def _next_unlaned(self, state: QueueState, limit: int, full: Sequence[Slot]) -> list[str] | None:
+        queue = state.settings.name
+        expired: list[Document] = [{"$match": _expired(state)}, {"$limit": _EXPIRED_AT_ONCE}]
+        stray: list[Document] = [
+            {"$match": {**queued(queue), "lane": {"$gt": UNLANED}}},
+            {"$limit": 1},
+            {"$project": {"_id": 1, "stray": {"$literal": True}}},
+        ]
+        due: list[Document] = [
+            {"$match": {**queued(queue), "lane": UNLANED, "run_at": {"$lte": state.now}, **passing(full)}},
+            {"$sort": {"rank": -1, "run_at": 1, "_id": 1}},
+            {"$limit": limit},
+            {"$project": {"rank": 1, "run_at": 1}},
+        ]
+
+        def work(on: Place, _again: bool) -> list[Document]:
+            if full:  # this claim has checked for lanes before
+                return on.documents(on.jobs, *due)
+            others = ({"$unionWith": {"coll": on.jobs.name, "pipeline": one}} for one in (stray, due))
+            return on.documents(on.jobs, *expired, {"$project": {"_id": 1, "expired": {"$literal": True}}}, *others)
+
+        while True:
+            found = self._server.call(work)
+            lost = [one["_id"] for one in found if "expired" in one]
+            if not lost:
+                return None if any("stray" in one for one in found) else _ids(sorted(found, key=claim_order))
+            self._lost.free(lost, {})
+
+    def _take(self, claim: Claim, state: QueueState, ids: list[str], limit: int) -> list[JobRow]:
+        """Reserve these jobs; replace those that other claimers got by the next ones."""
+        rows: list[JobRow] = []
+        while ids:
+            found = self._take_once(claim, state, ids)
+            rows += found
+            if len(found) == len(ids):
+                break
+            ids = self._next(claim, state, limit - len(rows), rows[-1].lane if rows else None) or []
+        return rows
+
+    def _take_once(self, claim: Claim, state: QueueState, ids: list[str]) -> list[JobRow]:
+        due = {"_id": {"$in": ids}, "queue": claim.queue, "state": QUEUED, "run_at": {"$lte": state.now}}
+        mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": state.now}
+        places = {job: place for place, job in enumerate(ids)}
+
+        def work(on: Place, again: bool) -> list[JobRow]:
+            taken = on.jobs.update_many(due, _reserving(claim, state)).matched_count
+            found = on.jobs.find(mine) if taken or again else ()
+            return sorted(map(row_of, found), key=lambda row: places[row.id])
+
+        return self._server.call(work)
+
+
+def _reserving(claim: Claim, state: QueueState) -> Document:
+    """Return the update that reserves jobs: `rules.claims.claimed` for all at once."""
+    held: Document = {"state": JobState.RUNNING.value, "token": claim.token, "started_at": state.now}
+    if claim.worker is None:
+        lease = state.settings.lease if claim.lease is None else claim.lease
+        held["lease_until"] = state.now + int(lease * SECOND)
+    else:
+        held |= {"worker": claim.worker, "held_by": claim.worker}
+    update: Document = {"$set": held, "$inc": {"attempts": 1, "version": 1}, "$unset": {"progress": ""}}
+    if claim.counted:
+        update["$push"] = {"events": event(ObjectId(), claim.queue, "reserved")}
+    return update
+
+
+def _by_lanes(claim: Claim, state: QueueState) -> bool:
+    """Return True if lanes must be read one by one."""
+    return state.settings.uses_lanes or claim.lanes is not None
+
+
+def _range(claim: Claim) -> str:
+    """Return the field of the round-robin offset, for all lanes or for the claim's range."""
+    return "all" if claim.lanes is None else "{}-{}".format(*claim.lanes)
+
+
+def _expired(state: QueueState) -> Document:
+    return {"lease_until": up_to(state.now)}
+
+
+def _ids(found: Iterable[Document]) -> list[str]:
+    return [one["_id"] for one in found]

@@ -1,0 +1,202 @@
+"""PostgreSQL's claims: one route per shape of queue; the fast ones are a statement that commits itself.
+
+    plain      one statement
+    slots      one statement if all jobs get their slots, else two round trips
+    lanes      one statement, repeated if others were faster
+    limited    a transaction, as on all databases; also after leases have expired, and for a range of lanes
+
+The statement of a wrong route changes nothing, and returns the shape of the queue; the claim is repeated by the right
+route. So the shapes that a process remembers are hints, and never decide which jobs may run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from sqlalchemy import text
+
+from stanchion.stores.postgres.lanes import CLAIM_LANES, Taken, taken
+from stanchion.stores.postgres.pick import PICKED, RESERVED, SHAPE, WHOLE
+from stanchion.stores.postgres.slots import claim_slots
+from stanchion.stores.records import calls
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.queues import QueueSettings, QueueShape
+from stanchion.stores.rules.claims import in_claim_order
+from stanchion.stores.sql.claims.batches import UnseenReservations
+from stanchion.stores.sql.claims.claim import TransactionClaims, excludes_unlaned
+from stanchion.stores.sql.claims.reservations import Reservations, reservation
+from stanchion.stores.sql.claims.search import Search
+from stanchion.stores.sql.claims.short import ShortClaims
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Params, Runner
+from stanchion.stores.sql.rows.queues import QueueRows
+
+_EMPTY_ROUNDS_MAX = 3
+"""Number of times that a claim searches again after others have taken all jobs it found."""
+
+_CLAIMED = f"""
+    {PICKED}, claimed AS (
+        UPDATE stanchion_jobs AS job SET {RESERVED}
+        -- By position (ctid), which the locks keep stable: no planner can turn this into a scan of the table.
+        WHERE job.queue = :queue AND job.ctid = ANY (ARRAY(
+            SELECT place FROM picked WHERE NOT EXISTS (SELECT 1 FROM picked WHERE needs_slot)
+        ))
+        RETURNING {{returning}}
+    ), counted AS (
+        INSERT INTO stanchion_counter_events (queue, what, n)
+        SELECT :queue, 'reserved', count(*) FROM claimed
+        WHERE right(CAST(:token AS text), 1) <> '-' HAVING count(*) > 0
+    )
+"""
+_CLAIM = text(f"""
+    {_CLAIMED.format(returning=WHOLE)}
+    SELECT claimed.*, shape
+    -- One row without an id if nothing was reserved: it returns the shape of the queue.
+    FROM (SELECT CASE WHEN NOT EXISTS (SELECT 1 FROM claimed) THEN {SHAPE} END AS shape) AS answer
+    LEFT JOIN claimed ON true
+""")
+_RESERVE = text(f"""
+    {_CLAIMED.format(returning="1")}
+    SELECT (SELECT count(*) FROM claimed), CASE WHEN NOT EXISTS (SELECT 1 FROM claimed) THEN {SHAPE} END
+""")
+_CLAIM_SLOTS = claim_slots(PICKED, RESERVED, WHOLE, SHAPE)
+
+
+class WrongShape(NamedTuple):
+    """Nothing was changed: the queue must be claimed by the route of this shape."""
+
+    shape: QueueShape
+
+
+class Expired(NamedTuple):
+    """Nothing was changed: expired leases must be freed first."""
+
+
+class PostgresClaims:
+    """Claims by the route for the shape of the queue."""
+
+    def __init__(
+        self,
+        db: Database,
+        queues: QueueRows,
+        reservations: Reservations,
+        two_trips: ShortClaims,
+        general: TransactionClaims,
+        unseen: UnseenReservations,
+    ) -> None:
+        self._db, self._queues, self._reservations = db, queues, reservations
+        self._two_trips, self._general, self._unseen = two_trips, general, unseen
+        self.shapes: dict[str, QueueShape] = {}
+        """The shape of each queue, as found by its last claim."""
+        self._contended: set[str] = set()
+        """Queues whose last claim met waiting jobs: there the all-or-none statement would reserve nothing."""
+        self._routes: dict[QueueShape, Callable[[Claim], Claimed | WrongShape | Expired]] = {
+            "plain": self._claim_plain,
+            "slots": self._claim_slots,
+            "lanes": self._claim_lanes,
+            "limited": self._claim_limited,
+        }
+
+    def claim(self, claim: Claim) -> Claimed:
+        if claim.lanes is not None:
+            return self._general.claim(claim)
+        for _ in self._routes:
+            found = self._routes[self.shapes.get(claim.queue, "plain")](claim)
+            if isinstance(found, Claimed):
+                return found
+            if isinstance(found, Expired):
+                break
+            self.shapes[claim.queue] = found.shape
+        return self._general.claim(claim)
+
+    def reserve(self, claim: Claim) -> int | None:
+        """Reserve jobs without reading them; return how many the token holds, None if this route does not fit all."""
+        if claim.repeat or excludes_unlaned(claim) or self.shapes.get(claim.queue, "plain") != "plain":
+            return self._unseen.reserve(claim)
+
+        def work(run: Runner, again: bool) -> tuple[int, str]:
+            if again and (found := self._reservations.count_held(run, claim.queue, claim.token)):
+                return found, "plain"
+            given = {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)}
+            ((reserved, shape),) = run.rows(_RESERVE, given)
+            return int(reserved), shape or "plain"
+
+        reserved, shape = self._db.statement(work, calls.seconds_for(claim.limit))
+        return reserved if shape == "plain" else self._unseen.reserve(claim)
+
+    def _claim_plain(self, claim: Claim) -> Claimed | WrongShape | Expired:
+        def work(run: Runner, again: bool) -> Claimed | WrongShape | Expired:
+            if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
+                return Claimed(held)
+            rows = run.rows(_CLAIM, {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)})
+            if rows[0][0] is None:
+                return _nothing(rows[0][-1], "plain")
+            return Claimed(in_claim_order([JobRow(*row[:-1]) for row in rows]))
+
+        return self._db.statement(work)
+
+    def _claim_slots(self, claim: Claim) -> Claimed | WrongShape | Expired:
+        if claim.queue in self._contended:
+            return self._claim_contended(claim)
+
+        def work(run: Runner, again: bool) -> Claimed | WrongShape | Expired | None:
+            if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
+                return Claimed(held)
+            given = {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)}
+            rows = run.rows(_CLAIM_SLOTS, given)
+            if rows[0][0] is not None:
+                return Claimed([JobRow(*row[:-1]) for row in rows])
+            shape = rows[0][-1]
+            return None if shape is None else _nothing(shape, "slots")
+
+        found = self._db.statement(work)
+        return self._claim_contended(claim) if found is None else found  # not all of the next jobs may run
+
+    def _claim_contended(self, claim: Claim) -> Claimed:
+        search = Search()
+        found = self._two_trips.claim(claim, search)
+        if search.least:
+            self._contended.add(claim.queue)
+        else:
+            self._contended.discard(claim.queue)
+        return found
+
+    def _claim_lanes(self, claim: Claim) -> Claimed | WrongShape | Expired:
+        def work(run: Runner, again: bool) -> Taken | None:
+            if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
+                return Taken(held, 0)
+            given = {"queue": claim.queue, "most": claim.limit - len(rows), **self._reservation(run, claim)}
+            return taken(run.rows(CLAIM_LANES, given))
+
+        rows: dict[str, JobRow] = {}
+        empty_rounds = 0
+        while len(rows) < claim.limit and empty_rounds < _EMPTY_ROUNDS_MAX:
+            found = self._db.statement(work)
+            if found is None:
+                return Claimed(list(rows.values())) if rows else self._claim_limited(claim)
+            rows |= {row.id: row for row in found.rows}
+            if not found.due_lanes:
+                break
+            empty_rounds = 0 if found.rows else empty_rounds + 1
+        return Claimed(list(rows.values()))
+
+    def _claim_limited(self, claim: Claim) -> Claimed:
+        """Claim in a transaction, and read which shape the next claim should assume."""
+        found = self._general.claim(claim)
+        self.shapes[claim.queue] = self._db.read(lambda run: self._queues.settings(run, claim.queue)).shape
+        return found
+
+    def _reservation(self, run: Runner, claim: Claim) -> Params:
+        """Return the parameters of the reservation; the lease of the queue is read only if it is needed."""
+        if claim.worker is not None or claim.lease is not None:
+            return reservation(claim, QueueSettings(claim.queue))
+        return reservation(claim, self._queues.settings(run, claim.queue))
+
+
+def _nothing(shape: str, route: QueueShape) -> Claimed | WrongShape | Expired:
+    """Return the answer of a statement that has reserved nothing."""
+    if shape == "expired":
+        return Expired()
+    return Claimed([]) if shape == route else WrongShape(shape)  # type: ignore[arg-type]

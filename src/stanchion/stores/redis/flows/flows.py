@@ -1,0 +1,210 @@
+"""Flows in Redis: opened, extended, closed, stopped and forgotten.
+
+Opening a flow: (1) a list names it as being assembled, (2) its nodes are stored, (3) its jobs, waiting ones first, (4)
+nodes without members end, (5) the list drops it. After a death in between, outbox recovery cancels what was stored.
+
+Adding members: (1) a list names them, (2) the node stores their indexes and jobs in one step, (3) the jobs are pushed,
+(4) the list drops them. After a death past (2), outbox recovery continues with (3).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from stanchion.errors import DuplicateKey
+from stanchion.stores.cas.entries import STALE
+from stanchion.stores.cas.flows import Flows as Ends
+from stanchion.stores.cas.operate import Operator
+from stanchion.stores.cas.portions import portions
+from stanchion.stores.records.flows import FlowNode
+from stanchion.stores.records.jobs import SECOND, NewJob
+from stanchion.stores.redis.client.rows import FIELD
+from stanchion.stores.redis.client.server import Call, Server
+from stanchion.stores.redis.flows.nodes import Nodes, fields_of
+from stanchion.stores.redis.push import Pushes
+from stanchion.stores.rules.flows import FLOW_TTL_MICROS, placed
+from stanchion.stores.rules.jobs import state_of
+from stanchion.stores.rules.slots import node_slot
+
+_AT_ONCE = 500
+_ASSEMBLY_MICROS_MAX = 600 * SECOND
+"""Microseconds after which an unfinished assembly is presumed dead."""
+
+
+class Assembly:
+    """Stores nodes and their jobs."""
+
+    def __init__(self, server: Server, nodes: Nodes, pushes: Pushes, ends: Ends) -> None:
+        self._server, self._keys = server, server.keys
+        self._nodes, self._pushes, self._ends = nodes, pushes, ends
+
+    def open_nodes(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
+        """Store missing nodes and their jobs, waiting jobs first; complete nodes without members."""
+        self.store(nodes, jobs)
+
+    def store(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> DuplicateKey | None:
+        """Store nodes and jobs; return the error to raise if another job has a key."""
+        opened = self._store_nodes(nodes)
+        if nodes and all(opened):
+            return None  # stored before; some of the jobs may be forgotten already
+        waiting, others = ([job for job in jobs if (job.waits_kind is None) is free] for free in (False, True))
+        push = self._pushes.push
+        pushed = push(list(map(unrefused, waiting))) + push(list(map(unrefused, others)))
+        self._server.all([Call(("HSET", self._keys.flow(node.id) + "node", "opened", "1")) for node in nodes])
+        empty = [node for node in nodes if node.closed and node.size <= 0]
+        ended = map(self._nodes.end, (one.id for one in empty))
+        self._ends.end_all({}, [node for node in ended if node is not None])
+        refused = (
+            DuplicateKey(job.queue, job.key or "", there.id)
+            for job, there in zip([*waiting, *others], pushed, strict=True)
+            if there.duplicate and job.on_duplicate == "raise"
+        )
+        return next(refused, None)
+
+    def _store_nodes(self, nodes: Sequence[FlowNode]) -> list[bool]:
+        """Store missing nodes; return for each whether its jobs are stored."""
+        of_roots: dict[str, list[str]] = {}
+        for node in nodes:
+            of_roots.setdefault(node.root, []).append(node.id)
+        for root, ids in of_roots.items():
+            self._server.command("ZADD", self._keys.own("flows"), "NX", self._server.now(), root)
+            for part in portions(ids, _AT_ONCE):
+                self._server.command("SADD", self._keys.flow(root) + "nodes", *part)
+        return [
+            bool(opened)
+            for part in portions(nodes, _AT_ONCE)
+            for opened in self._server.all(
+                [self._server.script("node", self._keys.flow(node.id), *fields_of(node)) for node in part]
+            )
+        ]
+
+
+class Flows:
+    """Changes to flows by callers."""
+
+    def __init__(
+        self, server: Server, nodes: Nodes, pushes: Pushes, ends: Ends, assembly: Assembly, operator: Operator
+    ) -> None:
+        self._server, self._keys = server, server.keys
+        self._nodes, self._pushes, self._ends = nodes, pushes, ends
+        self._assembly, self._operator = assembly, operator
+
+    # -- opening and adding
+
+    def open_flow(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
+        """Store the nodes of a flow and its jobs."""
+        self._pushes.refuse_duplicates(jobs)
+        roots = sorted({node.root for node in nodes} | {job.flow_root for job in jobs if job.flow_root is not None})
+        if roots:
+            now = self._server.now()
+            listed = (part for root in roots for part in (now, root))
+            self._server.command("ZADD", self._keys.own("assembling"), *listed)
+        taken = self._assembly.store(nodes, jobs)
+        if taken is not None:  # another caller was faster
+            for root in roots:
+                self._cancel_flow(root)
+        if roots:
+            self._server.command("ZREM", self._keys.own("assembling"), *roots)
+        if taken is not None:
+            raise taken
+
+    def extend_flow(self, node: str, jobs: Sequence[NewJob]) -> bool:
+        """Store jobs as further members of an open node, with the next indexes; False, and none stored, if closed."""
+        self._pushes.refuse_duplicates(jobs)
+        if not jobs:
+            found = self._nodes.nodes_of([node])
+            return bool(found) and not found[0].closed
+        batch, text = jobs[0].id, json.dumps(jobs)
+        listed = f"{node}{FIELD}{batch}"
+        self._server.command("ZADD", self._keys.own("adding"), self._server.now(), listed)
+        run = self._server.script("extend", self._keys.flow(node), batch, len(jobs), text)
+        (answer,) = self._server.all([run])
+        if answer and answer[1]:
+            self._add(node, batch, jobs, answer[0])
+        self._server.command("ZREM", self._keys.own("adding"), listed)
+        return bool(answer)
+
+    def _add(self, node: str, batch: str, jobs: Sequence[NewJob], first: int) -> None:
+        self._pushes.push(list(map(unrefused, placed(list(jobs), first))))
+        self._server.all([self._server.script("added", self._keys.flow(node), batch)])
+
+    def close_node(self, node: str) -> bool:
+        """Close an open node: it is done when its members are. False if there is no such node."""
+        if not self._nodes.nodes_of([node]):
+            return False
+        ended = self._nodes.end(node, close=True)
+        self._ends.end_all({}, [] if ended is None else [ended])
+        return True
+
+    def stop_flow(self, root: str) -> bool:
+        """Cancel the nodes of a flow that are not final; False if there is no such flow."""
+        nodes = self._nodes.flow_nodes(root)
+        self._server.all([self._server.script("stop", self._keys.flow(node.id)) for node in nodes])
+        for node in self._nodes.nodes_of([root]):
+            self._nodes.forget_after(node)
+        return bool(nodes)
+
+    # -- recovery and expiry
+
+    def recover(self) -> None:
+        """Add the members, and cancel the flows, that dead processes stored partially."""
+        self._add_leftovers()
+        self._end_abandoned()
+
+    def _add_leftovers(self) -> None:
+        adding = self._keys.own("adding")
+        for listed in self._server.command("ZRANGEBYSCORE", adding, "-inf", self._server.now() - STALE):
+            node, batch = listed.decode().split(FIELD)
+            stored = self._server.command("HGET", self._keys.flow(node) + "adding", batch)
+            first, _, text = stored.decode().partition(FIELD) if stored else ("", "", "")
+            if text:
+                self._add(node, batch, [NewJob(*fields) for fields in json.loads(text)], int(first))
+            self._server.command("ZREM", adding, listed)
+
+    def _end_abandoned(self) -> None:
+        """Cancel flows that were never stored completely."""
+        assembling = self._keys.own("assembling")
+        for found in self._server.command(
+            "ZRANGEBYSCORE", assembling, "-inf", self._server.now() - _ASSEMBLY_MICROS_MAX
+        ):
+            self._cancel_flow(found.decode())
+            self._server.command("ZREM", assembling, found)
+
+    def _cancel_flow(self, root: str) -> None:
+        self.stop_flow(root)
+        found = self._nodes.jobs_of_flow(root)
+        live = [row.id for now, rows in found for row in rows if not state_of(row, now).final]
+        for part in portions(live, _AT_ONCE):
+            self._operator.cancel(part)
+
+    def forget_flows(self) -> None:
+        """Forget flows that ended a week ago."""
+        now = self._server.now()
+        for found in self._server.command("ZRANGEBYSCORE", self._keys.own("flows"), "-inf", now - FLOW_TTL_MICROS):
+            root = found.decode()
+            node = next(iter(self._nodes.nodes_of([root])), None)
+            if node is None and not any(rows for _, rows in self._nodes.jobs_of_flow(root)):
+                self._forget(root)
+            elif node is None or node.finished_at is None:
+                self._server.command("ZADD", self._keys.own("flows"), now, root)
+            elif node.finished_at <= now - FLOW_TTL_MICROS:
+                self._forget(root)
+            else:
+                self._nodes.forget_after(node)
+
+    def _forget(self, root: str) -> None:
+        key = self._keys.flow(root)
+        found = self._server.command("SMEMBERS", key + "nodes")
+        ids = [node.decode() for node in found if node.decode() != root]
+        for part in portions([*ids, root], _AT_ONCE):
+            names = (self._keys.flow(node) + name for node in part for name in ("ends", "adding", "node"))
+            slots = (self._keys.slot(node_slot(node)) + "queues" for node in part)
+            self._server.all([Call(("UNLINK", name)) for name in (*slots, *names)])
+        self._server.all([Call(("UNLINK", key + name)) for name in ("jobs", "nodes")])
+        self._server.command("ZREM", self._keys.own("flows"), root)
+
+
+def unrefused(job: NewJob) -> NewJob:
+    """Return a job that can't be refused as a duplicate, because others of its flow are stored."""
+    return job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job

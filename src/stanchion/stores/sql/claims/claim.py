@@ -1,0 +1,173 @@
+"""The claim in transactions, which fits every queue: it frees expired leases first, and keeps the queue's limits."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from sqlalchemy import BigInteger, Float, String, func, select, update
+
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import UNLANED, JobRow
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.rate_limit import Bucket
+from stanchion.stores.sql.claims.admission import Admission
+from stanchion.stores.sql.claims.next_jobs import NextInLanes, ReservesNext
+from stanchion.stores.sql.claims.parking import Parking
+from stanchion.stores.sql.claims.recovery import Recovery
+from stanchion.stores.sql.claims.reservations import Reservations
+from stanchion.stores.sql.claims.search import Search
+from stanchion.stores.sql.engine.columns import RUNNING, param
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.schema import jobs, queues
+from stanchion.stores.sql.rows.jobs import Jobs
+from stanchion.stores.sql.rows.queues import QueueRow, QueueRows
+from stanchion.stores.sql.rows.transactions import Transactions
+
+Work = Callable[[Claim, Search], Admission | None]
+"""One transaction of a claim; None: it freed expired leases, and searched for no jobs."""
+
+_QUEUE = param("queue", String)
+_RUNNING_COUNT = select(func.count()).select_from(jobs).where(jobs.c.queue == _QUEUE, jobs.c.state == RUNNING)
+_SPEND = (
+    update(queues)
+    .where(queues.c.name == _QUEUE)
+    .values(rate_tokens=param("rate_tokens", Float), rate_at=param("rate_at", BigInteger))
+)
+
+
+class ClaimRounds:
+    """Repeats one transaction of a claim until it has enough jobs, finds no more, or runs out of time.
+
+    Each transaction locks slots only once, and a claim that meets many waiting jobs must stay short.
+    """
+
+    def __init__(self, parking: Parking) -> None:
+        self._parking = parking
+
+    def claim(self, claim: Claim, work: Work, search: Search) -> Claimed:
+        """Claim in as many transactions as needed, and park the jobs that they skipped."""
+        claimed = self._filled(claim, work, search)
+        if search.past is None:
+            return claimed
+        if claimed.rows:
+            self._parking.owe(claim.queue, search)
+            return claimed
+        return claimed if self._parking.park(claim, search, search.seconds) else claimed._replace(retry_in=0.0)
+
+    def _filled(self, claim: Claim, work: Work, search: Search) -> Claimed:
+        rows: dict[str, JobRow] = {}
+        wish, began, deferring_until = claim, time.monotonic(), 0.0
+        while True:
+            search.deferring = time.monotonic() < deferring_until
+            past, rates, asked = search.past, search.passed_rates, time.monotonic()
+            found = work(wish, search)
+            if found is None:
+                continue
+            if past is not None:
+                search.skipping = time.monotonic() - asked
+            rows |= {row.id: row for row in found.rows}
+            if rates and not rows:
+                deferring_until = math.inf  # nothing else is due: defer the jobs that were skipped
+            elif not found.more or len(rows) >= claim.limit:
+                return Claimed(list(rows.values()), 0.0 if rates and found.retry_in is None else found.retry_in)
+            elif search.past is not None and (seconds := self._parking.seconds_owed(claim.queue)):
+                deferring_until = time.monotonic() + seconds
+                self._parking.park(claim, search, min(seconds, search.seconds))
+            if time.monotonic() - began >= search.seconds:
+                return Claimed(list(rows.values()), 0.0)
+            wish = claim._replace(limit=claim.limit - len(rows), repeat=False)
+
+
+class TransactionClaims:
+    """Claims from a queue of any shape."""
+
+    def __init__(
+        self,
+        db: Database,
+        transactions: Transactions,
+        jobs: Jobs,
+        queues: QueueRows,
+        recovery: Recovery,
+        reservations: Reservations,
+        next_jobs: ReservesNext,
+        lanes: NextInLanes,
+        rounds: ClaimRounds,
+    ) -> None:
+        self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
+        self._recovery, self._reservations, self._rounds = recovery, reservations, rounds
+        self._next_jobs, self._lanes = next_jobs, lanes
+
+    def claim(self, claim: Claim) -> Claimed:
+        """Reserve jobs, in as many transactions as needed."""
+        return self._rounds.claim(claim, self.claim_some, Search())
+
+    def claim_some(self, claim: Claim, search: Search) -> Admission | None:
+        """Run one transaction of a claim."""
+        # A power cut may undo the claim: the job is ready again, and its token refuses the former holder.
+        return self._transactions.write(
+            lambda run, again: self._claim_in(run, claim, search, again=again), durable=False, together=True
+        )
+
+    def _claim_in(self, run: Runner, claim: Claim, search: Search, *, again: bool = False) -> Admission | None:
+        expired, queue = run.all_rows([self._recovery.asks_expired, self._queues.asks(claim.queue)])
+        if expired:
+            self._recovery.free_lost(run, expired)
+            return None  # settling these locks rows in another order than this claim would
+        if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
+            return Admission(held)
+        settings = QueueRow(*queue[0]).settings if queue else QueueSettings(claim.queue)
+        if settings.limited:
+            return self._limited(run, claim, search)
+        return self._reserve(run, claim, search, settings, claim.limit)
+
+    def _limited(self, run: Runner, claim: Claim, search: Search) -> Admission:
+        """Claim under the queue's limits; the row of the queue is locked, so that all claimers share one count."""
+        row = self._queues.find(run, claim.queue, lock=True)
+        if row is None or row.paused:
+            return Admission([])
+        settings = row.settings
+        limit = claim.limit
+        if settings.max_running is not None:
+            running = run.rows(_RUNNING_COUNT, {"queue": claim.queue})[0][0]
+            limit = min(limit, settings.max_running - running)
+        if settings.max_rate is None:
+            return self._reserve(run, claim, search, settings, limit, row)
+        now = self._db.clock(run)
+        bucket = Bucket(settings.max_rate, tokens=row.rate_tokens, filled_at=row.rate_at).at(now)
+        found = self._reserve(run, claim, search, settings, min(limit, bucket.whole), row)
+        if found.rows:
+            bucket = bucket.spent(len(found.rows))
+            given = {"queue": claim.queue, "rate_tokens": bucket.tokens, "rate_at": bucket.filled_at}
+            run.change(_SPEND, given)
+        return found if bucket.whole else found._replace(more=False, retry_in=bucket.next_in)
+
+    def _reserve(
+        self,
+        run: Runner,
+        claim: Claim,
+        search: Search,
+        settings: QueueSettings,
+        limit: int,
+        queue: QueueRow | None = None,
+    ) -> Admission:
+        """Reserve the next due jobs; from a queue with lanes, whose row must be locked, round-robin over its lanes."""
+        search.within(claim, settings)
+        if limit < 1:
+            return Admission([])
+        if settings.uses_lanes and queue is not None:
+            found = self._lanes.reserve(run, claim, search, settings, limit, queue)
+        elif excludes_unlaned(claim):
+            found = Admission([])
+        else:
+            found = self._next_jobs.reserve(run, claim, search, settings, limit)
+        if claim.counted:
+            self._jobs.count_events(run, [(claim.queue, "reserved")] * len(found.rows))
+        return found
+
+
+def excludes_unlaned(claim: Claim) -> bool:
+    """Return whether the claim excludes the jobs without a lane."""
+    return claim.lanes is not None and claim.lanes[0] > UNLANED

@@ -1,0 +1,169 @@
+"""Round-robin over the lanes of a queue.
+
+A claim of a queue with lanes locks the queue's row, so that one claimer at a time searches it. It visits the lanes in
+use, starting behind the one that was served last. It reads no more lanes than it wants jobs, not counting the lanes
+that hold only scheduled jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from sqlalchemy import Executable
+
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import UNLANED
+from stanchion.stores.sql.claims.lane_statements import ARMS, LAST_LANE, LaneStatements, kind_of_range
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Params, Runner
+from stanchion.stores.sql.rows.queues import QueueRow
+
+T = TypeVar("T")
+
+_NOTHING = {"lane": UNLANED - 1}
+
+
+class Head(NamedTuple):
+    """A rank in use in a lane, and when its first job is due."""
+
+    lane: int
+    rank: int
+    run_at: int
+    due: bool
+
+
+class Pick(NamedTuple):
+    """A picked job, and its lane."""
+
+    lane: int
+    id: str
+
+
+class PicksInLanes(Protocol):
+    """Picks the due jobs of some lanes."""
+
+    def pick(self, run: Runner, queue: str, heads: Sequence[Head], share: Mapping[int, int]) -> list[Pick]:
+        """Return the first due jobs of each head, locked; at most the share of the head's lane."""
+
+
+class LanePicks:
+    """Picks jobs by a statement with one arm per lane."""
+
+    def __init__(self, db: Database, statements: type[LaneStatements] = LaneStatements) -> None:
+        self._statements = db.dialect.once(statements)
+
+    def pick(self, run: Runner, queue: str, heads: Sequence[Head], share: Mapping[int, int]) -> list[Pick]:
+        def wish(head: Head) -> Params:
+            return {**head._asdict(), "since": head.run_at, "most": share[head.lane]}
+
+        picked = by_arms(run, queue, self._statements.picks, heads, wish)
+        return [Pick(head.lane, str(job)) for head, _run_at, job in picked]
+
+
+class Lanes:
+    """Finds the next jobs in round-robin order."""
+
+    def __init__(self, db: Database, picks: PicksInLanes, statements: type[LaneStatements] = LaneStatements) -> None:
+        self._picks = picks
+        self._statements = db.dialect.once(statements)
+
+    def next_picks(self, run: Runner, claim: Claim, limit: int, served: int) -> list[Pick]:
+        """Return the next due jobs, locked, in round-robin order, starting behind the lane that was `served` last.
+
+        They may be fewer than there are, as a lane can have less than its share.
+        """
+        heads = self._due_heads(run, claim, limit, served)
+        if not heads:
+            return []
+        each, rest = divmod(limit, len(heads))
+        share = {head.lane: each + (nth < rest) for nth, head in enumerate(heads)}
+        found: dict[int, list[Pick]] = {head.lane: [] for head in heads}
+        while heads:
+            for pick in self._picks.pick(run, claim.queue, heads, share):
+                found[pick.lane].append(pick)
+                share[pick.lane] -= 1
+            short = [head for head in heads if share[head.lane] > 0]
+            heads = list(self._first_due(run, claim.queue, self._lower(run, claim.queue, short)))
+        return [pick for round_ in zip_longest(*found.values()) for pick in round_ if pick is not None]
+
+    def _due_heads(self, run: Runner, claim: Claim, most: int, served: int) -> list[Head]:
+        """Return the first due head of each of the next lanes that have one, in round-robin order."""
+        first, last = claim.lanes or (UNLANED, LAST_LANE)
+        found: list[Head] = []
+        for start, end in ((max(first, served + 1), last), (first, min(served, last))):
+            wanted = most - len(found)
+            while start <= end and len(found) < most:
+                tops, start = self._heads(run, claim.queue, start, end, wanted)
+                due = {head.lane: head for head in self._first_due(run, claim.queue, tops)}
+                found += [due[lane] for lane in sorted(due)][: most - len(found)]
+                wanted *= 2  # all of these lanes may hold only scheduled jobs
+        return found
+
+    def _heads(self, run: Runner, queue: str, first: int, last: int, most: int) -> tuple[list[Head], int]:
+        """Return the highest heads of up to `most` lanes from `first` to `last`, and the lane to continue from."""
+        given = {"queue": queue, "first": first, "last": last, "most": most}
+        heads = [_head(*row) for row in run.rows(self._statements.heads, given)]
+        seen = heads[-1].lane if len(heads) == most else min(last, first + self._statements.reach)
+        return heads, seen + 1
+
+    def _first_due(self, run: Runner, queue: str, heads: list[Head]) -> Iterator[Head]:
+        """Yield, for each lane, its first due head from these heads downward, if it has one."""
+        while heads:
+            yield from (head for head in heads if head.due)
+            heads = self._lower(run, queue, [head for head in heads if not head.due])
+
+    def _lower(self, run: Runner, queue: str, heads: Sequence[Head]) -> list[Head]:
+        """Return the next lower heads in the same lanes."""
+        return [
+            _head(head.lane, *row) for head, *row in by_arms(run, queue, self._statements.lower_heads, heads, _below)
+        ]
+
+    def served(self, run: Runner, claim: Claim, row: QueueRow) -> int:
+        """Return the lane that was served last, overall or in the claim's range; `row`: the queue's, locked."""
+        if claim.lanes is None:
+            return row.last_lane
+        found = run.rows(self._statements.range_served, _range(claim.queue, claim.lanes))
+        return int(found[0][0]) if found else UNLANED
+
+    def serve(self, run: Runner, claim: Claim, lane: int) -> None:
+        """Store the lane that was served last."""
+        if claim.lanes is None:
+            run.change(self._statements.serve, {"queue": claim.queue, "served": lane})
+            return
+        given = {**_range(claim.queue, claim.lanes), "served": str(lane)}
+        if run.change(self._statements.serve_range, given) == 0:
+            run.change(self._statements.first_served, given)
+
+
+def by_arms(
+    run: Runner,
+    queue: str,
+    statements: Mapping[int, Executable],
+    items: Sequence[T],
+    params: Callable[[T], Params],
+) -> Iterator[tuple[Any, ...]]:
+    """Query as many items as a statement has arms; yield each item with its sorted answers."""
+    for start in range(0, len(items), ARMS[-1]):
+        some = items[start : start + ARMS[-1]]
+        arms = next(arms for arms in ARMS if arms >= len(some))
+        given = {"queue": queue}
+        for n in range(arms):
+            values = params(some[n]) if n < len(some) else {**params(some[0]), **_NOTHING}
+            given |= {f"{name}{n}": value for name, value in values.items()}
+        for arm, *answer in sorted(run.rows(statements[arms], given)):
+            if arm < len(some):
+                yield some[arm], *answer
+
+
+def _head(lane: int, rank: int, run_at: int, now: int) -> Head:
+    return Head(lane, rank, int(run_at), run_at <= now)
+
+
+def _below(head: Head) -> Params:
+    return {"lane": head.lane, "below": head.rank}
+
+
+def _range(queue: str, lanes: tuple[int, int]) -> Params:
+    return {"queue": queue, "range": kind_of_range(*lanes)}

@@ -1,0 +1,1 @@
+"""Changes of jobs: push, settle, flows, cancel and retry, adopt, delete."""

@@ -1,0 +1,80 @@
+"""Operations on jobs: cancel and retry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import update
+
+from stanchion.stores.records.jobs import JobRow, JobState, Redriven
+from stanchion.stores.rules.outcomes import cancel, redriven
+from stanchion.stores.sql.engine.columns import RUNS, param
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.schema import jobs
+from stanchion.stores.sql.jobs.flows import Flows
+from stanchion.stores.sql.jobs.push import InsertsRows
+from stanchion.stores.sql.rows.jobs import Jobs, Step, is_id
+from stanchion.stores.sql.rows.transactions import Transactions
+
+_ASK_TO_STOP = update(jobs).where(jobs.c.id == param("job", jobs.c.id.type), RUNS).values(cancel_requested=True)
+
+
+class Operations:
+    """Cancels jobs, and makes finished jobs ready again."""
+
+    def __init__(
+        self, db: Database, transactions: Transactions, jobs: Jobs, flows: Flows, inserts: InsertsRows
+    ) -> None:
+        self._db, self._transactions, self._jobs, self._flows, self._inserts = db, transactions, jobs, flows, inserts
+
+    def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
+        def work(run: Runner, _again: bool) -> list[JobState | None]:
+            rows, now = self._jobs.lock(run, _distinct(ids)), self._db.clock(run)
+            steps = {row.id: step for row in rows.values() if (step := cancel(row, now)) is not None}
+            self._flows.put(run, [rows[one] for one in steps], list(steps.values()))
+            asked = [row.id for row in rows.values() if row.id not in steps]
+            run.change_each(_ASK_TO_STOP, [{"job": one} for one in asked])
+            states = {one: JobState(step.row.state) for one, step in steps.items()}
+            states |= dict.fromkeys(asked, JobState.RUNNING)
+            finished = self._jobs.finished(run, _distinct(ids)).values()
+            states |= {row.id: JobState(row.state) for row in finished}
+            return [states.get(one) for one in ids]
+
+        return self._transactions.write(work)
+
+    def retry(self, ids: Sequence[str]) -> list[Redriven]:
+        def work(run: Runner, _again: bool) -> list[Redriven]:
+            now = self._db.clock(run)
+            live = self._jobs.lock(run, _distinct(ids))
+            finished = [row for row in self._jobs.finished(run, _distinct(ids)).values() if row.id not in live]
+            verdicts = {row.id: self._redrive_live(run, row, now) for row in live.values()}
+            for row in finished:
+                verdicts[row.id] = self._redrive_finished(run, row, now)
+            self._jobs.shape(run, [row for row in finished if verdicts[row.id] == Redriven.READY])
+            run.woken.update(row.queue for row in (*live.values(), *finished))
+            return [verdicts.get(one, Redriven.MISSING) for one in ids]
+
+        return self._transactions.write(work)
+
+    def _redrive_live(self, run: Runner, row: JobRow, now: int) -> Redriven:
+        verdict, again = redriven(row, now)
+        if again is not None:
+            self._jobs.rewrite(run, [(row, again)])
+            self._flows.follow(run, [Step(row, again)])
+            run.woken.add(again.queue)
+        return verdict
+
+    def _redrive_finished(self, run: Runner, row: JobRow, now: int) -> Redriven:
+        verdict, again = redriven(row, now)
+        if again is None:
+            return verdict
+        if row.key and self._inserts.holder(run, row.queue, row.key):
+            return Redriven.KEY_TAKEN
+        self._jobs.forget(run, [row.id])
+        self._jobs.insert_one(run, again)
+        return verdict
+
+
+def _distinct(ids: Sequence[str]) -> list[str]:
+    return [one for one in dict.fromkeys(ids) if is_id(one)]

@@ -1,0 +1,78 @@
+"""Purging of old history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+
+from sqlalchemy import BigInteger, Executable, Integer, String, cast, delete, func, select
+
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.upkeep import Budget, purge_each
+from stanchion.stores.sql.engine.columns import param
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.schema import history, queues
+
+_PORTION = 5000
+"""Number of jobs that upkeep deletes in one transaction at most."""
+
+_PORTION_BY_AGE = 500
+
+_RESTART_SECONDS = 600.0
+"""Seconds after which a purge starts over: late commits and copied jobs may precede the end of the last one."""
+
+
+class PurgeStatements:
+    """The statements that delete old history, for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        queue = param("queue", String)
+        own_age = select(cast(queues.c.history_ttl * SECOND, BigInteger)).where(queues.c.name == queue)
+        default_age = int(QueueSettings("").history_ttl * SECOND)
+        age = func.coalesce(param("age_micros", BigInteger), own_age.scalar_subquery(), default_age)
+        old = select(history.c.id).where(history.c.queue == queue, history.c.finished_at <= dialect.now - age)
+        self.purge: Executable = delete(history).where(
+            history.c.id.in_(old.order_by(history.c.finished_at).limit(param("most", Integer)))
+        )
+        self.purge_on: Executable | None = None
+        """The same from `after` on, for a database where deleted rows slow down a search for long; returns when the
+        deleted jobs had finished."""
+
+
+class Purges:
+    """Deletes the history of queues in portions."""
+
+    def __init__(self, db: Database, statements: type[PurgeStatements] = PurgeStatements) -> None:
+        self._db = db
+        self._statements = db.dialect.once(statements)
+        self._purged: dict[str, int] = {}
+        """Queues, and the time in microseconds up to which their history was purged; cleared at `_restart_at`."""
+        self._restart_at = 0.0
+
+    def purge(self, queue: str, age: float) -> int:
+        """Delete a portion of the history that finished over `age` seconds ago; return the number of jobs."""
+        return self._delete(queue, int(age * SECOND), _PORTION_BY_AGE)
+
+    def purge_old(self, queues: Iterable[str], budget: Budget) -> list[str]:
+        """Delete history beyond the retention of these queues; return the queues that time left unfinished."""
+        if time.monotonic() >= self._restart_at:
+            self._purged, self._restart_at = {}, time.monotonic() + _RESTART_SECONDS
+        return purge_each(self._purge_on, queues, _PORTION, budget)
+
+    def _purge_on(self, queue: str) -> int:
+        """Delete the next portion of a queue's history, starting where the last one ended."""
+        statement = self._statements.purge_on
+        if statement is None:
+            return self._delete(queue, None, _PORTION)
+        given = {"queue": queue, "age_micros": None, "most": _PORTION, "after": self._purged.get(queue, 0)}
+        ended = self._db.write(lambda run, _again: run.rows(statement, given))
+        if ended:
+            self._purged[queue] = max(row[0] for row in ended)
+        return len(ended)
+
+    def _delete(self, queue: str, age_micros: int | None, most: int) -> int:
+        """Delete up to `most` jobs older than `age_micros`; None: the retention of the queue."""
+        given = {"queue": queue, "age_micros": age_micros, "most": most}
+        return self._db.write(lambda run, _again: run.change(self._statements.purge, given))

@@ -1,0 +1,1 @@
+"""Reading: jobs by id and by query, record batches, statistics."""

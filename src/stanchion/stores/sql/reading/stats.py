@@ -1,0 +1,150 @@
+"""Statistics of queues: sizes, totals, the time of the next due job, lane depths."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import CompoundSelect, Select, TextClause, case, func, select, text, union_all
+
+from stanchion.stores.records.queues import Counts, QueueStats, Sizes, Stat
+from stanchion.stores.rules.query import sizes_in
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.schema import counter_events, counts, jobs
+
+
+class Stats:
+    """Counts jobs with one statement per field, whatever the number of queues."""
+
+    def __init__(self, database: Database) -> None:
+        self._database, self._dialect = database, database.dialect
+        self._states, self._totals = self._dialect.once(_states), self._dialect.once(_totals)
+        self._next_due = self._dialect.once(_next_due)
+        self._depths, self._all_depths = self._dialect.once(_depths), self._dialect.once(_all_depths)
+
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        given = self._dialect.listed(set(queues))
+
+        def work(run: Runner) -> dict[str, QueueStats]:
+            states = self._read_states(run, given) if "states" in fields else {}
+            totals = self._read_totals(run, given) if "totals" in fields else {}
+            due = self.next_due(run, queues) if "next_due" in fields else {}
+            return {
+                one: QueueStats(states.get(one, Sizes()), totals.get(one, Counts()), due.get(one)) for one in queues
+            }
+
+        return self._database.read(work) if queues else {}
+
+    def _read_states(self, run: Runner, queues: Any) -> dict[str, Sizes]:
+        found: dict[str, dict[str, tuple[int, int]]] = {}
+        for queue, state, number, due in run.rows(self._states, {"queues": queues}):
+            found.setdefault(queue, {})[state] = int(number), int(due)
+        return {queue: sizes_in(by_state) for queue, by_state in found.items()}
+
+    def _read_totals(self, run: Runner, queues: Any) -> dict[str, Counts]:
+        found: dict[str, dict[str, int]] = {}
+        for queue, what, number in run.rows(self._totals, {"queues": queues}):
+            totals = found.setdefault(queue, dict.fromkeys(Counts._fields, 0))
+            totals[what] += int(number)
+        return {queue: Counts(**totals) for queue, totals in found.items()}
+
+    def next_due(self, run: Runner, queues: Collection[str]) -> dict[str, int]:
+        """Return when the first queued job of each of these queues is due; queues without queued jobs are omitted."""
+        found = run.rows(self._next_due, {"queues": self._dialect.listed(set(queues))})
+        return {queue: int(due) for queue, due in found if due is not None}
+
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
+        return self._database.read(lambda run: self.depths(run, queue, lanes, at_most))
+
+    def depths(self, run: Runner, queue: str, lanes: Sequence[int] | None, at_most: int) -> dict[int, int]:
+        """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
+        given: dict[str, Any] = {"queue": queue, "most": at_most}
+        if lanes is None:
+            found = run.rows(self._all_depths, given)
+        else:
+            found = run.rows(self._depths, {**given, "lanes": self._dialect.listed(map(str, lanes))})
+        return {int(lane): int(depth) for lane, depth in found if depth}
+
+
+def _states(dialect: Dialect) -> Select[Any]:
+    """Count live jobs by state, and how many of them are due."""
+    due = func.coalesce(func.sum(case((jobs.c.run_at <= dialect.now, 1), else_=0)), 0)
+    of_these = text(dialect.among("queue", "queues"))
+    return select(jobs.c.queue, jobs.c.state, func.count(), due).where(of_these).group_by(jobs.c.queue, jobs.c.state)
+
+
+def _totals(dialect: Dialect) -> CompoundSelect[Any]:
+    """Return the folded counts of queues, and the counter events since."""
+    of_these = text(dialect.among("queue", "queues"))
+    what = counter_events.c.queue, counter_events.c.what
+    events = select(*what, func.sum(counter_events.c.n)).group_by(*what)
+    return union_all(select(counts.c.queue, counts.c.what, counts.c.n).where(of_these), events.where(of_these))
+
+
+_QUEUED = "stanchion_jobs AS job WHERE job.state = 'queued'"
+
+# Loose index scans: the next lane, or the next lower rank, is the first entry behind the previous one.
+
+
+def _next_due(dialect: Dialect) -> TextClause:
+    """Return when the first queued job of each queue is due, by one index probe per lane and rank in use."""
+    return text(f"""
+        WITH RECURSIVE lanes (queue, lane) AS (
+            SELECT given.value, (
+                SELECT job.lane FROM {_QUEUED} AND job.queue = given.value ORDER BY job.lane LIMIT 1
+            ) FROM {dialect.elements("queues")}
+            UNION ALL
+            SELECT lanes.queue, (
+                SELECT job.lane FROM {_QUEUED} AND job.queue = lanes.queue AND job.lane > lanes.lane
+                ORDER BY job.lane LIMIT 1
+            ) FROM lanes WHERE lanes.lane IS NOT NULL
+        ), heads (queue, lane, rank) AS (
+            SELECT lanes.queue, lanes.lane, (
+                SELECT job.rank FROM {_QUEUED} AND job.queue = lanes.queue AND job.lane = lanes.lane
+                ORDER BY job.rank DESC LIMIT 1
+            ) FROM lanes WHERE lanes.lane IS NOT NULL
+            UNION ALL
+            SELECT heads.queue, heads.lane, (
+                SELECT job.rank FROM {_QUEUED} AND job.queue = heads.queue AND job.lane = heads.lane
+                    AND job.rank < heads.rank
+                ORDER BY job.rank DESC LIMIT 1
+            ) FROM heads WHERE heads.rank IS NOT NULL
+        )
+        SELECT firsts.queue, min(firsts.run_at) FROM (
+            SELECT heads.queue AS queue, (
+                SELECT job.run_at FROM {_QUEUED} AND job.queue = heads.queue AND job.lane = heads.lane
+                    AND job.rank = heads.rank
+                ORDER BY job.run_at LIMIT 1
+            ) AS run_at FROM heads WHERE heads.rank IS NOT NULL
+        ) AS firsts GROUP BY firsts.queue
+    """)
+
+
+def _depths(dialect: Dialect) -> TextClause:
+    """Count the queued jobs of some lanes, each up to `most`."""
+    return text(f"""
+        SELECT given.value, (SELECT count(*) FROM ({_some("CAST(given.value AS INTEGER)")}) AS found)
+        FROM {dialect.elements("lanes")}
+    """)
+
+
+def _all_depths(_dialect: Dialect) -> TextClause:
+    """Count the queued jobs of all lanes in use, each up to `most`."""
+    return text(f"""
+        WITH RECURSIVE lanes (lane) AS (
+            SELECT (SELECT job.lane FROM {_QUEUED} AND job.queue = :queue ORDER BY job.lane LIMIT 1)
+            UNION ALL
+            SELECT (
+                SELECT job.lane FROM {_QUEUED} AND job.queue = :queue AND job.lane > lanes.lane
+                ORDER BY job.lane LIMIT 1
+            ) FROM lanes WHERE lanes.lane IS NOT NULL
+        )
+        SELECT lanes.lane, (SELECT count(*) FROM ({_some("lanes.lane")}) AS found)
+        FROM lanes WHERE lanes.lane IS NOT NULL
+    """)
+
+
+def _some(lane: str) -> str:
+    return f"SELECT 1 FROM {_QUEUED} AND job.queue = :queue AND job.lane = {lane} LIMIT :most"

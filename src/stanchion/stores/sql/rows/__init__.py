@@ -1,0 +1,1 @@
+"""Rows of jobs, queues and slots, and the transactions that change them."""

@@ -1,0 +1,264 @@
+"""The rows of jobs, live and finished: read, write, remove, count."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple
+
+from sqlalchemy import (
+    BigInteger,
+    Executable,
+    String,
+    cast,
+    delete,
+    insert,
+    select,
+    text,
+    union_all,
+    update,
+)
+
+from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, Pushed
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.rules.claims import in_claim_order
+from stanchion.stores.rules.jobs import Transition
+from stanchion.stores.rules.slots import uses_slots
+from stanchion.stores.sql.engine.columns import finished_row, live_row, param
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.runner import Asked, Params, Row, Runner
+from stanchion.stores.sql.engine.schema import (
+    FIELDS,
+    HELD_COLUMNS,
+    HISTORY_COLUMNS,
+    LIVE_COLUMNS,
+    counter_events,
+    history,
+    jobs,
+)
+from stanchion.stores.sql.rows.queues import QueueRows
+
+_OF_NEW_JOBS = (
+    *("id", "queue", "lane", "state", "priority", "rank", "run_at", "enqueued_at", "payload", "task", "headers"),
+    *("tenant", "key", "order_key", "limits", "origin", "max_attempts", "timeout"),
+)
+"""The columns that a new job may fill if it belongs to no flow and waits for nothing."""
+_LATER = {name: JobRow._field_defaults[name] for name in LIVE_COLUMNS if name not in _OF_NEW_JOBS}
+"""What such a job has in the other columns, which is their default."""
+
+
+QUEUE_OF, _ID_OF = attrgetter("queue"), attrgetter("id")  # called by built-ins, without a frame per job
+
+
+class Step(NamedTuple):
+    """A change of a job: its row before and after (None: deleted), and the counter of its queue to increase, if any."""
+
+    before: JobRow
+    after: JobRow | None
+    counted: str | None = None
+
+
+class JobStatements:
+    """The statements about whole job rows, for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        ids = dialect.values("ids", jobs.c.id.type)
+        self.read = select(*live_row()).where(jobs.c.id.in_(ids))
+        # All callers lock jobs in this order.
+        self.lock: Executable = self.read.order_by(jobs.c.id).with_for_update()
+        self.lock_in: Executable = (
+            self.read.where(text(dialect.among("queue", "queues"))).order_by(jobs.c.id).with_for_update()
+        )
+        self.finished = select(*finished_row()).where(history.c.id.in_(ids))
+        self.stored = union_all(
+            *(
+                select(cast(table.c.id, String(36)), table.c.run_at, table.c.enqueued_at).where(table.c.id.in_(ids))
+                for table in (jobs, history)
+            )
+        )
+        params = {name: param(name, jobs.c[name].type) for name in LIVE_COLUMNS}
+        self.insert = dialect.insert_ignoring(jobs, params)
+        self.insert_new = dialect.insert_ignoring(jobs, {name: params[name] for name in _OF_NEW_JOBS})
+        self.keep = insert(history).values({name: param(name, history.c[name].type) for name in HISTORY_COLUMNS})
+        self.rewrite: Executable = (
+            update(jobs)
+            .where(jobs.c.id == param("job", jobs.c.id.type), jobs.c.queue == param("of_queue", String))
+            .values({name: param(f"new_{name}", jobs.c[name].type) for name in LIVE_COLUMNS if name != "id"})
+        )
+        these = f"{dialect.among('id', 'ids', 'uuid')} AND {dialect.among('queue', 'queues')}"
+        self.remove = text(f"DELETE FROM stanchion_jobs WHERE {these}")
+        self.forget: Executable = delete(history).where(history.c.id.in_(ids))
+        self.count_event = insert(counter_events).values(
+            queue=param("queue", String), what=param("what", String), n=param("n", BigInteger)
+        )
+
+
+class Jobs:
+    """Reads and writes whole job rows. The caller applies the consequences of a step."""
+
+    def __init__(self, db: Database, queues: QueueRows, statements: type[JobStatements] = JobStatements) -> None:
+        self._db, self._queues = db, queues
+        self._statements = db.dialect.once(statements)
+
+    # -- read
+
+    def read(self, run: Runner, ids: Iterable[str]) -> dict[str, JobRow]:
+        """Return those of these jobs that are live, by id."""
+        return _by_id(run.rows(self._statements.read, {"ids": json.dumps(list(ids))}))
+
+    def lock(self, run: Runner, ids: Iterable[str]) -> dict[str, JobRow]:
+        """Return those of these jobs that are live, by id, locked until the end of the transaction."""
+        return _by_id(run.rows(*self.asks_locked(ids)))
+
+    def lock_leased(self, run: Runner, leases: Collection[Lease]) -> dict[str, JobRow]:
+        """Return those of these jobs that are live, in one of the queues of these leases, by id, locked likewise."""
+        return _by_id(run.rows(self._statements.lock_in, leased(self._db.dialect, leases)))
+
+    def asks_locked(self, ids: Iterable[str]) -> Asked:
+        """Return the query that locks these live jobs, to be sent together with others."""
+        return self._statements.lock, {"ids": json.dumps(sorted(ids))}
+
+    def finished(self, run: Runner, ids: Iterable[str]) -> dict[str, JobRow]:
+        """Return those of these jobs that are in history, by id."""
+        return _by_id(run.rows(self._statements.finished, {"ids": json.dumps(list(ids))}))
+
+    def stored(self, run: Runner, ids: Iterable[str]) -> dict[str, Pushed]:
+        """Return those of these jobs that are stored, live or finished, as the answers of a push."""
+        return {row[0]: Pushed(*row) for row in run.rows(self._statements.stored, {"ids": json.dumps(list(ids))})}
+
+    # -- write
+
+    def insert(self, run: Runner, rows: Sequence[JobRow]) -> int:
+        """Insert live jobs, skipping those whose id or key is taken; return the number inserted."""
+        if all(_later_values(row) == _NONE_YET for row in rows):  # half the columns need not be sent
+            new = [dict(zip(_OF_NEW_JOBS, _new_values(row), strict=True)) for row in rows]
+            return run.change_each(self._statements.insert_new, new)
+        return run.change_each(self._statements.insert, [live_values(row) for row in rows])
+
+    def insert_one(self, run: Runner, row: JobRow) -> bool:
+        """Insert a live job; return False if its id or key is taken."""
+        return run.change(self._statements.insert, live_values(row)) == 1
+
+    def put(self, run: Runner, before: Sequence[JobRow], after: Sequence[Transition]) -> None:
+        """Write locked live jobs after their transitions, and count the steps."""
+        left = {row.queue for row in before if row.state == JobState.RUNNING}
+        settings = self._queues.settings_of(run, left | {step.row.queue for step in after if step.final})
+        run.woken.update(queue for queue in left if settings[queue].max_running is not None)  # room for another
+        run.ended.update(step.row.id for step in after if step.state(0).final)
+        ended = [step.row for step in after if step.final]
+        live = [step.row for step in after if not step.final]
+        run.send_each(self._statements.keep, [kept(row) for row in ended if settings[row.queue].history_ttl > 0])
+        self.remove(run, [row.id for row in ended], {row.queue for row in ended})
+        self._queues.insert(run, {row.queue for row in live} - {row.queue for row in before})
+        self._queues.mark_letters(run, live)
+        changed = [(was, step.row) for was, step in zip(before, after, strict=True) if not step.final]
+        lanes = {
+            row.queue for was, row in changed if row.lane != UNLANED and (row.queue, row.lane) != (was.queue, was.lane)
+        }
+        self._queues.use_lanes(run, lanes)
+        self._queues.use_slots(run, {row.queue for row in live if uses_slots(row)} - {row.queue for row in before})
+        self.rewrite(run, changed)
+        self.count_events(run, [(row.queue, step.counted) for row, step in zip(before, after, strict=True)])
+
+    def shape(self, run: Runner, rows: Sequence[JobRow]) -> None:
+        """Store in the rows of their queues that these jobs use lanes or slots, so that claims look for them."""
+        self._queues.use_lanes(run, {row.queue for row in rows if row.lane != UNLANED})
+        self._queues.use_slots(run, {row.queue for row in rows if uses_slots(row)})
+
+    def rewrite(self, run: Runner, changed: Iterable[tuple[JobRow, JobRow]]) -> None:
+        """Write live jobs, given as they were and as they are."""
+        values = [
+            {"job": row.id, "of_queue": was.queue}
+            | {f"new_{name}": value for name, value in live_values(row).items() if name != "id"}
+            for was, row in changed
+        ]
+        run.send_each(self._statements.rewrite, values)
+
+    def remove(self, run: Runner, ids: Collection[str], queues: Iterable[str]) -> None:
+        """Delete live jobs, which are in these queues."""
+        if ids:
+            run.send(self._statements.remove, self._those(ids, queues))
+
+    def take_back(self, run: Runner, row: JobRow) -> bool:
+        """Delete a live job; return whether it existed."""
+        return run.change(self._statements.remove, self._those([row.id], [row.queue])) == 1
+
+    def _those(self, ids: Iterable[str], queues: Iterable[str]) -> Params:
+        dialect = self._db.dialect
+        return {"ids": dialect.listed(ids), "queues": _listed(dialect, frozenset(queues))}
+
+    def forget(self, run: Runner, ids: Collection[str]) -> int:
+        """Delete finished jobs; return the number deleted."""
+        return run.change(self._statements.forget, {"ids": json.dumps(list(ids))}) if ids else 0
+
+    # -- count
+
+    def count_events(self, run: Runner, counted: Iterable[tuple[str, str]], sign: int = 1) -> None:
+        """Count events, given as (queue, what); `sign` -1: take them back."""
+        self.count(run, Counter(counted), sign)
+
+    def count(self, run: Runner, totals: Counter[tuple[str, str]], sign: int = 1) -> None:
+        """Count events, given by their numbers."""
+        run.send_each(
+            self._statements.count_event,
+            [{"queue": queue, "what": what, "n": sign * n} for (queue, what), n in sorted(totals.items())],
+        )
+
+
+def leased(dialect: Dialect, leases: Collection[Lease]) -> Params:
+    """Return the parameters of a statement about the jobs with the ids of these leases, in one of their queues."""
+    return {
+        "ids": json.dumps(sorted(map(_ID_OF, leases))),
+        "queues": _listed(dialect, frozenset(map(QUEUE_OF, leases))),
+    }
+
+
+@lru_cache(maxsize=1024)
+def _listed(dialect: Dialect, queues: frozenset[str]) -> Any:
+    """Return the parameter that lists queues; the batches of a worker are of the same few."""
+    return dialect.listed(queues)
+
+
+def _by_id(rows: Iterable[Row]) -> dict[str, JobRow]:
+    return {row[0]: JobRow(*row) for row in rows}
+
+
+def kept(row: JobRow) -> dict[str, object]:
+    """Return the parameters that store a finished job."""
+    return dict(zip(FIELDS, row, strict=True))
+
+
+_new_values = itemgetter(*map(FIELDS.index, _OF_NEW_JOBS))
+_later_values = itemgetter(*map(FIELDS.index, _LATER))
+_NONE_YET = tuple(_LATER.values())
+
+
+def live_values(row: JobRow) -> dict[str, object]:
+    """Return the parameters that store a live job."""
+    return dict(zip(LIVE_COLUMNS, row, strict=False))  # the last fields belong to finished jobs
+
+
+def outline(*held: Any) -> JobRow:
+    """Return the fields of a job that the consequences of its end depend on; `held`: the values of HELD_COLUMNS."""
+    return _ANY._replace(**dict(zip(HELD_COLUMNS, held, strict=True)))
+
+
+_ANY = JobRow("", "", UNLANED, JobState.RUNNING.value, 0, 0, 0, 0, "")
+
+
+def in_order(rows: Iterable[Row]) -> list[JobRow]:
+    """Return claimed rows as jobs, in the order of delivery."""
+    return in_claim_order([JobRow(*row) for row in rows])
+
+
+def is_id(text: str) -> bool:
+    """Return whether a text is a valid id: a database with a UUID type rejects comparisons with anything else."""
+    return _ID.fullmatch(text) is not None
+
+
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -1,0 +1,1 @@
+"""Staged jobs: stored, but invisible until they are published."""

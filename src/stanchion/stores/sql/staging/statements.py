@@ -1,0 +1,126 @@
+"""The statements about staged jobs, and about reserved jobs that a publication commits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Integer,
+    String,
+    and_,
+    case,
+    cast,
+    delete,
+    exists,
+    false,
+    func,
+    insert,
+    literal_column,
+    null,
+    select,
+)
+
+from stanchion.stores.records.jobs import QUEUED, JobState, NewJob
+from stanchion.stores.sql.engine.columns import in_time, param, under_token
+from stanchion.stores.sql.engine.dialect import Dialect
+from stanchion.stores.sql.engine.schema import HISTORY_COLUMNS, ID_COLUMNS, LIVE_COLUMNS, history, jobs, stage
+
+STAGED_COLUMNS = tuple(column.name for column in stage.columns)
+
+
+class FinishStatements:
+    """The statements that commit the jobs reserved under a token, for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        mine = and_(under_token(), in_time(dialect.now))
+        by_id = cast(jobs.c.id, String(36))
+        self.reserved_locked = select(by_id).where(mine).order_by(jobs.c.id).with_for_update()
+        # The end of any other job has consequences.
+        plain = and_(mine, jobs.c.order_key.is_(None), jobs.c.limits.is_(None), jobs.c.flow_node.is_(None))
+        done: dict[str, ColumnElement[Any]] = {
+            "state": literal_column(f"'{JobState.DONE.value}'"),
+            "finished_at": param("moment", BigInteger),
+            "result": null(),
+        }
+        as_done = select(*(done[name] if name in done else jobs.c[name] for name in HISTORY_COLUMNS)).where(plain)
+        self.keep_plain = insert(history).from_select(list(HISTORY_COLUMNS), as_done)
+        self.remove_plain = delete(jobs).where(plain)
+
+
+class StageStatements:
+    """The statements about staged jobs, for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        first, last = param("first", jobs.c.id.type), param("last", jobs.c.id.type)
+
+        of_write = stage.c.write == param("of_write", String)
+        of_attempt = and_(of_write, stage.c.attempt == param("of_attempt", String))
+        within = and_(of_attempt, stage.c.id.between(first, last))
+        self.insert = dialect.insert_ignoring(stage, {name: param(name, stage.c[name].type) for name in STAGED_COLUMNS})
+        self.shares = (
+            select(
+                stage.c.attempt,
+                stage.c.queue,
+                func.count(),
+                func.count(stage.c.key),
+                func.max(stage.c.lane),
+                func.count(stage.c.order_key) + func.count(stage.c.limits),
+            )
+            .where(of_write)
+            .group_by(stage.c.attempt, stage.c.queue)
+        )
+        next_ids = (
+            select(cast(stage.c.id, String(36)).label("one"))
+            .where(of_attempt, stage.c.id > param("after", stage.c.id.type))
+            .order_by(stage.c.id)
+            .limit(param("most", Integer))
+            .subquery()
+        )
+        self.span = select(func.min(next_ids.c.one), func.max(next_ids.c.one))
+        moment = param("moment", BigInteger)
+        run_at = func.coalesce(stage.c.run_at, moment + stage.c.delay)
+        fresh: dict[str, ColumnElement[Any]] = {
+            "state": case((stage.c.waits_kind.is_(None), literal_column(f"'{QUEUED}'")), else_=JobState.WAITING.value),
+            "rank": stage.c.priority,
+            "run_at": run_at,
+            "enqueued_at": moment,
+            "attempts": literal_column("0"),
+            "failures": literal_column("0"),
+            "cancel_requested": false(),
+            "slots_held": literal_column("0"),
+            "waits_since": case((stage.c.waits_kind.is_not(None), moment), else_=None),
+        }
+        row = {
+            name: fresh[name] if name in fresh else stage.c[name]
+            for name in LIVE_COLUMNS
+            if name in fresh or name in stage.c
+        }
+        without_keys = (
+            select(*row.values())
+            .where(within, stage.c.queue == param("of_queue", String), stage.c.key.is_(None))
+            .order_by(stage.c.id)
+        )
+        unfinished = without_keys.where(~exists().where(history.c.id == stage.c.id))
+        self.publish = dialect.insert_ignoring_from(jobs, list(row), unfinished)
+        self.publish_new = insert(jobs).from_select(list(row), without_keys)
+        self.any_finished = select(history.c.run_at).where(history.c.id.between(first, last)).limit(1)
+        self.with_keys = (
+            select(*(run_at if name == "run_at" else _shown(name) for name in NewJob._fields))
+            .where(within, stage.c.key.is_not(None))
+            .order_by(stage.c.id)
+        )
+        self.clear = delete(stage).where(within)
+
+        # -- upkeep
+        self.next_write = select(func.min(stage.c.write)).where(stage.c.write > param("after", String))
+        self.last_staged = select(func.max(stage.c.staged_at)).where(of_write)
+
+
+def _shown(name: str) -> ColumnElement[Any]:
+    """Return a column of a staged job as NewJob has it; the delay is already part of its due time."""
+    if name == "delay":
+        return null()
+    column: ColumnElement[Any] = stage.c[name]
+    return cast(column, String(36)) if name in ID_COLUMNS else column

@@ -1,0 +1,134 @@
+"""SQLite's fast reservations: lanes and semaphores by one statement each, as there is only one writer."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import text
+
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.slots import SEMAPHORE
+from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.slots import semaphore_slot
+from stanchion.stores.sql.claims.lanes import Head, Pick
+from stanchion.stores.sql.claims.reservations import Asks, Reservations, lease_until
+from stanchion.stores.sql.engine.database import Database
+from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
+from stanchion.stores.sql.rows.grants import Grants
+from stanchion.stores.sql.rows.slots import SlotRows
+
+# All or none: the savepoint undoes the update if a slot is missing, or a job needs more than semaphores.
+_RESERVE = text(f"""
+    UPDATE stanchion_jobs
+    SET state = 'running', attempts = attempts + 1, token = :token, worker = :worker, progress = NULL,
+        lease_until = :lease_until, started_at = :started_at,
+        slots_held = coalesce(json_array_length(limits, '$.hold'), 0)
+    WHERE id IN (SELECT value FROM json_each(:ids))
+        AND order_key IS NULL AND slots_held = 0 AND json_extract(limits, '$.rate') IS NULL
+    RETURNING {", ".join(LIVE_COLUMNS)}
+""")
+_NEEDS_MORE = text(f"""
+    -- Whether a job needs more than semaphores, or a semaphore without a free slot: then the general route is taken.
+    SELECT EXISTS (
+        SELECT 1 FROM stanchion_jobs AS job
+        WHERE job.id IN (SELECT value FROM json_each(:ids)) AND (
+            job.order_key IS NOT NULL OR job.slots_held > 0 OR json_extract(job.limits, '$.rate') IS NOT NULL
+            OR EXISTS (
+                SELECT 1 FROM json_each(job.limits, '$.hold') AS hold
+                LEFT JOIN stanchion_slots AS slot
+                    ON slot.kind = '{SEMAPHORE}' AND slot.queue = '' AND slot.name = hold.value
+                WHERE coalesce(slot.capacity, 1) - coalesce(slot.used, 0) < 1
+            )
+        )
+    )
+""")
+_TAKE = text(f"""
+    UPDATE stanchion_slots SET used = used + given.value FROM json_each(:semaphores) AS given
+    WHERE kind = '{SEMAPHORE}' AND queue = '' AND name = given.key AND coalesce(capacity, 1) - used >= given.value
+""")
+_FREE = text(f"""
+    UPDATE stanchion_slots SET used = used - given.value FROM json_each(:semaphores) AS given
+    WHERE kind = '{SEMAPHORE}' AND queue = '' AND name = given.key AND NOT waited
+    RETURNING name
+""")
+_PICK = text("""
+    SELECT (
+        SELECT group_concat(id) FROM (
+            SELECT id FROM stanchion_jobs
+            WHERE queue = :queue AND state = 'queued' AND lane = json_extract(head.value, '$[0]')
+                AND rank = json_extract(head.value, '$[1]') AND run_at <= :now
+            ORDER BY run_at, id LIMIT :most
+        )
+    ) FROM json_each(:heads) AS head ORDER BY head.key
+""")
+_SAVEPOINT, _BACK, _RELEASE = map(text, ("SAVEPOINT slots", "ROLLBACK TO slots", "RELEASE slots"))
+
+
+class SqliteReservations:
+    """Reserves jobs that need only semaphores, together with their slots."""
+
+    def __init__(self, db: Database, general: Reservations) -> None:
+        self._db, self._general = db, general
+
+    def plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> Sequence[JobRow]:
+        return self._general.plain(run, claim, settings, ids)
+
+    def admitted(self, run: Runner, asks: Sequence[Asks], *, last: bool = False) -> list[JobRow]:
+        return self._general.admitted(run, asks, last=last)
+
+    def with_slots(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> list[JobRow]:
+        listed = json.dumps(ids)
+        if run.rows(_NEEDS_MORE, {"ids": listed})[0][0]:
+            return []
+        now = self._db.clock(run)
+        given = {
+            "token": claim.token,
+            "worker": claim.worker,
+            "started_at": now,
+            "lease_until": lease_until(claim, settings, now),
+            "ids": listed,
+        }
+        run.change(_SAVEPOINT)
+        rows = [JobRow(*row) for row in run.rows(_RESERVE, given)]
+        taken = Counter(name for row in rows for name in limits_in(row.limits).semaphores)
+        done = len(rows) == len(ids) and run.change(_TAKE, {"semaphores": json.dumps(taken)}) == len(taken)
+        if not done:
+            run.change(_BACK)
+        run.change(_RELEASE)
+        return rows if done else []
+
+
+class SqliteLanePicks:
+    """Picks jobs of any number of lanes by one statement."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def pick(self, run: Runner, queue: str, heads: Sequence[Head], share: Mapping[int, int]) -> list[Pick]:
+        given = {
+            "queue": queue,
+            "now": self._db.clock(run),
+            "heads": json.dumps([head[:2] for head in heads]),
+            "most": max(share[head.lane] for head in heads),
+        }
+        found = zip(heads, run.rows(_PICK, given), strict=True)
+        return [Pick(head.lane, job) for head, (ids,) in found if ids for job in ids.split(",")[: share[head.lane]]]
+
+
+class SqliteGrants:
+    """Gives back slots of semaphores without waiters, by one statement."""
+
+    def __init__(self, db: Database, slots: SlotRows) -> None:
+        self._general = Grants(db, slots)
+
+    def pass_on(self, run: Runner) -> None:
+        semaphores = {slot.name: n for slot, n in run.freed.items() if slot.kind == SEMAPHORE}
+        if semaphores:
+            for (name,) in run.rows(_FREE, {"semaphores": json.dumps(semaphores)}):
+                del run.freed[semaphore_slot(name)]
+        self._general.pass_on(run)
