@@ -45,7 +45,7 @@ def total(app: Stanchion):
 def test_a_worker_runs_a_flow(app, add, total):
     flow = chain(group(add.s(n, 1) for n in range(50)), total.s(), group(add.s(1), add.s(2))).enqueue()
     with working(app):
-        assert flow.result(timeout=10) == [1276, 1277]
+        assert flow.result(timeout=60) == [1276, 1277]
     assert flow.state is FlowState.DONE
 
 
@@ -60,9 +60,9 @@ def test_a_worker_goes_on_with_what_a_task_returns(app, add, total):
 
     with working(app):
         handles = [spread.enqueue(10), down.enqueue(20)]
-        assert [handle.result(timeout=10) for handle in handles] == [45, "down"]
+        assert [handle.result(timeout=60) for handle in handles] == [45, "down"]
         flow = chain(spread.s(4), add.s(100)).enqueue()
-        assert flow.result(timeout=10) == 106
+        assert flow.result(timeout=60) == 106
 
 
 def test_events_tell_of_each_call(app, add):
@@ -96,7 +96,7 @@ def test_what_a_job_gets_is_awaited_through_an_outage(app, store, add):
         follower = list(flow.members())[1]
         assert (follower.failures, follower.errors) == (0, [])
         store.broken = False
-        assert flow.result(timeout=10) == 3
+        assert flow.result(timeout=60) == 3
     assert [job.attempts for job in flow.members()] == [1, 1]
 
 
@@ -139,7 +139,7 @@ def test_async_calls(app, add, total):
         stopped = await add.s(1).aenqueue()
         await stopped.acancel()
         with working(app):
-            return await flow.aresult(timeout=10), await events.aresult(timeout=10), stopped.state
+            return await flow.aresult(timeout=60), await events.aresult(timeout=10), stopped.state
 
     assert asyncio.run(work()) == (10, [1], FlowState.CANCELLED)
 
@@ -167,7 +167,7 @@ def test_a_long_chain_is_put_together_and_run(app, add):
         flow = flow.then(add.s(1))
     handle = flow.enqueue()
     app.drain()
-    assert handle.result(timeout=5) == 400
+    assert handle.result(timeout=60) == 400
 
 
 def test_a_returned_flow_has_a_size_that_one_step_can_hold(app, add):
@@ -265,14 +265,14 @@ def test_members_keep_to_their_semaphores(app, add):
     narrow = add.using(limits=["narrow"])
     flow = chain(add.s(0), group(narrow.s(n) for n in range(10))).enqueue()
     with working(app):
-        assert flow.result(timeout=10) == list(range(10))
+        assert flow.result(timeout=60) == list(range(10))
     assert app.semaphore("narrow").holders() == []
 
 
 def test_a_worker_that_is_to_empty_its_queues_ends_with_the_flow(app, add, total):
     flow = chain(group(add.s(n) for n in range(20)), total.s(), add.s(1), add.using(queue="other").s(1)).enqueue()
     Worker(app, ["default", "other"], until_empty=True, threads=2).run()
-    assert flow.result(timeout=5) == 192
+    assert flow.result(timeout=60) == 192
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite:///jobs.db"])

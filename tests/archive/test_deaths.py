@@ -111,7 +111,7 @@ def killed_at_random(url: str, folder: Path, seed: int, longest: float) -> None:
         assert process.stdout.readline() == "began\n"
         time.sleep(chance.random() * longest)
         process.kill()
-        error = process.communicate(timeout=30)[1]
+        error = process.communicate(timeout=60)[1]
         died += process.returncode == -signal.SIGKILL
         assert process.returncode in (0, -signal.SIGKILL), error
     assert died >= KILLS // 2

@@ -50,7 +50,7 @@ def test_a_reader_that_has_seen_enough(start: Start, app: Stanchion) -> None:
     assert jobs.stdout is not None
     jobs.stdout.readline()
     jobs.stdout.close()
-    assert jobs.wait(30) == 0
+    assert jobs.wait(60) == 0
     assert jobs.stderr is not None
     assert jobs.stderr.read() == ""
 
@@ -61,7 +61,7 @@ def test_ctrl_c(start: Start, app: Stanchion) -> None:
     assert top.stdout is not None
     top.stdout.readline()
     top.send_signal(signal.SIGINT)
-    _, err = top.communicate(timeout=20)
+    _, err = top.communicate(timeout=60)
     assert top.returncode == 130
     assert "Traceback" not in err
 
@@ -74,7 +74,7 @@ def test_top_in_a_terminal(command: list[str], app: Stanchion, key: str) -> None
         source = Path(__file__).parents[2] / "src"
         env = {**os.environ, "STANCHION_URL": app.url, "PYTHONPATH": str(source), "TERM": "xterm-256color"}
         os.execve(command[0], [*command, "top", "--interval", "0.2"], env)  # noqa: S606
-    seen, deadline = b"", time.monotonic() + 30
+    seen, deadline = b"", time.monotonic() + 60
     sent = False
     while time.monotonic() < deadline:
         if not select.select([terminal], [], [], 1)[0]:

@@ -232,7 +232,7 @@ class TestOneAtATime:
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(60)
         assert len(ended) == 6
         assert any(not isinstance(end, CopyRefused) for end in ended)
         assert finish_all(elsewhere) == ALL

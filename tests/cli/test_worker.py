@@ -14,7 +14,7 @@ from tests.cli.conftest import Answer, Run
 Start = Callable[..., subprocess.Popen[str]]
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 30) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline
@@ -58,7 +58,7 @@ def test_is_seen_and_stops_on_a_signal(start: Start, run: Run, app: Stanchion, s
     assert (seen["pid"], seen["threads"], seen["queues"], seen["late"]) == (worker.pid, 3, ["mail", "orders"], False)
     assert run("workers").out.splitlines()[1].split()[1:4] == ["running", "0", "3"]
     handle = app.enqueue("welcome", 7, queue="mail")
-    assert handle.result(timeout=20) == "en 7"
+    assert handle.result(timeout=60) == "en 7"
     worker.send_signal(signal.SIGTERM)
     assert ended(worker).code == 0
     assert run("workers").code == 1

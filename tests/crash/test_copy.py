@@ -153,7 +153,7 @@ def assert_each_ran_once(jobs: set[str], *scenes: Scene) -> None:
 def kill_under_way(copy: subprocess.Popen[bytes], destination: Scene) -> None:
     """Kill a copy some time after it has moved something, if there is anything to move."""
     before = destination.sizes.total
-    destination.wait(lambda: destination.sizes.total > before or copy.poll() is not None, 30, "the copy to get on")
+    destination.wait(lambda: destination.sizes.total > before or copy.poll() is not None, 120, "the copy to get on")
     time.sleep(random.uniform(0, 0.1))
     copy.kill()
     copy.wait(TIMEOUT_SECONDS)

@@ -48,7 +48,7 @@ def use(app: Stanchion) -> None:
     double.using(order_key="one", delay=0.1).enqueue(3)
     app.queue("laned", lanes=4).push_many([Push(n, tenant=f"t{n}", key=f"k{n}") for n in range(5)])
     app.run(until_finished=True)
-    assert handle.result(timeout=10) == 20
+    assert handle.result(timeout=60) == 20
 
     store = app.store
     assert store.claim(Claim("laned", 5, "mine", worker="w", rows=False)).reserved == 5

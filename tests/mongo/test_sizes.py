@@ -79,7 +79,7 @@ def test_a_result_or_a_group_too_large_ends_the_job_at_once(app: Stanchion, capl
         many = spread.enqueue(LARGE)
         small = echo.enqueue("small")
         app.drain()
-    assert small.result(timeout=10) == "small"
+    assert small.result(timeout=60) == "small"
     for handle in (large, many):
         job = handle.job()
         assert (job.state, job.attempts) == (JobState.DEAD, 1)

@@ -106,7 +106,7 @@ def test_signals_go_out_with_the_commit(store: Store, new_store: NewStore) -> No
         with transaction(store) as session:
             store.push([new_job()], tx=session)
             assert not listener.wait(0.3)
-        assert listener.wait(5)
+        assert listener.wait(60)
     finally:
         listener.close()
 

@@ -16,7 +16,7 @@ from tests.servers.mongo import MongoServer, OwnMongoServer
 from tests.servers.proxy import TcpProxy
 
 SIGNALS = "stanchion_signals"
-SOON = 10.0
+SOON = 60.0
 
 
 @pytest.fixture

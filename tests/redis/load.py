@@ -49,7 +49,7 @@ class Load:
         if self._errors and error[0] is None:
             raise self._errors[0]
 
-    def await_more(self, jobs: int, seconds: float = 30.0) -> None:
+    def await_more(self, jobs: int, seconds: float = 120.0) -> None:
         """Wait until so many more jobs have been pushed, and one more committed."""
         pushed, committed, deadline = len(self.pushed) + jobs, len(self.committed) + 1, time.monotonic() + seconds
         while len(self.pushed) < pushed or len(self.committed) < committed:

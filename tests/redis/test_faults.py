@@ -75,7 +75,7 @@ class TestDemoted:
     def follow(replica: RedisServer, master: RedisServer) -> None:
         with replica.client() as admin:
             admin.replicaof("127.0.0.1", master.port)
-            until(lambda: admin.info("replication")["master_link_status"] == "up", 20, "the replica follows")
+            until(lambda: admin.info("replication")["master_link_status"] == "up", 120, "the replica follows")
 
     @staticmethod
     def promote(replica: RedisServer) -> None:
@@ -128,7 +128,7 @@ class TestLoading:
                 pipeline.set(f"other:{number}", 1000 * "x")
             pipeline.bgrewriteaof()
             pipeline.execute()
-            until(lambda: not admin.info("persistence")["aof_rewrite_in_progress"], 20, "the log is compact")
+            until(lambda: not admin.info("persistence")["aof_rewrite_in_progress"], 120, "the log is compact")
         own_redis_server.configure(**{"key-load-delay": "1000", "loading-process-events-interval-bytes": "1024"})
         return own_redis_server
 

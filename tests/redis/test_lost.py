@@ -45,9 +45,9 @@ def test_by_a_worker(app: Stanchion, store: RedisStore) -> None:
     worker = Worker(app, ["mail"], threads=1, heartbeat=0.2)
     worker.start()
     try:
-        until(store.semaphores, 30, "the worker has stored what the code declares")
+        until(store.semaphores, 120, "the worker has stored what the code declares")
         store.server.client.flushdb()
-        until(store.semaphores, 30, "it has stored it again")
+        until(store.semaphores, 120, "it has stored it again")
     finally:
         worker.stop()
     assert [(row.name, row.capacity) for row in store.semaphores()] == [("smtp", 5)]

@@ -78,7 +78,7 @@ def use(app: Stanchion) -> None:
     double.enqueue(1).cancel()
     app.queue("laned", lanes=4).push_many([Push(n, tenant=f"t{n}", key=f"k{n}") for n in range(5)])
     app.run(until_finished=True)
-    assert handle.result(timeout=10) == 20
+    assert handle.result(timeout=60) == 20
     chain(double.s(1), double.s()).enqueue().cancel()
 
 
@@ -110,7 +110,7 @@ def use_store(store: RedisStore) -> None:
     ended = [row.ref for row in find_jobs(store, queue=QUEUE) if row.finished_at]
     assert ended
     assert all(store.delete(ended))
-    assert listener.wait(10.0)
+    assert listener.wait(60)
     listener.close()
     store.push(new_jobs(1))
     assert store.claim(Claim(QUEUE, 1, "t3", worker="unknown")).rows

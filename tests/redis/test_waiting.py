@@ -41,11 +41,11 @@ class TestForgetting:
         with closing(store.listen([QUEUE])) as listener, own_redis_server.client() as admin:
             admin.flushall()
             with later(0.3, lambda: store.push(new_jobs(1))):
-                assert listener.wait(10)
+                assert listener.wait(60)
 
 
 def wait_and_note(listener: Listener, woken: list[bool]) -> None:
-    woken.append(listener.wait(10))
+    woken.append(listener.wait(60))
 
 
 class TestWaking:

@@ -33,10 +33,10 @@ class WatchedRedis:
             master, replica = self.servers
             with replica.client() as client:
                 client.replicaof("127.0.0.1", master.port)
-                until(lambda: client.info("replication")["master_link_status"] == "up", 20, "the replica follows")
+                until(lambda: client.info("replication")["master_link_status"] == "up", 120, "the replica follows")
             for sentinel in self.sentinels:
                 sentinel.watch(master)
-            until(lambda: all(sentinel.knows_all() for sentinel in self.sentinels), 30, "the sentinels know all")
+            until(lambda: all(sentinel.knows_all() for sentinel in self.sentinels), 120, "the sentinels know all")
             self._stack = started.pop_all()
         return self
 
@@ -59,7 +59,7 @@ class WatchedRedis:
     def hand_over(self) -> None:
         """Have the master and the replica change places, both alive."""
         before = self.master()
-        until(lambda: self.sentinels[0].knows_all(), 30, "the other server follows")
+        until(lambda: self.sentinels[0].knows_all(), 120, "the other server follows")
         with self.sentinels[0].client() as client:
             until(lambda: _begun(client), 60, "the sentinels see a replica that can take over")
         self.await_failover(before)
@@ -68,7 +68,7 @@ class WatchedRedis:
         """Wait until the other server is the master, and knows it."""
         until(lambda: self.master() is not before, 60, "the sentinels have elected another master")
         with self.master().client() as client:
-            until(lambda: client.info("replication")["role"] == "master", 30, "it has taken over")
+            until(lambda: client.info("replication")["role"] == "master", 120, "it has taken over")
 
 
 class _Sentinel(RedisServer):

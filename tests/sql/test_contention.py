@@ -105,7 +105,7 @@ def lock(connection: Connection, table: str, row: str) -> None:
 
 def wait_until_it_waits(server: Server) -> None:
     """Wait until another transaction waits for a lock."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while not server.waiting():
         assert time.monotonic() < until
         time.sleep(0.15)  # MariaDB looks again only when it was not asked for a tenth of a second

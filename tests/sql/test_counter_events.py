@@ -19,5 +19,5 @@ def test_the_second_of_two_who_fold_the_first_events_adds_its_own(pg_url: str) -
         folding.start()
         time.sleep(0.3)  # it waits for the other one
         other.commit()
-        folding.join(20)
+        folding.join(60)
         assert counts_of(store, QUEUE).pushed == 6

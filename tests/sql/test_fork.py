@@ -44,7 +44,7 @@ def test_a_forked_child_waits_by_threads_of_its_own(app: Stanchion) -> None:
             try:
                 (mine,) = app.queue("of the child").reserve(wait=30)
                 mine.commit(result=mine.payload)
-                os._exit(0 if JobHandle(app, mine.id).result(timeout=30) == "go on" else 2)
+                os._exit(0 if JobHandle(app, mine.id).result(timeout=60) == "go on" else 2)
             finally:
                 os._exit(1)
         app.context.waits.lock.release()

@@ -101,7 +101,7 @@ class TestGone:
                 move(path.with_name("moved.db"), path)
                 until(lambda: worker.healthy)
                 handle = other.enqueue("work", queue="work")
-                assert handle.result(timeout=30) is None
+                assert handle.result(timeout=60) is None
             finally:
                 worker.stop()
 
@@ -170,12 +170,12 @@ class TestReplaced:
                 new.setup()
             delete(path)
             move(tmp_path / "new.db", path)
-            assert listener.wait(10)
+            assert listener.wait(60)
             with closing(Stanchion(f"sqlite:///{path}")) as other:
                 while listener.wait(0.1):
                     pass
                 other.queue("orders").push(2)
-                assert listener.wait(10)
+                assert listener.wait(60)
         finally:
             listener.close()
 

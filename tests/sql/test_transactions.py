@@ -234,7 +234,7 @@ def test_the_wake_up_goes_out_on_commit_only(app: Stanchion, begin: Begin) -> No
             queue.push(1, tx=tx)
             assert not listener.wait(0.3)
             commit()
-            assert listener.wait(10)
+            assert listener.wait(60)
     finally:
         listener.close()
 
@@ -260,7 +260,7 @@ def test_a_session_that_is_used_again_signals_again(
         for _ in range(3):
             queue.push(1, tx=session)
             session.commit()
-            assert listener.wait(10)
+            assert listener.wait(60)
     assert ran
     assert NOTIFY not in ran, "the signal must not ride on the caller's transaction"
     listener.close()

@@ -27,6 +27,6 @@ def test_a_commit_right_after_the_call_wakes_the_listener(tmp_path: Path, monkey
         listener = app.store.listen(["orders"])
         try:
             other.queue("orders").push(1)
-            assert listener.wait(10)
+            assert listener.wait(60)
         finally:
             listener.close()

@@ -37,7 +37,7 @@ def health(worker: Worker) -> tuple[int, dict[str, Any]]:
         return error.code, json.load(error)
 
 
-def until(reached: Callable[[], Any], seconds: float = 30.0) -> Any:
+def until(reached: Callable[[], Any], seconds: float = 120.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (value := reached()):
         assert time.monotonic() < deadline, "it did not happen in time"
@@ -45,13 +45,13 @@ def until(reached: Callable[[], Any], seconds: float = 30.0) -> Any:
     return value
 
 
-def ended(app: Stanchion, job_id: str, seconds: float = 30.0) -> Job:
+def ended(app: Stanchion, job_id: str, seconds: float = 120.0) -> Job:
     """The job once it is final."""
     until(lambda: _get(app, job_id).state.final, seconds)
     return _get(app, job_id)
 
 
-def failed(app: Stanchion, job_id: str, seconds: float = 30.0) -> Job:
+def failed(app: Stanchion, job_id: str, seconds: float = 120.0) -> Job:
     """The job once it is back after a failure, or dead of it."""
     until(lambda: _get(app, job_id).failures and _get(app, job_id).state is not JobState.RUNNING, seconds)
     return _get(app, job_id)

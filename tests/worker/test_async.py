@@ -26,7 +26,7 @@ def test_async_tasks_share_one_loop_and_the_slots(app):
 
     with working(app, threads=5):
         handles = wait.enqueue_many([(n,) for n in range(20)])
-        assert [handle.result(timeout=30) for handle in handles] == list(range(20))
+        assert [handle.result(timeout=60) for handle in handles] == list(range(20))
     assert len(threads) == 1
     assert most[0] == 5
 
@@ -67,10 +67,10 @@ def test_async_tasks_reach_the_store(app):
     @app.task
     async def outer() -> int:
         handle = await inner.aenqueue()
-        return 1 + int(await handle.aresult(timeout=5))
+        return 1 + int(await handle.aresult(timeout=60))
 
     with working(app):
-        assert outer.enqueue().result(timeout=30) == 3
+        assert outer.enqueue().result(timeout=60) == 3
 
 
 def test_a_task_that_stops_the_loop_harms_nobody(app, caplog):
@@ -91,10 +91,10 @@ def test_a_task_that_stops_the_loop_harms_nobody(app, caplog):
 
     with working(app) as worker:
         before = other.enqueue()
-        assert begun.wait(30)
-        assert stops.enqueue().result(timeout=30) == "stopped"
+        assert begun.wait(60)
+        assert stops.enqueue().result(timeout=60) == "stopped"
         go_on.set()
-        assert [handle.result(timeout=30) for handle in (before, other.enqueue())] == ["done", "done"]
+        assert [handle.result(timeout=60) for handle in (before, other.enqueue())] == ["done", "done"]
         assert worker.healthy
     assert "stopped the event loop" in caplog.text
 
@@ -114,8 +114,8 @@ def test_a_task_whose_child_raises_a_system_exit_harms_nobody(app):
         return "done"
 
     with working(app):
-        assert exits.enqueue().result(timeout=30) == "survived"
-        assert other.enqueue().result(timeout=30) == "done"
+        assert exits.enqueue().result(timeout=60) == "survived"
+        assert other.enqueue().result(timeout=60) == "done"
 
 
 def test_a_loop_that_breaks_fails_its_jobs_and_is_replaced(app):
@@ -137,7 +137,7 @@ def test_a_loop_that_breaks_fails_its_jobs_and_is_replaced(app):
         broken = breaks.enqueue()
         until(lambda: broken.job().failures == 1)
         assert "event loop" in broken.job().errors[-1]["error"]
-        assert other.enqueue().result(timeout=30) == "done"
+        assert other.enqueue().result(timeout=60) == "done"
         assert worker.healthy
 
 
@@ -164,13 +164,13 @@ def test_a_blocked_loop_is_red_and_other_jobs_get_another(app, monkeypatch):
 
     with working(app, health_port=0, heartbeat=0.3) as worker:
         held_up = beside.enqueue()
-        assert beside_begun.wait(30)
+        assert beside_begun.wait(60)
         blocked = blocks.enqueue()
         until(lambda: health(worker)[0] == 503)
         assert f"blocked by job {blocked.id}" in health(worker)[1]["reason"]
-        assert other.enqueue().result(timeout=30) == "done"
+        assert other.enqueue().result(timeout=60) == "done"
         let_beside_go.set()
-        assert held_up.result(timeout=30) == "done"
+        assert held_up.result(timeout=60) == "done"
         let_go.set()
-        assert blocked.result(timeout=30) == "done"
+        assert blocked.result(timeout=60) == "done"
         until(lambda: health(worker)[0] == 200)

@@ -26,7 +26,7 @@ def test_an_async_job_is_cancelled(app):
 
     with working(app, heartbeat=0.1):
         handle = sleep.enqueue()
-        assert begun.wait(30)
+        assert begun.wait(60)
         assert handle.cancel() is JobState.RUNNING
         assert ended(app, handle.id).state is JobState.CANCELLED
 
@@ -42,7 +42,7 @@ def test_a_sync_job_sees_that_it_should_stop(app):
 
     with working(app, heartbeat=0.1):
         handle = watchful.enqueue()
-        assert begun.wait(30)
+        assert begun.wait(60)
         handle.cancel()
         assert ended(app, handle.id).state is JobState.CANCELLED
 
@@ -58,10 +58,10 @@ def test_a_job_that_finishes_all_the_same_is_done(app):
 
     with working(app, heartbeat=0.1):
         handle = busy.enqueue()
-        assert begun.wait(30)
+        assert begun.wait(60)
         handle.cancel()
         release.set()
-        assert handle.result(timeout=30) == 1
+        assert handle.result(timeout=60) == 1
 
 
 def test_a_long_job_hears_of_it_between_heartbeats(app, monkeypatch):
@@ -74,14 +74,14 @@ def test_a_long_job_hears_of_it_between_heartbeats(app, monkeypatch):
         until(lambda: job.cancelled)
         job.abandon("as asked")
 
-    with working(app, heartbeat=60):
+    with working(app, heartbeat=600):
         handle = watchful.enqueue()
-        assert begun.wait(30)
+        assert begun.wait(60)
         time.sleep(0.3)
         asked = time.monotonic()
         handle.cancel()
         assert ended(app, handle.id).state is JobState.CANCELLED
-        assert time.monotonic() - asked < 20
+        assert time.monotonic() - asked < 200
 
 
 def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):

@@ -30,7 +30,7 @@ def test_a_worker_lives_through_an_outage(app, store, tmp_path, caplog):
 
     file = tmp_path / "health"
     with working(app, heartbeat=0.2, health_file=file, health_port=0) as worker:
-        assert task.enqueue().result(timeout=30) == 1
+        assert task.enqueue().result(timeout=60) == 1
         until(lambda: file.exists() and file.read_text().startswith(f"ok {worker.id}"))
         until(lambda: health(worker)[0] == 200)
         handle = task.using(delay=0.3).enqueue()
@@ -42,7 +42,7 @@ def test_a_worker_lives_through_an_outage(app, store, tmp_path, caplog):
         assert "no route to the store" in str(status["reason"])
         time.sleep(0.5)
         store.broken = False
-        assert handle.result(timeout=10) == 1
+        assert handle.result(timeout=60) == 1
         until(lambda: worker.healthy)
         until(lambda: file.read_text().startswith("ok"))
     assert file.read_text().startswith("red")
@@ -69,7 +69,7 @@ def test_a_worker_starts_without_a_store():
     with working(app) as worker:
         until(lambda: not worker.healthy)
         Late.up = True
-        assert task.enqueue().result(timeout=30) == 1
+        assert task.enqueue().result(timeout=60) == 1
 
 
 def test_outcomes_wait_for_the_store(app, store):
@@ -87,7 +87,7 @@ def test_outcomes_wait_for_the_store(app, store):
         until(lambda: len(ran) == 10)
         time.sleep(0.3)
         store.broken = False
-        assert [handle.result(timeout=30) for handle in handles] == list(range(10))
+        assert [handle.result(timeout=60) for handle in handles] == list(range(10))
     assert sorted(ran) == list(range(10))
 
 
@@ -105,7 +105,7 @@ def test_claims_stop_while_outcomes_pile_up(app, store, monkeypatch):
         time.sleep(1)
         assert app.queue("default").counts().reserved < 2500
         store.broken = False
-        until(lambda: app.queue("default").counts().committed == 5000, 15)
+        until(lambda: app.queue("default").counts().committed == 5000)
         assert worker.healthy
 
 
@@ -126,7 +126,7 @@ def test_one_outcome_that_cannot_be_stored_stops_nobody(app, store):
     with working(app):
         poison = task.enqueue("poison")
         good = task.enqueue_many([("good",)] * 5)
-        assert [handle.result(timeout=30) for handle in good] == ["good"] * 5
+        assert [handle.result(timeout=60) for handle in good] == ["good"] * 5
         until(lambda: poison.job().failures)
     assert poison.state is JobState.SCHEDULED
     assert "can't be stored" in poison.job().errors[-1]["error"]
@@ -150,7 +150,7 @@ def test_an_outcome_too_large_for_the_store_ends_its_job_at_once(app, store, cap
 
     with working(app):
         large, *small = task.enqueue_many([("large",), *[("small",)] * 5])
-        assert [handle.result(timeout=30) for handle in small] == ["small"] * 5
+        assert [handle.result(timeout=60) for handle in small] == ["small"] * 5
         until(lambda: large.state is JobState.DEAD)
     job = large.job()
     assert job.attempts == 1
@@ -190,7 +190,7 @@ def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
     assert len(store.claim(Claim("default", 2, "lost", worker=row.id)).rows) == 2
     store.clock_offset += 31
     with working(app, heartbeat=0.2):
-        assert again.result(timeout=30) == 1
+        assert again.result(timeout=60) == 1
         assert ended(app, last.id).state is JobState.DEAD
         until(lambda: dead == [last.id])
 

@@ -91,8 +91,8 @@ def test_what_was_taken_for_a_faster_pace_goes_back_to_the_others(app, monkeypat
     quick.enqueue_many([()] * 3000)
     slow.enqueue_many([()] * 500)
     with working(app, ["nothing"], heartbeat=0.2), working(app, threads=2):
-        until(lambda: app.queue("default").counts().committed == 3000, 10)
-        until(lambda: app.queue("default").size().running == 2, 10)
+        until(lambda: app.queue("default").counts().committed == 3000)
+        until(lambda: app.queue("default").size().running == 2)
         assert app.queue("default").size().ready == 498
         release.set()
 

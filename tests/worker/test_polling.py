@@ -82,7 +82,7 @@ def fleet(app: Stanchion, store: Observed, size: int) -> Iterator[list[Worker]]:
     with ExitStack() as stack:
         options: dict[str, Any] = {"threads": 1, "heartbeat": HEARTBEAT, "poll": POLL}
         workers = [stack.enter_context(working(app, ["orders"], **options)) for _ in range(size)]
-        until(lambda: [store.live.get(worker.id) for worker in workers] == [size] * size, 30)
+        until(lambda: [store.live.get(worker.id) for worker in workers] == [size] * size)
         time.sleep(1.2 * POLL * size)  # what was begun with a smaller number is over
         yield workers
 
@@ -101,7 +101,7 @@ def test_a_fleet_polls_at_one_rate(app: Stanchion, store: Observed, size: int) -
 def test_intervals_vary_by_a_fifth(app: Stanchion, store: Observed, size: int) -> None:
     with fleet(app, store, size):
         store.naps.clear()
-        until(lambda: len(store.naps) >= 20, 30)
+        until(lambda: len(store.naps) >= 20)
         shares = [nap / (POLL * size) for nap in store.naps]
     assert min(shares) >= 0.8
     assert max(shares) <= 1.2
@@ -115,30 +115,30 @@ def test_a_dead_worker_falls_out_of_the_count(app: Stanchion, store: Observed, m
     )
     with working(app, ["orders"], heartbeat=0.5) as worker, subprocess.Popen([sys.executable, "-c", code]) as other:
         try:
-            until(lambda: store.live.get(worker.id) == 2, 30)
+            until(lambda: store.live.get(worker.id) == 2)
         finally:
             other.send_signal(signal.SIGKILL)
         killed = time.monotonic()
-        until(lambda: store.live[worker.id] == 1, 60)
-        assert 0.5 < time.monotonic() - killed < 30  # three of its heartbeats, one of ours
+        until(lambda: store.live[worker.id] == 1)
+        assert time.monotonic() - killed > 0.5  # three of its heartbeats, one of ours
 
 
 def test_a_worker_that_leaves_is_not_counted(app: Stanchion, store: Observed) -> None:
     with working(app, ["orders"], heartbeat=0.5) as stays:
         with working(app, ["orders"], heartbeat=0.5):
-            until(lambda: store.live.get(stays.id) == 2, 60)
-        until(lambda: store.live[stays.id] == 1, 60)
+            until(lambda: store.live.get(stays.id) == 2)
+        until(lambda: store.live[stays.id] == 1)
 
 
 def test_a_push_wakes_the_workers_of_its_own_process(app: Stanchion) -> None:
     with working(app, ["orders"], poll=60):
         time.sleep(0.5)
         app.enqueue("go", queue="orders")
-        assert STARTED.wait(10)
+        assert STARTED.wait(60)
 
 
 def test_a_push_of_another_process_is_found_by_polling(app: Stanchion, mariadb_url: str) -> None:
     with working(app, ["orders"], poll=0.2), closing(open_store(mariadb_url)) as elsewhere:
         time.sleep(0.5)
         Stanchion(store=elsewhere).enqueue("go", queue="orders")
-        assert STARTED.wait(10)
+        assert STARTED.wait(60)

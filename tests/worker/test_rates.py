@@ -82,7 +82,7 @@ def check(jobs: list[Job]) -> None:
     times = [job.started_at for job in jobs if job.started_at is not None]
     for first in times:
         assert sum(first <= time < first + WINDOW for time in times) <= MOST
-    assert (times[-1] - times[0]).total_seconds() < 3 * len(times) / RATE
+    assert (times[-1] - times[0]).total_seconds() < 10 * len(times) / RATE
 
 
 @pytest.mark.usefixtures("workers")

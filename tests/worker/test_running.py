@@ -18,7 +18,7 @@ def test_runs_jobs_and_keeps_their_results(app):
 
     with working(app):
         handles = [add.enqueue(n, b=1) for n in range(20)]
-        assert [handle.result(timeout=30) for handle in handles] == list(range(1, 21))
+        assert [handle.result(timeout=60) for handle in handles] == list(range(1, 21))
 
 
 def test_runs_many_and_each_once(app):
@@ -41,12 +41,10 @@ def test_a_new_job_starts_at_once(app):
     def go() -> None:
         started.set()
 
-    with working(app, poll=30):
+    with working(app, poll=300):
         time.sleep(0.2)
-        pushed = time.monotonic()
         go.enqueue()
-        assert started.wait(30)
-        assert time.monotonic() - pushed < 5
+        assert started.wait(60)
 
 
 def test_a_scheduled_job_starts_when_due(app):
@@ -59,7 +57,7 @@ def test_a_scheduled_job_starts_when_due(app):
     with working(app, poll=30):
         pushed = time.monotonic()
         go.using(delay=0.4).enqueue()
-        assert started.wait(30)
+        assert started.wait(60)
         assert 0.4 <= time.monotonic() - pushed + 0.002 < 5
 
 
@@ -77,9 +75,9 @@ def test_jobs_run_side_by_side_up_to_the_threads(app):
 
     wait.enqueue_many([()] * 12)
     began = time.monotonic()
-    Worker(app, threads=4, until_empty=True, poll=30).run()
+    Worker(app, threads=4, until_empty=True, poll=300).run()
     assert most[0] == 4
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 200
 
 
 def test_outcomes(app):
@@ -182,7 +180,7 @@ def test_whatever_a_task_raises_is_a_failure(app):
     with working(app, threads=2):
         jobs = [task.enqueue("exit"), task.enqueue("interrupt"), task.enqueue("rude"), later.enqueue()]
         assert [failed(app, job.id).state for job in jobs] == [JobState.SCHEDULED] * 4
-        assert fine.enqueue().result(timeout=30) == 1
+        assert fine.enqueue().result(timeout=60) == 1
 
 
 def test_a_faulty_retry_policy_is_replaced_by_the_default(app):
@@ -209,7 +207,7 @@ def test_a_task_may_settle_its_own_job(app):
         return "ignored"
 
     with working(app):
-        assert task.enqueue().result(timeout=30) == "mine"
+        assert task.enqueue().result(timeout=60) == "mine"
 
 
 def test_the_job_is_passed_wherever_a_task_wants_it(app):
@@ -230,9 +228,9 @@ def test_the_job_is_passed_wherever_a_task_wants_it(app):
             for args, kwargs in (((1, 2), {}), ((1,), {"b": 2}), ((), {"a": 1, "b": 2})):
                 handle = task.enqueue(*args, **kwargs)
                 values = {"j": handle.id, "a": 1, "b": 2}
-                assert handle.result(timeout=30) == [values[letter] for letter in shape]
+                assert handle.result(timeout=60) == [values[letter] for letter in shape]
         handle = named.enqueue(1, 2)
-        assert handle.result(timeout=30) == [1, 2, handle.id]
+        assert handle.result(timeout=60) == [1, 2, handle.id]
 
 
 def test_events(app):
@@ -342,8 +340,8 @@ def test_max_running_does_not_wait_for_polls(app):
     app.queue("default", max_running=1)
     task.enqueue_many([()] * 20)
     began = time.monotonic()
-    Worker(app, until_empty=True, poll=30).run()
-    assert time.monotonic() - began < 15
+    Worker(app, until_empty=True, poll=300).run()
+    assert time.monotonic() - began < 200
     assert app.queue("default").counts().committed == 20
 
 
@@ -354,8 +352,8 @@ def test_max_rate_is_kept_and_used(app):
     app.queue("default", max_rate=50)
     task.enqueue_many([()] * 30)
     began = time.monotonic()
-    Worker(app, until_empty=True, poll=30).run()
-    assert 0.35 < time.monotonic() - began < 15
+    Worker(app, until_empty=True, poll=300).run()
+    assert 0.35 < time.monotonic() - began < 200
 
 
 def test_a_slow_job_does_not_hold_others_up(app):
@@ -372,10 +370,10 @@ def test_a_slow_job_does_not_hold_others_up(app):
 
     with working(app, threads=2):
         for _ in range(5):
-            quick.enqueue().result(timeout=30)
+            quick.enqueue().result(timeout=60)
         slow.enqueue()
         handles = quick.enqueue_many([()] * 50)
-        assert [handle.result(timeout=30) for handle in handles] == [1] * 50
+        assert [handle.result(timeout=60) for handle in handles] == [1] * 50
         release.set()
 
 

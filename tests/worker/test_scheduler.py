@@ -95,7 +95,7 @@ def test_an_outage_of_the_store_is_waited_for(app: Stanchion, caplog: pytest.Log
         until(lambda: "the schedules wait" in caplog.text)
         assert app.queue("default").counts().pushed == 0
         store.broken = False
-        until(lambda: app.queue("default").counts().committed == 1, 10)
+        until(lambda: app.queue("default").counts().committed == 1)
 
 
 def test_an_app_without_schedules_has_no_scheduler(app: Stanchion) -> None:
@@ -103,7 +103,7 @@ def test_an_app_without_schedules_has_no_scheduler(app: Stanchion) -> None:
     store: Any = Faulty(app.store, "values")
     app.context._store = store
     with working(app):
-        assert app.enqueue("plain").result(timeout=30) is None
+        assert app.enqueue("plain").result(timeout=60) is None
     assert store.calls == {}
 
 
@@ -154,11 +154,11 @@ def test_each_tick_has_one_job_though_schedulers_are_killed_around_it(killable: 
     app, start = killable
     dice = random.Random(11)
     workers = [start() for _ in range(3)]
-    until(lambda: app.schedules() and app.schedules()[0].last, 30)
+    until(lambda: app.schedules() and app.schedules()[0].last)
     killed = 0
     while len(fired(app)) < TICKS or killed < 5:
         before = len(fired(app))
-        until(lambda: len(fired(app)) > before, 30)  # noqa: B023 - called here
+        until(lambda: len(fired(app)) > before)  # noqa: B023 - called here
         time.sleep(max(0.0, dice.uniform(0.9, 1.05) - 0.1))  # a minute of the store is a second of ours
         victim = workers.pop(0)
         victim.kill()

@@ -42,13 +42,13 @@ def test_after_the_grace_running_jobs_go_back_uncounted(app, kind):
     @app.task
     def sync() -> None:
         begun.set()
-        release.wait(10)
+        release.wait(60)
 
     @app.task
     async def later() -> None:
         begun.set()
         try:
-            await asyncio.sleep(10)
+            await asyncio.sleep(60)
         except asyncio.CancelledError:
             cancelled.set()
             raise
@@ -56,13 +56,13 @@ def test_after_the_grace_running_jobs_go_back_uncounted(app, kind):
     handle = (sync if kind == "sync" else later).enqueue()
     worker = Worker(app)
     worker.start()
-    assert begun.wait(30)
+    assert begun.wait(60)
     began = time.monotonic()
     worker.stop(grace=0.2)
-    assert 0.2 <= time.monotonic() - began < 5
+    assert 0.2 <= time.monotonic() - began < 50
     assert (handle.state, handle.job().attempts) == (JobState.READY, 0)
     if kind == "async":
-        assert cancelled.wait(30)
+        assert cancelled.wait(60)
     release.set()
     time.sleep(0.1)
     assert handle.state is JobState.READY
@@ -87,11 +87,11 @@ def test_stop_returns_in_time_without_a_store():
     task.enqueue()
     worker = Worker(app)
     worker.start()
-    assert begun.wait(30)
+    assert begun.wait(60)
     store.broken = True
     began = time.monotonic()
     worker.stop(grace=0.1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
 
 
 @pytest.mark.usefixtures("short_farewell")
@@ -112,7 +112,7 @@ def test_stop_returns_in_time_when_the_store_hangs():
     time.sleep(0.3)
     began = time.monotonic()
     worker.stop(grace=0.1)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 25
     hang.set()
 
 
@@ -161,7 +161,7 @@ def test_run_ends_when_another_thread_stops_it(app):
     thread.start()
     until(app.workers)
     worker.stop()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
     worker.stop()
 

@@ -40,7 +40,7 @@ def test_for_a_result(app, store, request):
     job = app.queue("q").push(1)
     app.queue("q").pop()
     request.getfixturevalue("back_soon")
-    assert JobHandle(app, job.id).result(timeout=10) is None
+    assert JobHandle(app, job.id).result(timeout=60) is None
     assert not store.broken
 
 
@@ -79,7 +79,7 @@ def test_until_its_own_time_is_over(app, store):
         began = time.monotonic()
         with pytest.raises(StoreUnavailable, match="gone"):
             wait()
-        assert 0.5 <= time.monotonic() - began < 5
+        assert 0.5 <= time.monotonic() - began < 50
 
 
 def test_not_where_waiting_does_not_help(app, store):

@@ -29,7 +29,7 @@ def end():
     app.queue("later").push(2)
 
 threading.Thread(target=end).start()
-threading.Thread(target=lambda: print(JobHandle(app, job.id).result(timeout=30), flush=True)).start()
+threading.Thread(target=lambda: print(JobHandle(app, job.id).result(timeout=60), flush=True)).start()
 threading.Thread(target=lambda: print(app.queue("later").reserve(wait=30)[0].payload, flush=True)).start()
 """
 
@@ -92,7 +92,7 @@ def test_the_threads_of_waits_end_after_the_last_one(app, monkeypatch):
     monkeypatch.setattr("stanchion.core.threads._IDLE_SECONDS", 0.1)
     job = app.queue("orders").push(1)
     app.queue("orders").pop()
-    assert JobHandle(app, job.id).result(timeout=30) is None
+    assert JobHandle(app, job.id).result(timeout=60) is None
     assert app.queue("orders").reserve(wait=0.1) == []
     until(lambda: not [one for one in threading.enumerate() if one.name.startswith(("stanchion-w", "stanchion-p"))])
 
@@ -119,7 +119,7 @@ def test_a_store_that_fails_otherwise_is_told_to_all_who_wait():
     store.claim = broken  # type: ignore[method-assign,assignment]
     app.queue("orders").push(1)
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert len(errors) == 3
 
 
@@ -137,7 +137,7 @@ def test_close_while_a_thread_waits(app):
     until(lambda: sum(len(poll) for poll in app.context.waits._polls.values()))
     with suppress(StoreUnavailable):
         app.close()
-    waiting.join(30)
+    waiting.join(60)
     assert "closed" in str(errors[0])
 
 
@@ -149,7 +149,7 @@ def test_many_short_waits_leave_nothing_behind(app, ends):
             q.push(1)
             held = q.pop(wait=1)
             assert held is not None
-            JobHandle(app, held.id).result(timeout=10)
+            JobHandle(app, held.id).result(timeout=60)
         else:
             assert q.pop(wait=0.001) is None
     until(lambda: not any(len(poll) for poll in app.context.waits._polls.values()))

@@ -37,7 +37,7 @@ def test_a_deadlock_is_tried_again(store: Store, app: Stanchion, mariadb_url: st
             raise pymysql.OperationalError(1213, "the store was the victim, and tries again")
         assert dead.value.args[0] == 1213
         connection.rollback()
-        thread.join(10)
+        thread.join(60)
     assert ended == [["done", "done"]]
 
 

@@ -22,7 +22,7 @@ class TestFailure:
         states = [job.state for job in flow.members()]
         assert states == [JobState.DONE, JobState.DEAD, JobState.CANCELLED, JobState.CANCELLED]
         with pytest.raises(FlowFailed, match=r"fail \(job .*ValueError: it broke") as caught:
-            flow.result(timeout=5)
+            flow.result(timeout=60)
         assert caught.value.job_id == list(flow.members())[1].id
         assert work.seen == []
 
@@ -55,7 +55,7 @@ class TestFailure:
         app.cancel(next(flow.members()).id)
         app.drain()
         with pytest.raises(FlowFailed, match="cancelled"):
-            flow.result(timeout=5)
+            flow.result(timeout=60)
         assert work.seen == ["handled"]
 
     def test_where_no_history_tells_of_it(self, work: Work, app: Stanchion) -> None:
@@ -108,7 +108,7 @@ class TestCancelAFlow:
         assert app.drain() == 0
         assert [job.state for job in flow.members()] == [JobState.DONE, *[JobState.CANCELLED] * 3]
         with pytest.raises(FlowCancelled):
-            flow.result(timeout=5)
+            flow.result(timeout=60)
         assert work.seen == []
         assert flow.cancel() is FlowState.CANCELLED
 
@@ -122,10 +122,10 @@ class TestCancelAFlow:
         flow = work.add(1).enqueue()
         app.drain()
         assert flow.cancel() is FlowState.DONE
-        assert flow.result(timeout=5) == 1
+        assert flow.result(timeout=60) == 1
 
     def test_of_an_unknown_one(self, app: Stanchion) -> None:
         flow = app.flow(new_id())
-        for ask in (flow.cancel, flow.graph, lambda: flow.state, lambda: flow.result(timeout=5)):
+        for ask in (flow.cancel, flow.graph, lambda: flow.state, lambda: flow.result(timeout=60)):
             with pytest.raises(FlowNotFound):
                 ask()

@@ -21,7 +21,7 @@ class TestTailCalls:
     def test_leave_one_job_with_one_result(self, work: Work, app: Stanchion, store: Store) -> None:
         handle = work.tasks["factorial"].enqueue(100)
         assert app.drain() == 100
-        assert int(handle.result(timeout=5)) == math.factorial(100)
+        assert int(handle.result(timeout=60)) == math.factorial(100)
         assert [job.id for job in app.find(queue=QUEUE)] == [handle.id]
         assert handle.job().attempts == 1
         assert handle.job().flow is None
@@ -41,7 +41,7 @@ class TestTailCalls:
     def test_a_job_goes_on_as_what_its_task_returned(self, work: Work, app: Stanchion, kind: str, value: Any) -> None:
         handle = work.tasks["go_on"].enqueue(kind, 4)
         app.drain()
-        assert handle.result(timeout=5) == value
+        assert handle.result(timeout=60) == value
 
     @pytest.mark.parametrize(("kind", "value"), [("call", 5), ("chain", 15), ("group", [4, 5, 6]), ("barrier", None)])
     def test_in_its_place_in_a_flow(self, work: Work, kind: str, value: Any) -> None:
@@ -86,7 +86,7 @@ class TestEventGroups:
         assert events.state is FlowState.RUNNING
         app.drain()
         assert work.seen == [[1, 2, 3, 9]]
-        assert events.result(timeout=5) == [1, 2, 3, 9]
+        assert events.result(timeout=60) == [1, 2, 3, 9]
         assert there.id == events.id
 
     def test_of_which_many_take_part_at_once(self, work: Work, app: Stanchion, other_app: Stanchion) -> None:
@@ -112,7 +112,7 @@ class TestEventGroups:
         alone.add(work.add(1))
         alone.close()
         app.drain()
-        assert alone.result(timeout=5) == [1]
+        assert alone.result(timeout=60) == [1]
 
     def test_that_are_closed_take_no_more(self, work: Work, app: Stanchion) -> None:
         app.event_group("once", then=work.note()).close()

@@ -41,7 +41,7 @@ class TestFlowsAtTheDoor:
             chain(work.add(1), keyed.s(1)).enqueue()
         assert app.queue(QUEUE).size().total == 2
         app.drain()
-        assert flow.result(timeout=5) == 2
+        assert flow.result(timeout=60) == 2
 
     def test_an_iterator_of_members_is_read_once(self, work: Work) -> None:
         members = group(work.add(n) for n in range(2))
@@ -67,7 +67,7 @@ class TestFlowsOfACallersTransaction:
         with app.transaction() as tx:
             handle = flow.then(work.note()).enqueue(tx=tx)
         drain_in_batches(app)
-        assert handle.result(timeout=30) == list(range(size))
+        assert handle.result(timeout=60) == list(range(size))
 
 
 class TestGraph:

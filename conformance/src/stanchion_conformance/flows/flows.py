@@ -82,7 +82,7 @@ class Work:
         flow = part.enqueue()
         self.app.drain()
         assert flow.state is FlowState.DONE
-        return flow.result(timeout=5)
+        return flow.result(timeout=60)
 
     def failed(self, part: Part) -> FlowFailed:
         """Enqueue a flow, run it, and return its failure."""
@@ -90,7 +90,7 @@ class Work:
         self.app.drain()
         assert flow.state is FlowState.FAILED
         with pytest.raises(FlowFailed) as caught:
-            flow.result(timeout=5)
+            flow.result(timeout=60)
         return caught.value
 
 
@@ -124,7 +124,7 @@ class TestChain:
         with pytest.raises(ResultTimeout):
             flow.result(timeout=0)
         assert app.drain() == 3
-        assert flow.result(timeout=5) == 113
+        assert flow.result(timeout=60) == 113
         assert [job.result for job in flow.members()] == [3, 13, 113]
         assert {job.flow for job in flow.members()} == {flow.id}
 
@@ -150,7 +150,7 @@ class TestChain:
 
         flow = chain(who.s(1), who.s(2)).enqueue()
         app.drain()
-        assert flow.result(timeout=5) == [[1, 0, flow.id], 2, flow.id]
+        assert flow.result(timeout=60) == [[1, 0, flow.id], 2, flow.id]
 
     def test_is_retried_where_it_failed(self, work: Work, app: Stanchion, clock: StoreClock) -> None:
         flaky = work.tasks["fail"].using(max_attempts=3)
@@ -160,7 +160,7 @@ class TestChain:
         work.broken = False
         clock.advance(60)
         app.drain()
-        assert flow.result(timeout=5) == "repaired"
+        assert flow.result(timeout=60) == "repaired"
         assert [job.attempts for job in flow.members()] == [1, 2, 1]
 
 
@@ -172,7 +172,7 @@ class TestGroup:
 
     def test_of_nothing_is_done_at_once(self, work: Work, app: Stanchion) -> None:
         flow = app.enqueue_flow(group())
-        assert (flow.state, flow.result(timeout=5), list(flow.members())) == (FlowState.DONE, [], [])
+        assert (flow.state, flow.result(timeout=60), list(flow.members())) == (FlowState.DONE, [], [])
         assert work.run(group([]).then(work.note())) == []
         assert work.run(chain(work.add(1), group(), work.note(2))) == [[], 2]
         assert work.run(chain(work.add(1), barrier(), work.note(2))) == 2
@@ -194,7 +194,7 @@ class TestGroup:
         large = group(chain(work.add(n), work.add(1)) if n % 500 == 7 else work.add(n) for n in range(2_100))
         flow = large.then(work.note()).enqueue()
         drain_in_batches(app)
-        assert flow.result(timeout=30) == [n + 1 if n % 500 == 7 else n for n in range(2_100)]
+        assert flow.result(timeout=60) == [n + 1 if n % 500 == 7 else n for n in range(2_100)]
         assert len(work.seen) == 1
 
     @pytest.mark.usefixtures("small_steps")
@@ -216,7 +216,7 @@ class TestGroup:
         all_at_once([app.drain, other_app.drain] * 2)
         app.drain()
         wanted = [n + n % 2 for n in range(60)]
-        assert flow.result(timeout=30) == wanted
+        assert flow.result(timeout=60) == wanted
         assert work.seen + others.seen == [wanted]
 
     def test_needs_no_history(self, work: Work, app: Stanchion) -> None:

@@ -25,7 +25,7 @@ class TestTasks:
         handles = [add.enqueue(1, two=2), *add.enqueue_many([(3, 4), {"one": 5}]), app.enqueue("add", 6)]
         assert {handle.job().priority for handle in handles} == {7}
         assert app.drain() == 4
-        assert [handle.result(timeout=5) for handle in handles] == [3, 7, 5, 6]
+        assert [handle.result(timeout=60) for handle in handles] == [3, 7, 5, 6]
         assert handles[0].state is JobState.DONE
 
     def test_the_running_job_is_at_hand(self, app: Stanchion, store: Store) -> None:
@@ -47,7 +47,7 @@ class TestTasks:
 
         handle = later.enqueue(1)
         app.drain()
-        assert handle.result(timeout=5) == 2
+        assert handle.result(timeout=60) == 2
 
     def test_runs_in_the_order_of_the_queue(self, app: Stanchion) -> None:
         ran: list[str] = []
@@ -113,7 +113,7 @@ class TestTasks:
             app.drain()
             clock.advance(61)
         assert attempts == [1] * 5
-        assert handle.result(timeout=5) == "at last"
+        assert handle.result(timeout=60) == "at last"
 
     def test_a_failure_is_retried_by_the_policy_until_it_is_dead(
         self, app: Stanchion, store: Store, clock: StoreClock
@@ -134,7 +134,7 @@ class TestTasks:
         assert (job.state, job.attempts, job.failures) == (JobState.DEAD, 3, 3)
         assert [entry["error"] for entry in job.errors] == [f"ValueError: attempt {n}" for n in (1, 2, 3)]
         with pytest.raises(JobFailed, match="attempt 3"):
-            handle.result(timeout=5)
+            handle.result(timeout=60)
 
     def test_an_unknown_task_is_not_lost(self, app: Stanchion, other_app: Stanchion) -> None:
         handle = other_app.using("gone.task", queue=QUEUE).enqueue(1)
@@ -202,21 +202,21 @@ class TestHandles:
             handle.result(timeout=0.05)
         (job,) = app.queue("default").reserve()
         job.commit({"value": None})
-        assert handle.result(timeout=5) == {"value": None}
+        assert handle.result(timeout=60) == {"value": None}
         assert Stanchion(store=store).enqueue("x").state is JobState.READY
 
     def test_cancel(self, app: Stanchion) -> None:
         handle = app.enqueue("other.task", 1)
         assert handle.cancel() is JobState.CANCELLED
         with pytest.raises(JobCancelled):
-            handle.result(timeout=5)
+            handle.result(timeout=60)
 
     def test_know_when_nothing_is_kept(self, app: Stanchion) -> None:
         handle = app.enqueue("other.task", 1)
         app.queue("default").configure(history_ttl=0)
         app.queue("default").pop()
         with pytest.raises(JobNotFound):
-            handle.result(timeout=5)
+            handle.result(timeout=60)
 
 
 class TestEvents:
@@ -281,4 +281,4 @@ class TestEvents:
 
         handle = work.enqueue()
         app.drain()
-        assert handle.result(timeout=5) == 1
+        assert handle.result(timeout=60) == 1

@@ -131,7 +131,7 @@ class TestStations:
         handle = task.enqueue(1, 2)
         pushed = etl.push(9)
         assert etl.drain() == 2
-        assert (handle.result(timeout=5), the_item(app, pushed).result) == (3, 9)
+        assert (handle.result(timeout=60), the_item(app, pushed).result) == (3, 9)
 
     def test_the_events_are_those_of_tasks(self, app: Stanchion, etl: Pipeline) -> None:
         story: list[tuple[str, str]] = []
