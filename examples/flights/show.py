@@ -67,8 +67,7 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
             out.line(f"{total:,} {what}, through")
             out.line(shown)
             if visiting:
-                fate = "stay" if keep else "are deleted at the end"
-                out.line(f"in queues of their own, {', '.join(queues)}, which {fate}")
+                out.line(f"in queues of their own, {', '.join(queues)}, {'kept' if keep else 'deleted'} at the end")
         if set_up(app):
             out.say("the store was empty: made what it needs, as `stanchion setup` does; that stays")
         spark = started(engine, url, folder, out)
@@ -91,15 +90,8 @@ def run(url: str | None, everything: bool, out: Output, *, keep: bool = False, e
         if not any(folder.iterdir()):
             folder.rmdir()
     if out.as_json:
-        out.json(
-            {
-                "store": shown,
-                "engine": WORKERS if page is None else SPARK,
-                "page": None if page is None else str(page),
-                "queues": queues if keep else [],
-                **result.as_json(),
-            }
-        )
+        made = {"engine": WORKERS if page is None else SPARK, "page": None if page is None else str(page)}
+        out.json({"store": shown, **made, "queues": queues if keep else [], **result.as_json()})
     else:
         show(result, out)
         if keep:

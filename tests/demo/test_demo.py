@@ -89,7 +89,7 @@ def test_makes_what_a_server_needs_and_says_so(pg_url: str, capsys: pytest.Captu
     assert run(pg_url, False, Output(), engine="workers")
     told = capsys.readouterr()
     assert f"{pg_url}\nin queues of their own, demo-" in told.out
-    assert "which are deleted at the end" in told.out
+    assert "deleted at the end" in told.out
     assert "stanchion jobs" not in told.out
     assert told.err == "the store was empty: made what it needs, as `stanchion setup` does; that stays\n"
     with closing(Stanchion(pg_url)) as app:

@@ -94,17 +94,10 @@ class MongoStore:
         removal = QueueRemoval(server, documents, self._jobs, counters, follow_up)
 
         self._recovered = (self._outbox, flows, slots, staging, self._nodes)
-        upkeep = Upkeep(
-            *(queues, counters, self._purges, removal, Shapes(server, documents)),
-            recover=self._recover_outbox,
-            forget=(
-                deletion.forget_gone,
-                workers.forget_dead,
-                self._nodes.forget,
-                slot_documents.forget_full,
-                publications.forget,
-            ),
-        )
+        forget = (deletion.forget_gone, workers.forget_dead, self._nodes.forget)
+        forget += (slot_documents.forget_full, publications.forget)
+        kept = (queues, counters, self._purges, removal, Shapes(server, documents))
+        upkeep = Upkeep(*kept, recover=self._recover_outbox, forget=forget)
 
         self.now, self.listen = server.now, self._tail.listen
         self.queues, self.drop_queue = queues.queues, removal.drop_queue

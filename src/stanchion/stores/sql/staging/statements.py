@@ -79,24 +79,7 @@ class StageStatements:
             .subquery()
         )
         self.span = select(func.min(next_ids.c.one), func.max(next_ids.c.one))
-        moment = param("moment", BigInteger)
-        run_at = func.coalesce(stage.c.run_at, moment + stage.c.delay)
-        fresh: dict[str, ColumnElement[Any]] = {
-            "state": case((stage.c.waits_kind.is_(None), literal_column(f"'{QUEUED}'")), else_=JobState.WAITING.value),
-            "rank": stage.c.priority,
-            "run_at": run_at,
-            "enqueued_at": moment,
-            "attempts": literal_column("0"),
-            "failures": literal_column("0"),
-            "cancel_requested": false(),
-            "slots_held": literal_column("0"),
-            "waits_since": case((stage.c.waits_kind.is_not(None), moment), else_=None),
-        }
-        row = {
-            name: fresh[name] if name in fresh else stage.c[name]
-            for name in LIVE_COLUMNS
-            if name in fresh or name in stage.c
-        }
+        row = _published()
         without_keys = (
             select(*row.values())
             .where(within, stage.c.queue == param("of_queue", String), stage.c.key.is_(None))
@@ -107,7 +90,7 @@ class StageStatements:
         self.publish_new = insert(jobs).from_select(list(row), without_keys)
         self.any_finished = select(history.c.run_at).where(history.c.id.between(first, last)).limit(1)
         self.with_keys = (
-            select(*(run_at if name == "run_at" else _shown(name) for name in NewJob._fields))
+            select(*(row[name] if name == "run_at" else _shown(name) for name in NewJob._fields))
             .where(within, stage.c.key.is_not(None))
             .order_by(stage.c.id)
         )
@@ -116,6 +99,27 @@ class StageStatements:
         # -- upkeep
         self.next_write = select(func.min(stage.c.write)).where(stage.c.write > param("after", String))
         self.last_staged = select(func.max(stage.c.staged_at)).where(of_write)
+
+
+def _published() -> dict[str, ColumnElement[Any]]:
+    """Return the columns of the job that a staged one becomes, by name."""
+    moment = param("moment", BigInteger)
+    fresh: dict[str, ColumnElement[Any]] = {
+        "state": case((stage.c.waits_kind.is_(None), literal_column(f"'{QUEUED}'")), else_=JobState.WAITING.value),
+        "rank": stage.c.priority,
+        "run_at": func.coalesce(stage.c.run_at, moment + stage.c.delay),
+        "enqueued_at": moment,
+        "attempts": literal_column("0"),
+        "failures": literal_column("0"),
+        "cancel_requested": false(),
+        "slots_held": literal_column("0"),
+        "waits_since": case((stage.c.waits_kind.is_not(None), moment), else_=None),
+    }
+    return {
+        name: fresh[name] if name in fresh else stage.c[name]
+        for name in LIVE_COLUMNS
+        if name in fresh or name in stage.c
+    }
 
 
 def _shown(name: str) -> ColumnElement[Any]:
