@@ -94,8 +94,8 @@ class MongoStore:
         removal = QueueRemoval(server, documents, self._jobs, counters, follow_up)
 
         self._recovered = (self._outbox, flows, slots, staging, self._nodes)
-        forget = (deletion.forget_gone, workers.forget_dead, self._nodes.forget)
-        forget += (slot_documents.forget_full, publications.forget)
+        forget = [deletion.forget_gone, workers.forget_dead, self._nodes.forget]
+        forget += [slot_documents.forget_full, publications.forget]
         kept = (queues, counters, self._purges, removal, Shapes(server, documents))
         upkeep = Upkeep(*kept, recover=self._recover_outbox, forget=forget)
 

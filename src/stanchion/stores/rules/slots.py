@@ -80,9 +80,9 @@ def uses_slots(row: JobRow | NewJob) -> bool:
 
 def ties_of(row: JobRow) -> Ties:
     """Return which other jobs the end of a reserved job affects."""
-    if row.order_key is not None or row.flow_node is not None:
-        return Ties.OTHERS
-    return Ties.NONE if row.limits is None else Ties.SLOTS
+    if row.order_key is None is row.flow_node:
+        return Ties.NONE if row.limits is None else Ties.SLOTS
+    return Ties.OTHERS
 
 
 def held_slots(row: JobRow | None) -> tuple[Slot, ...]:

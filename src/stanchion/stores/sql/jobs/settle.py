@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from enum import Enum, auto
 from itertools import chain, groupby
 from operator import attrgetter
@@ -46,8 +47,10 @@ from stanchion.stores.sql.rows.jobs import QUEUE_OF, Jobs, Step, leased, outline
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
 
-_JOBS = attrgetter("jobs")
-_LEASE = attrgetter(*Lease._fields)
+# Called by built-ins, without a frame for each job.
+_JOBS, _ID = attrgetter("jobs"), attrgetter("id")
+_LEASE, _QUEUE_AND_TOKEN = attrgetter(*Lease._fields), attrgetter("queue", "token")
+_TIES, _UNTIED = attrgetter("order_key", "limits", "flow_node"), (None, None, None)
 
 
 class HeldJob(NamedTuple):
@@ -69,7 +72,7 @@ class HeldJob(NamedTuple):
     @property
     def tied(self) -> bool:
         """True if its end has consequences for other jobs."""
-        return self.order_key is not None or self.limits is not None or self.flow_node is not None
+        return bool(_TIES(self) != _UNTIED)
 
     @property
     def outline(self) -> JobRow:
@@ -92,12 +95,11 @@ class HeldStatements:
         held = and_(RUNS, in_time(now))
         one = and_(jobs.c.id == param("job", jobs.c.id.type), jobs.c.queue == param("queue", String))
         mine = and_(one, jobs.c.token == param("token", String), held)
-        self.lock: Executable = (
-            select(*held_row(), jobs.c.token)
-            .where(jobs.c.id.in_(dialect.values("ids", jobs.c.id.type)), text(dialect.among("queue", "queues")), held)
-            .order_by(jobs.c.id)  # all callers lock jobs in this order
-            .with_for_update()
-        )
+        of_these = jobs.c.id.in_(dialect.values("ids", jobs.c.id.type)), text(dialect.among("queue", "queues"))
+        locked = select(*held_row(), jobs.c.token).where(held).with_for_update()
+        # All callers lock jobs in this order.
+        self.lock: Executable = locked.where(*of_these).order_by(jobs.c.id)
+        self.lock_one: Executable = locked.where(one)
         as_done: dict[str, Any] = {
             "result": param("result", Text),
             "finished_at": now,
@@ -124,6 +126,9 @@ class HeldJobs:
 
     def asks(self, leases: Collection[Lease]) -> Asked:
         """Return the query of `lock`, to be sent together with others."""
+        if len(leases) == 1:
+            (lease,) = leases
+            return self._statements.lock_one, {"job": lease.id, "queue": lease.queue}
         return self._statements.lock, leased(self._dialect, leases)
 
     def lock_with_settings(
@@ -181,33 +186,30 @@ class TransactionCommits:
             if job is None:
                 states.append(None)
                 continue
-            done.append((commit, job._replace(bounded=settings[job.queue].max_running is not None)))
+            done.append((commit, job))
             states.append(JobState.DONE)
         ended = [job for _, job in done]
-        record_ended(run, ended)
+        run.ended.update(map(_ID, ended))
+        run.woken.update(queue for queue in set(map(QUEUE_OF, ended)) if settings[queue].max_running is not None)
         self._held.keep_done(run, [commit for commit, job in done if settings[job.queue].history_ttl > 0])
         self._jobs.remove(run, [job.id for job in ended], map(QUEUE_OF, ended))
-        self._jobs.count_events(run, [(job.queue, counted_as(commit)) for commit, job in done])
+        one_of_each = {commit.lease.token: commit for commit, _ in done}
+        counted: Counter[tuple[str, str]] = Counter()
+        for (queue, token), jobs_done in Counter(map(_QUEUE_AND_TOKEN, ended)).items():
+            counted[queue, counted_as(one_of_each[token])] += jobs_done
+        self._jobs.count(run, counted)
         self.follow(run, done)
         return states
 
     def follow(self, run: Runner, done: Sequence[tuple[Commit, HeldJob]]) -> None:
         """Apply the consequences of commits."""
-        tied = [(commit, job) for commit, job in done if job.tied]
+        tied = [one for one in done if _TIES(one[1]) != _UNTIED]
         if not any(job.order_key is not None or job.flow_node is not None for _, job in tied):
             held = (limits_in(job.limits).semaphores[: job.slots_held] for _, job in tied)
             run.freed.update(map(semaphore_slot, chain.from_iterable(held)))
             return
         steps = [Step(job.outline, _DONE._replace(result=commit.result), "committed") for commit, job in tied]
         self._flows.follow(run, steps)
-
-
-def record_ended(run: Runner, done: Iterable[HeldJob]) -> None:
-    """Record ended jobs and queues with room for another running job, for the wake-up after the commit."""
-    for job in done:
-        run.ended.add(job.id)
-        if job.bounded:
-            run.woken.add(job.queue)
 
 
 class Settles(Protocol):
@@ -249,6 +251,8 @@ class Outcomes:
 
     def settle_in(self, run: Runner, outcomes: Sequence[Outcome], *, again: bool = False) -> list[JobState | None]:
         """Apply outcomes in order: plain commits and renewals by statements of their own, all others row by row."""
+        if not again and (commits := plain_commits(outcomes)) is not None:
+            return self._commits.commit_in(run, commits)
         by_route = groupby(outcomes, key=lambda outcome: _route_of(outcome, again))
         runs = [(route, list(batch)) for route, batch in by_route]
         if len(runs) > 1:  # lock the jobs of all runs before the consequences of the first

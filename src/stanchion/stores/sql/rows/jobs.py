@@ -92,6 +92,8 @@ class JobStatements:
         )
         these = f"{dialect.among('id', 'ids', 'uuid')} AND {dialect.among('queue', 'queues')}"
         self.remove = text(f"DELETE FROM stanchion_jobs WHERE {these}")
+        one = jobs.c.id == param("job", jobs.c.id.type), jobs.c.queue == param("queue", String)
+        self.remove_one = delete(jobs).where(*one)
         self.forget: Executable = delete(history).where(history.c.id.in_(ids))
         self.count_event = insert(counter_events).values(
             queue=param("queue", String), what=param("what", String), n=param("n", BigInteger)
@@ -181,16 +183,16 @@ class Jobs:
 
     def remove(self, run: Runner, ids: Collection[str], queues: Iterable[str]) -> None:
         """Delete live jobs, which are in these queues."""
-        if ids:
-            run.send(self._statements.remove, self._those(ids, queues))
+        if len(ids) == 1:
+            run.send(self._statements.remove_one, {"job": next(iter(ids)), "queue": next(iter(queues))})
+        elif ids:
+            dialect = self._db.dialect
+            those = {"ids": dialect.listed(ids), "queues": _listed(dialect, frozenset(queues))}
+            run.send(self._statements.remove, those)
 
     def take_back(self, run: Runner, row: JobRow) -> bool:
         """Delete a live job; return whether it existed."""
-        return run.change(self._statements.remove, self._those([row.id], [row.queue])) == 1
-
-    def _those(self, ids: Iterable[str], queues: Iterable[str]) -> Params:
-        dialect = self._db.dialect
-        return {"ids": dialect.listed(ids), "queues": _listed(dialect, frozenset(queues))}
+        return run.change(self._statements.remove_one, {"job": row.id, "queue": row.queue}) == 1
 
     def forget(self, run: Runner, ids: Collection[str]) -> int:
         """Delete finished jobs; return the number deleted."""
