@@ -143,6 +143,16 @@ class TestInASecondLife:
         commit(store, row)
         assert took(store) == [second]
 
+    def test_those_behind_the_first_are_not_parked_before_a_claim_meets_them(
+        self, store: Store, clock: StoreClock
+    ) -> None:
+        first, second, third = push(store, *(keyed(delay=600.0) for _ in range(3)))
+        store.cancel([second])
+        assert store.retry([second]) == [Redriven.READY]
+        clock.advance(601)  # the second stands at the front of the queue, but the first is the head of line
+        assert took(store) == [first]
+        assert [state(store, job) for job in (second, third)] == [JobState.WAITING, JobState.READY]
+
     def test_a_retry_of_one_that_waits_changes_nothing(self, store: Store) -> None:
         _, second = push(store, keyed(), keyed())
         claim(store, 2)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from stanchion.stores.cas.entries import hold_of
 from stanchion.stores.cas.jobs import Decision, Facts, JobLoop
-from stanchion.stores.cas.slots import Slots
+from stanchion.stores.cas.slots import Slots, Taking
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules import claims as claim_rules
@@ -82,10 +82,10 @@ class Admission:
         while left := [row for row in rows if row.id not in verdicts and held[row.id] < len(slots_of(row))]:
             wanted = _next_slots([(row, slots_of(row)[held[row.id] :]) for row in left])
             for (row, slot), taken in zip(wanted, self.slots.take(wanted), strict=True):
-                if taken:
+                if taken is Taking.TAKEN:
                     held[row.id] += 1
                 else:
-                    verdicts[row.id] = Verdict(row, held[row.id], slot=slot)
+                    verdicts[row.id] = Verdict(row, held[row.id], slot=slot, full=taken is Taking.FULL)
         return verdicts, held
 
     def park(self, verdicts: Sequence[Verdict], uncounted: str | None, began: int) -> None:

@@ -119,7 +119,7 @@ class Claims:
                 return Claimed(list(rows.values()), claimed.retry_in)
             if rows and wish.full:
                 return Claimed(list(rows.values()), 0.0)
-            full.update((verdict.slot, None) for verdict in waiting if verdict.slot is not None and not verdict.held)
+            full.update((one.slot, None) for one in waiting if one.slot is not None and one.full and not one.held)
             skipping = wish._replace(full=tuple(islice(full, _FULL_SLOTS_MAX)))
             more = (
                 bool(skipping.full)

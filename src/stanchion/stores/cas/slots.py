@@ -18,12 +18,13 @@ hold token of its own.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from enum import Enum, auto
 from typing import Protocol
 
 from stanchion.stores.cas.entries import Hold, hold_of, holds_of
 from stanchion.stores.cas.jobs import Change, Jobs, Result, Seen
 from stanchion.stores.cas.portions import portions
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import QUEUED, JobRow
 from stanchion.stores.records.slots import NODE, ORDER, Slot
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules.slots import Asking
@@ -54,20 +55,33 @@ class SlotRows(Protocol):
         """Return the slots for which jobs wait; full ones may be left out."""
 
 
+class Taking(Enum):
+    """The answer to a job that asks for a slot."""
+
+    TAKEN = auto()
+    FULL = auto()
+    BEHIND = auto()
+    """The head of line of its order key is due and not reserved: the same claim may come to it."""
+
+
 class Slots:
     """Takes, frees and grants slots."""
 
     def __init__(self, jobs: Jobs, rows: SlotRows) -> None:
         self.jobs, self.rows = jobs, rows
 
-    def take(self, wanted: Sequence[tuple[JobRow, Slot]]) -> list[bool]:
-        """Take a slot for each of these jobs; an order key only for its head of line."""
+    def take(self, wanted: Sequence[tuple[JobRow, Slot]]) -> list[Taking]:
+        """Take a slot for each of these reserved jobs; an order key only for its head of line."""
         keyed = {row.id: (row.queue, row.order_key) for row, slot in wanted if row.order_key and slot.kind == ORDER}
         first = dict(zip(keyed, self.rows.first_live_each(list(keyed.values())), strict=True))
-        entitlements = [(found := first.get(row.id)) is None or found.row.id == row.id for row, _ in wanted]
+        heads = [first.get(row.id) for row, _ in wanted]
+        entitlements = [head is None or head.row.id == row.id for (row, _), head in zip(wanted, heads, strict=True)]
         holds = [hold_of(row, slot) for (row, slot), entitled in zip(wanted, entitlements, strict=True) if entitled]
         taken = iter(self.rows.take_each(holds))
-        return [entitled and next(taken) for entitled in entitlements]
+        return [
+            (Taking.TAKEN if next(taken) else Taking.FULL) if entitled else _behind(row, head)
+            for (row, _), head, entitled in zip(wanted, heads, entitlements, strict=True)
+        ]
 
     def free(self, holds: Sequence[Hold]) -> None:
         """Free slots, and grant them to waiters."""
@@ -148,3 +162,9 @@ class Slots:
         seen = self.jobs.read([hold.job for hold in holds])[1] if holds else {}
         self.free([one for one in holds if (job := seen.get(one.job)) is None or one not in holds_of(job.row)])
         return seen
+
+
+def _behind(row: JobRow, head: Seen | None) -> Taking:
+    """Return the answer to a job reserved just now that is not the head of line."""
+    may_be_claimed = head is not None and head.row.state == QUEUED and head.row.run_at <= (row.started_at or 0)
+    return Taking.BEHIND if may_be_claimed else Taking.FULL

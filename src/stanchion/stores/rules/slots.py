@@ -78,11 +78,14 @@ def uses_slots(row: JobRow | NewJob) -> bool:
     return bool(slot_needs(row) != NO_SLOTS)
 
 
+_NO_TIES = Ties.NONE
+
+
 def ties_of(row: JobRow) -> Ties:
     """Return which other jobs the end of a reserved job affects."""
-    if row.order_key is None is row.flow_node:
-        return Ties.NONE if row.limits is None else Ties.SLOTS
-    return Ties.OTHERS
+    if row.order_key is not None or row.flow_node is not None:
+        return Ties.OTHERS
+    return _NO_TIES if row.limits is None else Ties.SLOTS
 
 
 def held_slots(row: JobRow | None) -> tuple[Slot, ...]:
@@ -160,13 +163,15 @@ class Slots:
 class Verdict(NamedTuple):
     """The decision on a job to be claimed: it runs, waits for `slot`, or is deferred until `run_at`.
 
-    `held`: the number of slots that it then holds.
+    `held`: the number of slots that it then holds. `full`: False if the slot is an order key that the head of its line
+    may get from the same claim.
     """
 
     row: JobRow
     held: int
     slot: Slot | None = None
     run_at: int | None = None
+    full: bool = True
 
     @property
     def admitted(self) -> bool:
