@@ -47,13 +47,15 @@ class Registry:
 
     def known_work_of(self, row: JobRow) -> Work:
         """Return the work of a job. Raises Unknown if this code lacks it."""
-        work = self.work_of(row)
-        if work is not None:
+        name = row.task
+        if name is not None and (task := self.tasks.get(name)) is not None:  # the usual case; this runs for each job
+            return task
+        if (work := self.work_of(row)) is not None:
             return work
-        if row.task is not None:
+        if name is not None:
             raise Unknown(
-                row.task,
-                f"no task {row.task!r} is registered here",
+                name,
+                f"no task {name!r} is registered here",
                 "import the module that defines it, or keep the old name with @app.task(name=...)",
             )
         raise Unknown(

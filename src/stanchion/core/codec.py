@@ -93,7 +93,7 @@ class Codec:
         """Return the value of a stored text."""
         if text is None:
             return None
-        return _decode(self.opened(text))
+        return _decode(self._open(text) if text.startswith(_SEALED) else text)
 
     @property
     def has_keys(self) -> bool:

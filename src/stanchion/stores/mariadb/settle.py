@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Sequence
+from operator import attrgetter
 
 from sqlalchemy import TextClause, text
 
@@ -21,16 +23,18 @@ from stanchion.stores.sql.jobs.settle import HeldJob, HeldJobs, HeldStatements, 
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.queues import QueueRow
 
+# Called by built-ins, without a frame for each job.
+_ID, _CLAIM, _RESULT = attrgetter("lease.id"), attrgetter("lease.queue", "lease.token"), attrgetter("result", "payload")
+_TIES, _MAYBE_UNTIED = attrgetter("ties"), frozenset({None, Ties.NONE})
 _IN_TIME = f"job.state = 'running' AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
 
 _HELD = text(f"""
-    SELECT job.queue, COUNT(*),
-        coalesce((SELECT history_ttl > 0 FROM stanchion_queues AS settings WHERE settings.name = job.queue), TRUE),
-        (SELECT max_running FROM stanchion_queues AS settings WHERE settings.name = job.queue) IS NOT NULL
+    SELECT COUNT(*), coalesce((SELECT history_ttl > 0 FROM stanchion_queues WHERE name = :queue), TRUE),
+        (SELECT max_running FROM stanchion_queues WHERE name = :queue) IS NOT NULL
     FROM {LISTED}
-    WHERE job.id IN :ids AND (job.queue, job.id) IN :jobs AND job.token = :token AND {_IN_TIME}
+    WHERE job.id IN :ids AND job.queue = :queue AND job.token = :token AND {_IN_TIME}
         AND job.order_key IS NULL AND job.limits IS NULL AND job.flow_node IS NULL
-    GROUP BY job.queue FOR UPDATE
+    FOR UPDATE
 """)
 
 
@@ -87,13 +91,12 @@ class MariaDBHeldRows:
 
     def keep_done(self, run: Runner, commits: Sequence[Commit]) -> None:
         queues = sorted({one.lease.queue for one in commits})
-        bare = [one.lease.id for one in commits if one.result is None and one.payload is None]
-        if bare:
+        given = [one for one in commits if _RESULT(one) != (None, None)]
+        if len(given) < len(commits):
+            bare = [one.lease.id for one in commits if _RESULT(one) == (None, None)]
             run.send(_KEEP, {"ids": bare, "queues": queues})
-        given = (
-            (one.lease.id, one.result, one.payload) for one in commits if (one.result, one.payload) != (None, None)
-        )
-        for some in packets(given, lambda one: len(one[1] or "") + len(one[2] or "")):
+        results = ((one.lease.id, one.result, one.payload) for one in given)
+        for some in packets(results, lambda one: len(one[1] or "") + len(one[2] or "")):
             run.send(_KEEP_RESULTS, {"commits": json.dumps(some, ensure_ascii=False), "queues": queues})
 
 
@@ -104,21 +107,18 @@ class MariaDBCommits:
         self._held, self._jobs, self._general = held, jobs, general
 
     def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
-        leases = [one.lease for one in commits]
-        ids, tokens = [lease.id for lease in leases], {lease.token for lease in leases}
-        tied = any(one.ties not in (None, Ties.NONE) for one in commits)
-        if tied or len(set(ids)) < len(ids) or len(tokens) > 1:
+        ids, claims = set(map(_ID, commits)), set(map(_CLAIM, commits))
+        if len(ids) < len(commits) or len(claims) > 1 or not _MAYBE_UNTIED.issuperset(map(_TIES, commits)):
             return self._general.commit_in(run, commits)
-        jobs = sorted((lease.queue, lease.id) for lease in leases)
-        held = run.rows(_HELD, {"ids": sorted(ids), "jobs": jobs, "token": tokens.pop()})
-        kept = {bool(keeps) for _, _, keeps, _ in held}
-        if sum(count for _, count, _, _ in held) < len(ids) or len(kept) > 1:
-            return self._general.commit_in(run, commits)  # some are lost or tied, or their queues differ
+        ((queue, token),) = claims
+        held, keeps, bounded = run.rows(_HELD, {"ids": sorted(ids), "queue": queue, "token": token})[0]
+        if held < len(ids):
+            return self._general.commit_in(run, commits)  # some are lost or tied
         run.ended.update(ids)
-        run.woken.update(queue for queue, _, _, bounded in held if bounded)  # room for another
-        if kept == {True}:
+        if bounded:
+            run.woken.add(queue)  # room for another
+        if keeps:
             self._held.keep_done(run, commits)
-        self._jobs.remove(run, ids, {queue for queue, *_ in jobs})
-        counted = counted_as(commits[0])  # all of them have one token
-        self._jobs.count_events(run, [(queue, counted) for queue, count, _, _ in held for _ in range(count)])
-        return [JobState.DONE] * len(ids)
+        self._jobs.remove(run, ids, [queue])
+        self._jobs.count(run, Counter({(queue, counted_as(commits[0])): held}))
+        return [JobState.DONE] * held

@@ -8,6 +8,7 @@ for number = 3, #ARGV, 3 do
 end
 local states = several('HMGET', P .. 'live', ids)
 local done, held, past, ended, seen, brought = {}, {}, {}, {}, {}, 0
+local leased, stopping = {}, {}
 for index, id in ipairs(ids) do
     local token, result = ARGV[3 * index + 1], ARGV[3 * index + 2]
     local job = states[index] and fields(states[index])
@@ -16,6 +17,12 @@ for index, id in ipairs(ids) do
         if job[STATE] == 'running' and job[TOKEN] == token and (job[LEASE] == '' or tonumber(job[LEASE]) > now) then
             seen[id] = job[KEY]
             answers[index] = 1
+            if job[LEASE] ~= '' then
+                leased[#leased + 1] = id
+            end
+            if job[STOP] ~= '' then
+                stopping[#stopping + 1] = id
+            end
             job[REV], job[STATE], job[LEASE], job[STOP], job[FINISHED] = job[REV] + 1, 'done', '', '', whole(now)
             job[RESULT] = result
             brought = brought + #result
@@ -42,8 +49,8 @@ end
 redis.call('HINCRBY', P .. 'counts', ARGV[2], #done)
 each('HDEL', P .. 'live', done, 1)
 each('ZREM', P .. 'running', held, 1)
-each('SREM', P .. 'stopping', done, 1)
-each('ZREM', P .. 'leases', done, 1)
+each('SREM', P .. 'stopping', stopping, 1)
+each('ZREM', P .. 'leases', leased, 1)
 tell_ends(done)
 free_place()
 for _, id in ipairs(done) do
