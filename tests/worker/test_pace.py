@@ -19,18 +19,49 @@ def test_the_poll_interval_grows_with_the_fleet_and_has_bounded_jitter():
 
 
 def test_an_idle_worker_polls_no_more_often_than_it_should():
-    store = Faulty(Stanchion("memory://").store, "claim")
+    store = Faulty(Stanchion("memory://").store, "stats")
     app = Stanchion(store=store)
 
     @app.task
     def task() -> None: ...
 
     with working(app, poll=0.1):
-        until(lambda: store.calls.get("claim"))
-        before, began = store.calls["claim"], time.monotonic()
-        until(lambda: store.calls["claim"] >= before + 4)
+        until(lambda: store.calls.get("stats"))
+        before, began = store.calls["stats"], time.monotonic()
+        until(lambda: store.calls["stats"] >= before + 4)
         time.sleep(1)
-        assert store.calls["claim"] - before <= (time.monotonic() - began) / 0.08 + 2
+        assert store.calls["stats"] - before <= (time.monotonic() - began) / 0.08 + 2
+
+
+def test_an_idle_worker_looks_at_all_its_queues_by_one_call():
+    store = Faulty(Stanchion("memory://").store, "stats", "claim")
+    app = Stanchion(store=store)
+    app.task(name="task")(lambda: None)
+    queues = [f"queue{n}" for n in range(20)]
+    with working(app, queues, poll=0.02):
+        until(lambda: store.calls.get("stats"))
+        claims, looks = store.calls["claim"], store.calls["stats"]
+        assert claims == len(queues)
+        until(lambda: store.calls["stats"] >= looks + 10)
+        assert store.calls["claim"] == claims
+        app.enqueue("task", queue=queues[7])
+        until(lambda: app.queue(queues[7]).counts().committed == 1)
+        assert store.calls["claim"] - claims <= 3
+
+
+def test_a_job_that_comes_due_in_one_queue_is_not_hidden_by_a_full_one(app):
+    release = threading.Event()
+    app.task(name="hold")(lambda: release.wait(60))
+    app.task(name="later")(lambda: None)
+    app.queue("full", max_running=1)
+    with working(app, ["full", "other"], poll=300):
+        for _ in range(3):
+            app.enqueue("hold", queue="full")
+        until(lambda: app.queue("full").size().running == 1)
+        app.using("later", queue="other", delay=0.5).enqueue()
+        until(lambda: app.queue("other").counts().committed == 1)
+        release.set()
+        until(lambda: app.queue("full").counts().committed == 3)
 
 
 def test_backoff_doubles_up_to_its_limit():
@@ -104,7 +135,7 @@ def test_the_polling_is_shared_among_those_that_share_a_queue(app, monkeypatch):
         shared[poll].append(sharing)
         return poll_interval(poll, 1)
 
-    monkeypatch.setattr("stanchion.worker.claimer.poll_interval", noted)
+    monkeypatch.setattr("stanchion.worker.due_queues.poll_interval", noted)
     app.task(name="nothing")(lambda: None)
     with ExitStack() as stack:
         for _ in range(3):

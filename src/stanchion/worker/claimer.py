@@ -13,13 +13,14 @@ from stanchion.core.backoff import Backoff
 from stanchion.core.ids import new_token
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.lost_leases import AT_ONCE, is_alone
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import not_started
+from stanchion.worker.due_queues import DueQueues
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
-from stanchion.worker.pace import LostReplies, PickupDelays, Prefetch, poll_interval
+from stanchion.worker.pace import LostReplies, PickupDelays, Prefetch
 from stanchion.worker.runner import NEVER, Runners
 
 log = logging.getLogger("stanchion.worker")
@@ -31,7 +32,6 @@ WAIT_FOR_ROOM = 1.0
 """Seconds without room after which the buffer is cut to what that time needs at the current pace."""
 
 WAIT_FOR_STORE = 0.05
-SHORTEST_NAP = 0.001
 
 
 class Claimer:
@@ -58,15 +58,14 @@ class Claimer:
         self._context, self._worker, self._queues = context, worker, list(queues)
         self.alone = alone
         self._alone_rows: deque[JobRow] = deque()
-        self._threads, self._poll = threads, poll
+        self._threads = threads
         self._runners, self._finisher, self._health = runners, finisher, health
         self._emptied, self._all_jobs = emptied, all_jobs
         self._lost_replies = LostReplies()
         self._prefetch = Prefetch()
         self._ahead = 0
         self._claimed = self._returned = 0
-        self._overdue: int | None = None
-        self._blocked = False
+        self.due = DueQueues(context, queues, poll)
         self._room = threading.Event()
         self._registered = threading.Event()
         self._stopping = threading.Event()
@@ -75,8 +74,6 @@ class Claimer:
         self.delays = PickupDelays()
         self.live = 1
         """Live workers of the store, including this one."""
-        self.sharing = 1
-        """Workers, including this one, that share the polling of the queue that has the fewest."""
 
     # -- called by other threads
 
@@ -95,7 +92,7 @@ class Claimer:
 
     def settled(self) -> None:
         """Signal that outcomes were stored: jobs that a limit held back may be claimable now."""
-        if self._blocked or self._emptied is not None:
+        if self.due.held_back or self._emptied is not None:
             self._wake()
 
     @property
@@ -135,6 +132,7 @@ class Claimer:
                 log.warning("claiming failed, next try in %.1f s: %s: %s", pause, type(error).__name__, error)
                 log.debug("claiming failed", exc_info=True)
                 self._close_listener()
+                self.due.any()
                 self._stopping.wait(pause)
         self._give_back(list(self._alone_rows))
         self._close_listener()
@@ -152,17 +150,20 @@ class Claimer:
         outstanding = self.outstanding
         with self._health.watch("claim"):
             listener = self._listening()
+            connected = listener.connected
             found, retry_in = self._claim(wanted)
             if found == wanted or self._alone_rows:
+                self.due.any()
                 listener.pass_on()
                 return
             if found:
                 time.sleep(0)  # let a runner start before this thread goes on
             if found == 0 and outstanding == 0 and self._emptied is not None and not self._any_left():
                 self._emptied()
-            nap = self._nap(retry_in)
+            nap = self.due.nap(retry_in, connected=connected)
         if nap and not self._stopping.is_set():
-            listener.wait(nap)
+            by_sign = listener.wait(nap)
+            self.due.woken(listener.signs(), by_sign=by_sign)
 
     def _wanted(self) -> int:
         """Return how many jobs to claim: the free slots plus the prefetch, or 0 while enough are reserved."""
@@ -175,7 +176,7 @@ class Claimer:
     def _claim(self, wanted: int) -> tuple[int, float | None]:
         """Claim up to `wanted` jobs; return how many there were, and the seconds until a limit may allow more."""
         found, retry_in = 0, None
-        for queue in self._queues:
+        for queue in self.due.next():
             claimed = self._claimed_from(queue, wanted - found)
             if claimed.rows:
                 found += len(claimed.rows)
@@ -184,7 +185,6 @@ class Claimer:
                 retry_in = claimed.retry_in if retry_in is None else min(retry_in, claimed.retry_in)
             if found == wanted or self._alone_rows:
                 break
-        self._queues.append(self._queues.pop(0))  # the next round starts with another queue
         return found, retry_in
 
     def _claimed_from(self, queue: str, limit: int) -> Claimed:
@@ -250,40 +250,17 @@ class Claimer:
         if self.live > 1:
             self._give_back(self._runners.take_back(keep=int(self._prefetch.rate * WAIT_FOR_ROOM)))
 
-    def _nap(self, retry_in: float | None) -> float:
-        """Return the seconds to wait for a sign: until a job is due, at most this worker's poll interval."""
-        store = self._context.store
-        naps = [poll_interval(self._poll, self.sharing)]
-        if retry_in is not None:
-            naps.append(retry_in)
-        dues = self._dues()
-        due, now = min(dues, default=None), store.now()
-        self._blocked = due is not None and due <= now
-        if self._blocked:
-            if due != self._overdue and retry_in is None:
-                self._overdue = due  # it may have come due after the claim; if it is still there, a limit holds it back
-                return 0
-            naps += [(later - now) / SECOND for later in dues if later > now]
-        elif due is not None:
-            naps.append((due - now) / SECOND)
-        return max(SHORTEST_NAP, min(naps))
-
     def _any_left(self) -> bool:
         """Tell whether there is still something to come back for."""
         store = self._context.store
-        if dues := self._dues():
-            return self._all_jobs or min(dues) <= store.now()
+        if dues := self.due.look():
+            return self._all_jobs or min(dues.values()) <= store.now()
         if not self._all_jobs:
             return False
         before = store.stats(self._queues, ["totals"])
         live = any(one.states.total for one in store.stats(self._queues, ["states"]).values())
         # A job may have gone from a queue that was not looked at yet to one that was: it is counted as moved.
         return live or before != store.stats(self._queues, ["totals"])
-
-    def _dues(self) -> list[int]:
-        """Return when the first job of each queue is due that has queued ones."""
-        stats = self._context.store.stats(self._queues, ["next_due"]).values()
-        return [one.next_due for one in stats if one.next_due is not None]
 
     def _listening(self) -> Listener:
         if self._listener is None:

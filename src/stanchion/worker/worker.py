@@ -207,7 +207,7 @@ class Worker:
             self.on_stuck()
 
     def _answered(self, beat: Beat) -> None:
-        self._claimer.live, self._claimer.sharing = beat.live, beat.sharing
+        self._claimer.live, self._claimer.due.sharing = beat.live, beat.sharing
         self._claimer.registered()
         self._runners.cancel(beat.cancelled)
 
