@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple, TypeVar
 from weakref import WeakSet
@@ -21,10 +21,22 @@ from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.sql.engine.deadlines import Deadlines
 from stanchion.stores.sql.engine.dialect import Dialect, Fault
-from stanchion.stores.sql.engine.runner import Asked, Compiler, CursorRunner, Params, Runner, Together, compiler_for
+from stanchion.stores.sql.engine.runner import (
+    Asked,
+    Compiler,
+    CursorRunner,
+    Params,
+    Row,
+    Runner,
+    Together,
+    compiler_for,
+)
 from stanchion.stores.sql.engine.telling import told
 
 T = TypeVar("T")
+
+_QUERIES_IN_ONE = 500
+"""Queries that one transaction makes at most, where only their number matters."""
 
 
 class Database:
@@ -89,6 +101,14 @@ class Database:
     def read(self, work: Callable[[CursorRunner], T], seconds: float | None = None) -> T:
         """Run read-only statements, each in its own transaction, within `seconds` (CALL_SECONDS)."""
         return self._call(lambda run, _again: work(run), transaction=False, seconds=seconds)
+
+    def in_one(self, query: Executable, given: Sequence[Params]) -> list[list[Row]]:
+        """Run a query for each of these sets of parameters, many in one transaction; return the rows of each."""
+        found: list[list[Row]] = []
+        for first in range(0, len(given), _QUERIES_IN_ONE):
+            asked = [(query, params) for params in given[first : first + _QUERIES_IN_ONE]]
+            found += self.write(lambda run, _again: run.all_rows(asked, last=True), together=True)  # noqa: B023 - called here
+        return found
 
     def statement(self, work: Callable[[CursorRunner, bool], T], seconds: float | None = None) -> T:
         """Run one changing statement that commits itself, within `seconds` (CALL_SECONDS).

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import BigInteger, Executable, Integer, String, cast, delete, func, select
 
@@ -36,6 +37,8 @@ class PurgeStatements:
         self.purge: Executable = delete(history).where(
             history.c.id.in_(old.order_by(history.c.finished_at).limit(param("most", Integer)))
         )
+        since = history.c.finished_at >= param("after", BigInteger)
+        self.any_old: Executable = old.where(since).limit(1)
         self.purge_on: Executable | None = None
         """The same from `after` on, for a database where deleted rows slow down a search for long; returns when the
         deleted jobs had finished."""
@@ -55,19 +58,24 @@ class Purges:
         """Delete a portion of the history that finished over `age` seconds ago; return the number of jobs."""
         return self._delete(queue, int(age * SECOND), _PORTION_BY_AGE)
 
-    def purge_old(self, queues: Iterable[str], budget: Budget) -> list[str]:
+    def purge_old(self, queues: Sequence[str], budget: Budget) -> list[str]:
         """Delete history beyond the retention of these queues; return the queues that time left unfinished."""
         if time.monotonic() >= self._restart_at:
             self._purged, self._restart_at = {}, time.monotonic() + _RESTART_SECONDS
-        return purge_each(self._purge_on, queues, _PORTION, budget)
+        due = self._db.in_one(self._statements.any_old, [self._after(queue) for queue in queues])
+        with_old = [queue for queue, rows in zip(queues, due, strict=True) if rows]
+        return purge_each(self._purge_on, with_old, _PORTION, budget)
+
+    def _after(self, queue: str) -> dict[str, Any]:
+        """Return the parameters of a purge that starts where the last one ended, by the retention of the queue."""
+        return {"queue": queue, "age_micros": None, "most": _PORTION, "after": self._purged.get(queue, 0)}
 
     def _purge_on(self, queue: str) -> int:
         """Delete the next portion of a queue's history, starting where the last one ended."""
         statement = self._statements.purge_on
         if statement is None:
             return self._delete(queue, None, _PORTION)
-        given = {"queue": queue, "age_micros": None, "most": _PORTION, "after": self._purged.get(queue, 0)}
-        ended = self._db.write(lambda run, _again: run.rows(statement, given))
+        ended = self._db.write(lambda run, _again: run.rows(statement, self._after(queue)))
         if ended:
             self._purged[queue] = max(row[0] for row in ended)
         return len(ended)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from sqlalchemy import text
 
@@ -49,12 +49,15 @@ class Shapes:
         self._db, self._queues = db, queues
         self._statements = db.dialect.once(ShapeStatements)
 
-    def keep_up(self, queues: Iterable[QueueSettings]) -> None:
+    def keep_up(self, queues: Sequence[QueueSettings]) -> None:
         """Reset shapes that claim more than the queue's few jobs need, and correct those that claim less."""
         for settings in queues:
             if settings.uses_slots or settings.uses_lanes > (settings.lanes > 1):
                 self._db.write(lambda run, _again, one=settings: self._set_back(run, one))  # type: ignore[misc]
-            if not (settings.uses_slots and settings.uses_lanes):
+        partly = [settings for settings in queues if not (settings.uses_slots and settings.uses_lanes)]
+        missing = self._db.in_one(self._statements.missing, [{"queue": settings.name} for settings in partly])
+        for settings, ((in_lanes, keyed),) in zip(partly, missing, strict=True):
+            if (in_lanes and not settings.uses_lanes) or (keyed and not settings.uses_slots):
                 self._db.write(lambda run, _again, one=settings: self._set_right(run, one))  # type: ignore[misc]
 
     def _set_back(self, run: Runner, settings: QueueSettings) -> None:
