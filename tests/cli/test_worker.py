@@ -48,7 +48,8 @@ def test_named_queues_only(process: Run, app: Stanchion, shop: str) -> None:
 @pytest.mark.slow
 def test_is_seen_and_stops_on_a_signal(start: Start, run: Run, app: Stanchion, shop: str, tmp_path: Path) -> None:
     health = tmp_path / "health"
-    worker = start("worker", shop, "--threads", "3", "--health-file", str(health), "--heartbeat", "1s")
+    given = "--threads", "3", "--health-file", str(health), "--heartbeat", "1s", "--name", "billing"
+    worker = start("worker", shop, *given)
     wait_until(lambda: bool(app.workers()) and health.exists() and health.read_text().startswith("ok"))
     (seen,) = run("workers", "--json").json
     assert seen.keys() == {
@@ -56,6 +57,7 @@ def test_is_seen_and_stops_on_a_signal(start: Start, run: Run, app: Stanchion, s
         *("running", "late"),
     }
     assert (seen["pid"], seen["threads"], seen["queues"], seen["late"]) == (worker.pid, 3, ["mail", "orders"], False)
+    assert seen["id"].startswith(f"billing-{worker.pid}-")
     assert run("workers").out.splitlines()[1].split()[1:4] == ["running", "0", "3"]
     handle = app.enqueue("welcome", 7, queue="mail")
     assert handle.result(timeout=60) == "en 7"

@@ -61,6 +61,23 @@ def test_a_scheduled_job_starts_when_due(app):
         assert 0.4 <= time.monotonic() - pushed + 0.002 < 5
 
 
+def test_a_worker_with_a_name(app):
+    @app.task
+    def task(job: Reservation) -> str | None:
+        return job.worker
+
+    with working(app, name="invoices of May") as worker, working(app, name="invoices of May") as other:
+        assert worker.id != other.id
+        assert task.enqueue().result(timeout=60).startswith("invoices of May-")
+        assert {row.id for row in app.workers()} == {worker.id, other.id}
+
+
+@pytest.mark.parametrize("name", ["", 5, "two\nlines", 101 * "x"])
+def test_a_bad_name_is_refused(app, name):
+    with pytest.raises(InvalidInput, match="the name of a worker"):
+        Worker(app, name=name)
+
+
 def test_jobs_run_side_by_side_up_to_the_threads(app):
     lock, now, most = threading.Lock(), [0], [0]
 

@@ -49,6 +49,7 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
         *(settings.until_empty, settings.health_file, settings.health_port),
         health_host=settings.health_host,
         until_finished=settings.until_finished,
+        name=settings.name,
     )
     stuck = threading.Event()
 

@@ -28,6 +28,7 @@ class WorkerSettings:
     health_host: str = LOOPBACK
     log_level: str = "INFO"
     until_finished: bool = False
+    name: str | None = None
 
     def to_json(self) -> str:
         """Return the settings as text, for the command line of a child."""

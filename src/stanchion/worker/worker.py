@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from stanchion.context.context import Context, HasContext
-from stanchion.core.checks import seconds_of, whole
+from stanchion.core.checks import checked_name, seconds_of, whole
 from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.jobs.options import named_queues
 from stanchion.stores.records.workers import Beat, WorkerRow
@@ -38,6 +38,7 @@ STEP_SECONDS_MAX = 2.0
 TICK = 0.01
 
 THREADS_MAX = 10_000
+NAME_MAX = 100
 
 
 class Worker:
@@ -48,7 +49,8 @@ class Worker:
     jobs get to finish on a stop. `poll`: seconds between polls of the whole fleet (None: the app's). `until_empty`:
     `run` returns once the queues hold no due job and nothing runs here; `until_finished`: once they hold no live job
     at all. Both wait for a paused queue. `health_file` gets a line that starts with "ok" or "red"; `health_port`
-    serves the same as JSON on `health_host`, with status 200 or 503.
+    serves the same as JSON on `health_host`, with status 200 or 503. `name`: the beginning of its id, which shows it in
+    lists and in its jobs (None: the host's name); several workers may have the same.
 
         new ──start──► running ──stop, signal, or emptied──► stopping ──► stopped
     """
@@ -67,10 +69,12 @@ class Worker:
         *,
         health_host: str = LOOPBACK,
         until_finished: bool = False,
+        name: str | None = None,
     ) -> None:
         self._threads = whole(threads, "threads", 1, THREADS_MAX)
         self.context = context = app.context
-        self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        named = socket.gethostname() if name is None else _checked_name(name)
+        self.id = f"{named}-{os.getpid()}-{secrets.token_hex(4)}"
         """The id of this worker in the store and in its jobs."""
         self.on_stuck: Callable[[], None] | None = None
         """Called after an attempt was given up; its thread can't be stopped while this process lives."""
@@ -259,6 +263,13 @@ class Worker:
 def run_worker(context: Context, queues: Collection[str] | None, threads: int, /, **options: Any) -> None:
     """Run a worker in this process until SIGTERM, SIGINT or an exception; see `Worker`."""
     Worker(context, queues, threads, **options).run()
+
+
+def _checked_name(value: Any) -> str:
+    """Return the name of a worker, which leaves room for the rest of its id."""
+    if len(name := checked_name(value, "the name of a worker")) > NAME_MAX:
+        raise InvalidInput(f"the name of a worker has at most {NAME_MAX} characters, not {len(name)}")
+    return name
 
 
 def _positive(value: Any, what: str) -> float:

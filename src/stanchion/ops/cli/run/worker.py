@@ -42,6 +42,9 @@ def worker(
     health_host: Annotated[
         str, typer.Option(metavar="ADDRESS", help="Address to serve health on; 0.0.0.0 for all.")
     ] = "127.0.0.1",
+    name: Annotated[
+        str | None, typer.Option(help="How the workers' ids begin, in lists and in jobs; by default the host's name.")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> Exit:
     """Run jobs until SIGTERM or Ctrl-C; a second one stops at once.
@@ -68,6 +71,7 @@ def worker(
         health_port=health_port,
         health_host=health_host,
         log_level=log_level,
+        name=name,
     )
     return Exit(run_worker_process(settings, processes))
 
