@@ -80,6 +80,40 @@ def test_jobs_are_brought_along(store: SqlStore, request: pytest.FixtureRequest)
     assert [row.id for row in store.claim(Claim("q", 10, "t", "w")).rows] == ids
 
 
+def test_columns_tables_and_indexes_of_later_releases_are_added(store: SqlStore) -> None:
+    (job_id,) = new_ids(1)
+    store.push([NewJob(job_id, "q", "1")])
+    everything = described(store)
+    with store.database.connection() as connection:
+        on = " ON stanchion_history" if store.dialect.names[0] == "mysql" else ""
+        for change in (
+            f"DROP INDEX stanchion_history_page{on}",
+            "ALTER TABLE stanchion_queues DROP COLUMN has_dead_letters",
+            "ALTER TABLE stanchion_history DROP COLUMN result",
+            "DROP TABLE stanchion_values",
+            "UPDATE stanchion_meta SET version = 1",
+        ):
+            connection.exec_driver_sql(change)
+    steps = store.setup()
+    assert len([step for step in steps if "ADD COLUMN" in step]) == 2
+    assert described(store) == everything
+    assert store.setup() == []
+    assert [row.id for row in store.claim(Claim("q", 10, "t", "w")).rows] == [job_id]
+
+
+def described(store: SqlStore) -> dict[str, tuple[set[str], set[str | None]]]:
+    """Return the columns and the indexes of each table."""
+    with store.database.connection() as connection:
+        found = inspect(connection)
+        return {
+            table: (
+                {column["name"] for column in found.get_columns(table)},
+                {index["name"] for index in found.get_indexes(table)},
+            )
+            for table in found.get_table_names()
+        }
+
+
 @pytest.mark.usefixtures("next_release")
 def test_a_new_database_takes_all_steps(store: SqlStore) -> None:
     store.check()

@@ -37,9 +37,11 @@ from sqlalchemy import (
     Text,
     event,
     false,
+    inspect,
 )
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine import Connection
+from sqlalchemy.schema import CreateColumn
 
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
 
@@ -345,7 +347,24 @@ def _create_all(connection: Connection) -> None:
             index.create(connection, checkfirst=True)
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create_all,)
+def _add_missing(connection: Connection) -> None:
+    """Add the tables, columns and indexes of `metadata` that the database lacks. New columns are nullable or have a
+    default, so that processes of an older release still write rows.
+    """
+    metadata.create_all(connection)
+    found = inspect(connection)
+    prepare = connection.dialect.identifier_preparer
+    for table in metadata.sorted_tables:
+        there = {column["name"] for column in found.get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in there:
+                definition = CreateColumn(column).compile(dialect=connection.dialect)
+                connection.exec_driver_sql(f"ALTER TABLE {prepare.format_table(table)} ADD COLUMN {definition}")
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create_all, _add_missing)
 """Step n upgrades a schema from version n to n + 1; steps are only ever appended."""
 
 VERSION = len(MIGRATIONS)
