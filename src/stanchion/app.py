@@ -27,7 +27,7 @@ from stanchion.jobs import lookup
 from stanchion.jobs.call import COLLECT, arguments
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.job import Job, JobState
-from stanchion.jobs.options import EnqueueOptions, named_queues
+from stanchion.jobs.options import EnqueueOptions, checked_timeout, named_queues
 from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.search import Search
 from stanchion.jobs.settling import reservation, settle
@@ -56,7 +56,8 @@ class Stanchion:
     STANCHION_URL. Nothing connects before the first use. `keys`: Fernet keys, newest first, to encrypt
     payloads and results. `max_payload`: the largest payload in bytes. `poll`: seconds between polls of all
     workers together, the fallback for lost signals. `bury_unknown_after`: seconds for which a job is put off,
-    before it is dead, if no worker knows its task.
+    before it is dead, if no worker knows its task. `timeout`: seconds that an attempt may run if neither its job, its
+    task nor its queue says so.
     """
 
     def __init__(
@@ -68,9 +69,11 @@ class Stanchion:
         max_payload: int = MAX_PAYLOAD,
         poll: float = DEFAULT_POLL,
         bury_unknown_after: float | timedelta = A_DAY,
+        timeout: float | timedelta | None = None,
     ) -> None:
         codec, unknown_work = Codec(keys, max_payload), UnknownWork(bury_unknown_after)
         self.context = Context(url, store, codec, poll, unknown_work, lookup.job_of)
+        self.context.timeout = checked_timeout(timeout)
         self.context.registry.built_in[COLLECT] = Task(self.context, _same, COLLECT, self.context.retry, {})
         self._ticker = Ticker(self.context)
 

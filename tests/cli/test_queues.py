@@ -27,6 +27,7 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
             "lease",
             "expires",
             "expires_with_jobs",
+            "timeout",
             "shape",
             "size",
             "counts",
@@ -48,15 +49,15 @@ def test_no_queues_is_nothing_found(run: Run) -> None:
 def test_set_stores_settings(run: Run, app: Stanchion) -> None:
     answer = run(
         *("queues", "set", "mail", "max_rate=2.5", "max_running=3", "history_ttl=30d", "lease=1m"),
-        *("dead_letter=lost", "paused=on", "expires=2d", "expires_with_jobs=on", "--json"),
+        *("dead_letter=lost", "paused=on", "expires=2d", "expires_with_jobs=on", "timeout=5m", "--json"),
     )
     assert answer.code == 0
     settings = app.queue("mail").settings
     assert (settings.max_rate, settings.max_running, settings.history_ttl) == (2.5, 3, 30 * 86_400)
     assert (settings.lease, settings.dead_letter, settings.paused) == (60, "lost", True)
-    assert (settings.expires, settings.expires_with_jobs) == (2 * 86_400, True)
+    assert (settings.expires, settings.expires_with_jobs, settings.timeout) == (2 * 86_400, True, 300)
     assert answer.json["max_rate"] == 2.5
-    assert "expires=2 d expires_with_jobs" in run("queues").out
+    assert "expires=2 d expires_with_jobs timeout=5 min" in run("queues").out
     assert "max_rate" not in run("queues", "set", "mail", "max_rate=none").out
     assert app.queue("mail").settings.max_rate is None
 

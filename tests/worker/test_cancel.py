@@ -10,6 +10,7 @@ from stanchion import Job, JobState, Reservation
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Abandon
 from stanchion.worker.attempt import Finished
+from stanchion.worker.default_timeouts import DefaultTimeouts
 from stanchion.worker.runner import Runners
 from tests.worker.conftest import ended, until, working
 
@@ -92,7 +93,7 @@ def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):
     def task(n: int) -> None:
         ran.append(n)
 
-    runners = Runners(app.context, 1, finished.append, lambda: None, lambda: None)
+    runners = Runners(app.context, 1, finished.append, lambda: None, lambda: None, DefaultTimeouts(app.context, None))
     handle = task.enqueue(1)
     (row,) = app.store.claim(Claim("default", 1, "token", worker="me")).rows
     runners.cancel([handle.id])

@@ -6,10 +6,11 @@ import time
 
 import pytest
 
-from stanchion import JobState, Reservation
-from stanchion.errors import TaskTimeout
+from stanchion import JobState, Reservation, Stanchion, Worker
+from stanchion.errors import InvalidInput, TaskTimeout
 from stanchion.worker import timeouts
-from tests.worker.conftest import failed, until, working
+from stanchion.worker.default_timeouts import DefaultTimeouts
+from tests.worker.conftest import Faulty, failed, until, working
 
 pytestmark = pytest.mark.parametrize("app", ["memory"], indirect=True)
 
@@ -63,6 +64,89 @@ def test_the_jobs_own_timeout_counts(app):
     with working(app):
         job = failed(app, spin.using(timeout=0.1).enqueue().id)
     assert job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.1 s"
+
+
+def test_the_queue_the_app_and_the_worker_have_defaults(app):
+    @app.task(queue="limited")
+    def spin() -> None:
+        while True:
+            time.sleep(0.01)
+
+    @app.task(queue="limited")
+    async def sleep() -> None:
+        await asyncio.sleep(60)
+
+    def error_under(timeout: float | None) -> set[str]:
+        with working(app, timeout=timeout):
+            ids = [spin.enqueue().id, sleep.enqueue().id]
+            return {failed(app, job_id).errors[-1]["error"] for job_id in ids}
+
+    assert error_under(0.11) == {"TaskTimeout: ran longer than 0.11 s"}
+    app.context.timeout = 0.12
+    assert error_under(0.11) == {"TaskTimeout: ran longer than 0.12 s"}
+    app.queue("limited").configure(timeout=0.13)
+    assert error_under(0.11) == {"TaskTimeout: ran longer than 0.13 s"}
+
+
+def test_the_setting_of_the_queue_counts_for_jobs_that_are_queued_already(app):
+    @app.task(queue="limited")
+    def spin() -> None:
+        while True:
+            time.sleep(0.01)
+
+    limited = app.queue("limited")
+    limited.configure(timeout=60, max_running=1)
+    ids = [spin.enqueue().id for _ in range(2)]
+    limited.configure(timeout=0.1)
+    with working(app):
+        errors = [failed(app, job_id).errors[-1]["error"] for job_id in ids]
+        assert errors == ["TaskTimeout: ran longer than 0.1 s"] * 2
+
+
+def test_the_task_and_the_job_precede_the_queue(app):
+    @app.task(queue="limited", timeout=0.1)
+    def spin() -> None:
+        while True:
+            time.sleep(0.01)
+
+    @app.task(queue="limited", timeout=60)
+    def waits() -> None:
+        while True:
+            time.sleep(0.01)
+
+    app.queue("limited").configure(timeout=40)
+    with working(app):
+        of_task = failed(app, spin.enqueue().id)
+        of_job = failed(app, waits.using(timeout=0.2).enqueue().id)
+    assert of_task.errors[-1]["error"] == "TaskTimeout: ran longer than 0.1 s"
+    assert of_job.errors[-1]["error"] == "TaskTimeout: ran longer than 0.2 s"
+
+
+def test_a_store_that_does_not_answer_leaves_the_last_timeout(app):
+    app.queue("limited").configure(timeout=7)
+    defaults = DefaultTimeouts(app.context, 9.0)
+    defaults.read("limited")
+    assert (defaults.of("limited"), defaults.of("other")) == (7.0, 9.0)
+    app.context.settings.forget()
+    store = Faulty(app.store, "queues")
+    store.broken = True
+    with app.on_store(store):
+        defaults.read("limited")
+        assert defaults.of("limited") == 7.0
+        store.broken = False
+        app.queue("limited").configure(timeout=None)
+        defaults.read("limited")
+        assert defaults.of("limited") == 9.0
+
+
+def test_a_timeout_of_nothing_is_refused(app):
+    for timeout in (0, -1, "1"):
+        with pytest.raises(InvalidInput, match="timeout"):
+            Stanchion("memory://", timeout=timeout)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="timeout"):
+            Worker(app, timeout=timeout)  # type: ignore[arg-type]
+        with pytest.raises(InvalidInput, match="timeout"):
+            app.queue("limited").configure(timeout=timeout)
 
 
 def test_a_task_within_its_time_is_left_alone(app):

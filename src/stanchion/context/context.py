@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from stanchion.context.cached_settings import CachedSettings
 from stanchion.context.declared import DeclaredQueues
 from stanchion.context.lanes import LaneChooser
 from stanchion.context.registry import Registry
@@ -24,6 +25,9 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.registry import absolute_url, open_store, shown_url
 from stanchion.waits import Waits
+
+_KEPT = ("retry", "timeout", "events", "registry", "declared")
+"""The attributes that a pickled context keeps, besides what it was made with."""
 
 JobOf = Callable[["Context", JobRow], Any]
 
@@ -56,11 +60,14 @@ class Context:
         self.poll = poll
         self.retry = Retry()
         """The default retry policy."""
+        self.timeout: float | None = None
+        """The default time-out of an attempt, in seconds."""
         self.events = Listeners()
         self.registry = Registry()
         self.declared = DeclaredQueues()
         self.semaphores = DeclaredSemaphores()
-        self.lanes = LaneChooser()
+        self.settings = CachedSettings()
+        self.lanes = LaneChooser(self.settings)
         self.unknown_work = unknown_work
         self.calls = calls_pool()
         """The threads in which coroutines call the store."""
@@ -70,7 +77,7 @@ class Context:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
         made_with = (absolute_url(self.url), None, self.codec, self.poll, self.unknown_work, self._job_of)
-        return Context, made_with, {name: self.__dict__[name] for name in ("retry", "events", "registry", "declared")}
+        return Context, made_with, {name: self.__dict__[name] for name in _KEPT}
 
     # -- the store
 
@@ -150,12 +157,12 @@ class Context:
             and not self.declared.is_stored(store)
             and self.declared.store(store, self.registry.queues_with(queue), tx)
         ):
-            self.lanes.forget()
+            self.settings.forget()
 
     def keep_declared(self) -> None:
         """Check from time to time that declared settings are still stored; see `DeclaredQueues.keep`."""
         if self.declared.keep(self.store):
-            self.lanes.forget()
+            self.settings.forget()
 
     def store_semaphores(self, tx: Any = None) -> Store:
         """Store new declared semaphores; return the store."""

@@ -23,22 +23,16 @@ The remainder is taken as it comes, without rejection: with at most 1024 lanes i
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from itertools import count, islice
+from itertools import count
 from operator import attrgetter
 
+from stanchion.context.cached_settings import CachedSettings
 from stanchion.context.shard import MAX_LANES, shuffle_shard
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import UNLANED, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
 from stanchion.stores.records.queues import QueueSettings
-
-SETTINGS_SECONDS = 1.0
-"""Seconds for which a process caches the settings that it has read."""
-
-QUEUES_REMEMBERED = 10_000
-QUEUES_AT_ONCE = 100
 
 COUNTED = 1000
 """Jobs counted per lane; longer lanes count as equally long."""
@@ -50,16 +44,10 @@ _QUEUE = attrgetter("queue")
 class LaneChooser:
     """Chooses the lanes of new jobs, in one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: CachedSettings) -> None:
         # A random start in each process spreads jobs evenly over the lanes.
         self._offsets = count(random.randrange(MAX_LANES))  # noqa: S311 - spreading load
-        self._store: Store | None = None
-        self._read: dict[str, tuple[float, QueueSettings | None]] = {}
-        """When a queue was read, and its settings if it has lanes."""
-
-    def forget(self) -> None:
-        """Drop cached settings, as this process has just changed some."""
-        self._read = {}
+        self._settings = settings
 
     def assign(self, store: Store, jobs: list[NewJob]) -> None:
         """Assign lanes to the jobs whose queues have lanes, changing the list in place."""
@@ -92,28 +80,9 @@ class LaneChooser:
         return UNLANED if settings is None else self._lanes(store, settings, [tenant])[0]
 
     def _laned(self, store: Store, queues: Set[str]) -> dict[str, QueueSettings]:
-        """Return the cached settings of these queues, for those that have lanes."""
-        if store is not self._store or len(self._read) > QUEUES_REMEMBERED:
-            self._store, self._read = store, {}
-        now, read = time.monotonic(), self._read
-        for queue in queues:  # no comprehensions: every push runs this
-            if queue not in read or now - read[queue][0] > SETTINGS_SECONDS:
-                self._read_anew(store, queues, now)
-                break
-        laned = {}
-        for queue in queues:
-            if (settings := read[queue][1]) is not None:
-                laned[queue] = settings
-        return laned
-
-    def _read_anew(self, store: Store, queues: Set[str], now: float) -> None:
-        read = self._read
-        old = {queue for queue in queues if queue not in read or now - read[queue][0] > SETTINGS_SECONDS}
-        # Refresh other queues that this process uses along with these, to save calls.
-        others = (queue for queue, (read_at, _) in list(read.items()) if now - read_at > SETTINGS_SECONDS)
-        old.update(islice(others, QUEUES_AT_ONCE))
-        found = {settings.name: settings for settings in store.queues(old) if settings.lanes > 1}
-        read.update((queue, (now, found.get(queue))) for queue in old)
+        """Return the settings of those of these queues that have lanes."""
+        found = self._settings.of(store, queues)
+        return {queue: settings for queue, settings in found.items() if settings.lanes > 1} if found else found
 
     def _lanes(self, store: Store, settings: QueueSettings, tenants: list[str | None]) -> list[int]:
         size = min(settings.lanes_per_tenant, settings.lanes)

@@ -156,6 +156,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "lease": _span,
     "expires": lambda name, value: None if value is None else _span(name, value),
     "expires_with_jobs": _flag,
+    "timeout": lambda name, value: None if value is None else _span(name, value),
 }
 
 SETTINGS = tuple(_CHECKS)

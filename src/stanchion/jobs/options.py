@@ -136,7 +136,10 @@ def _max_attempts(value: Any) -> int:
     return whole(value, "max_attempts", 1, MOST_ATTEMPTS)
 
 
-def _timeout(value: Any) -> float:
+def checked_timeout(value: Any) -> float | None:
+    """Return the seconds that one attempt may run; None for no limit."""
+    if value is None:
+        return None
     seconds = seconds_of(value, "timeout")
     if seconds == 0:
         raise InvalidInput("timeout must be more than 0 seconds; leave it out for none")
@@ -200,7 +203,7 @@ _CHECKS: dict[str, Any] = {
     "rate_key": lambda value: checked_name(value, "rate_key"),
     "headers": _headers,
     "max_attempts": _max_attempts,
-    "timeout": _timeout,
+    "timeout": checked_timeout,
 }
 
 

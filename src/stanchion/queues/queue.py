@@ -222,10 +222,10 @@ class Queue:
 
     def configure(self, **settings: Any) -> QueueSettings:
         """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused,
-        expires, expires_with_jobs.
+        expires, expires_with_jobs, timeout.
         """
         stored = store_settings(self.context.store, self.name, checked_settings(settings))
-        self.context.lanes.forget()
+        self.context.settings.forget()
         return stored
 
     def reset(self, *names: str) -> QueueSettings:
@@ -237,7 +237,7 @@ class Queue:
         current = self.settings
         changes = as_declared(current, names or resettable(current), self.context.store.now)
         stored = store_settings(self.context.store, self.name, changes)
-        self.context.lanes.forget()
+        self.context.settings.forget()
         return stored
 
     @property

@@ -50,6 +50,7 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
         health_host=settings.health_host,
         until_finished=settings.until_finished,
         name=settings.name,
+        timeout=settings.timeout,
     )
     stuck = threading.Event()
 

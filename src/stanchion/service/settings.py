@@ -29,6 +29,7 @@ class WorkerSettings:
     log_level: str = "INFO"
     until_finished: bool = False
     name: str | None = None
+    timeout: float | None = None
 
     def to_json(self) -> str:
         """Return the settings as text, for the command line of a child."""

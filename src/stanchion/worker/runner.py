@@ -21,6 +21,7 @@ from stanchion.stores.records.outcomes import Abandon
 from stanchion.stores.rules.lost_leases import start_of
 from stanchion.tasks.execution import Unrunnable, not_begun
 from stanchion.worker.attempt import Attempt, Finished, Running, interrupted, not_started, raised, returned, timed_out
+from stanchion.worker.default_timeouts import DefaultTimeouts
 from stanchion.worker.loop import Loops
 from stanchion.worker.timeouts import Timeouts
 
@@ -44,9 +45,11 @@ class Runners:
         finish: Callable[[Finished], None],
         room: Callable[[], None],
         stuck: Callable[[], None],
+        defaults: DefaultTimeouts,
     ) -> None:
         self._context, self._most = context, threads
         self._finish, self._room, self._stuck = finish, room, stuck
+        self.defaults = defaults
         self._buffer: SimpleQueue[JobRow | None] = SimpleQueue()
         self._slots: SimpleQueue[int] = SimpleQueue()
         self._numbers = count()
@@ -131,7 +134,8 @@ class Runners:
         while (row := buffer.get()) is not None:
             attempt = self._prepared(row)
             if attempt is not None:
-                seconds = row.timeout or attempt.work.timeout  # a job enqueued by name only has none of its own
+                # A job enqueued by name only has no time-out of its own.
+                seconds = row.timeout or attempt.work.timeout or self.defaults.of(row.queue)
                 if attempt.work.is_async:
                     self._start_async(slot, attempt, seconds)
                     slot = self._slots.get()

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import not_started
 from stanchion.worker.claimer import Claimer
+from stanchion.worker.default_timeouts import DefaultTimeouts
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
 from stanchion.worker.heartbeat import Heartbeat
@@ -50,7 +52,8 @@ class Worker:
     `run` returns once the queues hold no due job and nothing runs here; `until_finished`: once they hold no live job
     at all. Both wait for a paused queue. `health_file` gets a line that starts with "ok" or "red"; `health_port`
     serves the same as JSON on `health_host`, with status 200 or 503. `name`: the beginning of its id, which shows it in
-    lists and in its jobs (None: the host's name); several workers may have the same.
+    lists and in its jobs (None: the host's name); several workers may have the same. `timeout`: seconds that an attempt
+    may run if neither its job, its task, its queue nor the app says so.
 
         new ──start──► running ──stop, signal, or emptied──► stopping ──► stopped
     """
@@ -70,6 +73,7 @@ class Worker:
         health_host: str = LOOPBACK,
         until_finished: bool = False,
         name: str | None = None,
+        timeout: float | timedelta | None = None,
     ) -> None:
         self._threads = whole(threads, "threads", 1, THREADS_MAX)
         self.context = context = app.context
@@ -82,6 +86,7 @@ class Worker:
         self._every = _positive(heartbeat, "heartbeat")
         self._grace = seconds_of(grace, "grace")
         self._poll = _positive(context.poll if poll is None else poll, "poll")
+        self._defaults = DefaultTimeouts(context, None if timeout is None else _positive(timeout, "timeout"))
         self._until_empty, self._until_finished = until_empty or until_finished, until_finished
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
@@ -107,7 +112,9 @@ class Worker:
             self._reporter = StatusReporter(self._status, self._health_file, self._health_port, self._health_host)
             self._started = True
             self._finisher = Finisher(self.context, self._health, self._settled)
-            self._runners = Runners(self.context, self._threads, self._finisher.put, self._room, self._stuck)
+            self._runners = Runners(
+                self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults
+            )
             self._claimer = Claimer(
                 *(self.context, self.id, self.queues, self._threads, self._poll),
                 *(self._runners, self._finisher, self._health),

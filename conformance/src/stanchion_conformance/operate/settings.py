@@ -39,6 +39,11 @@ class TestSettings:
             QUEUE, paused=True, max_rate=2.5, max_running=3, history_ttl=60, dead_letter="letters", lease=5
         )
 
+    def test_the_default_time_out(self, q: Queue, other_q: Queue) -> None:
+        q.configure(timeout=timedelta(minutes=5))
+        assert other_q.settings == QueueSettings(QUEUE, timeout=300)
+        assert q.reset("timeout") == QueueSettings(QUEUE)
+
     def test_that_are_not_named_stay(self, q: Queue) -> None:
         q.configure(max_running=3)
         assert q.configure(lease=5) == QueueSettings(QUEUE, max_running=3, lease=5)

@@ -40,6 +40,8 @@ class QueueSettings:
     expires: float | None = None
     """Seconds without a push, a reservation or an end after which the queue is removed; None: never."""
     expires_with_jobs: bool = False
+    timeout: float | None = None
+    """Seconds that one attempt may run, for jobs that name no time-out and whose task names none."""
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The settings that the code declared last, which may not be in force; see `stanchion.context.declared`."""
 

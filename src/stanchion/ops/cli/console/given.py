@@ -14,7 +14,7 @@ from stanchion.errors import InvalidInput
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
 SHELL_QUOTES = """; quote it for the shell: '{"id": 1}', or '"text"' for a string"""
-_DURATIONS = frozenset({"history_ttl", "lease", "expires"})
+_DURATIONS = frozenset({"history_ttl", "lease", "expires", "timeout"})
 
 
 def duration(text: str, what: str) -> float:

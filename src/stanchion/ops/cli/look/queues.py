@@ -63,8 +63,8 @@ def set_(
         typer.Argument(
             metavar="NAME=VALUE...",
             help="max_rate (jobs started per second), max_running, history_ttl (such as 7d), dead_letter (a queue), "
-            "lease (such as 30s), lanes, lanes_per_tenant, paused, expires (such as 1d), expires_with_jobs; "
-            "`none` removes a limit.",
+            "lease (such as 30s), lanes, lanes_per_tenant, paused, expires (such as 1d), expires_with_jobs, "
+            "timeout (such as 5m); `none` removes a limit.",
         ),
     ],
 ) -> None:
@@ -199,6 +199,8 @@ def shown_settings(settings: QueueSettings) -> str:
         parts.append(f"lease={age(settings.lease)}")
     if settings.expires is not None:
         parts.append(f"expires={age(settings.expires)}" + " expires_with_jobs" * settings.expires_with_jobs)
+    if settings.timeout is not None:
+        parts.append(f"timeout={age(settings.timeout)}")
     known = settings_json(settings)
     if changed := sorted(name for name, value in settings.declared.items() if known.get(name, value) != value):
         parts.append(f"(not as declared: {', '.join(changed)})")

@@ -45,6 +45,9 @@ def worker(
     name: Annotated[
         str | None, typer.Option(help="How the workers' ids begin, in lists and in jobs; by default the host's name.")
     ] = None,
+    timeout: Annotated[
+        str | None, typer.Option(help="Time that an attempt may run, if its job, task, queue and app set none.")
+    ] = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> Exit:
     """Run jobs until SIGTERM or Ctrl-C; a second one stops at once.
@@ -72,6 +75,7 @@ def worker(
         health_host=health_host,
         log_level=log_level,
         name=name,
+        timeout=optional_duration(timeout, "--timeout"),
     )
     return Exit(run_worker_process(settings, processes))
 

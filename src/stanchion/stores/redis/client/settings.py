@@ -46,4 +46,5 @@ _KINDS: dict[str, Callable[[str], Any]] = {
     "uses_slots": lambda text: text == "1",
     "expires": _unless_empty(float),
     "expires_with_jobs": lambda text: text == "1",
+    "timeout": _unless_empty(float),
 }

@@ -204,6 +204,7 @@ queues = _table(
     Column("uses_slots", Boolean, nullable=False, server_default=false()),
     Column("expires", Real),
     Column("expires_with_jobs", Boolean, nullable=False, server_default=false()),
+    Column("timeout", Real),
     Column("declared", Long),
     Column("last_lane", Integer, nullable=False, server_default=str(UNLANED)),
     Column("has_dead_letters", Boolean, nullable=False, server_default=false()),

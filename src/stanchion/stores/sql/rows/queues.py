@@ -62,6 +62,7 @@ class QueueRow(NamedTuple):
     uses_slots: bool
     expires: float | None
     expires_with_jobs: bool
+    timeout: float | None
     declared: str | None
     last_lane: int
     """The lane that was served last."""

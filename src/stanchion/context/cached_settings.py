@@ -1,0 +1,57 @@
+"""The settings of the queues that a process uses, read anew when they are a second old."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Set
+from itertools import islice
+
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.queues import QueueSettings
+
+SETTINGS_SECONDS = 1.0
+"""Seconds for which a process caches the settings that it has read."""
+
+QUEUES_REMEMBERED = 10_000
+QUEUES_AT_ONCE = 100
+
+
+class CachedSettings:
+    """The settings that concern more than claims, in one process: lanes and time-outs."""
+
+    def __init__(self) -> None:
+        self._store: Store | None = None
+        self._read: dict[str, tuple[float, QueueSettings | None]] = {}
+        """When a queue was read, and its settings if any of them concerns more than claims."""
+
+    def forget(self) -> None:
+        """Drop all, as this process has just changed some."""
+        self._read = {}
+
+    def of(self, store: Store, queues: Set[str]) -> dict[str, QueueSettings]:
+        """Return the settings of those of these queues that have any which concern more than claims."""
+        if store is not self._store or len(self._read) > QUEUES_REMEMBERED:
+            self._store, self._read = store, {}
+        now, read = time.monotonic(), self._read
+        for queue in queues:  # no comprehensions: every push runs this
+            if queue not in read or now - read[queue][0] > SETTINGS_SECONDS:
+                self._read_anew(store, queues, now)
+                break
+        found = {}
+        for queue in queues:
+            if (settings := read[queue][1]) is not None:
+                found[queue] = settings
+        return found
+
+    def _read_anew(self, store: Store, queues: Set[str], now: float) -> None:
+        read = self._read
+        old = {queue for queue in queues if queue not in read or now - read[queue][0] > SETTINGS_SECONDS}
+        # Refresh other queues that this process uses along with these, to save calls.
+        others = (queue for queue, (read_at, _) in list(read.items()) if now - read_at > SETTINGS_SECONDS)
+        old.update(islice(others, QUEUES_AT_ONCE))
+        found = {settings.name: settings for settings in store.queues(old) if _concern_more(settings)}
+        read.update((queue, (now, found.get(queue))) for queue in old)
+
+
+def _concern_more(settings: QueueSettings) -> bool:
+    return settings.lanes > 1 or settings.timeout is not None
