@@ -10,7 +10,19 @@ from tests.cli.conftest import Run
 KEYS = {
     *("id", "queue", "state", "task", "payload", "headers", "result", "unreadable", "priority", "tenant", "lane"),
     *("key", "order_key", "limits", "run_at", "enqueued_at", "started_at", "finished_at", "pickup_delay", "run_time"),
-    *("attempts", "failures", "max_attempts", "timeout", "progress", "cancelled", "worker", "origin", "flow", "errors"),
+    *(
+        "attempts",
+        "failures",
+        "max_attempts",
+        "timeout",
+        "progress",
+        "cancelled",
+        "checkpoint",
+        "worker",
+        "origin",
+        "flow",
+        "errors",
+    ),
 }
 
 

@@ -49,7 +49,8 @@ def verdict(mutant: Mutant, tier: str) -> str:
     """Return "killed", or what is wrong."""
     try:
         with copy_with(mutant) as folder:
-            environment = {**os.environ, "PYTHONPATH": f"{folder / 'src'}{os.pathsep}{folder}", "CI": "true"}
+            paths = folder / "src", folder, REPOSITORY / "conformance" / "src"
+            environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), "CI": "true"}
             command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", TIERS[tier]]
             try:
                 done = subprocess.run(

@@ -74,7 +74,7 @@ def test_a_job_that_ended_twice_is_copied_once(spark: "SparkSession", app: Stanc
     queue.reserve()[0].bury("no money")
     archive(app, folder, older_than=0, keep=True)
     queue.retry(job.id)
-    queue.reserve()[0].commit("paid")
+    queue.reserve()[0].commit("paid", payload={"n": 2})  # the copy starts from what was pushed
     archive(app, folder, older_than=0)
     assert replay(app, folder, "true", spark=spark) == Replay(1, True)
     (copy,) = app.find(state="ready")

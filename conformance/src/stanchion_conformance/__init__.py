@@ -44,6 +44,7 @@ from stanchion_conformance.harness import app, clock, new_store, other_app, othe
 from stanchion_conformance.jobs.attempts import TestAttempts
 from stanchion_conformance.jobs.bad_input import TestRefusedAtTheDoor
 from stanchion_conformance.jobs.boundaries import TestActingOnAnotherQueue, TestDrain
+from stanchion_conformance.jobs.checkpoints import TestCheckpoints, TestCheckpointsOfTasks, TestReplayOfWhatHasChanged
 from stanchion_conformance.jobs.concurrency import TestEveryJobGoesToOne, TestLimits, TestOneWins, TestThreads, stores
 from stanchion_conformance.jobs.dead_letters import (
     TestCirclesOfDeadLetters,
@@ -162,6 +163,8 @@ __all__ = [
     "TestCancelledAwaits",
     "TestChain",
     "TestCharges",
+    "TestCheckpoints",
+    "TestCheckpointsOfTasks",
     "TestCirclesOfDeadLetters",
     "TestColumns",
     "TestCommit",
@@ -283,6 +286,7 @@ __all__ = [
     "TestRepeatedOutcome",
     "TestRepeats",
     "TestReplay",
+    "TestReplayOfWhatHasChanged",
     "TestReserve",
     "TestReservedJobs",
     "TestResizing",

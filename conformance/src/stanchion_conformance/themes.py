@@ -18,6 +18,7 @@ THEMES = (
     "jobs.attempts",
     "jobs.bad_input",
     "jobs.boundaries",
+    "jobs.checkpoints",
     "jobs.concurrency",
     "jobs.dead_letters",
     "jobs.encryption",

@@ -219,4 +219,5 @@ def portions(rows: Sequence[JobRow]) -> Iterator[list[JobRow]]:
 
 def weight(row: JobRow) -> int:
     """Return the approximate size of a job, in characters."""
-    return 200 + sum(len(text) for text in (row.payload, row.headers, row.errors, row.result) if text)
+    texts = (row.payload, row.arrival_payload, row.headers, row.errors, row.result)
+    return 200 + sum(len(text) for text in texts if text)

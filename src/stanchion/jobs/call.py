@@ -10,6 +10,8 @@ from stanchion.errors import InvalidInput
 COLLECT = "stanchion.collect"
 """The built-in task that returns its argument. In a flow it collects the value of a part without a last call."""
 
+CHECKPOINT = "checkpoint"
+"""The field for the checkpoint in the payload of a call, beside its arguments."""
 
 Call = tuple[tuple[Any, ...], Mapping[str, Any]]
 """The positional and the keyword arguments of a call."""
@@ -24,10 +26,30 @@ def called_with(payload: Any) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments in a payload. Raises ValueError if it is not the payload of a call."""
     if isinstance(payload, dict):
         args, kwargs = payload.get("args"), payload.get("kwargs", {})
-        known = 2 if "kwargs" in payload else 1
-        if isinstance(args, list) and isinstance(kwargs, dict) and len(payload) == known:
+        if isinstance(args, list) and isinstance(kwargs, dict) and payload.keys() <= _PARTS:
             return args, kwargs
     raise ValueError("the payload does not hold the arguments of a call; push it with task.enqueue() or app.enqueue()")
+
+
+_PARTS = frozenset({"args", "kwargs", CHECKPOINT})
+
+
+def with_checkpoint(payload: Any, checkpoint: Any) -> dict[str, Any]:
+    """Return the payload of a call with what its next attempt sees as its checkpoint. Raises ValueError for others."""
+    called_with(payload)
+    return {**payload, CHECKPOINT: checkpoint}
+
+
+def without_checkpoint(payload: Any) -> Any:
+    """Return the payload of a call as it was enqueued."""
+    if isinstance(payload, dict) and CHECKPOINT in payload:
+        return {name: value for name, value in payload.items() if name != CHECKPOINT}
+    return payload
+
+
+def checkpoint_in(payload: Any) -> Any:
+    """Return the checkpoint in the payload of a call; None if there is none."""
+    return payload.get(CHECKPOINT) if isinstance(payload, dict) else None
 
 
 def call_of(call: tuple[Any, ...] | Mapping[str, Any]) -> Call:

@@ -9,6 +9,7 @@ from stanchion.context.context import Context
 from stanchion.context.shard import shown_lane
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
+from stanchion.jobs.call import checkpoint_in, without_checkpoint
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Pushed
 from stanchion.stores.rules.dead_letters import DEAD_AT, is_letter
 from stanchion.stores.rules.jobs import created
@@ -51,8 +52,20 @@ class Job:
 
     @property
     def payload(self) -> Any:
-        """The value that was pushed; for a task, its arguments."""
-        return self._context.codec.decode(self._row.payload)
+        """The value that was pushed, or that `payload=` of an outcome has set since; for a task, its arguments."""
+        stored = self._context.codec.decode(self._row.payload)
+        return stored if self._row.task is None else without_checkpoint(stored)
+
+    @property
+    def checkpoint(self) -> Any:
+        """What the last attempt left for the next one by `payload=`; None if there is nothing.
+
+        It does not change the arguments of a task. For a bare payload, it is the payload.
+        """
+        if self._row.arrival_payload is None:
+            return None
+        stored = self._context.codec.decode(self._row.payload)
+        return stored if self._row.task is None else checkpoint_in(stored)
 
     @property
     def headers(self) -> dict[str, Any]:

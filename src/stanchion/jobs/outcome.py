@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from stanchion.core.checks import seconds_of
+
+UNCHANGED: Any = object()
+"""Stands for "the payload as it is"."""
 
 
 class Outcome(Exception):
@@ -12,17 +16,24 @@ class Outcome(Exception):
 
 
 class _Delayed(Outcome):
-    def __init__(self, seconds: float | timedelta) -> None:
+    def __init__(self, seconds: float | timedelta, *, payload: Any = UNCHANGED) -> None:
         super().__init__(seconds)
         self.seconds = seconds_of(seconds, f"the delay of {type(self).__name__}")
+        self.payload = payload
 
 
 class Snooze(_Delayed):
-    """Run the job again in `seconds`; this attempt does not count."""
+    """Run the job again in `seconds`; this attempt does not count.
+
+    `payload`: the checkpoint that the next attempt sees, see `Reservation.rollback`.
+    """
 
 
 class RetryAfter(_Delayed):
-    """Run the job again in `seconds`; this attempt counts as a failure."""
+    """Run the job again in `seconds`; this attempt counts as a failure.
+
+    `payload`: the checkpoint that the next attempt sees, see `Reservation.rollback`.
+    """
 
 
 class _Final(Outcome):

@@ -13,16 +13,14 @@ from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, number, seconds_of, shown
 from stanchion.core.retry import Retry
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable
+from stanchion.jobs.call import with_checkpoint
 from stanchion.jobs.job import Job, Meter
-from stanchion.jobs.outcome import Outcome
+from stanchion.jobs.outcome import UNCHANGED, Outcome
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.rules.claims import holds
 from stanchion.stores.rules.outcomes import commit_of
-
-UNCHANGED: Any = object()
-"""Stands for "the payload as it is"."""
 
 MAX_ERROR = 2_000
 MAX_TRACEBACK = 8_000
@@ -128,20 +126,25 @@ class Reservation(Job):
     def committed(self, result: Any = None, *, payload: Any = UNCHANGED) -> Settlement:
         """Return what `commit` does."""
         text = None if result is None else self._context.codec.encode(result, "result")
-        new_payload = None if payload is UNCHANGED else self._context.codec.encode(payload)
-        return Settlement(self, commit_of(self._row, text, new_payload))
+        return Settlement(self, commit_of(self._row, text, self.payload_text(payload)))
 
     def rolled_back(
-        self, delay: float | timedelta | None = None, error: BaseException | str | None = None
+        self,
+        delay: float | timedelta | None = None,
+        error: BaseException | str | None = None,
+        *,
+        payload: Any = UNCHANGED,
     ) -> Settlement:
         """Return what `rollback` does."""
         seconds = self.retry_delay(error) if delay is None else seconds_of(delay, "delay")
         message, trace = (None, None) if error is None else described(error)
-        return Settlement(self, outcomes.Rollback(self.lease, seconds, message, trace))
+        new_payload = self.payload_text(payload)
+        return Settlement(self, outcomes.Rollback(self.lease, seconds, message, trace, payload=new_payload))
 
-    def released(self, delay: float | timedelta = 0.0) -> Settlement:
+    def released(self, delay: float | timedelta = 0.0, *, payload: Any = UNCHANGED) -> Settlement:
         """Return what `release` does."""
-        return Settlement(self, outcomes.Rollback(self.lease, seconds_of(delay, "delay"), refund=True))
+        seconds, new_payload = seconds_of(delay, "delay"), self.payload_text(payload)
+        return Settlement(self, outcomes.Rollback(self.lease, seconds, refund=True, payload=new_payload))
 
     def moved(self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0) -> Settlement:
         """Return what `move` does."""
@@ -160,22 +163,45 @@ class Reservation(Job):
         """Return what `abandon` does."""
         return Settlement(self, outcomes.Abandon(self.lease, reason))
 
+    def payload_text(self, payload: Any) -> str | None:
+        """Return `payload=` of an outcome as stored, None for UNCHANGED; for a task it goes beside the arguments."""
+        if payload is UNCHANGED:
+            return None
+        codec = self._context.codec
+        if self.task is None:
+            return codec.encode(payload)
+        try:
+            return codec.encode(with_checkpoint(codec.decode(self._row.payload), payload))
+        except ValueError as error:
+            raise InvalidInput(f"job {self.id} takes no checkpoint: {error}") from None
+
     # -- ending it
 
     def commit(self, result: Any = None, *, payload: Any = UNCHANGED, tx: Any = None) -> None:
-        """Finish the job as done; with `tx`, in that transaction."""
+        """Finish the job as done; with `tx`, in that transaction.
+
+        `payload`: what `checkpoint` is from now on. A replay starts from the payload that the job had at first.
+        """
         self._settle(self.committed(result, payload=payload), tx)
 
-    def rollback(self, delay: float | timedelta | None = None, error: BaseException | str | None = None) -> None:
+    def rollback(
+        self,
+        delay: float | timedelta | None = None,
+        error: BaseException | str | None = None,
+        *,
+        payload: Any = UNCHANGED,
+    ) -> None:
         """Give the job back, due in `delay` seconds (None: by the retry policy).
 
-        With an error, the attempt counts as a failure. If no attempts are left, the job is dead.
+        With an error, the attempt counts as a failure. If no attempts are left, the job is dead. `payload`: a
+        checkpoint of the work done so far. The next attempt gets it in place of the payload; a task keeps its
+        arguments, and finds it as `job.checkpoint`.
         """
-        self._settle(self.rolled_back(delay, error))
+        self._settle(self.rolled_back(delay, error, payload=payload))
 
-    def release(self, delay: float | timedelta = 0.0) -> None:
-        """Give the job back without counting this attempt, due in `delay` seconds."""
-        self._settle(self.released(delay))
+    def release(self, delay: float | timedelta = 0.0, *, payload: Any = UNCHANGED) -> None:
+        """Give the job back without counting this attempt, due in `delay` seconds; `payload`: see `rollback`."""
+        self._settle(self.released(delay, payload=payload))
 
     def move(self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, tx: Any = None) -> None:
         """Commit here and enqueue in another queue, atomically, with the same id and attempts from 0."""

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from stanchion.core.checks import checked_name, checked_priority, seconds_of
-from stanchion.jobs.reservation import UNCHANGED
+from stanchion.jobs.outcome import UNCHANGED
 
 
 @dataclass(frozen=True, slots=True)

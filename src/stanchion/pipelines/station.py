@@ -16,7 +16,7 @@ from typing import Any
 from stanchion.context.context import Context
 from stanchion.core.ids import new_ids
 from stanchion.errors import InvalidInput
-from stanchion.jobs.reservation import UNCHANGED
+from stanchion.jobs.outcome import UNCHANGED
 from stanchion.pipelines.options import Frame, StationOptions
 from stanchion.pipelines.route import headers_after, rounds_of
 from stanchion.pipelines.send import Send

@@ -90,10 +90,8 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
     if job.settled_as is not None:
         return None
     match error:
-        case Snooze(seconds=seconds):
-            return outcomes.Rollback(job.lease, seconds, refund=True)
-        case RetryAfter(seconds=seconds):
-            return outcomes.Rollback(job.lease, seconds, f"RetryAfter: {seconds:g} s")
+        case Snooze() | RetryAfter():
+            return _put_off(job, error)
         case Cancel(reason=reason):
             return outcomes.Abandon(job.lease, reason)
         case Bury(reason=reason):
@@ -104,6 +102,17 @@ def outcome_of_error(execution: Execution, error: BaseException) -> outcomes.Out
         return outcomes.Bury(job.lease, *described(error))
     delay = work.retry.delay_or_default(job.failures + 1, error, job.task)
     return outcomes.Rollback(job.lease, delay, *described(error))
+
+
+def _put_off(job: Reservation, wanted: Snooze | RetryAfter) -> outcomes.Outcome:
+    """Return the outcome of an attempt that is to be made again, dead if its checkpoint can't be stored."""
+    try:
+        payload = job.payload_text(wanted.payload)
+    except InvalidInput as error:
+        return outcomes.Bury(job.lease, *described(error))
+    if isinstance(wanted, Snooze):
+        return outcomes.Rollback(job.lease, wanted.seconds, refund=True, payload=payload)
+    return outcomes.Rollback(job.lease, wanted.seconds, f"RetryAfter: {wanted.seconds:g} s", payload=payload)
 
 
 def unrunnable(row: JobRow, error: Unrunnable) -> outcomes.Outcome:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _COPIED = (
     *("id", "queue", "payload", "task", "priority", "headers", "tenant", "key", "order_key", "limits"),
-    *("max_attempts", "timeout"),
+    *("max_attempts", "timeout", "arrival_payload"),
 )
 
 
@@ -108,6 +108,7 @@ def copies(found: DataFrame, to: str | None) -> Iterator[NewJob]:
 
 
 def copy_of(row: dict[str, Any], job_id: str, to: str | None = None) -> NewJob:
-    """Return a copy of an archived job, under a new id."""
+    """Return a copy of an archived job as it came to its queue, under a new id."""
     fields = {**row, "queue": to or row["queue"], "origin": row["id"], "id": job_id}
+    fields["payload"] = fields.pop("arrival_payload") or row["payload"]
     return NewJob(**fields)

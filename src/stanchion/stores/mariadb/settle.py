@@ -44,8 +44,8 @@ _SETTINGS = text(f"""
 """)
 
 
-def _keep(payload: str, result: str, source: str) -> TextClause:
-    done = names_of(HISTORY_COLUMNS, "job.", state="'done'", payload=payload, finished_at=NOW, result=result)
+def _keep(result: str, source: str, **others: str) -> TextClause:
+    done = names_of(HISTORY_COLUMNS, "job.", state="'done'", finished_at=NOW, result=result, **others)
     return text(f"INSERT INTO stanchion_history ({names_of(HISTORY_COLUMNS)}) SELECT {done} FROM {source}")
 
 
@@ -55,11 +55,12 @@ _WITH_RESULTS = f"""
     payload LONGTEXT {TEXT} PATH '$[2]'
 """
 
-_KEEP = _keep("job.payload", "NULL", f"{LISTED} WHERE job.id IN :ids AND job.queue IN :queues")
+_KEEP = _keep("NULL", f"{LISTED} WHERE job.id IN :ids AND job.queue IN :queues")
 _KEEP_RESULTS = _keep(
-    "coalesce(given.payload, job.payload)",
     "given.result",
     f"{given_ids(_WITH_RESULTS, 'commits')} STRAIGHT_JOIN {LISTED} ON job.id = given.id AND job.queue IN :queues",
+    payload="coalesce(given.payload, job.payload)",
+    arrival_payload="if(given.payload IS NULL, job.arrival_payload, coalesce(job.arrival_payload, job.payload))",
 )
 
 

@@ -51,6 +51,7 @@ _NEW = listed(
     order_hold="NULL",
     slots_hold="NULL",
     waits_since=f"CASE WHEN waits_kind IS NOT NULL THEN {NOW} END",
+    arrival_payload="NULL",
 )
 
 _PUSHED = f"""

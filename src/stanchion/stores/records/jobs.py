@@ -99,7 +99,8 @@ class JobRow(NamedTuple):
     semaphore. `slots_held`: the number of slots held, the order key first, then semaphores by name. `order_hold`,
     `slots_hold`: see `rules.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot at
     which the job is parked, and since when; for a job deferred by its rate, `waits_since` encodes
-    `rules.slots.promise_of`.
+    `rules.slots.promise_of`. `arrival_payload`: the payload with which the job came to its queue; None if it is
+    unchanged since.
     """
 
     id: str
@@ -140,6 +141,7 @@ class JobRow(NamedTuple):
     waits_queue: str | None = None
     waits_name: str | None = None
     waits_since: int | None = None
+    arrival_payload: str | None = None
     finished_at: int | None = None
     result: str | None = None
 

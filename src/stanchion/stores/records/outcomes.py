@@ -46,7 +46,7 @@ class Rollback(NamedTuple):
 
     With an `error`, the failure is counted and stored. `refund` gives back the attempt counted at the claim; with an
     `error` too, the job is put off, which is no failure, and the error is the reason. Without attempts left, the job is
-    dead; if cancelled meanwhile, it is cancelled.
+    dead; if cancelled meanwhile, it is cancelled. `payload`: what the next attempt gets; None: unchanged.
     """
 
     lease: Lease
@@ -54,6 +54,7 @@ class Rollback(NamedTuple):
     error: str | None = None
     traceback: str | None = None
     refund: bool = False
+    payload: str | None = None
 
 
 class Move(NamedTuple):

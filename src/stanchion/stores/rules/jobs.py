@@ -78,11 +78,22 @@ def replaced(row: JobRow, job: NewJob, now: int) -> JobRow | None:
     return row._replace(
         task=job.task,
         payload=job.payload,
+        arrival_payload=None,
         headers=job.headers,
         priority=job.priority,
         rank=job.priority,
         run_at=due_at(job, now),
     )
+
+
+def with_payload(row: JobRow, payload: str | None) -> JobRow:
+    """Return a job with another payload (None: unchanged); the one that it came to its queue with is kept beside."""
+    return row if payload is None else row._replace(payload=payload, arrival_payload=arrival_payload(row))
+
+
+def arrival_payload(row: JobRow) -> str:
+    """Return the payload with which a job came to its queue."""
+    return row.payload if row.arrival_payload is None else row.arrival_payload
 
 
 def refuse_duplicates(jobs: Iterable[NewJob], holders: Mapping[tuple[str, str | None], str]) -> None:
@@ -95,11 +106,11 @@ def refuse_duplicates(jobs: Iterable[NewJob], holders: Mapping[tuple[str, str | 
 
 
 def copy_of(row: JobRow, new_id: str) -> NewJob:
-    """Return a copy of a finished job, due now; `origin` names the finished job."""
+    """Return a copy of a finished job as it came to its queue, due now; `origin` names the finished job."""
     return NewJob(
         id=new_id,
         queue=row.queue,
-        payload=row.payload,
+        payload=arrival_payload(row),
         task=row.task,
         priority=row.priority,
         headers=row.headers,

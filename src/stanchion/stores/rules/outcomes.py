@@ -11,7 +11,7 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import NODE
 from stanchion.stores.rules.dead_letters import DEAD_FROM, headers_of_letter, unmarked, without_story
 from stanchion.stores.rules.error_entries import not_put_off, put_off, with_error
-from stanchion.stores.rules.jobs import _HOLDS_NOTHING, Transition, _restarted, _unreserved, created
+from stanchion.stores.rules.jobs import _HOLDS_NOTHING, Transition, _restarted, _unreserved, created, with_payload
 from stanchion.stores.rules.lost_leases import (
     ALONE_FROM,
     LostLeaseDelay,
@@ -41,8 +41,8 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
         case Commit() | Continue() if opens_jobs(outcome) and row.cancel_requested:
             return Transition(_cancelled(row, "", now), "cancelled")
         case Commit(result=result, payload=payload):
-            kept = row if payload is None else row._replace(payload=payload)
-            return Transition(_finished(kept, JobState.DONE, now)._replace(result=result), counted_as(outcome))
+            done = _finished(with_payload(row, payload), JobState.DONE, now)
+            return Transition(done._replace(result=result), counted_as(outcome))
         case Rollback():
             return _given_back(row, outcome, queue, now)
         case Move():
@@ -50,7 +50,14 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
             payload = row.payload if outcome.payload is None else outcome.payload
             headers = unmarked(row.headers if outcome.headers is None else outcome.headers)
             return Transition(
-                moved._replace(queue=outcome.queue, lane=outcome.lane, payload=payload, headers=headers, key=None),
+                moved._replace(
+                    queue=outcome.queue,
+                    lane=outcome.lane,
+                    payload=payload,
+                    arrival_payload=None,
+                    headers=headers,
+                    key=None,
+                ),
                 "moved",
             )
         case Continue(job=job):
@@ -137,6 +144,7 @@ def retried(row: JobRow, now: int) -> JobRow:
 
 
 def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) -> Transition:
+    row = with_payload(row, outcome.payload)
     if outcome.refund:
         row = row._replace(attempts=row.attempts - 1)
     if outcome.error is not None:

@@ -93,6 +93,7 @@ def job_json(job: Job) -> dict[str, Any]:
     Values encrypted with an unknown key are null, and `unreadable` says why.
     """
     payload, trouble = _readable(job, "payload")
+    checkpoint, _ = _readable(job, "checkpoint")
     result, also = _readable(job, "result")
     return {
         "id": job.id,
@@ -100,6 +101,7 @@ def job_json(job: Job) -> dict[str, Any]:
         "state": str(job.state),
         "task": job.task,
         "payload": payload,
+        "checkpoint": checkpoint,
         "headers": job.headers,
         "result": result,
         "unreadable": trouble or also,
@@ -180,7 +182,7 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
     line("forked from" if route else "replay of", job.origin)
     line("route", safe(" → ".join(_stops(job, route))))
     line("flow", job.flow)
-    for name in ("payload", "headers", "result"):
+    for name in ("payload", *(("checkpoint",) if job.task else ()), "headers", "result"):
         value, trouble = _readable(job, name)
         if route and name == "headers":
             value = {header: one for header, one in value.items() if header not in (ROUTE, FORKED)}

@@ -5,7 +5,6 @@ Names are printable and everything else is JSON, where control characters are es
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final
 
 from stanchion.stores.cas.jobs import Seen
@@ -18,6 +17,8 @@ FIELD: Final = "\x1f"
 ROW: Final = "\x1e"
 STATE_FIELDS: Final = 26
 """Fields of a state; the state is between the id and the body."""
+_BODY_FIELDS: Final = 13
+_FIELDS: Final = 1 + STATE_FIELDS + _BODY_FIELDS
 
 
 _NO_SLOT: Final = (None, None, None)
@@ -96,6 +97,7 @@ def body_text(job: JobRow | NewJob) -> str:
             job.origin or "",
             str(job.max_attempts),
             _text(job.timeout),
+            (job.arrival_payload or "") if isinstance(job, JobRow) else "",
         )
     )
 
@@ -129,12 +131,15 @@ def _seen(text: str, queue: str) -> Seen:
     return Seen(_row(fields, queue), FIELD.join(fields[1 : 1 + STATE_FIELDS]))
 
 
-def _row(fields: Iterable[str], queue: str) -> JobRow:
+def _row(fields: list[str], queue: str) -> JobRow:
+    if len(fields) < _FIELDS:  # stored before its body had all fields
+        fields = fields + [""] * (_FIELDS - len(fields))
     (
         job_id, _, state, attempts, token, worker, lease_until, started_at, stop, progress, lane, priority, rank,
         run_at, enqueued_at, failures, finished_at, key, errors, result, slots_held, order_hold, slots_hold,
         waits_for, waits_since, order_key, _, payload,
         task, headers, tenant, limits, flow_root, flow_node, flow_index, flow_after, origin, max_attempts, timeout,
+        arrival_payload,
     ) = fields  # fmt: skip
     waits_kind, waits_queue, waits_name = slot_of(waits_for) if waits_for else _NO_SLOT
     return JobRow(
@@ -176,6 +181,7 @@ def _row(fields: Iterable[str], queue: str) -> JobRow:
         waits_queue,
         waits_name,
         int(waits_since) if waits_since else None,
+        arrival_payload or None,
         int(finished_at) if finished_at else None,
         result or None,
     )

@@ -119,6 +119,7 @@ def _job_columns() -> list[Column[Any]]:
         Column("waits_queue", Name),
         Column("waits_name", Name),
         Column("waits_since", BigInteger),
+        Column("arrival_payload", Long),
     ]
 
 

@@ -105,6 +105,10 @@ class HeldStatements:
             "finished_at": now,
             "state": literal(JobState.DONE.value),
             "payload": func.coalesce(param("new_payload", Text), jobs.c.payload),
+            "arrival_payload": case(
+                (param("new_payload", Text).is_(None), jobs.c.arrival_payload),
+                else_=func.coalesce(jobs.c.arrival_payload, jobs.c.payload),
+            ),
         }
         done = (as_done[name] if name in as_done else jobs.c[name] for name in HISTORY_COLUMNS)
         self.keep_done = insert(history).from_select(list(HISTORY_COLUMNS), select(*done).where(one))
