@@ -83,7 +83,8 @@ def test_jobs_are_brought_along(store: SqlStore, request: pytest.FixtureRequest)
 def test_columns_tables_and_indexes_of_later_releases_are_added(store: SqlStore) -> None:
     (job_id,) = new_ids(1)
     store.push([NewJob(job_id, "q", "1")])
-    everything = described(store)
+    everything, names = described(store), slot_names(store)
+    narrow = {"mysql": "MODIFY COLUMN name VARCHAR(200) NOT NULL", "postgresql": "ALTER COLUMN name TYPE VARCHAR(200)"}
     with store.database.connection() as connection:
         on = " ON stanchion_history" if store.dialect.names[0] == "mysql" else ""
         for change in (
@@ -94,11 +95,21 @@ def test_columns_tables_and_indexes_of_later_releases_are_added(store: SqlStore)
             "UPDATE stanchion_meta SET version = 1",
         ):
             connection.exec_driver_sql(change)
+        if change := narrow.get(store.dialect.names[0], ""):
+            connection.exec_driver_sql(f"ALTER TABLE stanchion_slots {change}")
     steps = store.setup()
     assert len([step for step in steps if "ADD COLUMN" in step]) == 2
     assert described(store) == everything
+    assert slot_names(store) == names
     assert store.setup() == []
     assert [row.id for row in store.claim(Claim("q", 10, "t", "w")).rows] == [job_id]
+
+
+def slot_names(store: SqlStore) -> int | None:
+    """Return the length of the names of slots."""
+    with store.database.connection() as connection:
+        (found,) = (c["type"] for c in inspect(connection).get_columns("stanchion_slots") if c["name"] == "name")
+        return getattr(found, "length", None)
 
 
 def described(store: SqlStore) -> dict[str, tuple[set[str], set[str | None]]]:

@@ -23,6 +23,7 @@ from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Together
+from stanchion.stores.sql.engine.schema import SlotName
 from stanchion.stores.wakeup.listeners import Listeners
 
 try:
@@ -205,7 +206,7 @@ class MariaDBDialect(Dialect):
         return given(f"value VARCHAR(200) {TEXT} PATH '$'", name)
 
     def slots(self, name: str) -> str:
-        key = (f"{column} VARCHAR(200) {TEXT} PATH '$[{n}]'" for n, column in enumerate(Slot._fields))
+        key = (f"{column} VARCHAR({SlotName.length}) {TEXT} PATH '$[{n}]'" for n, column in enumerate(Slot._fields))
         return given(", ".join(key), name)
 
     def positions(self, name: str) -> str:

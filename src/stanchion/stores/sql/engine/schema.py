@@ -42,6 +42,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.engine import Connection
 from sqlalchemy.schema import CreateColumn
+from sqlalchemy.types import TypeEngine
 
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
 
@@ -49,6 +50,7 @@ metadata = MetaData()
 
 JobId = String(36).with_variant(postgresql.UUID(as_uuid=False), "postgresql")
 Name = String(200)
+SlotName = String(450)  # the rate of a task and a tenant has both names in its own
 SlotKind = String(10)
 Long = Text().with_variant(mysql.LONGTEXT, "mysql")
 Real = Float(53)  # bits of the mantissa; MySQL's plain FLOAT has 24
@@ -247,7 +249,7 @@ slots = _table(
     "stanchion_slots",
     Column("kind", SlotKind, primary_key=True),
     Column("queue", Name, primary_key=True),
-    Column("name", Name, primary_key=True),
+    Column("name", SlotName, primary_key=True),
     Column("capacity", Integer),
     Column("used", Integer, nullable=False),
     Column("waited", Boolean, nullable=False, server_default=false()),
@@ -349,19 +351,37 @@ def _create_all(connection: Connection) -> None:
             index.create(connection, checkfirst=True)
 
 
+_WIDEN = {
+    "postgresql": "ALTER COLUMN {name} TYPE {type}",
+    "mysql": "MODIFY COLUMN {definition}",
+    "mariadb": "MODIFY COLUMN {definition}",
+}
+"""How a text column gets a longer type; SQLite has no lengths."""
+
+
+def _is_shorter(found: TypeEngine[Any], wanted: TypeEngine[Any]) -> bool:
+    length, needed = getattr(found, "length", None), getattr(wanted, "length", None)
+    return length is not None and needed is not None and length < needed
+
+
 def _add_missing(connection: Connection) -> None:
-    """Add the tables, columns and indexes of `metadata` that the database lacks. New columns are nullable or have a
-    default, so that processes of an older release still write rows.
+    """Add the tables, columns and indexes of `metadata` that the database lacks, and widen texts that are too short.
+
+    New columns are nullable or have a default, so that processes of an older release still write rows.
     """
     metadata.create_all(connection)
     found = inspect(connection)
-    prepare = connection.dialect.identifier_preparer
     for table in metadata.sorted_tables:
-        there = {column["name"] for column in found.get_columns(table.name)}
+        there = {column["name"]: column["type"] for column in found.get_columns(table.name)}
         for column in table.columns:
+            definition = CreateColumn(column).compile(dialect=connection.dialect)
             if column.name not in there:
-                definition = CreateColumn(column).compile(dialect=connection.dialect)
-                connection.exec_driver_sql(f"ALTER TABLE {prepare.format_table(table)} ADD COLUMN {definition}")
+                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {definition}")
+            elif _is_shorter(there[column.name], column.type) and connection.dialect.name in _WIDEN:
+                change = _WIDEN[connection.dialect.name].format(
+                    name=column.name, definition=definition, type=column.type.compile(connection.dialect)
+                )
+                connection.exec_driver_sql(f"ALTER TABLE {table.name} {change}")
         for index in table.indexes:
             index.create(connection, checkfirst=True)
 
