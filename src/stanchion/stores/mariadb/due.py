@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from stanchion.stores.mariadb import statements as sql
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.slots import uses_slots
 from stanchion.stores.sql.claims.admission import Admission
@@ -91,7 +91,7 @@ class MariaDBReservations:
     def admitted(self, run: Runner, asks: Sequence[Asks], *, last: bool = False) -> list[JobRow]:
         self._general.send_admitted(run, asks)
         asked = self._jobs.asks_locked(one for _, ids in asks for one in ids)
-        return [JobRow(*row) for row in run.all_rows([asked], last=last)[0]]
+        return [row_from(row) for row in run.all_rows([asked], last=last)[0]]
 
 
 class MariaDBNextJobs:
@@ -153,4 +153,4 @@ def whole(picked: Sequence[tuple[str, str]]) -> list[JobRow]:
     rows = json.loads(f"[{','.join(row for _, row in picked)}]")
     for (payload, _), row in zip(picked, rows, strict=True):
         row[_PAYLOAD] = payload
-    return [JobRow(*row) for row in rows]
+    return list(map(row_from, rows))

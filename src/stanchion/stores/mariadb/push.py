@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import text
 
 from stanchion.stores.mariadb.statements import names_of
-from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
+from stanchion.stores.records.jobs import JobRow, NewJob, Pushed, row_from
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import SAVEPOINT, TO_SAVEPOINT, Runner
 from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
@@ -75,4 +75,4 @@ class MariaDBInserts:
         # Two callers that share a lock and then both rewrite the job deadlock.
         holder = _HOLDER_TO_REPLACE if to_replace else _HOLDER
         found = run.rows(holder, {"job": known[0][0], "queue": queue, "job_key": key}) if known else []
-        return JobRow(*found[0]) if found else self._general.holder(run, queue, key)
+        return row_from(found[0]) if found else self._general.holder(run, queue, key)

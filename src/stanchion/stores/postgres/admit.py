@@ -17,7 +17,7 @@ from sqlalchemy import TextClause, text
 from stanchion.stores.postgres.pick import NONE_EXPIRED, NOW, picked, slots_at, slots_read
 from stanchion.stores.postgres.slots import pick_asking
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, RATE, SEMAPHORE, Slot
 from stanchion.stores.rules.slots import Verdict, rate_slot
@@ -161,7 +161,7 @@ class PostgresDecisions:
             "counted": decision.last and claim.counted,
         }
         rows = run.all_rows([(_CARRY_OUT, given)], last=decision.last and not run.freed)[0]
-        return {row[0]: JobRow(*row) for row in rows}
+        return {row[0]: row_from(row) for row in rows}
 
 
 class TwoTrips:

@@ -21,7 +21,7 @@ from stanchion.stores.postgres.pick import PICKED, RESERVED, SHAPE, WHOLE
 from stanchion.stores.postgres.slots import claim_slots
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings, QueueShape
 from stanchion.stores.rules.claims import in_claim_order
 from stanchion.stores.sql.claims.batches import UnseenReservations
@@ -133,7 +133,7 @@ class PostgresClaims:
             rows = run.rows(_CLAIM, {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)})
             if rows[0][0] is None:
                 return _nothing(rows[0][-1], "plain")
-            return Claimed(in_claim_order([JobRow(*row[:-1]) for row in rows]))
+            return Claimed(in_claim_order([row_from(row[:-1]) for row in rows]))
 
         return self._db.statement(work)
 
@@ -147,7 +147,7 @@ class PostgresClaims:
             given = {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)}
             rows = run.rows(_CLAIM_SLOTS, given)
             if rows[0][0] is not None:
-                return Claimed([JobRow(*row[:-1]) for row in rows])
+                return Claimed([row_from(row[:-1]) for row in rows])
             shape = rows[0][-1]
             return None if shape is None else _nothing(shape, "slots")
 

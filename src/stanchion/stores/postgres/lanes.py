@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import text
 
 from stanchion.stores.postgres.pick import CLOCK, NOW, RESERVED, WHOLE
-from stanchion.stores.records.jobs import UNLANED, JobRow
+from stanchion.stores.records.jobs import UNLANED, JobRow, row_from
 from stanchion.stores.sql.claims.lane_statements import LAST_LANE
 from stanchion.stores.sql.engine.runner import Row
 from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
@@ -111,7 +111,7 @@ def taken(rows: Sequence[Row]) -> Taken | None:
     if not rows or rows[0][-1]:
         return None
     *_, served, due_lanes, _needs_slot = rows[0]
-    jobs = [JobRow(*row[: len(LIVE_COLUMNS)]) for row in rows if row[0] is not None]
+    jobs = [row_from(row[: len(LIVE_COLUMNS)]) for row in rows if row[0] is not None]
     return Taken(_round_robin(jobs, served), due_lanes)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.slots import Slot, slot_in
@@ -159,6 +160,17 @@ class JobRow(NamedTuple):
     def waits_for(self) -> Slot | None:
         """The slot that the job waits for."""
         return slot_in(self.waits_kind, self.waits_queue, self.waits_name)
+
+
+_DEFAULTS = tuple(JobRow._field_defaults.get(name) for name in JobRow._fields)
+
+
+def row_from(columns: Sequence[Any]) -> JobRow:
+    """Return the row with these first fields, such as all columns of a live job; the others have their defaults.
+
+    It takes a third of the time of the constructor, and each claimed job needs it.
+    """
+    return tuple.__new__(JobRow, (*columns, *_DEFAULTS[len(columns) :]))
 
 
 class Redriven(StrEnum):

@@ -60,7 +60,8 @@ class DueJobs:
         rows = rows_in(jobs.decode(), claim.queue)
         if found == b"held":
             in_claim_order(rows)
-        places.remember(claim.queue, (row.id for row in rows))
+        if not worker:  # a worker learns of cancellations by its heartbeat, and does not fetch its jobs
+            places.remember(claim.queue, (row.id for row in rows))
         return Claimed(rows, float(wait) if wait else None)
 
     def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:

@@ -37,15 +37,12 @@ class Outcomes:
     def _commit(self, commits: Sequence[Commit], counted: str) -> list[JobState | None]:
         """Commit in the queues of the leases; decide on the others one by one."""
         answers = [_UNKNOWN] * len(commits)
-        places: dict[str, list[int]] = {}
-        for index, commit in enumerate(commits):
-            places.setdefault(commit.lease.queue, []).append(index)
-        for queue, group in places.items():
+        for queue, group in _by_queue(commits).items():
             for part in portions(group, _SCRIPT_JOBS_MAX):
                 found = self._commit_in(queue, [commits[index] for index in part], counted)
                 for index, answer in zip(part, found, strict=True):
                     answers[index] = answer
-        unknown = [index for index, answer in enumerate(answers) if answer == _UNKNOWN]
+        unknown = [index for index, answer in enumerate(answers) if answer == _UNKNOWN] if _UNKNOWN in answers else []
         late = self._general.settle([commits[index] for index in unknown])
         found_later = dict(zip(unknown, late, strict=True))
         return [
@@ -53,7 +50,10 @@ class Outcomes:
         ]
 
     def _commit_in(self, queue: str, commits: Sequence[Commit], counted: str) -> list[int]:
-        arguments = [text for commit in commits for text in (commit.lease.id, commit.lease.token, commit.result or "")]
+        arguments: list[str] = []
+        for commit in commits:
+            _, job_id, token = commit.lease
+            arguments += (job_id, token, commit.result or "")
         server = self._jobs.server
 
         def run(again: bool) -> list[int]:
@@ -68,5 +68,17 @@ class Outcomes:
 
 def _counted_as(outcome: Outcome) -> str:
     """Return the counter of a plain commit; empty for any other outcome."""
-    plain = isinstance(outcome, Commit) and outcome.payload is None and not outcome.jobs
-    return counted_as(outcome) if isinstance(outcome, Commit) and plain else ""
+    if isinstance(outcome, Commit) and outcome.payload is None and not outcome.jobs:
+        return counted_as(outcome)
+    return ""
+
+
+def _by_queue(commits: Sequence[Commit]) -> dict[str, Sequence[int]]:
+    """Return the indexes of the commits in each queue."""
+    queues = [commit.lease.queue for commit in commits]
+    if len(set(queues)) == 1:
+        return {queues[0]: range(len(commits))}
+    found: dict[str, list[int]] = {}
+    for index, queue in enumerate(queues):
+        found.setdefault(queue, []).append(index)
+    return dict(found)

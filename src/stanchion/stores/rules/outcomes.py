@@ -28,11 +28,16 @@ LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
 NEVER_BEGAN = "LeaseLost: the worker died before it had said that this job began; the attempt is not counted"
 
 
+_new = tuple.__new__
+"""Makes a record in half the time of its constructor, which is a Python function; `commit_of` runs for each job."""
+
+
 def commit_of(
     row: JobRow, result: str | None = None, payload: str | None = None, jobs: tuple[NewJob, ...] = ()
 ) -> Commit:
     """Return the commit of a reserved job."""
-    return Commit(Lease(row.queue, row.id, row.token or ""), result, payload, jobs, ties_of(row))
+    lease = _new(Lease, (row.queue, row.id, row.token or ""))
+    return _new(Commit, (lease, result, payload, jobs, ties_of(row)))
 
 
 def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Transition:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import text
 
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.limits import limits_in
@@ -94,7 +94,7 @@ class SqliteReservations:
             "ids": listed,
         }
         run.change(_SAVEPOINT)
-        rows = [JobRow(*row) for row in run.rows(_RESERVE, given)]
+        rows = [row_from(row) for row in run.rows(_RESERVE, given)]
         taken = Counter(name for row in rows for name in limits_in(row.limits).semaphores)
         done = len(rows) == len(ids) and run.change(_TAKE, {"semaphores": json.dumps(taken)}) == len(taken)
         if not done:

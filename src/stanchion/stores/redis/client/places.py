@@ -7,7 +7,7 @@ from itertools import islice
 
 from stanchion.stores.redis.client.server import Server
 
-_REMEMBERED = 65_536
+_REMEMBERED = 32_768
 
 
 class Places:

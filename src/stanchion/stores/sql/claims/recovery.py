@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Executable, Integer, cast, select
 
-from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.liveness import MISSED_BEATS
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
@@ -122,7 +122,7 @@ class Recovery:
         """Give back these locked jobs; return their rows after the change."""
         if not rows:
             return []
-        before = [JobRow(*row) for row in rows]
+        before = list(map(row_from, rows))
         now, settings = self._db.clock(run), self._queues.settings_of(run, {row.queue for row in before})
         workers = self._holders(run) if any(row.worker for row in before) else {}
         after = [

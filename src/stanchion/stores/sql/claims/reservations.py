@@ -9,7 +9,7 @@ from typing import Protocol
 from sqlalchemy import BigInteger, Executable, String, func, null, select, text, update
 
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import SECOND, JobRow
+from stanchion.stores.records.jobs import SECOND, JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.engine.columns import RUNNING, in_time, live_row, param, under_token
 from stanchion.stores.sql.engine.database import Database
@@ -85,7 +85,7 @@ class Reservations:
 
     def plain(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> Sequence[JobRow]:
         given = {"ids": json.dumps(ids), **reservation(claim, settings)}
-        return [JobRow(*row) for row in run.rows(self._statements.plain, given)]
+        return [row_from(row) for row in run.rows(self._statements.plain, given)]
 
     def plain_unseen(self, run: Runner, claim: Claim, settings: QueueSettings, ids: Sequence[str]) -> int:
         """Reserve those of these jobs that need no slot, without reading them; return how many."""
@@ -101,7 +101,7 @@ class Reservations:
 
     def admitted(self, run: Runner, asks: Sequence[Asks], *, last: bool = False) -> list[JobRow]:
         answers = run.all_rows([(self._statements.admitted, given) for given, _ in asks], last=last)
-        return [JobRow(*row) for rows in answers for row in rows]
+        return [row_from(row) for rows in answers for row in rows]
 
 
 def leased(queue: str, lease: float | None) -> QueueSettings:

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from sqlalchemy import String, select
 
 from stanchion.errors import DuplicateKey
-from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob, Pushed
+from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob, Pushed, row_from
 from stanchion.stores.rules.jobs import created, replaced
 from stanchion.stores.sql.engine.columns import live_row, param
 from stanchion.stores.sql.engine.database import Database
@@ -72,7 +72,7 @@ class Inserts:
 
     def holder(self, run: Runner, queue: str, key: str | None, *, to_replace: bool = False) -> JobRow | None:
         found = run.rows(self._statements.holder, {"queue": queue, "job_key": key})
-        return JobRow(*found[0]) if found else None
+        return row_from(found[0]) if found else None
 
 
 class Push:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from stanchion.stores.records import calls
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.query import ORDERED, checked, cursor, cut, cut_off, value_of
@@ -82,7 +82,7 @@ class Queries:
             more = cursor([rows[-1][names.index(name)] for name in ORDERED[query.order]])
         if query.columns:
             return Page([row[: len(query.columns)] for row in rows], more)
-        return Page([JobRow(*row) for row in rows], more)
+        return Page(list(map(row_from, rows)), more)
 
     def _letter_queues(self, run: Runner, query: Query) -> list[str]:
         """Return the queues that may have dead letters."""

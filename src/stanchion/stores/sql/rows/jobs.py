@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, Pushed
+from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, Pushed, row_from
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.rules.claims import in_claim_order
 from stanchion.stores.rules.jobs import Transition
@@ -227,7 +227,7 @@ def _listed(dialect: Dialect, queues: frozenset[str]) -> Any:
 
 
 def _by_id(rows: Iterable[Row]) -> dict[str, JobRow]:
-    return {row[0]: JobRow(*row) for row in rows}
+    return {row[0]: row_from(row) for row in rows}
 
 
 def kept(row: JobRow) -> dict[str, object]:
@@ -255,7 +255,7 @@ _ANY = JobRow("", "", UNLANED, JobState.RUNNING.value, 0, 0, 0, 0, "")
 
 def in_order(rows: Iterable[Row]) -> list[JobRow]:
     """Return claimed rows as jobs, in the order of delivery."""
-    return in_claim_order([JobRow(*row) for row in rows])
+    return in_claim_order(list(map(row_from, rows)))
 
 
 def is_id(text: str) -> bool:
