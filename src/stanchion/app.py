@@ -22,12 +22,12 @@ from stanchion.cron.ticker import Ticker
 from stanchion.errors import CannotJoin
 from stanchion.flows.event_group import EventGroup
 from stanchion.flows.handle import FlowHandle
-from stanchion.flows.parts import Part, Signature, checked_part
+from stanchion.flows.parts import Part, Single, checked_part
 from stanchion.jobs import lookup
 from stanchion.jobs.call import COLLECT, arguments
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.job import Job, JobState
-from stanchion.jobs.options import EnqueueOptions, checked_timeout, named_queues
+from stanchion.jobs.options import EnqueueOptions, Push, checked_timeout, named_queues
 from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.search import Search
 from stanchion.jobs.settling import reservation, settle
@@ -307,7 +307,7 @@ class Stanchion:
 
     # -- flows
 
-    def enqueue_flow(self, part: Part, tx: Any = None) -> FlowHandle:
+    def enqueue_flow(self, part: Part | Push, tx: Any = None) -> FlowHandle:
         """Store a flow; with `tx`, in that transaction. Like `part.enqueue(tx)`, but works for a flow without calls."""
         return checked_part(part).enqueue_in(self.context, tx)
 
@@ -315,7 +315,9 @@ class Stanchion:
         """Return a handle to a flow by its id."""
         return FlowHandle(self.context, flow_id)
 
-    def event_group(self, name: str, then: Part | None = None, on_failure: Signature | None = None) -> EventGroup:
+    def event_group(
+        self, name: str, then: Part | Push | None = None, on_failure: Single | Push | None = None
+    ) -> EventGroup:
         """Open a group that takes members until it is closed, or return the existing group of that name.
 
         `then` runs once all members are done and gets the list of their results; `on_failure` runs if one fails.

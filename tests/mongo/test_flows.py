@@ -123,6 +123,16 @@ def extend(world: World) -> Act:
     return lambda store: store.change_flows([ExtendFlow(flow.node.id, added)])
 
 
+def extend_once(world: World) -> Act:
+    flow = Flow(world, 1, closed=False)
+    opened(world, flow, *flow.members(), flow.waiter())
+    inner = Flow(world, 1, root=flow.node.id)
+    last = inner.waiter()._replace(flow_node=flow.node.id)
+    once = new_id()
+    change = ExtendFlow(flow.node.id, [last], OpenFlow([inner.node], inner.members()), once)
+    return lambda store: store.change_flows([change])
+
+
 def close(world: World) -> Act:
     flow = Flow(world, 2, closed=False)
     opened(world, flow, *flow.members(), flow.waiter())
@@ -173,6 +183,7 @@ ACTS: list[Begin] = [
     fail_within,
     continues,
     extend,
+    extend_once,
     close,
     stop,
     pop,

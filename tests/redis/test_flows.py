@@ -172,6 +172,32 @@ class TestDeath:
         assert sizes == ({5} if way == "lost" else {2, 4, 5})
 
     @ways
+    def test_while_members_are_added_once(self, opened: Open, url: str, way: Way) -> None:
+        def prepare(store: RedisStore) -> tuple[Flow, ExtendFlow]:
+            flow = Flow(closed=False).stored(store)
+            inner = FlowNode(new_id(), flow.root.id)
+            last = job(flow.root, 0, QUEUES[1])._replace(flow_after=inner.id, **waits_at(node_slot(inner.id)))
+            return flow, ExtendFlow(flow.root.id, [last], OpenFlow([inner], [job(inner, 0)]), new_id())
+
+        def act(store: RedisStore, made: tuple[Flow, ExtendFlow]) -> object:
+            return store.change_flows([made[1]])
+
+        sizes = set()
+        for number, scene in enumerate(at_every_call(opened, url, way, prepare, act)):
+            store, (flow, change) = scene.witness, scene.made
+            if number % 2:
+                look_after(store)
+                run_out(store)
+            if number % 3:  # the caller tries again, with jobs of its own
+                other = change._replace(jobs=[job(flow.root, 0)], opens=OpenFlow())
+                assert store.change_flows([other]) == [True]
+            look_after(store)
+            assert store.change_flows([CloseFlow(flow.root.id)]) == [True]
+            finish(flow, store)
+            sizes.add(len(store.flow_ends(flow.root.id)))
+        assert sizes == ({3} if way == "lost" else {2, 3})
+
+    @ways
     def test_while_a_part_is_closed(self, opened: Open, url: str, way: Way) -> None:
         def prepare(store: RedisStore) -> Flow:
             flow = Flow(closed=False).stored(store)

@@ -28,6 +28,7 @@ from stanchion_conformance.cron.cron_deaths import TestDeath
 from stanchion_conformance.cron.cron_declaring import TestDeclaring, TestWhatIsStored
 from stanchion_conformance.cron.cron_operating import TestANewRelease, TestOperatingSchedules
 from stanchion_conformance.cron.schedules import calendar
+from stanchion_conformance.flows.added_once import TestAddedOnce, TestAddedOnceInTransactions, TestExtendedOnce
 from stanchion_conformance.flows.fan_out import TestFanOut, TestFanOutInTransactions, TestHeadersOfAMove, parent
 from stanchion_conformance.flows.flow_ends import TestAFailedMember, TestAStoppedFlow, TestContinuing
 from stanchion_conformance.flows.flow_failures import TestCancelAFlow, TestFailure
@@ -37,6 +38,12 @@ from stanchion_conformance.flows.flow_nodes import (
     TestFlowsInTransactions,
     TestMembersOfANode,
     TestOpeningAFlow,
+)
+from stanchion_conformance.flows.flow_payloads import (
+    TestFailingPayloads,
+    TestPayloadsAtTheDoor,
+    TestPayloadsInFlows,
+    plain,
 )
 from stanchion_conformance.flows.flow_views import TestFlowsAtTheDoor, TestFlowsOfACallersTransaction, TestGraph
 from stanchion_conformance.flows.flows import TestChain, TestGroup, small_steps, work
@@ -146,6 +153,8 @@ __all__ = [
     "TestAStoppedFlow",
     "TestAWrongClockOfTheClient",
     "TestActingOnAnotherQueue",
+    "TestAddedOnce",
+    "TestAddedOnceInTransactions",
     "TestAdoptedJobs",
     "TestAdoptedKeys",
     "TestAdopting",
@@ -197,6 +206,8 @@ __all__ = [
     "TestEveryJobGoesToOne",
     "TestEverySlotIsFreed",
     "TestExpiryAtTheDoor",
+    "TestExtendedOnce",
+    "TestFailingPayloads",
     "TestFailure",
     "TestFailuresOfStations",
     "TestFairness",
@@ -257,6 +268,8 @@ __all__ = [
     "TestPages",
     "TestPartition",
     "TestPause",
+    "TestPayloadsAtTheDoor",
+    "TestPayloadsInFlows",
     "TestPermitsAlongAnyPath",
     "TestPoison",
     "TestPop",
@@ -351,6 +364,7 @@ __all__ = [
     "other_store",
     "parent",
     "passing",
+    "plain",
     "q",
     "sealed",
     "sink",

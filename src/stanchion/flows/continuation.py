@@ -22,7 +22,7 @@ def continued(context: Context, row: JobRow, part: Part) -> Continue:
     nodes: list[FlowNode] = []
     position = position_of(row._replace(flow_after=None))
     if (call := part.lone_call) is not None:
-        return Continue(row.lease, call.new_job(row.id, position))
+        return Continue(row.lease, call.new_job(context, row.id, position))
     if position is None:
         root = next(ids)
         nodes = [FlowNode(root, root, definition=json.dumps({"as": "call"}))]

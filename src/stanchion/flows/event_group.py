@@ -12,9 +12,10 @@ from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name
 from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowHandle
-from stanchion.flows.insert import extend, store_flow
-from stanchion.flows.parts import Group, Part, Signature, chain, checked_part
+from stanchion.flows.insert import extend, extend_once, store_flow
+from stanchion.flows.parts import Group, Part, Single, chain, checked_part
 from stanchion.flows.plan import LARGE, Plan, fresh_ids
+from stanchion.jobs.options import Push
 from stanchion.stores.records.flows import CloseFlow, FlowNode
 
 _NAMES = UUID("6f6d9c0e-5a39-4c52-9a1b-7f3d0c8a2e41")
@@ -28,7 +29,7 @@ class EventGroup(FlowHandle):
         super().__init__(context, str(uuid5(_NAMES, self.name)))
         self._members_id = next(_ids_of(self.id))
 
-    def open(self, then: Part | None, on_failure: Signature | None) -> None:
+    def open(self, then: Part | Push | None, on_failure: Single | Push | None) -> None:
         """Open the group unless one of this name exists, whose `then` and `on_failure` stay in force."""
         known = self._context.store.flow_nodes(self.id)
         if known:
@@ -47,10 +48,18 @@ class EventGroup(FlowHandle):
         plan.nodes = [self._unclosed(node) for node in plan.nodes]
         store_flow(self._context, plan)
 
-    def add(self, *members: Part, tx: Any = None) -> None:
-        """Add calls or flows; with `tx`, in that transaction. Raises FlowClosed once the group is closed."""
+    def add(self, *members: Part | Push, once: str | None = None, tx: Any = None) -> None:
+        """Add calls, payloads or flows; with `tx`, in that transaction. Raises FlowClosed once the group is closed.
+
+        With `once`, a name of this addition within the group, only the first call with that name adds anything: a
+        caller that is retried, in whatever process, adds once. It is one step, so it takes up to 2000 jobs.
+        """
         parts = [checked_part(member) for member in members]  # all of them, before the first is stored
-        extend(self._context, FlowNode(self._members_id, self.id), parts, fresh_ids(), tx)
+        node = FlowNode(self._members_id, self.id)
+        if once is None:
+            extend(self._context, node, parts, fresh_ids(), tx)
+        else:
+            extend_once(self._context, node, parts, checked_name(once, "once"), tx)
 
     def close(self) -> None:
         """Close the group to new members: it is done once its members are."""

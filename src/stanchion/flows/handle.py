@@ -12,8 +12,9 @@ from stanchion.core.backoff import deadline_in, retry_until
 from stanchion.core.checks import checked_id, whole
 from stanchion.core.graph.draw import GraphForm, checked_form
 from stanchion.core.graph.draw import drawn as graph_drawn
-from stanchion.errors import FlowCancelled, FlowFailed, FlowNotFound, ResultTimeout
+from stanchion.errors import FlowCancelled, FlowFailed, FlowNotFound, InvalidInput, ResultTimeout
 from stanchion.flows.graph import graph_of
+from stanchion.flows.plan import after_of
 from stanchion.flows.results import Values
 from stanchion.flows.tree import FlowPart, drawn
 from stanchion.jobs.batches import batches
@@ -75,6 +76,17 @@ class FlowHandle:
             now = store.now()
             yield from (Job(self._context, row, state_of(row, now)) for row in page)
 
+    def value_for(self, job: Job) -> Any:
+        """Return what a job of this flow gets from the part before it, a list behind a group; None if it gets nothing.
+
+        For jobs of plain payloads: a call of a task gets the value as its first argument.
+        """
+        row = self._context.store.fetch([job.id]).get(job.id)
+        if row is None or row.flow_root != self.id:
+            raise InvalidInput(f"job {job.id} is not in flow {self.id}; its flow is job.flow")
+        after = after_of(row)
+        return Values(self._context, self.id).behind(after) if after.node else None
+
     def cancel(self) -> FlowState:
         """End the flow: cancel jobs that have not started, ask running ones to stop. Return its state."""
         store = self._context.store
@@ -100,6 +112,7 @@ class FlowHandle:
         return graph_drawn(graph_of(self.graph(limit)), checked_form(form))
 
     acancel = off_loop(cancel)
+    avalue_for = off_loop(value_for)
 
     def _nodes(self) -> list[FlowNode]:
         nodes = self._context.store.flow_nodes(self.id)

@@ -8,20 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from uuid import UUID, uuid5
 
 from stanchion.context.context import Context
-from stanchion.errors import FlowClosed
-from stanchion.flows.plan import LARGE, After, Part, Plan, Stream
+from stanchion.errors import FlowClosed, InvalidInput
+from stanchion.flows.plan import LARGE, After, Part, Plan, Stream, fresh_ids
 from stanchion.jobs.batches import batches, portions
 from stanchion.jobs.insert import announce, make_ready
 from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowNode, OpenFlow
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules import flows
 
+ONCE_CHARACTERS = 1 << 20
+"""Characters of payload, but for the last job's, that an addition under a name may have: it is one small record."""
+
+_ONCE = UUID("4f0e3f52-6c0c-4a0c-9a53-0e6b6f3b3c1d")
+
 
 def store_flow(context: Context, plan: Plan, tx: Any = None) -> None:
     """Store a plan; with `tx`, in that transaction."""
-    make_ready(context, [job for node in plan.nodes if (job := flows.failure_job(node)) is not None], tx)
+    make_ready(context, _failure_jobs(plan.nodes), tx)
     if not plan.streams and len(plan.jobs) <= LARGE:
         _open(context, plan.nodes, plan.jobs, tx)
         return
@@ -41,6 +47,33 @@ def extend(context: Context, node: FlowNode, parts: Iterable[Part], ids: Iterato
     """Store further members of an open node. Raises FlowClosed if it is closed."""
     plan = Plan(context, node.root, ids)
     _Filled(context, node, tx, stored=True).add(plan, Stream(node.id, iter(parts), After()))
+
+
+def extend_once(context: Context, node: FlowNode, parts: Sequence[Part], once: str, tx: Any = None) -> None:
+    """Store further members of an open node, with all that they consist of, unless an earlier call did under `once`.
+
+    Raises FlowClosed if the node is closed, unless that call came before.
+    """
+    plan = Plan(context, node.root, fresh_ids())
+    stream = Stream(node.id, iter(()), After())
+    jobs = [plan.streamed(part, stream) for part in parts]
+    count = len(jobs)
+    jobs += plan.jobs
+    if plan.streams or len(jobs) > LARGE or sum(len(job.payload) for job in jobs[:-1]) > ONCE_CHARACTERS:
+        raise InvalidInput(
+            f"once= adds in one step: at most {LARGE:,} jobs, with payloads of {ONCE_CHARACTERS:,} characters in all; "
+            f"add them by several calls, each with a name of its own"
+        )
+    make_ready(context, _failure_jobs(plan.nodes), tx)
+    store = make_ready(context, jobs, tx)
+    (added,) = store.change_flows(
+        [ExtendFlow(node.id, jobs[:count], OpenFlow(plan.nodes, jobs[count:]), str(uuid5(_ONCE, once)))], tx
+    )
+    if not added:
+        raise FlowClosed(node.root)
+    if context.events.hears("enqueue"):
+        stored = store.fetch([job.id for job in jobs]) if tx is None else {job.id for job in jobs}
+        announce(context, [job for job in jobs if job.id in stored])
 
 
 class _Filled:
@@ -79,6 +112,10 @@ class _Filled:
         if not added:
             raise FlowClosed(self._node.root)
         announce(self._context, jobs)
+
+
+def _failure_jobs(nodes: Iterable[FlowNode]) -> list[NewJob]:
+    return [job for node in nodes if (job := flows.failure_job(node)) is not None]
 
 
 def _open_in_parts(context: Context, nodes: Sequence[FlowNode], jobs: Sequence[NewJob], tx: Any) -> None:

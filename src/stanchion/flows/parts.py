@@ -4,7 +4,8 @@
     group([a, b, c])    all in parallel; the next part gets the list of their results, in this order
     barrier([a, b, c])  the same without the results
 
-Parts nest to any depth. They are immutable: each method returns a new one.
+Parts nest to any depth. They are immutable: each method returns a new one. A payload without a task, `Push(payload,
+queue="orders")`, stands wherever a call can.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from stanchion.errors import InvalidInput
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import store_flow
 from stanchion.flows.plan import After, Inside, Kind, Plan, fresh_ids
+from stanchion.jobs.options import Push, checked
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.flows import FlowPosition
@@ -42,17 +44,17 @@ class MemberMaker(Protocol):
 
 
 class Part(ABC):
-    """A call, or several calls that form a part of a flow."""
+    """A call or a payload, or several of them that form a part of a flow."""
 
-    failure_call: Signature | None = None
-    """The call made when the part fails."""
+    failure_call: Single | None = None
+    """The call made, or the payload pushed, when the part fails."""
 
-    def then(self, follower: Part) -> Chain:
+    def then(self, follower: Part | Push) -> Chain:
         """Return a chain of this part and another, which gets its value as the first argument."""
         return chain(self, follower)
 
     @abstractmethod
-    def on_failure(self, handler: Signature) -> Self:
+    def on_failure(self, handler: Single | Push) -> Self:
         """Return this part with a call that is made once if it fails. The call gets only its own arguments."""
 
     def enqueue(self, tx: Any = None) -> FlowHandle:
@@ -77,27 +79,55 @@ class Part(ABC):
         """The context of the first call; None without calls."""
 
     @property
-    def lone_call(self) -> Signature | None:
-        """The part itself if it is a single call without on_failure, which needs no node of its own; else None."""
+    def lone_call(self) -> Single | None:
+        """The part itself if it is a single job without on_failure, which needs no node of its own; else None."""
         return None
 
     @abstractmethod
     def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
         """Plan the members of this part's node."""
 
-    def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Signature | None, After]:
-        """Plan all but the last call; return it (None if the part ends in none) and what precedes it."""
+    def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Single | None, After]:
+        """Plan all but the last job; return it (None if the part ends in none) and what precedes it."""
         return None, plan.before(self, after)
 
-    def _checked_call(self, handler: Any) -> Signature:
+    def _checked_call(self, handler: Any) -> Single:
         if self.failure_call is not None:
             raise InvalidInput("the part has an on_failure already; combine both in one task")
-        if not isinstance(handler, Signature) or handler.failure_call is not None:
-            raise InvalidInput(f"on_failure takes a single call, such as clean_up.s(), not {handler!r}")
-        return handler
+        call = checked_part(handler) if isinstance(handler, Push) else handler
+        if not isinstance(call, Single) or call.failure_call is not None:
+            raise InvalidInput(
+                f"on_failure takes a single call or payload, such as clean_up.s() or Push('failed', queue='alerts'), "
+                f"not {shown(handler)}"
+            )
+        return call
 
 
-class Signature(Part):
+class Single(Part):
+    """A part that is one job."""
+
+    @abstractmethod
+    def new_job(
+        self, context: Context, job_id: str, position: FlowPosition | None, waits_for: Slot | None = None
+    ) -> NewJob:
+        """Return the job of this part, to be stored by `context`."""
+
+    @property
+    def lone_call(self) -> Single | None:
+        """The part itself, unless it has an on_failure."""
+        return self if self.failure_call is None else None
+
+    def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
+        """Plan the job as the only member of its node."""
+        plan.call(self, node, 0, after)
+        return Inside("one", {"as": "call"})
+
+    def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Single | None, After]:
+        """Return the part; plan it instead if it has an on_failure."""
+        return (self, after) if self.failure_call is None else (None, plan.before(self, after))
+
+
+class Signature(Single):
     """A call with its options, to be enqueued later. Made by `task.s(...)`."""
 
     def __init__(
@@ -105,7 +135,7 @@ class Signature(Part):
         enqueuer: MemberMaker,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        failure_call: Signature | None = None,
+        failure_call: Single | None = None,
     ) -> None:
         self._enqueuer, self.args, self.kwargs, self.failure_call = enqueuer, args, kwargs, failure_call
 
@@ -114,7 +144,7 @@ class Signature(Part):
         """The name of the task."""
         return self._enqueuer.task_name
 
-    def on_failure(self, handler: Signature) -> Signature:
+    def on_failure(self, handler: Single | Push) -> Signature:
         """Return this call with another that is made once if it fails."""
         return Signature(self._enqueuer, self.args, self.kwargs, self._checked_call(handler))
 
@@ -123,37 +153,63 @@ class Signature(Part):
         """The context of the task."""
         return self._enqueuer.context
 
-    @property
-    def lone_call(self) -> Signature | None:
-        """The call itself, unless it has an on_failure."""
-        return self if self.failure_call is None else None
-
-    def lay_out(self, plan: Plan, node: str, after: After) -> Inside:
-        """Plan the call as the only member of its node."""
-        plan.call(self, node, 0, after)
-        return Inside("one", {"as": "call"})
-
-    def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Signature | None, After]:
-        """Return the call; plan it instead if it has an on_failure."""
-        return (self, after) if self.failure_call is None else (None, plan.before(self, after))
-
-    def new_job(self, job_id: str, position: FlowPosition | None, waits_for: Slot | None = None) -> NewJob:
+    def new_job(
+        self,
+        context: Context,  # noqa: ARG002 - a call has that of its task
+        job_id: str,
+        position: FlowPosition | None,
+        waits_for: Slot | None = None,
+    ) -> NewJob:
         """Return the job of this call."""
-        job = self._enqueuer.member(job_id, self.args, self.kwargs)._replace(**waits_at(waits_for))
-        return job if position is None else job._replace(**position._asdict())
+        return placed(self._enqueuer.member(job_id, self.args, self.kwargs), position, waits_for)
 
     def __repr__(self) -> str:
         given = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
         return f"{self.task}({', '.join(given)})"
 
 
+class Payload(Single):
+    """A payload without a task, for whoever reserves jobs of its queue. Made of a `Push` with a queue."""
+
+    def __init__(self, push: Push, failure_call: Single | None = None) -> None:
+        if push.queue is None:
+            raise InvalidInput(f"{shown(push)} needs a queue to be a part of a flow: Push(payload, queue='orders')")
+        self._push, self.queue, self.failure_call = push, push.queue, failure_call
+
+    def on_failure(self, handler: Single | Push) -> Payload:
+        """Return this payload with a call that is made once if its job fails."""
+        return Payload(self._push, self._checked_call(handler))
+
+    @property
+    def context(self) -> None:
+        """None: a payload belongs to no app."""
+        return
+
+    def new_job(
+        self, context: Context, job_id: str, position: FlowPosition | None, waits_for: Slot | None = None
+    ) -> NewJob:
+        """Return the job with this payload. A duplicate key is an error, as the member would be missing."""
+        fields = checked(self._push.options, context.codec, queue=self.queue)
+        job = NewJob(job_id, self.queue, context.codec.encode(self._push.payload), **fields)
+        return placed(job if job.key is None else job._replace(on_duplicate="raise"), position, waits_for)
+
+    def __repr__(self) -> str:
+        return repr(self._push)
+
+
+def placed(job: NewJob, position: FlowPosition | None, waits_for: Slot | None) -> NewJob:
+    """Return a job at a position in a flow, waiting for a slot."""
+    waiting = job._replace(**waits_at(waits_for))
+    return waiting if position is None else waiting._replace(**position._asdict())
+
+
 class Chain(Part):
     """Parts that run in sequence."""
 
-    def __init__(self, parts: tuple[Part, ...], failure_call: Signature | None = None) -> None:
+    def __init__(self, parts: tuple[Part, ...], failure_call: Single | None = None) -> None:
         self.parts, self.failure_call = parts, failure_call
 
-    def on_failure(self, handler: Signature) -> Chain:
+    def on_failure(self, handler: Single | Push) -> Chain:
         """Return this chain with a call that is made once if any part of it fails."""
         return Chain(self.parts, self._checked_call(handler))
 
@@ -171,8 +227,8 @@ class Chain(Part):
         value = plan.member(self.parts[-1], node, 0, after)
         return Inside("none" if value == "none" else "one", {"as": "chain", "steps": steps})
 
-    def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Signature | None, After]:
-        """Plan all parts but the last call of the last one; the whole chain if it has an on_failure."""
+    def lay_out_but_last(self, plan: Plan, after: After) -> tuple[Single | None, After]:
+        """Plan all parts but the last job of the last one; the whole chain if it has an on_failure."""
         if self.failure_call is not None:
             return None, plan.before(self, after)
         for part in self.parts[:-1]:
@@ -186,15 +242,15 @@ class Chain(Part):
 class _Once:
     """Members from an iterator: read while they are enqueued, never all in memory, and only once."""
 
-    def __init__(self, members: Iterator[Part]) -> None:
+    def __init__(self, members: Iterator[Part | Push]) -> None:
         self._members, self._read = members, False
 
-    def __iter__(self) -> Iterator[Part]:
+    def __iter__(self) -> Iterator[Part | Push]:
         self._refuse_second()
         self._read = True
         return self._members
 
-    def first(self) -> list[Part]:
+    def first(self) -> list[Part | Push]:
         """Return the first member, if any, without consuming it."""
         self._refuse_second()
         first = list(islice(self._members, 1))
@@ -209,11 +265,11 @@ class _Once:
 class Group(Part):
     """Parts that run in parallel."""
 
-    def __init__(self, members: Iterable[Part], kind: Kind, failure_call: Signature | None = None) -> None:
+    def __init__(self, members: Iterable[Part | Push], kind: Kind, failure_call: Single | None = None) -> None:
         self.kind, self.failure_call = kind, failure_call
-        self._members: Iterable[Part] = _Once(members) if isinstance(members, Iterator) else members
+        self._members: Iterable[Part | Push] = _Once(members) if isinstance(members, Iterator) else members
 
-    def on_failure(self, handler: Signature) -> Group:
+    def on_failure(self, handler: Single | Push) -> Group:
         """Return this group with a call that is made once if a member fails."""
         return Group(self._members, self.kind, self._checked_call(handler))
 
@@ -236,7 +292,7 @@ class Group(Part):
         return f"{name}([{shown}])"
 
 
-def chain(*parts: Part) -> Chain:
+def chain(*parts: Part | Push) -> Chain:
     """Return a flow of parts in sequence: each gets the value of the part before as its first argument."""
     flat: list[Part] = []
     for part in map(checked_part, parts):
@@ -249,24 +305,29 @@ def chain(*parts: Part) -> Chain:
     return Chain(tuple(flat))
 
 
-def group(*members: Part | Iterable[Part]) -> Group:
+def group(*members: Part | Push | Iterable[Part | Push]) -> Group:
     """Return a flow of parallel parts, given as arguments or one iterable. Its value: the list of theirs, in order."""
     return Group(_members(members), "list")
 
 
-def barrier(*members: Part | Iterable[Part]) -> Group:
+def barrier(*members: Part | Push | Iterable[Part | Push]) -> Group:
     """Return a flow of parallel parts, given as arguments or as one iterable. It has no value."""
     return Group(_members(members), "none")
 
 
-def _members(given: tuple[Part | Iterable[Part], ...]) -> Iterable[Part]:
+def _members(given: tuple[Part | Push | Iterable[Part | Push], ...]) -> Iterable[Part | Push]:
     if len(given) == 1 and isinstance(given[0], Iterable) and not isinstance(given[0], Part):
         return given[0] if isinstance(given[0], Iterator) else tuple(given[0])
     return tuple(map(checked_part, given))
 
 
 def checked_part(part: Any) -> Part:
-    """Return a part of a flow as given; raise InvalidInput for anything else."""
+    """Return a part of a flow as given, that of a `Push`; raise InvalidInput for anything else."""
+    if isinstance(part, Push):
+        return Payload(part)
     if not isinstance(part, Part):
-        raise InvalidInput(f"a flow consists of calls, such as task.s(1), and of other flows, not of {shown(part)}")
+        raise InvalidInput(
+            f"a flow consists of calls, such as task.s(1), of payloads, such as Push(1, queue='orders'), and of other "
+            f"flows, not of {shown(part)}"
+        )
     return part

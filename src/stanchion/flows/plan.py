@@ -40,10 +40,12 @@ Kind = Literal["one", "list", "none"]
 
 
 class Call(Protocol):
-    """A call of a task that is not enqueued yet."""
+    """A call of a task, or a payload, that is not enqueued yet."""
 
-    def new_job(self, job_id: str, position: FlowPosition | None, waits_for: Slot | None = None) -> NewJob:
-        """Return the job of this call."""
+    def new_job(
+        self, context: Context, job_id: str, position: FlowPosition | None, waits_for: Slot | None = None
+    ) -> NewJob:
+        """Return the job of this call, to be stored by `context`."""
 
 
 class Part(Protocol):
@@ -139,19 +141,17 @@ class Plan:
         return self._node(part, next(self.ids), None, after)
 
     def streamed(self, part: Part, stream: Stream) -> NewJob:
-        """Return the job of a member of a large group; for a nested flow, the job that collects its value."""
+        """Return the job of a member of a large group: of a nested flow the last one, or one to collect its value."""
         position = FlowPosition(self.root, stream.node)
         job_id = next(self.ids)
-        if (call := part.lone_call) is not None:
-            return self.job(call, job_id, position, stream.after)
-        return self.collecting(job_id, position, self.before(part, stream.after))
+        last, after = part.lay_out_but_last(self, stream.after)
+        return self.collecting(job_id, position, after) if last is None else self.job(last, job_id, position, after)
 
     # -- members of a node
 
     def call(self, call: Call, node: str, index: int, after: After) -> None:
         """Plan a call as a member of a node."""
-        self._like = self.job(call, next(self.ids), FlowPosition(self.root, node, index), after)
-        self.jobs.append(self._like)
+        self.jobs.append(self._noted(self.job(call, next(self.ids), FlowPosition(self.root, node, index), after)))
 
     def member(self, part: Part, node: str, index: int, after: After) -> Kind:
         """Plan a part as a member of a node; return what it passes on."""
@@ -186,12 +186,12 @@ class Plan:
 
     def job(self, call: Call, job_id: str, position: FlowPosition, after: After) -> NewJob:
         """Return the job of a call, at this position and after another part."""
-        return call.new_job(job_id, position._replace(flow_after=after.text), after.dependency)
+        return call.new_job(self._context, job_id, position._replace(flow_after=after.text), after.dependency)
 
     def collecting(self, job_id: str, position: FlowPosition, after: After, value: Any = None) -> NewJob:
         """Return a job whose result is the value of the part it follows, or `value` if it gets none.
 
-        It goes into the queue of the job planned before it.
+        It goes into the queue of the call planned before it: a queue that has workers.
         """
         like = self._like
         args = (value,) if after.kind == "none" else ()
@@ -205,6 +205,11 @@ class Plan:
             **waits_at(after.dependency),
             **position._replace(flow_after=after.text)._asdict(),
         )
+
+    def _noted(self, job: NewJob) -> NewJob:
+        if job.task is not None:  # a plain payload is for consumers, which can't run a collecting job
+            self._like = job
+        return job
 
     def _node(self, part: Part, node: str, parent: str | None, after: After) -> After:
         """Plan a part with a node of its own."""
@@ -224,5 +229,5 @@ class Plan:
     def _failure_job(self, call: Call | None) -> str | None:
         if call is None:
             return None
-        job = call.new_job(next(self.ids), FlowPosition(self.root))
+        job = call.new_job(self._context, next(self.ids), FlowPosition(self.root))
         return json.dumps({name: value for name, value in job._asdict().items() if value is not None})

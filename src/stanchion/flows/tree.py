@@ -20,8 +20,9 @@ PartKind = Literal["job", "chain", "group", "barrier"]
 class FlowPart:
     """A part of a flow: a job, a chain of parts in sequence, or a group or barrier of parallel parts.
 
-    `state`: the job's, or running, done, failed or cancelled. `label`: the job's task. `ended`, `size`: how many of
-    the members have ended, and how many there are; `members` may hold fewer of a large group.
+    `state`: the job's, or running, done, failed or cancelled. `label`: the job's task, or the queue of a plain payload.
+    `ended`, `size`: how many of the members have ended, and how many there are; `members` may hold fewer of a large
+    group.
     """
 
     id: str
@@ -95,7 +96,7 @@ class _Drawing:
         return tuple(parts[index] for index in sorted(parts))
 
     def _of_job(self, row: JobRow) -> FlowPart:
-        job = FlowPart(row.id, "job", state_of(row, self._now).value, row.task or "")
+        job = FlowPart(row.id, "job", state_of(row, self._now).value, row.task or row.queue)
         added = tuple(self.of_node(node) for node in self._added.get(row.id, ()))
         if not added:
             return job
@@ -110,7 +111,7 @@ class _Drawing:
         fields = json.loads(node.on_failure)
         row = self._rows.get(fields["id"])
         state = "" if row is None else state_of(row, self._now).value
-        return FlowPart(fields["id"], "job", state, fields.get("task") or "")
+        return FlowPart(fields["id"], "job", state, fields.get("task") or fields["queue"])
 
 
 def _of_end(end: MemberEnd) -> FlowPart:

@@ -208,10 +208,15 @@ _CHECKS: dict[str, Any] = {
 
 
 class Push:
-    """A payload with options of its own, for `push_many`."""
+    """A payload with options of its own, for `push_many`; with its `queue`, also a part of a flow."""
 
-    __slots__ = ("options", "payload")
+    __slots__ = ("options", "payload", "queue")
 
-    def __init__(self, payload: Any, **options: Unpack[PushOptions]) -> None:
-        refuse_unknown(options, PushOptions.__optional_keys__)
+    def __init__(self, payload: Any, *, queue: str | None = None, **options: Unpack[PushOptions]) -> None:
+        refuse_unknown(options, {*PushOptions.__optional_keys__, "queue"})
         self.payload, self.options = payload, options
+        self.queue = None if queue is None else checked_name(queue, "queue")
+
+    def __repr__(self) -> str:
+        given = {**({} if self.queue is None else {"queue": self.queue}), **self.options}
+        return f"Push({', '.join([shown(self.payload), *(f'{name}={shown(value)}' for name, value in given.items())])})"

@@ -23,6 +23,7 @@ from stanchion.pipelines.send import Send
 from stanchion.pipelines.topology import Topology, checked_station, only_on_spark
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Continue, Move, Outcome
+from stanchion.stores.rules.flows import position_of
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.tasks.execution import attempted
 from stanchion.tasks.task import job_parameter, signature_of
@@ -126,7 +127,8 @@ class Station:
                 text = None if payload == row.payload else payload
                 return Move(row.lease, self.topology.queue(target), text, send.seconds, headers=headers)
             job = self._item_for(target, row.id, payload, row, headers, send)
-            return Continue(row.lease, job)
+            position = position_of(row)  # in a flow, an item is one member until it leaves the pipeline
+            return Continue(row.lease, job if position is None else job._replace(**position._asdict()))
         made = zip(new_ids(len(sends)), sends, targets, payloads, strict=True)
         jobs = (
             self._item_for(target, job_id, payload, row, headers, send)._replace(origin=row.id)

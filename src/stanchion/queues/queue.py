@@ -11,7 +11,7 @@ from stanchion.context.declared import as_declared, resettable
 from stanchion.context.settings import checked_settings, settings_of, store_settings
 from stanchion.context.shard import shown_lane, stored_range
 from stanchion.core.aio import off_loop
-from stanchion.core.checks import checked_ids, checked_name, refuse_unknown, seconds_of, several, whole
+from stanchion.core.checks import checked_ids, checked_name, refuse_unknown, seconds_of, several, shown, whole
 from stanchion.core.ids import new_id, new_ids
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
@@ -73,11 +73,18 @@ class Queue:
     def _new(self, items: Sequence[Any]) -> list[NewJob]:
         encode, codec = self.context.codec.encode, self.context.codec
         return [
-            NewJob(job_id, self.name, encode(item.payload), **checked(item.options, codec, queue=self.name))
+            NewJob(job_id, self._own(item), encode(item.payload), **checked(item.options, codec, queue=self.name))
             if isinstance(item, Push)
             else NewJob(job_id, self.name, encode(item))
             for job_id, item in zip(new_ids(len(items)), items, strict=True)
         ]
+
+    def _own(self, item: Push) -> str:
+        if item.queue not in (None, self.name):
+            raise InvalidInput(
+                f"{shown(item)} names another queue than {self.name!r}: push it there, with app.queue({item.queue!r})"
+            )
+        return self.name
 
     # -- out
 

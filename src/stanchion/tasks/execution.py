@@ -39,7 +39,8 @@ class Execution:
                 raise Unrunnable(refusal)
             self.payload = context.codec.decode(row.payload)
             self.args, self.kwargs = self.work.arguments(self.payload)
-            if row.flow_root is not None and (after := after_of(row)).node:
+            # A bare payload is the item of a station, which takes nothing else.
+            if row.flow_root is not None and row.task is not None and (after := after_of(row)).node:
                 self.args.insert(0, Values(context, row.flow_root).behind(after))
         except (StoreUnavailable, Unrunnable, Unknown):
             raise

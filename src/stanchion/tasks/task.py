@@ -13,12 +13,12 @@ from stanchion.core.checks import checked_name, seconds_of, shown
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.flows.continuation import continued
-from stanchion.flows.parts import Part, Signature
+from stanchion.flows.parts import Part, Signature, checked_part
 from stanchion.jobs.call import called_with
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import make_ready
 from stanchion.jobs.job import Job
-from stanchion.jobs.options import EnqueueOptions
+from stanchion.jobs.options import EnqueueOptions, Push
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit, Continue
 from stanchion.stores.rules.flows import failure_job
@@ -87,8 +87,8 @@ class Task(Generic[P, R]):
 
     def outcome(self, row: JobRow, payload: Any, value: Any) -> Commit | Continue:  # noqa: ARG002 - stations need it
         """Return the outcome of a job whose call returned a value: its result, or a flow that it goes on as."""
-        if isinstance(value, Part):
-            return self._going_on(continued(self.context, row, value))
+        if isinstance(value, Part | Push):
+            return self._going_on(continued(self.context, row, checked_part(value)))
         return commit_of(row, self.context.codec.encode(value, "result"))
 
     def _going_on(self, outcome: Continue) -> Continue:

@@ -204,7 +204,7 @@ class TestGroup:
             n + (n % 10 == 7) for n in range(50)
         ]
         flow = chain(work.fail(), group(members), work.note()).enqueue()
-        assert sizes_of(store, QUEUE).waiting == 61
+        assert sizes_of(store, QUEUE).waiting == 56
         app.drain()
         assert flow.state is FlowState.FAILED
         assert sizes_of(store, QUEUE).total == 0

@@ -57,7 +57,7 @@ class FlowNodes(Protocol):
     def open_flow(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store the nodes of a flow and its jobs."""
 
-    def extend_flow(self, node: str, jobs: Sequence[NewJob]) -> bool:
+    def extend_flow(self, more: ExtendFlow) -> bool:
         """Store jobs as further members of an open node."""
 
     def close_node(self, node: str) -> bool:
@@ -78,7 +78,7 @@ def _change_flow(nodes: FlowNodes, change: FlowChange) -> bool:
             nodes.open_flow(change.nodes, change.jobs)
             return True
         case ExtendFlow():
-            return nodes.extend_flow(change.node, change.jobs)
+            return nodes.extend_flow(change)
         case CloseFlow():
             return nodes.close_node(change.node)
         case StopFlow():

@@ -18,3 +18,8 @@ def replace_work(jobs: Jobs, follow_up: FollowUp, holder: Seen, job: NewJob, now
         return None
     follow_up([entry] if entry else [])
     return renewed
+
+
+def unrefused(job: NewJob) -> NewJob:
+    """Return a job that can't be refused as a duplicate, because others of its flow are stored."""
+    return job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job

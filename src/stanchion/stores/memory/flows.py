@@ -34,6 +34,8 @@ class Flows:
         self._nodes: dict[str, FlowNode] = {}
         self._ends: dict[str, dict[int, MemberEnd]] = defaultdict(dict)
         self._pending_ends: deque[MemberEnd] = deque()
+        self._made_once: dict[str, set[str]] = defaultdict(set)
+        """The names of the changes that a node takes once."""
 
     # -- steps of jobs
 
@@ -67,8 +69,8 @@ class Flows:
         match change:
             case OpenFlow(jobs=jobs):
                 return jobs
-            case ExtendFlow(node=node, jobs=jobs) if node in self._nodes and not self._nodes[node].closed:
-                return jobs
+            case ExtendFlow(node=node, jobs=jobs, opens=opens) if node in self._nodes and not self._nodes[node].closed:
+                return () if self._was_made(change) else [*jobs, *opens.jobs]
         return ()
 
     def _change(self, change: FlowChange) -> bool:
@@ -97,12 +99,19 @@ class Flows:
         found = self._nodes.get(more.node)
         if found is None:
             return False
+        if self._was_made(more):
+            return True
         new = [job for job in more.jobs if self._jobs.find(job.id) is None]
         if found.closed:
             return bool(more.jobs) and not new
         self._nodes[found.id] = found._replace(size=found.size + len(new))
         self._pushes.store(flow_rules.placed(new, found.size))
-        return True
+        if more.once is not None:
+            self._made_once[more.node].add(more.once)
+        return self.open(more.opens)
+
+    def _was_made(self, more: ExtendFlow) -> bool:
+        return more.once is not None and more.once in self._made_once.get(more.node, ())
 
     def _close(self, close: CloseFlow) -> bool:
         found = self._nodes.get(close.node)
@@ -133,6 +142,7 @@ class Flows:
                 for node in self.flow_nodes(root.id):
                     del self._nodes[node.id]
                     self._ends.pop(node.id, None)
+                    self._made_once.pop(node.id, None)
 
     # -- what follows from the end of a member
 

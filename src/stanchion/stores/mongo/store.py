@@ -27,6 +27,7 @@ from stanchion.stores.mongo.client.queues import QueueDocuments
 from stanchion.stores.mongo.client.schema import checked, set_up, steps
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
 from stanchion.stores.mongo.deletion import Deletion
+from stanchion.stores.mongo.flows.additions import Additions
 from stanchion.stores.mongo.flows.ends import FlowEnds
 from stanchion.stores.mongo.flows.flows import FlowNodes
 from stanchion.stores.mongo.jobs import Jobs
@@ -74,7 +75,9 @@ class MongoStore:
         self._semaphores = Semaphores(server, slots.wake)
         ends = FlowEnds(server)
         flows = Flows(self._jobs, ends, slots, self._push.push)
-        self._nodes = FlowNodes(server, ends, flows, self._push.push, self._operator.cancel)
+        self._nodes = FlowNodes(
+            server, ends, flows, self._push.push, Additions(server, self._push), self._operator.cancel
+        )
         self._outbox = Outbox(self._jobs, slots, flows, self._nodes, self._push)
 
         due = DueJobs(server, locks, lanes, Parking(server, locks, slots.wake), self._lost, self._outcomes)

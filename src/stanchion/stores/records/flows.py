@@ -65,11 +65,15 @@ class OpenFlow(NamedTuple):
 class ExtendFlow(NamedTuple):
     """Store jobs as further members of an open node, with the next indexes; store none if it is closed.
 
-    Jobs with known ids are members by an earlier call, so a repeat is harmless, even after the close.
+    Jobs with known ids are members by an earlier call, so a repeat is harmless, even after the close. `once`: a UUID
+    that names the change within the node; a change of a name that was made before, whatever became of its jobs, is not
+    made again. `opens`: nodes and jobs before the members, stored with them; only together with `once`.
     """
 
     node: str
     jobs: Sequence[NewJob]
+    opens: OpenFlow = OpenFlow()
+    once: str | None = None
 
 
 class CloseFlow(NamedTuple):

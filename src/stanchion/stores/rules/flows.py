@@ -40,7 +40,16 @@ def position_of(job: JobRow | NewJob) -> FlowPosition | None:
 
 def jobs_in(changes: Sequence[FlowChange]) -> list[NewJob]:
     """Return the jobs that these changes may store."""
-    return [job for change in changes if isinstance(change, OpenFlow | ExtendFlow) for job in change.jobs]
+    return [job for change in changes for job in _jobs_of(change)]
+
+
+def _jobs_of(change: FlowChange) -> Sequence[NewJob]:
+    match change:
+        case OpenFlow(jobs=jobs):
+            return jobs
+        case ExtendFlow(jobs=jobs, opens=opens):
+            return [*jobs, *opens.jobs]
+    return ()
 
 
 def end_of(before: JobRow, after: JobRow | None, counted: str | None = None) -> MemberEnd | None:
@@ -135,6 +144,11 @@ def failure_job(node: FlowNode) -> NewJob | None:
     return None if node.on_failure is None else NewJob(**json.loads(node.on_failure))
 
 
-def placed(jobs: list[NewJob], first: int) -> list[NewJob]:
+def once_kind(node: str) -> str:
+    """Return the kind of the versioned values that record the changes of a node which are made once, by their names."""
+    return f"once:{node.replace('-', '')}"
+
+
+def placed(jobs: Sequence[NewJob], first: int) -> list[NewJob]:
     """Return jobs added to an open node, with indexes from `first` on."""
     return [job._replace(flow_index=index) for index, job in enumerate(jobs, first)]

@@ -71,6 +71,11 @@ class Values:
         given = {"of_kind": kind, "of_name": name, "seen": version, "new_text": text}
         return run.change(self._statements.update, given) == 1
 
+    def take_back(self, run: Runner, change: ValueChange) -> None:
+        """Delete the value that this transaction has written."""
+        one = {"of_kind": change.kind, "of_name": change.name}
+        run.change(self._statements.delete, {**one, "seen": change.version + 1})
+
     def is_written(self, run: Runner, change: ValueChange) -> bool:
         """Return whether a value is as the change left it: a repeat after a lost reply recognizes its own write."""
         found = run.rows(self._statements.one, {"of_kind": change.kind, "of_name": change.name})

@@ -22,8 +22,9 @@ from stanchion.stores.cas.flows import Flows
 from stanchion.stores.mongo.client.documents import Document, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.mongo.flows.additions import Additions, jobs_in
 from stanchion.stores.mongo.flows.ends import FlowEnds, node_document, node_in
-from stanchion.stores.records.flows import FlowNode, NodeState
+from stanchion.stores.records.flows import ExtendFlow, FlowNode, NodeState
 from stanchion.stores.records.jobs import SECOND, JobState, NewJob
 from stanchion.stores.rules import flows
 
@@ -43,10 +44,11 @@ class FlowNodes:
         ends: FlowEnds,
         following: Flows,
         push: Callable[[Sequence[NewJob]], object],
+        once: Additions,
         cancel: Callable[[Sequence[str]], list[JobState | None]],
     ) -> None:
         self._server, self._ends, self._following = server, ends, following
-        self._push, self._cancel = push, cancel
+        self._push, self._once, self._cancel = push, once, cancel
 
     def open_flow(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
         """Store the nodes of a flow and its jobs; a node without members is done at once."""
@@ -95,9 +97,17 @@ class FlowNodes:
 
     # -- open nodes
 
-    def extend_flow(self, node: str, jobs: Sequence[NewJob]) -> bool:
+    def extend_flow(self, more: ExtendFlow) -> bool:
         """Store jobs as further members of an open node, with the next indexes; False, and none stored, if closed."""
-        return all(self._add(node, part) for part in _in_pieces(jobs))
+        if more.once is not None:
+            return self._once.extend(more, self._open_inside)
+        return all(self._add(more.node, part) for part in _in_pieces(more.jobs))
+
+    def _open_inside(self, nodes: Sequence[FlowNode], jobs: Sequence[NewJob]) -> None:
+        if self._server.in_transaction:
+            self.open_flow(nodes, jobs)
+        else:
+            self.open_nodes(nodes, jobs)
 
     def _add(self, node: str, jobs: list[NewJob]) -> bool:
         batch, written_at = ObjectId(), self._server.now()
@@ -109,7 +119,7 @@ class FlowNodes:
                     return None
                 # An earlier try, of this call or of a caller after a lost reply, has assigned their indexes. The
                 # jobs are read after the node: a change of the node in between fails the update.
-                adding = [(one["batch"], _jobs_in(one)) for one in found.get("adding", ())]
+                adding = [(one["batch"], jobs_in(one)) for one in found.get("adding", ()) if "once" not in one]
                 placed_before = {job.id: job for _, listed in adding for job in listed}
                 wanted = {"_id": {"$in": [job.id for job in jobs]}}
                 there = {one["_id"] for one in on.jobs.find(wanted, {"_id": 1}, session=on.session)}
@@ -179,6 +189,7 @@ class FlowNodes:
         for root in (one["_id"] for one in found):
             for node in self.flow_nodes(root):
                 self._server.call(lambda on, _again: on.ends.delete_many({"node": node.id}))  # noqa: B023
+                self._once.forget(node.id)
             self._server.call(lambda on, _again: on.nodes.delete_many({"root": root, "_id": {"$ne": root}}))  # noqa: B023
             self._server.call(lambda on, _again: on.nodes.delete_one({"_id": root}))  # noqa: B023
 
@@ -190,8 +201,11 @@ class FlowNodes:
         adding = {"adding.written_at": {"$lt": now - STALE}}
         for one in self._server.call(lambda on, _again: list(on.nodes.find(adding, {"adding": 1}))):
             for added in one["adding"]:
-                self._store(_jobs_in(added))
-                self._added(one["_id"], [added["batch"]])
+                if "once" in added:
+                    self._once.complete(one["_id"], added, self._open_inside)
+                else:
+                    self._store(jobs_in(added))
+                    self._added(one["_id"], [added["batch"]])
         abandoned = {"assembling": up_to(now - _ABANDONED_MICROS)}
         roots = self._server.call(lambda on, _again: on.nodes.distinct("root", abandoned))
         for root in roots:
@@ -228,7 +242,3 @@ def _in_pieces(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
         piece.append(job)
         size += len(job.payload) + len(job.headers or "") + _AROUND_CHARACTERS
     yield piece
-
-
-def _jobs_in(adding: Document) -> list[NewJob]:
-    return [NewJob(*one) for one in json.loads(adding["jobs"])]

@@ -17,7 +17,8 @@ from stanchion.stores.cas.entries import STALE
 from stanchion.stores.cas.flows import Flows as Ends
 from stanchion.stores.cas.operate import Operator
 from stanchion.stores.cas.portions import portions
-from stanchion.stores.records.flows import FlowNode
+from stanchion.stores.cas.push import unrefused
+from stanchion.stores.records.flows import ExtendFlow, FlowNode
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call, Server
@@ -109,24 +110,47 @@ class Flows:
         if taken is not None:
             raise taken
 
-    def extend_flow(self, node: str, jobs: Sequence[NewJob]) -> bool:
+    def extend_flow(self, more: ExtendFlow) -> bool:
         """Store jobs as further members of an open node, with the next indexes; False, and none stored, if closed."""
-        self._pushes.refuse_duplicates(jobs)
+        node, jobs, opens, once = more
+        if once is not None and self._server.command("HEXISTS", self._keys.flow(node) + "adding", once):
+            self._complete(node, once)
+            return True
+        self._pushes.refuse_duplicates([*jobs, *opens.jobs])
         if not jobs:
             found = self._nodes.nodes_of([node])
             return bool(found) and not found[0].closed
-        batch, text = jobs[0].id, json.dumps(jobs)
+        batch, text = once or jobs[0].id, json.dumps(jobs if once is None else [jobs, *opens, once])
         listed = f"{node}{FIELD}{batch}"
         self._server.command("ZADD", self._keys.own("adding"), self._server.now(), listed)
         run = self._server.script("extend", self._keys.flow(node), batch, len(jobs), text)
         (answer,) = self._server.all([run])
-        if answer and answer[1]:
+        if answer and once is not None:
+            self._complete(node, once)
+        elif answer and answer[1]:
             self._add(node, batch, jobs, answer[0])
         self._server.command("ZREM", self._keys.own("adding"), listed)
         return bool(answer)
 
     def _add(self, node: str, batch: str, jobs: Sequence[NewJob], first: int) -> None:
-        self._pushes.push(list(map(unrefused, placed(list(jobs), first))))
+        self._pushes.push(list(map(unrefused, placed(jobs, first))))
+        self._server.all([self._server.script("added", self._keys.flow(node), batch)])
+
+    def _complete(self, node: str, batch: str) -> None:
+        """Store the members of a recorded addition, unless they are."""
+        stored = self._server.command("HGET", self._keys.flow(node) + "adding", batch)
+        first, _, text = stored.decode().partition(FIELD) if stored else ("", "", "")
+        if not text:
+            return
+        record = json.loads(text)
+        if record[-1] != batch:  # not one that is made once
+            self._add(node, batch, [NewJob(*fields) for fields in record], int(first))
+            return
+        jobs, nodes, inside, _ = record
+        members = placed([NewJob(*fields) for fields in jobs], int(first))
+        # The record may be applied late, by another process, when the jobs have run and are forgotten.
+        self._pushes.push_once([(f"{node}:{batch}", list(map(unrefused, members)))])
+        self._assembly.open_nodes([FlowNode(*fields) for fields in nodes], [NewJob(*fields) for fields in inside])
         self._server.all([self._server.script("added", self._keys.flow(node), batch)])
 
     def close_node(self, node: str) -> bool:
@@ -156,10 +180,7 @@ class Flows:
         adding = self._keys.own("adding")
         for listed in self._server.command("ZRANGEBYSCORE", adding, "-inf", self._server.now() - STALE):
             node, batch = listed.decode().split(FIELD)
-            stored = self._server.command("HGET", self._keys.flow(node) + "adding", batch)
-            first, _, text = stored.decode().partition(FIELD) if stored else ("", "", "")
-            if text:
-                self._add(node, batch, [NewJob(*fields) for fields in json.loads(text)], int(first))
+            self._complete(node, batch)
             self._server.command("ZREM", adding, listed)
 
     def _end_abandoned(self) -> None:
@@ -203,8 +224,3 @@ class Flows:
             self._server.all([Call(("UNLINK", name)) for name in (*slots, *names)])
         self._server.all([Call(("UNLINK", key + name)) for name in ("jobs", "nodes")])
         self._server.command("ZREM", self._keys.own("flows"), root)
-
-
-def unrefused(job: NewJob) -> NewJob:
-    """Return a job that can't be refused as a duplicate, because others of its flow are stored."""
-    return job._replace(on_duplicate="return") if job.on_duplicate == "raise" else job

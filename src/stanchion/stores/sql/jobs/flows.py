@@ -24,6 +24,7 @@ from stanchion.stores.records.flows import (
 )
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.slots import NODE
+from stanchion.stores.records.values import ValueChange
 from stanchion.stores.rules import flows
 from stanchion.stores.rules.jobs import Transition
 from stanchion.stores.rules.outcomes import cancel
@@ -39,6 +40,7 @@ from stanchion.stores.sql.rows.jobs import Jobs, Step, is_id
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.slots import record_freed
 from stanchion.stores.sql.rows.transactions import Transactions
+from stanchion.stores.sql.values import Values
 
 _COLUMNS = ", ".join(f"CAST({name} AS CHAR(36))" if name in {"id", "root"} else name for name in FlowNode._fields)
 _CANCELLED_AT_ONCE = 500
@@ -76,6 +78,7 @@ class FlowStatements:
             ORDER BY finished_at LIMIT :most
         """)
         self.forget = text("DELETE FROM stanchion_flow_nodes WHERE root = :root")
+        self.forget_made = text(f"DELETE FROM stanchion_values WHERE {dialect.among('kind', 'kinds')}")
 
         # -- jobs that wait for nodes
         self.wakes = text(f"SELECT DISTINCT queue FROM stanchion_jobs {index} WHERE {waiting}")
@@ -98,6 +101,7 @@ class Flows:
     ) -> None:
         self._db, self._transactions = db, transactions
         self._jobs, self._queues, self._push, self._ends = jobs, queues, push, ends
+        self._values = Values(db)
         self._statements = db.dialect.once(FlowStatements)
 
     # -- flows
@@ -115,24 +119,32 @@ class Flows:
             case OpenFlow(nodes=nodes, jobs=jobs):
                 self.open_in(run, nodes, jobs, again=again)
                 return True
-            case ExtendFlow(node=node, jobs=jobs):
-                return is_id(node) and self._extend(run, node, jobs, again)
+            case ExtendFlow():
+                return is_id(change.node) and self._extend(run, change, again)
             case CloseFlow(node=node):
                 return is_id(node) and self._close(run, node)
             case StopFlow(root=root):
                 return is_id(root) and self._stop(run, root)
 
-    def _extend(self, run: Runner, node: str, jobs: Sequence[NewJob], again: bool) -> bool:
+    def _extend(self, run: Runner, more: ExtendFlow, again: bool) -> bool:
+        node, jobs, opens, once = more
         found = self._locked(run, [node]).get(node)
         if found is None:
             return False
+        first = None if once is None else ValueChange(flows.once_kind(node), once, "", 0)
+        if first is not None and not self._values.write(run, first):
+            return True
         known = self._jobs.stored(run, [job.id for job in jobs])  # stored by an earlier try whose reply was lost
         new = [job for job in jobs if job.id not in known]
         if found.closed:
+            if first is not None:
+                self._values.take_back(run, first)
             return bool(jobs) and not new
         run.change(self._statements.grow, {"id": node, "more": len(new)})
         push_all(self._push, run, flows.placed(new, found.size), again=again)
         run.woken.update(job.queue for job in new)
+        if opens.nodes or opens.jobs:
+            self.open_in(run, opens.nodes, opens.jobs, again=again)
         return True
 
     def _close(self, run: Runner, node: str) -> bool:
@@ -289,8 +301,11 @@ class Flows:
 
         while roots := self._db.read(old):
             for root in roots:
-                for node in self.flow_nodes(root):
+                nodes = self.flow_nodes(root)
+                for node in nodes:
                     self._ends.forget(node.id, node.size)
+                made = {"kinds": self._db.dialect.listed(flows.once_kind(node.id) for node in nodes)}
+                self._db.write(lambda run, _again, made=made: run.change(self._statements.forget_made, made))  # type: ignore[misc]
                 self._db.write(lambda run, _again, one=root: run.change(self._statements.forget, {"root": one}))  # type: ignore[misc]
 
 
