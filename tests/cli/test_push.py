@@ -21,6 +21,12 @@ def test_prints_the_id_of_the_job(run: Run, app: Stanchion) -> None:
     assert (job.queue, job.payload, job.task) == ("orders", {"id": 1}, None)
 
 
+def test_a_band_is_a_priority(run: Run, app: Stanchion) -> None:
+    job = app.get(run("push", "orders", "1", "--priority", "interactive").out.strip())
+    assert job is not None
+    assert job.priority == 80
+
+
 def test_options_reach_the_job(run: Run, app: Stanchion) -> None:
     answer = run(
         *("push", "orders", "1", "--delay", "1h30m", "--priority", "-5", "--tenant", "acme", "--key", "k"),
@@ -142,6 +148,7 @@ def test_an_empty_file_is_nothing_found(run: Run, tmp_path: Path) -> None:
         (["q", "1", "--delay", "5m", "--run-at", "2031-05-01"], "run_at or delay"),
         (["q", "1", "--run-at", "tomorrow"], "ISO 8601"),
         (["q", "1", "--priority", "101"], "from -100 to 100"),
+        (["q", "1", "--priority", "urgent"], "or interactive or user_visible"),
         (["q", "1", "--on-duplicate", "ignore"], "return, raise, replace"),
         (["q", "1", "--header", "novalue"], "name=value"),
         (["q", "1", "--arg", "2"], "name it with --task"),

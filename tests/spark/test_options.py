@@ -47,7 +47,7 @@ class TestValues:
             ("read", "by", "queue", "option by must be id or lane"),
             ("read", "queue", "", "option queue must be 1 to 200 printable characters"),
             ("readStream", "maxRecordsPerBatch", "-1", "option maxRecordsPerBatch must be"),
-            ("write", "priority", "high", "option priority must be a number, not 'high'"),
+            ("write", "priority", "high", "priority must be a whole number from -100 to 100, or interactive or"),
             ("write", "runAt", "tomorrow", "option runAt must be a time such as"),
             ("writeStream", "mode", "upsert", "option mode must be append or move or finish"),
         ],
@@ -75,6 +75,7 @@ class TestValues:
         given = options("write", priority="5", maxAttempts="3", limits="a, b", onDuplicate="replace")
         wanted = {"priority": 5, "max_attempts": 3, "limits": ("a", "b"), "on_duplicate": "replace"}
         assert job_defaults(given) == wanted
+        assert job_defaults(options("write", priority="reporting")) == {"priority": -60}
 
 
 class TestTheAddress:

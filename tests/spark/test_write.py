@@ -186,7 +186,7 @@ class TestColumns:
         [
             ("payload string, prioritie int", r"'prioritie' is unknown for jobs; did you mean priority\?"),
             ("payload string, customer_name_of string", "put parts of the payload into a struct"),
-            ("payload string, priority string", "the column priority must be of type tinyint or smallint or int"),
+            ("payload string, priority double", "the column priority must be of type tinyint or smallint or int"),
             ("payload string, run_at timestamp_ntz", "the column run_at must be of type timestamp, not timestamp_ntz"),
             ("payload struct<a: array<decimal(10,2)>>", r"the column payload\.a\[\] is of type decimal\(10,2\)"),
             ("payload binary", "the column payload is of type binary, which JSON can't hold"),

@@ -50,6 +50,7 @@ from stanchion_conformance.flows.flows import TestChain, TestGroup, small_steps,
 from stanchion_conformance.harness import app, clock, new_store, other_app, other_q, other_store, q, store
 from stanchion_conformance.jobs.attempts import TestAttempts
 from stanchion_conformance.jobs.bad_input import TestRefusedAtTheDoor
+from stanchion_conformance.jobs.bands import TestBands
 from stanchion_conformance.jobs.boundaries import TestActingOnAnotherQueue, TestDrain
 from stanchion_conformance.jobs.checkpoints import TestCheckpoints, TestCheckpointsOfTasks, TestReplayOfWhatHasChanged
 from stanchion_conformance.jobs.concurrency import TestEveryJobGoesToOne, TestLimits, TestOneWins, TestThreads, stores
@@ -164,6 +165,7 @@ __all__ = [
     "TestAnotherDatabase",
     "TestAttempts",
     "TestAwaiting",
+    "TestBands",
     "TestBatch",
     "TestBatches",
     "TestBuryAndAbandon",

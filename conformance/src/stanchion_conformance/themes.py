@@ -19,6 +19,7 @@ THEMES = (
     "harness",
     "jobs.attempts",
     "jobs.bad_input",
+    "jobs.bands",
     "jobs.boundaries",
     "jobs.checkpoints",
     "jobs.concurrency",

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from difflib import get_close_matches
 from typing import Any
 
+from stanchion.core.service_levels import BANDS
 from stanchion.errors import InvalidInput
 
 
@@ -105,5 +106,13 @@ def seconds_of(value: Any, what: str) -> float:
 
 
 def checked_priority(value: Any) -> int:
-    """Return a priority as given, if it is from -100 to 100."""
-    return whole(value, "priority", MIN_PRIORITY, MAX_PRIORITY)
+    """Return a priority from -100 to 100, as given or by the name of its band."""
+    if not isinstance(value, str):
+        return whole(value, "priority", MIN_PRIORITY, MAX_PRIORITY)
+    if value not in _OF_BANDS:
+        bounds = f"from {MIN_PRIORITY} to {MAX_PRIORITY}"
+        raise InvalidInput(f"priority must be a whole number {bounds}, or {' or '.join(_OF_BANDS)}, not {shown(value)}")
+    return _OF_BANDS[value]
+
+
+_OF_BANDS = {band.name: band.priority for band in BANDS}

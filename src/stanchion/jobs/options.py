@@ -19,6 +19,7 @@ from stanchion.core.checks import (
 )
 from stanchion.core.codec import Codec
 from stanchion.core.retry import MOST_ATTEMPTS
+from stanchion.core.service_levels import BandName
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
@@ -37,8 +38,8 @@ class PushOptions(TypedDict, total=False):
     """Options of one job.
 
     `run_at`: an aware datetime; `delay`: seconds or a timedelta from now; `priority`: -100 to 100, higher
-    first; `tenant`: the tenant it belongs to; `key`: unique among the queue's live jobs; `headers`: JSON metadata
-    stored with the payload; `timeout`: seconds that one attempt may run.
+    first, or a band by its name, such as "interactive"; `tenant`: the tenant it belongs to; `key`: unique among the
+    queue's live jobs; `headers`: JSON metadata stored with the payload; `timeout`: seconds that one attempt may run.
 
     `order_key`: jobs of one key run one at a time, in the order in which they were enqueued; `limits`: names of
     semaphores that the job holds while it runs; `rate`: starts per second, a number or text such as "100/m", of all
@@ -48,7 +49,7 @@ class PushOptions(TypedDict, total=False):
 
     run_at: datetime | None
     delay: float | timedelta | None
-    priority: int
+    priority: int | BandName
     tenant: str | None
     key: str | None
     on_duplicate: OnDuplicate

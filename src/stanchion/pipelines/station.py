@@ -123,7 +123,7 @@ class Station:
         if len(sends) == 1:
             (send,), (target,), (payload,) = sends, targets, payloads
             same_limits = self.topology.stations[target].limits == row.limits
-            if same_limits and send.priority in (None, row.priority):
+            if same_limits and send.number in (None, row.priority):
                 text = None if payload == row.payload else payload
                 return Move(row.lease, self.topology.queue(target), text, send.seconds, headers=headers)
             job = self._item_for(target, row.id, payload, row, headers, send)
@@ -142,7 +142,7 @@ class Station:
             id=job_id,
             queue=self.topology.queue(target),
             payload=payload,
-            priority=row.priority if send.priority is None else send.priority,
+            priority=row.priority if (number := send.number) is None else number,
             delay=send.seconds,
             headers=headers,
             tenant=row.tenant,

@@ -33,7 +33,7 @@ _NUMBER = (*_WHOLE, "float", "double")
 _TYPES: dict[str, tuple[str, ...]] = {
     "queue": _TEXT,
     "task": _TEXT,
-    "priority": _WHOLE,
+    "priority": (*_WHOLE, *_TEXT),
     "run_at": ("timestamp",),
     "delay": _NUMBER,
     "tenant": _TEXT,

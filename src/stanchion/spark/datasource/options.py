@@ -6,6 +6,7 @@ Names are in Spark's style (`writeId`); case and underscores are ignored. All va
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from stanchion.app import Stanchion
-from stanchion.core.checks import checked_name
+from stanchion.core.checks import checked_name, checked_priority
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput, StanchionError
 from stanchion.jobs.options import checked
@@ -82,6 +83,13 @@ def _number(kind: Callable[[str], T]) -> Callable[[str], T]:
     return value
 
 
+def _priority(text: str) -> int:
+    return checked_priority(int(text) if _INTEGER.fullmatch(text) else text)
+
+
+_INTEGER = re.compile(r"[-+]?\d{1,9}", re.ASCII)
+
+
 def _seconds(text: str) -> float:
     seconds = _number(float)(text)
     if not 0 < seconds <= 86_400:
@@ -105,7 +113,7 @@ def _keys(text: str) -> tuple[str, ...]:
 
 _FOR_JOBS: dict[str, Callable[[str], Any]] = {
     "task": _name,
-    "priority": _number(int),
+    "priority": _priority,
     "delay": _number(float),
     "runAt": _moment,
     "tenant": str,

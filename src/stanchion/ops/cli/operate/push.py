@@ -50,7 +50,14 @@ File = Annotated[
 ]
 Delay = Annotated[str | None, typer.Option(help="Due after this time, such as 30s or 2h.")]
 RunAt = Annotated[str | None, typer.Option(help="Due at this ISO 8601 time; UTC unless it names an offset.")]
-Priority = Annotated[int | None, typer.Option("--priority", "-p", help="From -100 to 100, higher first.")]
+Priority = Annotated[
+    str | None,
+    typer.Option(
+        "--priority",
+        "-p",
+        help="From -100 to 100, higher first; or interactive, user_visible, eventual or reporting.",
+    ),
+]
 Tenant = Annotated[str | None, typer.Option(help="The tenant that the job belongs to.")]
 Key = Annotated[str | None, typer.Option(help="Unique among the live jobs of the queue.")]
 OnDuplicate = Annotated[
@@ -100,7 +107,7 @@ def push(
     given = {
         "delay": optional_duration(delay, "--delay"),
         "run_at": None if run_at is None else moment(run_at, "--run-at"),
-        "priority": priority,
+        "priority": None if priority is None else loose_value(priority),
         "tenant": tenant,
         "key": key,
         "on_duplicate": on_duplicate,
