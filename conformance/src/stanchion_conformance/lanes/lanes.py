@@ -177,6 +177,15 @@ class TestInsideALane:
         fill(store, 2, *range(LANES))
         assert lanes_of([*laned.reserve(20)]) == list(range(LANES)) * 2
 
+    @pytest.mark.usefixtures("laned")
+    def test_scheduled_jobs_between_due_ones_leave_the_lane_its_share(self, store: Store) -> None:
+        fill(store, 1, 0, priority=10)
+        fill(store, 1, 0, priority=5, delay=60)
+        fill(store, 1, 0)
+        fill(store, 4, 1, priority=10)
+        rows = claim(store, 4)
+        assert [(row.lane, row.priority) for row in rows] == [(0, 10), (1, 10), (0, 0), (1, 10)]
+
 
 class TestFairness:
     def test_a_heavy_tenant_takes_nothing_from_another(self, q: Queue) -> None:
