@@ -343,14 +343,6 @@ ID_COLUMNS = tuple(column.name for column in jobs.columns if column.type is JobI
 """Columns of jobs with ids, which a database may keep as UUIDs, and JobRow has as texts."""
 
 
-def _create_all(connection: Connection) -> None:
-    metadata.create_all(connection)
-    # Where each schema change commits itself, a setup that died may have left a table without its indexes.
-    for table in metadata.sorted_tables:
-        for index in table.indexes:
-            index.create(connection, checkfirst=True)
-
-
 _WIDEN = {
     "postgresql": "ALTER COLUMN {name} TYPE {type}",
     "mysql": "MODIFY COLUMN {definition}",
@@ -364,29 +356,36 @@ def _is_shorter(found: TypeEngine[Any], wanted: TypeEngine[Any]) -> bool:
     return length is not None and needed is not None and length < needed
 
 
-def _add_missing(connection: Connection) -> None:
+def _complete(connection: Connection) -> None:
     """Add the tables, columns and indexes of `metadata` that the database lacks, and widen texts that are too short.
 
     New columns are nullable or have a default, so that processes of an older release still write rows.
     """
-    metadata.create_all(connection)
     found = inspect(connection)
-    for table in metadata.sorted_tables:
-        there = {column["name"]: column["type"] for column in found.get_columns(table.name)}
-        for column in table.columns:
-            definition = CreateColumn(column).compile(dialect=connection.dialect)
-            if column.name not in there:
-                connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {definition}")
-            elif _is_shorter(there[column.name], column.type) and connection.dialect.name in _WIDEN:
-                change = _WIDEN[connection.dialect.name].format(
-                    name=column.name, definition=definition, type=column.type.compile(connection.dialect)
-                )
-                connection.exec_driver_sql(f"ALTER TABLE {table.name} {change}")
+    there = [table for table in metadata.sorted_tables if found.has_table(table.name)]
+    missing = [table for table in metadata.sorted_tables if table not in there]
+    metadata.create_all(connection, tables=missing, checkfirst=False)
+    for table in there:
+        _add_columns(connection, table)
+        # Where each schema change commits itself, a setup that died may have left a table without its indexes.
         for index in table.indexes:
             index.create(connection, checkfirst=True)
 
 
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_create_all, _add_missing)
-"""Step n upgrades a schema from version n to n + 1; steps are only ever appended."""
+def _add_columns(connection: Connection, table: Table) -> None:
+    there = {column["name"]: column["type"] for column in inspect(connection).get_columns(table.name)}
+    widen = _WIDEN.get(connection.dialect.name)
+    for column in table.columns:
+        definition = CreateColumn(column).compile(dialect=connection.dialect)
+        if column.name not in there:
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} ADD COLUMN {definition}")
+        elif widen is not None and _is_shorter(there[column.name], column.type):
+            wanted = column.type.compile(connection.dialect)
+            change = widen.format(name=column.name, definition=definition, type=wanted)
+            connection.exec_driver_sql(f"ALTER TABLE {table.name} {change}")
+
+
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_complete, _complete)
+"""Step n upgrades a schema from version n to n + 1; steps are only ever appended. Equal ones run once in a setup."""
 
 VERSION = len(MIGRATIONS)

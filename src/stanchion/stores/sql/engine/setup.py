@@ -39,7 +39,7 @@ class Setup:
             found = _version(connection)
             if found is not None and found > VERSION:
                 raise SchemaMismatch(_newer(found))
-            for migrate in MIGRATIONS[found or 0 :]:
+            for migrate in dict.fromkeys(MIGRATIONS[found or 0 :]):
                 migrate(connection)
             if found is None:
                 connection.execute(insert(meta).values(version=VERSION))
@@ -56,7 +56,7 @@ class Setup:
         if found > VERSION:
             raise SchemaMismatch(_newer(found))
         with self._db.connection() as connection, _schema_changes(connection, instead="SELECT 1") as steps:
-            for migrate in MIGRATIONS[found:]:
+            for migrate in dict.fromkeys(MIGRATIONS[found:]):
                 migrate(connection)
         # A dry step finds nothing made by the one before it, and so repeats its statements.
         return [*dict.fromkeys(steps), *self._version_writes(found)]
