@@ -1,4 +1,4 @@
-"""The settings of the queues that a process uses, read anew when they are a second old."""
+"""The settings of the queues that a process uses, read again once they are a second old."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CachedSettings:
         now, read = time.monotonic(), self._read
         for queue in queues:  # no comprehensions: every push runs this
             if queue not in read or now - read[queue][0] > SETTINGS_SECONDS:
-                self._read_anew(store, queues, now)
+                self._refresh(store, queues, now)
                 break
         found = {}
         for queue in queues:
@@ -43,7 +43,7 @@ class CachedSettings:
                 found[queue] = settings
         return found
 
-    def _read_anew(self, store: Store, queues: Set[str], now: float) -> None:
+    def _refresh(self, store: Store, queues: Set[str], now: float) -> None:
         read = self._read
         old = {queue for queue in queues if queue not in read or now - read[queue][0] > SETTINGS_SECONDS}
         # Refresh other queues that this process uses along with these, to save calls.

@@ -169,7 +169,7 @@ class Signature(Single):
 
 
 class Payload(Single):
-    """A payload without a task, for whoever reserves jobs of its queue. Made of a `Push` with a queue."""
+    """A payload without a task, for consumers that reserve jobs of its queue. Made of a `Push` with a queue."""
 
     def __init__(self, push: Push, failure_call: Single | None = None) -> None:
         if push.queue is None:

@@ -21,13 +21,15 @@ from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS
 from stanchion.stores.sql.jobs.settle import HeldJob, Outcomes, TransactionCommits, plain_commits
 from stanchion.stores.sql.rows.transactions import Transactions
 
-ARRIVAL = "CASE WHEN {new} IS NULL THEN job.arrival_payload ELSE coalesce(job.arrival_payload, job.payload) END"
+_ARRIVAL = (
+    "CASE WHEN given.payload IS NULL THEN job.arrival_payload ELSE coalesce(job.arrival_payload, job.payload) END"
+)
 
 _DONE = listed(
     [f"job.{name}" for name in HISTORY_COLUMNS if name not in ("finished_at", "result")],
     **{
         "job.payload": "coalesce(given.payload, job.payload) AS payload",
-        "job.arrival_payload": ARRIVAL.format(new="given.payload") + " AS arrival_payload",
+        "job.arrival_payload": f"{_ARRIVAL} AS arrival_payload",
         "job.state": "'done' AS state",
     },
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from stanchion.stores.cas import settle as cas
@@ -73,7 +73,7 @@ def _counted_as(outcome: Outcome) -> str:
     return ""
 
 
-def _by_queue(commits: Sequence[Commit]) -> dict[str, Sequence[int]]:
+def _by_queue(commits: Sequence[Commit]) -> Mapping[str, Sequence[int]]:
     """Return the indexes of the commits in each queue."""
     queues = [commit.lease.queue for commit in commits]
     if len(set(queues)) == 1:
@@ -81,4 +81,4 @@ def _by_queue(commits: Sequence[Commit]) -> dict[str, Sequence[int]]:
     found: dict[str, list[int]] = {}
     for index, queue in enumerate(queues):
         found.setdefault(queue, []).append(index)
-    return dict(found)
+    return found
