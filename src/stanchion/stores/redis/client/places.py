@@ -7,7 +7,7 @@ from itertools import islice
 
 from stanchion.stores.redis.client.server import Server
 
-_REMEMBERED = 32_768
+_REMEMBERED = 16_384
 
 
 class Places:
