@@ -25,7 +25,7 @@ from tests.crash.recording import recorded
 T = TypeVar("T")
 Process = subprocess.Popen[bytes]
 
-REPOSITORY = Path(__file__).parents[2]
+PYTHONPATH = os.pathsep.join([str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])])
 STANCHION = [sys.executable, "-c", "from stanchion.ops.cli import main; main()"]
 WORKER = [*STANCHION, "worker", "tests.crash.jobs:app"]
 MOST_ROWS = 100_000
@@ -75,7 +75,7 @@ class Scene:
         environment = {
             **os.environ,
             "STANCHION_CALL_SECONDS": "10",  # shorter than the outages
-            "PYTHONPATH": str(REPOSITORY),
+            "PYTHONPATH": PYTHONPATH,
             "STANCHION_URL": url or self.url,
             "CRASH_JOURNAL": str(self._journals),
             "CRASH_FATE": fate,

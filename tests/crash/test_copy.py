@@ -25,7 +25,7 @@ from tests.crash import checker
 from tests.crash.copier import REFUSED, Copying, settings
 from tests.crash.journal import LOST
 from tests.crash.producer import QUEUE
-from tests.crash.scene import MOST_ROWS, REPOSITORY, TIMEOUT_SECONDS, Scene
+from tests.crash.scene import MOST_ROWS, PYTHONPATH, TIMEOUT_SECONDS, Scene
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ class Two:
         """Start to copy."""
         copying = replace(Copying(source.url, destination.url), **options)  # type: ignore[arg-type]
         command = [sys.executable, "-m", "tests.crash.copier", settings(copying)]
-        self.copies.append(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}))
+        self.copies.append(subprocess.Popen(command, env={**os.environ, "PYTHONPATH": PYTHONPATH}))
         return self.copies[-1]
 
     def ended(self, source: Scene, destination: Scene, **options: object) -> int:
