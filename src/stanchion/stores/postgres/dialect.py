@@ -76,6 +76,15 @@ _TABLES = text("""
         SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('stanchion_meta') AND attname = 'identity'
     )
 """)
+# To the server, a client that stands still amid a pipeline is an active one: idle_in_transaction_session_timeout does
+# not count before the Sync message. A COPY waits for its client, too, but locks no row that others want.
+_END_FROZEN_SESSIONS = text("""
+    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+    WHERE datname = current_database() AND usename = session_user AND application_name = :application
+    AND state = 'active' AND wait_event = 'ClientRead' AND query NOT LIKE 'COPY %'
+    AND query_start < clock_timestamp() - make_interval(secs => CAST(:seconds AS float8))
+""")
+_APPLICATION = "stanchion"
 _FORBIDDEN = "42501"
 _HOPELESS = frozenset({"28P01", "28000", "3D000", _FORBIDDEN})
 
@@ -110,7 +119,7 @@ class PostgresDialect(Dialect):
             "connect_args": {
                 "connect_timeout": _CONNECT_SECONDS,
                 "keepalives_idle": 30,
-                "application_name": "stanchion",
+                "application_name": _APPLICATION,
             },
             "pool_size": 20,
             "max_overflow": 20,
@@ -167,6 +176,9 @@ class PostgresDialect(Dialect):
             return
         with cursor.connection.pipeline() as pipeline:
             yield Together(cursor, lambda: self.cursor(cursor.connection), pipeline.sync)
+
+    def end_frozen_sessions(self, run: Runner) -> None:
+        run.rows(_END_FROZEN_SESSIONS, {"application": _APPLICATION, "seconds": IDLE_SECONDS})
 
     def cursor(self, driver: psycopg.Connection[Any]) -> psycopg.Cursor[Any]:
         if not self._prepares:

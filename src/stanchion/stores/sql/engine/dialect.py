@@ -157,6 +157,9 @@ class Dialect(ABC):
         """Let a caller's transaction in the block be idle without a time limit."""
         return nullcontext()
 
+    def end_frozen_sessions(self, run: Runner) -> None:  # noqa: B027 - most need nothing
+        """End sessions of ours that hold locks while their clients stand still, if the database doesn't by itself."""
+
     @abstractmethod
     def cursor(self, driver: Any) -> Any:
         """Return a cursor whose rows are tuples."""

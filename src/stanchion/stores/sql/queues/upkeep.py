@@ -65,7 +65,7 @@ class CounterEvents:
 
 
 class Upkeep:
-    """Folds counter events, deletes outdated rows and old history, removes expired queues."""
+    """Folds counter events, deletes outdated rows and old history, removes expired queues, ends frozen sessions."""
 
     def __init__(
         self,
@@ -87,6 +87,7 @@ class Upkeep:
     def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
         """Work for about `seconds`; return the queues that still have history beyond their retention."""
         budget = Budget(seconds)
+        self._db.read(self._db.dialect.end_frozen_sessions)
         self._counted.fold(budget)
         self._workers.forget_dead()
         self._db.write(lambda run, _again: self._slots.forget_rates(run, self._db.clock(run)))
