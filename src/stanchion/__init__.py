@@ -40,6 +40,7 @@ from stanchion.jobs.options import Push
 from stanchion.jobs.outcome import Bury, Cancel, RetryAfter, Snooze
 from stanchion.jobs.reservation import Reservation
 from stanchion.pipelines import Pipeline, Send
+from stanchion.queues.consumer import Consumer
 from stanchion.queues.queue import Queue
 from stanchion.tasks.task import Task
 from stanchion.worker import Worker
@@ -53,6 +54,7 @@ __all__ = [
     "Bury",
     "Cancel",
     "CannotJoin",
+    "Consumer",
     "DuplicateKey",
     "EventGroup",
     "FlowCancelled",

@@ -32,6 +32,7 @@ from stanchion.jobs.reservation import Reservation, Settlement
 from stanchion.jobs.search import Search
 from stanchion.jobs.settling import reservation, settle
 from stanchion.pipelines import Pipeline, Station
+from stanchion.queues.consumer import Consumer
 from stanchion.queues.queue import Queue, declared_queue
 from stanchion.queues.semaphore import Semaphore, declared_semaphore
 from stanchion.stores.protocol import Store, Transactions
@@ -301,9 +302,19 @@ class Stanchion:
         """
         return reservation(self.context, job_id, token)
 
-    def workers(self) -> list[WorkerRow]:
-        """Return all workers in the store, including late ones."""
-        return self.store.workers()
+    def workers(self, *, holders: bool = False) -> list[WorkerRow]:
+        """Return all workers in the store, including late ones, and consumers with heartbeats.
+
+        `holders`: then also the names under which consumers hold jobs by leases, in the state "holder".
+        """
+        return self.store.workers(holders=holders)
+
+    def consumer(self, name: str, heartbeat: float | timedelta = 10.0) -> Consumer:
+        """Return a consumer for `reserve(holder=...)`, a block in which heartbeats hold what it reserves.
+
+        Its jobs go back once it has missed three heartbeats, `heartbeat` seconds apart. See `Consumer`.
+        """
+        return Consumer(self.context, name, heartbeat)
 
     # -- flows
 

@@ -123,6 +123,25 @@ def test_bad_input_is_refused(run: Run, args: list[str], message: str) -> None:
     assert message in answer.error
 
 
+def test_workers_lists_who_else_holds_jobs(run: Run, app: Stanchion) -> None:
+    app.queue("mail").push_many(range(5))
+    app.queue("mail").reserve(2, holder="billing: 4711")
+    with app.consumer("reports", heartbeat=1000) as consumer:
+        (job,) = app.queue("mail").reserve(holder=consumer)
+        consumer.beat()
+        seen, holder = run("workers", "--json").json
+        lines = run("workers").out.splitlines()
+    assert (seen["id"], seen["state"], seen["running"], seen["late"]) == (consumer.id, "consumer", 1, False)
+    assert holder["id"] == "billing: 4711"
+    assert (holder["state"], holder["running"], holder["queues"], holder["late"]) == ("holder", 2, ["mail"], False)
+    assert [holder[name] for name in ("heartbeat", "host", "pid", "threads")] == [None] * 4
+    assert lines[1].split()[1:3] == ["consumer", "1"]
+    assert lines[2].split()[:4] == ["billing:", "4711", "holder", "2"]
+    assert run("show", job.id, "--json").json["worker"] == consumer.id
+    assert f"worker       {consumer.id}" in run("show", job.id).out
+    assert {one["worker"] for one in run("jobs", "--json").json} == {None, "billing: 4711", consumer.id}
+
+
 def test_no_workers_is_nothing_found(run: Run) -> None:
     run("setup")
     answer = run("workers")

@@ -59,7 +59,11 @@ class _Keys:
             self.waits,
         )
         yield from _unequal("ready lists in use", {name for name, entries in self.ready.items() if not entries}, set())
-        yield from _unequal("running jobs", {(fields[4], job) for job, fields in running.items()}, self.running)
+        yield from _unequal(
+            "running jobs",
+            {("" if fields[5] else fields[4], job) for job, fields in running.items()},
+            self.running,
+        )
         yield from _unequal(
             "leases",
             {(job, float(fields[5])) for job, fields in running.items() if fields[5]},

@@ -10,8 +10,8 @@ from stanchion.core.ids import new_id
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
-from stanchion.stores.records.outcomes import Commit, Rollback
-from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.records.outcomes import Commit, Extend, Rollback
+from stanchion.stores.records.workers import HOLDER, WorkerRow
 from stanchion.stores.redis.store import RedisStore
 from stanchion_conformance.harness import sizes_of
 from tests.redis.conftest import QUEUE, Open, new_jobs
@@ -78,6 +78,26 @@ class TestRecovery:
         assert recovered(busy) == []
         assert sizes_of(busy, QUEUE).running == MANY + 1
         assert broken_rules(busy, QUEUE) == broken_rules(busy, "other") == []
+
+    def test_leases_under_names_are_judged_by_their_ends(self, busy: RedisStore) -> None:
+        beat(busy, "dead")
+        store, lost = busy, list[str]()
+        for name in ("dead", "live", "a", "a b"):
+            store.push(new_jobs(MANY // 4))
+            rows = store.claim(Claim(QUEUE, MANY // 4, new_id(), lease=1000.0, holder=name)).rows
+            lost += [hold(store, None, 2)[0], hold(store, "dead")[0]]
+        states = store.settle([Extend(row.lease, 2000.0) for row in rows[:2]])
+        states += store.settle([Commit(rows[2].lease), Rollback(rows[3].lease, 1000.0)])
+        assert states == ["running", "running", "done", "scheduled"]
+        store.clock_offset = LATER
+        beat(store, "live")
+        assert set(lost) < set(recovered(store))
+        assert recovered(store) == []
+        assert sizes_of(store, QUEUE).running == 2 * MANY - 2
+        assert counted(store)["live"] == MANY
+        named = {row.id: row.running for row in store.workers(holders=True) if row.state == HOLDER}
+        assert named == {"dead": MANY // 4, "live": MANY // 4, "a": MANY // 4, "a b": MANY // 4 - 2}
+        assert broken_rules(store, QUEUE) == []
 
     def test_nothing_is_lost(self, busy: RedisStore) -> None:
         assert recovered(busy) == []

@@ -54,6 +54,7 @@ from stanchion_conformance.jobs.bands import TestBands
 from stanchion_conformance.jobs.boundaries import TestActingOnAnotherQueue, TestDrain
 from stanchion_conformance.jobs.checkpoints import TestCheckpoints, TestCheckpointsOfTasks, TestReplayOfWhatHasChanged
 from stanchion_conformance.jobs.concurrency import TestEveryJobGoesToOne, TestLimits, TestOneWins, TestThreads, stores
+from stanchion_conformance.jobs.consumers import TestConsumers
 from stanchion_conformance.jobs.dead_letters import (
     TestCirclesOfDeadLetters,
     TestDeadLetters,
@@ -62,7 +63,9 @@ from stanchion_conformance.jobs.dead_letters import (
 )
 from stanchion_conformance.jobs.encryption import TestEncryption, key, sealed
 from stanchion_conformance.jobs.history import TestHistory, TestPurge
+from stanchion_conformance.jobs.holders import TestHolders, TestLeaseOfAHolder, TestListOfHolders
 from stanchion_conformance.jobs.leases import TestFencing, TestLease, TestRepeatedClaim, TestRepeatedOutcome
+from stanchion_conformance.jobs.lost_claims import TestAfterTheBlock, TestLostClaims, TestSuspended
 from stanchion_conformance.jobs.lost_leases import TestAlone, TestCharges, TestDelayOfTheTask
 from stanchion_conformance.jobs.nonsense import TestNonsense, TestWhatWasTakenForSomethingElse
 from stanchion_conformance.jobs.ordering import TestOneAtATime, TestTheFirstIsWaitedFor
@@ -159,6 +162,7 @@ __all__ = [
     "TestAdoptedJobs",
     "TestAdoptedKeys",
     "TestAdopting",
+    "TestAfterTheBlock",
     "TestAgainstTheReference",
     "TestAlone",
     "TestAnOpenNode",
@@ -180,6 +184,7 @@ __all__ = [
     "TestColumns",
     "TestCommit",
     "TestConditions",
+    "TestConsumers",
     "TestContinuing",
     "TestCounts",
     "TestDeadLetters",
@@ -227,6 +232,7 @@ __all__ = [
     "TestHeadersOfAMove",
     "TestHeartbeat",
     "TestHistory",
+    "TestHolders",
     "TestInASecondLife",
     "TestInnocentJobs",
     "TestInsideALane",
@@ -240,9 +246,12 @@ __all__ = [
     "TestLanesElsewhere",
     "TestLargeBatches",
     "TestLease",
+    "TestLeaseOfAHolder",
     "TestLimits",
+    "TestListOfHolders",
     "TestListener",
     "TestLoops",
+    "TestLostClaims",
     "TestLostLeases",
     "TestLostSignals",
     "TestMaintain",
@@ -330,6 +339,7 @@ __all__ = [
     "TestStoppedStreams",
     "TestStrangeNames",
     "TestStreams",
+    "TestSuspended",
     "TestTailCalls",
     "TestTasks",
     "TestTheClock",

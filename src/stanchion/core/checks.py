@@ -88,11 +88,19 @@ MIN_PRIORITY, MAX_PRIORITY = -100, 100
 _LONGEST_DELAY = 100 * 365 * 86_400.0
 
 
-def checked_name(value: Any, what: str) -> str:
-    """Return a name or key as given, if it is printable and at most MAX_NAME characters long."""
-    if not isinstance(value, str) or not value or len(value) > MAX_NAME or not value.isprintable():
-        raise InvalidInput(f"{what} must be 1 to {MAX_NAME} printable characters, not {shown(value)}")
+def checked_name(value: Any, what: str, most: int = MAX_NAME) -> str:
+    """Return a name or key as given, if it is printable and at most `most` characters long."""
+    if not isinstance(value, str) or not value or len(value) > most or not value.isprintable():
+        raise InvalidInput(f"{what} must be 1 to {most} printable characters, not {shown(value)}")
     return value
+
+
+def positive_seconds(value: Any, what: str) -> float:
+    """Return seconds from a number or timedelta, more than 0."""
+    seconds = seconds_of(value, what)
+    if seconds == 0:
+        raise InvalidInput(f"{what} must be more than 0 seconds")
+    return seconds
 
 
 def seconds_of(value: Any, what: str) -> float:

@@ -1,4 +1,4 @@
-"""Job ids: UUID version 7, strictly increasing within a process."""
+"""Ids: of jobs, UUID version 7, strictly increasing within a process; of workers and consumers."""
 
 from __future__ import annotations
 
@@ -68,6 +68,15 @@ def _head(shared: int) -> str:
     """Return all but the last group of an id."""
     moment, a, b = shared >> 26, shared >> 14 & 0xFFF, shared & 0x3FFF
     return f"{moment >> 16:08x}-{moment & 0xFFFF:04x}-7{a:03x}-{0x8000 | b:04x}-"
+
+
+NAME_MAX = 100
+"""Characters of the name of a worker or a consumer, which leaves room for the rest of its id."""
+
+
+def process_id(name: str) -> str:
+    """Return an id for a worker or consumer of this name in this process; no other one gets the same."""
+    return f"{name}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 def new_token() -> str:

@@ -175,7 +175,7 @@ class Job:
 
     @property
     def worker(self) -> str | None:
-        """The worker that runs the job, or ran it last."""
+        """The id of the worker that runs the job or ran it last, or the name of the `holder` that reserved it."""
         return self._row.worker
 
     @property

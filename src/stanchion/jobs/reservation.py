@@ -50,7 +50,7 @@ class Reservation(Job):
     Every call raises LeaseLost, and changes nothing, once the lease is lost.
     """
 
-    __slots__ = ("_asked_to_stop", "_record", "_retry", "has_outcome", "reply_lost", "settled_as")
+    __slots__ = ("_asked_to_stop", "_record", "_retry", "_told", "has_outcome", "reply_lost", "settled_as")
 
     def __init__(
         self,
@@ -58,10 +58,14 @@ class Reservation(Job):
         row: JobRow,
         retry: Retry | None = None,
         record: Callable[[Settlement], None] | None = None,
+        *,
+        told: bool = False,
     ) -> None:
-        """`record`: takes how the job is to end, for a batch that ends all its jobs together."""
+        """`record`: takes how the job is to end, for a batch that ends all its jobs together. `told`: a worker calls
+        `ask_to_stop` when the job is to stop; otherwise `cancelled` asks the store.
+        """
         super().__init__(context, row, JobState.RUNNING)
-        self._retry, self._record = retry or context.retry, record
+        self._retry, self._record, self._told = retry or context.retry, record, told
         self.reply_lost = False
         """A store that did not answer may have applied an outcome; the next one is a repeat."""
         self._asked_to_stop = bool(row.cancel_requested)
@@ -91,7 +95,7 @@ class Reservation(Job):
     @property
     def cancelled(self) -> bool:
         """True once this running job was asked to stop."""
-        if not self._asked_to_stop and self._row.worker is None:
+        if not self._asked_to_stop and not self._told:
             found = self._context.store.fetch([self.id]).get(self.id)
             self._asked_to_stop = found is not None and bool(found.cancel_requested)
         return self._asked_to_stop

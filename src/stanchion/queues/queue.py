@@ -11,7 +11,16 @@ from stanchion.context.declared import as_declared, resettable
 from stanchion.context.settings import checked_settings, settings_of, store_settings
 from stanchion.context.shard import shown_lane, stored_range
 from stanchion.core.aio import off_loop
-from stanchion.core.checks import checked_ids, checked_name, refuse_unknown, seconds_of, several, shown, whole
+from stanchion.core.checks import (
+    checked_ids,
+    checked_name,
+    positive_seconds,
+    refuse_unknown,
+    seconds_of,
+    several,
+    shown,
+    whole,
+)
 from stanchion.core.ids import new_id, new_ids
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
@@ -23,6 +32,7 @@ from stanchion.jobs.options import Push, PushOptions, checked
 from stanchion.jobs.reservation import Reservation
 from stanchion.jobs.search import PageOptions
 from stanchion.queues.batch import Batch
+from stanchion.queues.consumer import Consumer
 from stanchion.queues.purging import purge
 from stanchion.queues.receive import Receive
 from stanchion.stores.records.claims import Claim
@@ -88,16 +98,19 @@ class Queue:
 
     # -- out
 
-    def pop(self, wait: float | timedelta = 0) -> Job | None:
-        """Return the next job, done at once: delivered at most once. None if no job is due within `wait` seconds."""
-        return self._popped(self._popping(wait).rows())
+    def pop(self, wait: float | timedelta = 0, *, holder: str | Consumer | None = None) -> Job | None:
+        """Return the next job, done at once: delivered at most once. None if no job is due within `wait` seconds.
 
-    async def apop(self, wait: float | timedelta = 0) -> Job | None:
+        `holder`: who takes it; kept as the job's `worker`.
+        """
+        return self._popped(self._popping(wait, holder).rows())
+
+    async def apop(self, wait: float | timedelta = 0, *, holder: str | Consumer | None = None) -> Job | None:
         """Await `pop`. Waiting takes no thread; a cancellation puts a job already popped back into the queue."""
-        return self._popped(await self._popping(wait).arows())
+        return self._popped(await self._popping(wait, holder).arows())
 
-    def _popping(self, wait: float | timedelta) -> Receive:
-        return Receive(self.context, Claim(self.name, 1, ""), seconds_of(wait, "wait"), pops=True)
+    def _popping(self, wait: float | timedelta, holder: str | Consumer | None) -> Receive:
+        return Receive(self.context, Claim(self.name, 1, ""), seconds_of(wait, "wait"), holder=holder, pops=True)
 
     def _popped(self, rows: list[JobRow]) -> Job | None:
         return Job(self.context, rows[0], JobState.DONE) if rows else None
@@ -108,12 +121,16 @@ class Queue:
         wait: float | timedelta = 0,
         lease: float | timedelta | None = None,
         lanes: range | None = None,
+        *,
+        holder: str | Consumer | None = None,
     ) -> list[Reservation]:
         """Reserve up to `n` due jobs for `lease` seconds (None: the queue's), waiting up to `wait` for the first.
 
         With `lanes`, such as `range(0, 16)`, only jobs of these lanes; a range with lane 0 includes jobs in no lane.
+        `holder`: who reserves them, kept as the job's `worker`: a name, or an `app.consumer(name)`, whose heartbeats
+        hold them without a lease.
         """
-        return self._reserved(self._reserving(n, wait, lease, lanes).rows())
+        return self._reserved(self._reserving(n, wait, lease, lanes, holder).rows())
 
     async def areserve(
         self,
@@ -121,9 +138,11 @@ class Queue:
         wait: float | timedelta = 0,
         lease: float | timedelta | None = None,
         lanes: range | None = None,
+        *,
+        holder: str | Consumer | None = None,
     ) -> list[Reservation]:
         """Await `reserve`. Waiting takes no thread; a cancellation gives back jobs already reserved."""
-        return self._reserved(await self._reserving(n, wait, lease, lanes).arows())
+        return self._reserved(await self._reserving(n, wait, lease, lanes, holder).arows())
 
     def batch(
         self,
@@ -131,22 +150,27 @@ class Queue:
         wait: float | timedelta = 0,
         lease: float | timedelta | None = None,
         lanes: range | None = None,
+        *,
+        holder: str | Consumer | None = None,
     ) -> Batch:
         """Return a block `with queue.batch(500) as jobs:`, which reserves up to `n` jobs and ends all by one call.
 
         The other parameters are those of `reserve`. See `Batch`.
         """
-        return Batch(self.context, self._reserving(n, wait, lease, lanes))
+        return Batch(self.context, self._reserving(n, wait, lease, lanes, holder))
 
     def _reserving(
-        self, n: int, wait: float | timedelta, lease: float | timedelta | None, lanes: range | None
+        self,
+        n: int,
+        wait: float | timedelta,
+        lease: float | timedelta | None,
+        lanes: range | None,
+        holder: str | Consumer | None,
     ) -> Receive:
         whole(n, "the number of jobs to reserve", 1, MOST_RESERVED)
-        held = None if lease is None else seconds_of(lease, "lease")
-        if held == 0:
-            raise InvalidInput("lease must be more than 0 seconds")
+        held = None if lease is None else positive_seconds(lease, "lease")
         wanted = Claim(self.name, n, "", lease=held, lanes=None if lanes is None else stored_range(lanes))
-        return Receive(self.context, wanted, seconds_of(wait, "wait"))
+        return Receive(self.context, wanted, seconds_of(wait, "wait"), holder=holder)
 
     def _reserved(self, rows: list[JobRow]) -> list[Reservation]:
         return [Reservation(self.context, row) for row in rows]

@@ -168,8 +168,11 @@ class Store(Protocol):
     def leave(self, worker: str) -> None:
         """Forget a worker that has given back all its jobs."""
 
-    def workers(self) -> list[WorkerRow]:
-        """Return all known workers, including late ones, with their numbers of running jobs."""
+    def workers(self, *, holders: bool = False) -> list[WorkerRow]:
+        """Return all known workers, including late ones, with their numbers of running jobs.
+
+        `holders`: then also the names under which consumers hold jobs by leases, in the state `HOLDER`.
+        """
 
     # -- reading
 

@@ -46,7 +46,7 @@ class Execution:
             raise
         except (ValueError, RecursionError, StanchionError) as error:
             raise Unrunnable(f"job {row.id} can't be read: {error}") from None
-        self.job = Reservation(context, row, self.work.retry)
+        self.job = Reservation(context, row, self.work.retry, told=row.worker is not None)
         if self.work.job_parameter is not None:
             self._give_job(self.work.job_parameter)
 

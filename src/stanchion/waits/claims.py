@@ -34,7 +34,7 @@ class Request(NamedTuple):
 
 
 class ClaimPoll(Poll):
-    """Claims for all waiters at one queue with the same lanes and lease; hands out jobs first come, first served."""
+    """Claims for all waiters at one queue with the same options; hands out jobs first come, first served."""
 
     def __init__(self, coordinator: Coordinator, claim: Claim, *, pops: bool) -> None:
         super().__init__(coordinator)
@@ -62,7 +62,20 @@ class ClaimPoll(Poll):
             self.due, self._again = 0.0, True
 
     def forget_gone(self) -> None:
-        self._requests = deque(request for request in self._requests if request.waiter.waits)
+        requests, self._requests = self._requests, deque[Request]()
+        for request in requests:
+            if request.waiter.waits:
+                self._requests.append(request)
+            else:
+                self._lose(request.lost_claim)
+
+    def ended(self) -> None:
+        self._lose(self._lost_claim)
+
+    def _lose(self, claim: Claim | None) -> None:
+        """Leave a claim whose reply was lost to its consumer, as nobody waits for its jobs."""
+        if claim is not None and not self._pops:
+            self.coordinator.lost_claims.add(claim)
 
     def listens_to(self) -> Signs:
         return Signs(frozenset([self._claim.queue]))

@@ -21,6 +21,7 @@ from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
 from stanchion.waits.claims import ClaimPoll, Request, put_back
 from stanchion.waits.ends import FlowPoll, JobPoll, SeenJob
+from stanchion.waits.lost_replies import LostClaims
 from stanchion.waits.poll import Host, Poll
 from stanchion.waits.waiter import Waiter
 
@@ -49,6 +50,7 @@ class Waits:
     def begin(self) -> None:
         """Start without waiters."""
         self.lock = threading.Lock()
+        self.lost_claims = LostClaims()
         self._polls: dict[Hashable, Poll] = {}
         self._thread: threading.Thread | None = None
         self._nudge = threading.Event()
@@ -82,7 +84,7 @@ class Waits:
         lost_claim: Claim | None = None,
     ) -> Waiter[list[JobRow]]:
         """Wait for due jobs; answer with none at the deadline. `lost_claim`: a claim whose reply was lost."""
-        key = ("work", claim.queue, claim.lanes, claim.lease, pops)
+        key = ("work", claim.queue, claim.lanes, claim.lease, claim.worker, claim.holder, pops)
         waiter: Waiter[list[JobRow]] = Waiter(deadline, loop, returned=lambda rows: self.put_back(rows, pops=pops))
         with self.lock:
             poll = self._poll(key, lambda: ClaimPoll(self, claim, pops=pops))
@@ -145,7 +147,7 @@ class Waits:
             with self.lock:
                 now = time.monotonic()
                 for key in [key for key, poll in self._polls.items() if not len(poll) and not poll.running]:
-                    del self._polls[key]
+                    self._polls.pop(key).ended()
                 idle_from = min(idle_from, now) if not self._polls else math.inf
                 if not self._polls and (self._listener is None or now - idle_from >= LINGER_SECONDS):
                     self._thread = None

@@ -15,6 +15,7 @@ from stanchion.errors import StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.wakeup.signs import Signs
+from stanchion.waits.lost_replies import LostClaims
 from stanchion.waits.waiter import Waiter
 
 log = logging.getLogger("stanchion")
@@ -43,6 +44,7 @@ class Coordinator(Protocol):
 
     host: Host
     lock: Lock
+    lost_claims: LostClaims
 
     @property
     def heard(self) -> Signs: ...
@@ -91,6 +93,9 @@ class Poll(ABC):
     @abstractmethod
     def forget_gone(self) -> None:
         """Drop all waiters that are gone. The caller holds the lock."""
+
+    def ended(self) -> None:  # noqa: B027 - most polls leave nothing behind
+        """It has no more waiters, and is dropped. The caller holds the lock."""
 
     def closed(self) -> None:
         """End all waits: the app was closed."""

@@ -21,7 +21,8 @@ def pop(store: Store, request: Claim) -> Claimed:
     A death after (2) leaves them done, though no caller has received them.
     """
     rows: list[JobRow] = []
-    claim = request._replace(token=(request.token or new_token()) + POP, worker=None, lease=POP_LEASE_SECONDS)
+    token = (request.token or new_token()) + POP
+    claim = request._replace(token=token, worker=None, holder=request.held_by, lease=POP_LEASE_SECONDS)
     while True:
         claimed = store.claim(claim)
         done = _committed(store, claimed.rows)

@@ -15,12 +15,13 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.lost_leases import AT_ONCE, is_alone
+from stanchion.waits.lost_replies import LostReplies
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import not_started
 from stanchion.worker.due_queues import DueQueues
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
-from stanchion.worker.pace import LostReplies, PickupDelays, Prefetch
+from stanchion.worker.pace import PickupDelays, Prefetch
 from stanchion.worker.runner import NEVER, Runners
 
 log = logging.getLogger("stanchion.worker")

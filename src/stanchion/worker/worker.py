@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import secrets
 import socket
 import threading
 import time
@@ -15,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from stanchion.context.context import Context, HasContext
-from stanchion.core.checks import checked_name, seconds_of, whole
+from stanchion.core.checks import checked_name, positive_seconds, seconds_of, whole
+from stanchion.core.ids import NAME_MAX, process_id
 from stanchion.errors import InvalidInput, SchemaMismatch, StoreUnavailable
 from stanchion.jobs.options import named_queues
 from stanchion.stores.records.workers import Beat, WorkerRow
@@ -40,7 +40,6 @@ STEP_SECONDS_MAX = 2.0
 TICK = 0.01
 
 THREADS_MAX = 10_000
-NAME_MAX = 100
 
 
 class Worker:
@@ -77,16 +76,17 @@ class Worker:
     ) -> None:
         self._threads = whole(threads, "threads", 1, THREADS_MAX)
         self.context = context = app.context
-        named = socket.gethostname() if name is None else _checked_name(name)
-        self.id = f"{named}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.id = process_id(
+            socket.gethostname() if name is None else checked_name(name, "the name of a worker", NAME_MAX)
+        )
         """The id of this worker in the store and in its jobs."""
         self.on_stuck: Callable[[], None] | None = None
         """Called after an attempt was given up; its thread can't be stopped while this process lives."""
         self._named = None if queues is None else named_queues(queues)
-        self._every = _positive(heartbeat, "heartbeat")
+        self._every = positive_seconds(heartbeat, "heartbeat")
         self._grace = seconds_of(grace, "grace")
-        self._poll = _positive(context.poll if poll is None else poll, "poll")
-        self._defaults = DefaultTimeouts(context, None if timeout is None else _positive(timeout, "timeout"))
+        self._poll = positive_seconds(context.poll if poll is None else poll, "poll")
+        self._defaults = DefaultTimeouts(context, None if timeout is None else positive_seconds(timeout, "timeout"))
         self._until_empty, self._until_finished = until_empty or until_finished, until_finished
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
@@ -270,17 +270,3 @@ class Worker:
 def run_worker(context: Context, queues: Collection[str] | None, threads: int, /, **options: Any) -> None:
     """Run a worker in this process until SIGTERM, SIGINT or an exception; see `Worker`."""
     Worker(context, queues, threads, **options).run()
-
-
-def _checked_name(value: Any) -> str:
-    """Return the name of a worker, which leaves room for the rest of its id."""
-    if len(name := checked_name(value, "the name of a worker")) > NAME_MAX:
-        raise InvalidInput(f"the name of a worker has at most {NAME_MAX} characters, not {len(name)}")
-    return name
-
-
-def _positive(value: Any, what: str) -> float:
-    seconds = seconds_of(value, what)
-    if seconds == 0:
-        raise InvalidInput(f"{what} must be more than 0 seconds")
-    return seconds

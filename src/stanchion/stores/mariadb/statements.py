@@ -76,8 +76,8 @@ def elements(name: str) -> SelectBase:
 # -- out
 
 _EXPIRED = f"""coalesce((
-    SELECT lease_until FROM stanchion_jobs FORCE INDEX (stanchion_jobs_holder)
-    WHERE worker IS NULL AND lease_until IS NOT NULL ORDER BY lease_until LIMIT 1
+    SELECT lease_until FROM stanchion_jobs FORCE INDEX (stanchion_jobs_leased)
+    WHERE lease_until IS NOT NULL ORDER BY lease_until LIMIT 1
 ) <= {NOW}, FALSE)"""
 
 ANY_EXPIRED = text(f"SELECT {_EXPIRED}")

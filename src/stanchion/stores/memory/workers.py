@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from stanchion.stores.memory.flows import Flows
@@ -12,7 +12,7 @@ from stanchion.stores.memory.slots import Slots
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules import outcomes as outcome_rules
-from stanchion.stores.rules.liveness import alive, beat_of, is_lost
+from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, is_lost
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
 
 
@@ -30,18 +30,19 @@ class Workers:
         for worker in workers:
             known = self._workers.get(worker.id)
             self._workers[worker.id] = replace(worker, started_at=known.started_at if known else now, last_seen_at=now)
-        cancelled = [row.id for row in self._jobs.running() if row.worker in mine and row.cancel_requested]
+        cancelled = [row.id for row in self._held() if row.worker in mine and row.cancel_requested]
         return beat_of(workers, self._workers.values(), cancelled, now)
 
     def leave(self, worker: str) -> None:
         """Forget a worker that has given back all its jobs."""
         self._workers.pop(worker, None)
 
-    def workers(self) -> list[WorkerRow]:
-        """Return all known workers, including late ones, with their numbers of running jobs."""
-        running = Counter(row.worker for row in self._jobs.running())
+    def workers(self, *, holders: bool = False) -> list[WorkerRow]:
+        """Return all known workers, late ones included, with their numbers of running jobs; then holders of leases."""
+        running = Counter(row.worker for row in self._held())
         rows = sorted(self._workers.values(), key=lambda worker: (worker.started_at, worker.id))
-        return [replace(worker, running=running[worker.id]) for worker in rows]
+        found = [replace(worker, running=running[worker.id]) for worker in rows]
+        return found + holders_of(self._leased()) if holders else found
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         """Give back jobs whose lease ran out or whose worker is dead; if there are none, recount the slots."""
@@ -62,5 +63,15 @@ class Workers:
 
     def forget(self, now: int) -> None:
         """Forget dead workers without jobs."""
-        busy = {row.worker for row in self._jobs.running()}
+        busy = {row.worker for row in self._held()}
         self._workers = {name: worker for name, worker in self._workers.items() if name in busy or alive(worker, now)}
+
+    def _held(self) -> Iterator[JobRow]:
+        """Yield the jobs that workers hold by their heartbeats."""
+        return (row for row in self._jobs.running() if row.lease_until is None)
+
+    def _leased(self) -> Iterator[Leased]:
+        """Yield the jobs that are held by leases under a name."""
+        for row in self._jobs.running():
+            if row.lease_until is not None and row.worker is not None:
+                yield Leased(row.worker, row.queue, 1, row.started_at or 0, row.started_at or 0)

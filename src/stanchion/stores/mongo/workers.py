@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from pymongo import UpdateOne
@@ -10,8 +10,8 @@ from pymongo import UpdateOne
 from stanchion.stores.mongo.client.documents import Document, up_to
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
-from stanchion.stores.records.workers import Beat, WorkerRow
-from stanchion.stores.rules.liveness import alive, beat_of, orphaned_since
+from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
+from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, orphaned_since
 
 _FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
 _NOT_STORED = frozenset({"id", "started_at", "running"})
@@ -41,13 +41,28 @@ class Workers:
         """Forget a worker that has given back all its jobs."""
         self._server.call(lambda on, _again: on.workers.delete_one({"_id": worker}))
 
-    def workers(self) -> list[WorkerRow]:
-        """Return all known workers, with their numbers of running jobs, the oldest first."""
+    def workers(self, *, holders: bool = False) -> list[WorkerRow]:
+        """Return all known workers, the oldest first, with their numbers of running jobs; then holders of leases."""
         stages = {"$match": {"held_by": {"$exists": True}}}, {"$group": {"_id": "$held_by", "running": {"$sum": 1}}}
         found = self._server.call(lambda on, _again: on.documents(on.jobs, *stages))
         running = {one["_id"]: one["running"] for one in found}
         rows = sorted(self.known_workers().values(), key=lambda worker: (worker.started_at, worker.id))
-        return [replace(worker, running=running.get(worker.id, 0)) for worker in rows]
+        known = [replace(worker, running=running.get(worker.id, 0)) for worker in rows]
+        return known + holders_of(self._leased()) if holders else known
+
+    def _leased(self) -> Iterator[Leased]:
+        """Yield the jobs that are held by leases under a name, by queue."""
+        leased: Document = {"$match": {"lease_until": {"$exists": True}}}
+        stages = (
+            leased,
+            {"$sort": {"lease_until": 1}},
+            {"$limit": LEASES_SEARCHED_MAX},
+            {"$match": {"worker": {"$exists": True}}},
+        )
+        by = {"_id": {"worker": "$worker", "queue": "$queue"}, "jobs": {"$sum": 1}}
+        by |= {"first": {"$min": "$started_at"}, "last": {"$max": "$started_at"}}
+        for one in self._server.call(lambda on, _again: on.documents(on.jobs, *stages, {"$group": by})):
+            yield Leased(one["_id"]["worker"], one["_id"]["queue"], one["jobs"], one["first"], one["last"])
 
     def known_workers(self) -> dict[str, WorkerRow]:
         """Return all workers that have a document, without their numbers of running jobs."""

@@ -155,7 +155,7 @@ class PostgresDecisions:
             "jobs": json.dumps(jobs),
             "slots": json.dumps(_slot_changes(decision), ensure_ascii=False),
             "token": claim.token,
-            "worker": claim.worker,
+            "worker": claim.held_by,
             "lease_until": lease_until(claim, settings, decision.now),
             "now": decision.now,
             "counted": decision.last and claim.counted,

@@ -15,10 +15,11 @@ class Claim(NamedTuple):
     """A request for up to `limit` due jobs of one queue, under a fresh `token`.
 
     The live worker with the id `worker` holds the jobs; where it is None, they are held for `lease` seconds (None: the
-    queue's lease). `repeat`, after a lost reply, returns the jobs that the token holds already, if any. `lanes`: the
-    first and the last lane to claim from; None for all. With `rows` False, only the number of jobs under the token is
-    wanted, and a job that has lost its lease twice or more is handed out together with others. `full`: slots known to
-    be full. Only stores set it: they may skip jobs that wait for one of these first.
+    queue's lease), by a consumer that may give its name, `holder`. `repeat`, after a lost reply, returns the jobs that
+    the token holds already, if any. `lanes`: the first and the last lane to claim from; None for all. With `rows`
+    False, only the number of jobs under the token is wanted, and a job that has lost its lease twice or more is handed
+    out together with others. `full`: slots known to be full. Only stores set it: they may skip jobs that wait for one
+    of these first.
     """
 
     queue: str
@@ -30,6 +31,12 @@ class Claim(NamedTuple):
     lanes: tuple[int, int] | None = None
     full: tuple[Slot, ...] = ()
     rows: bool = True
+    holder: str | None = None
+
+    @property
+    def held_by(self) -> str | None:
+        """What the jobs record as their `worker`: the id of a worker, or the name of the holder of a lease."""
+        return self.worker or self.holder
 
     @property
     def counted(self) -> bool:

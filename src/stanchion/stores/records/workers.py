@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
     """A live worker as it describes itself; `heartbeat` in seconds.
 
-    `began`: its running jobs, in the form of `lost_leases.start_of`; None from a release that does not report them.
+    `began`: its running jobs, in the form of `lost_leases.start_of`; None if they begin when they are handed out.
     """
 
     id: str
@@ -24,6 +24,13 @@ class WorkerRow:
     last_seen_at: int = 0
     running: int = 0
     began: tuple[str, ...] | None = None
+
+
+HOLDER: Final = "holder"
+"""State of the row that `Store.workers` makes for a name under which consumers hold leases, without heartbeats."""
+
+LEASES_SEARCHED_MAX: Final = 10_000
+"""Leases among which `Store.workers` looks for names, those that end first: of each queue on Redis, else of all."""
 
 
 class Beat(NamedTuple):

@@ -45,6 +45,7 @@ class DueJobs:
         def run(again: bool) -> Any:
             repeat = "1" if again or claim.repeat else ""
             wish = (claim.limit, claim.token, worker, lease, repeat, counted, *lanes, "" if claim.rows else "1")
+            wish = (*wish, claim.holder or "")
             return server.run("claim", server.keys.queue(claim.queue), *wish, *start, *map(key_of, claim.full))
 
         while True:

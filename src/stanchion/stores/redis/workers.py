@@ -9,11 +9,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from stanchion.stores.cas.portions import portions
-from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
 from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
-from stanchion.stores.rules.liveness import alive, beat_of, orphaned_since
+from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, orphaned_since
 
 _DESCRIBED = ("id", "host", "pid", "queues", "threads", "heartbeat", "state")
 _AT_ONCE = 500
@@ -56,20 +56,21 @@ class Workers:
             return []
         mine = {worker.id for worker in workers}
         rows = (seen.row for seen in self._jobs.read(asked)[1].values())
-        return [row.id for row in rows if row.cancel_requested and row.worker in mine]
+        return [row.id for row in rows if row.cancel_requested and row.worker in mine and row.lease_until is None]
 
     def leave(self, worker: str) -> None:
         """Forget a worker that has given back all its jobs."""
         self._server.command("HDEL", self._server.keys.own("workers"), worker)
         self._server.command("HDEL", self._server.keys.own("began"), worker)
 
-    def workers(self) -> list[WorkerRow]:
-        """Return all known workers, including late ones, with their numbers of running jobs."""
+    def workers(self, *, holders: bool = False) -> list[WorkerRow]:
+        """Return all known workers, late ones included, with their numbers of running jobs; then holders of leases."""
         running = Counter[str]()
         for _, worker, jobs in self._holders():
             running[worker] += jobs
         rows = sorted(self.known_workers().values(), key=lambda worker: (worker.started_at, worker.id))
-        return [replace(worker, running=running[worker.id]) for worker in rows]
+        known = [replace(worker, running=running[worker.id]) for worker in rows]
+        return known + holders_of(self._leased()) if holders else known
 
     def known_workers(self) -> dict[str, WorkerRow]:
         """Return all workers that have a row, by id."""
@@ -128,10 +129,16 @@ class Workers:
         return found[:limit]
 
     def _holders(self) -> Iterator[tuple[str, str, int]]:
-        """Yield each holder of running jobs ('' for none) per queue, with the number of jobs."""
+        """Yield each worker with running jobs ('' for those with a lease) per queue, with the number of jobs."""
         for queue, flat in self._of_each_queue(lambda keys: self._server.script("holders", keys)):
             for worker, jobs in zip(flat[::2], flat[1::2], strict=True):
                 yield queue, worker.decode(), int(jobs)
+
+    def _leased(self) -> Iterator[Leased]:
+        """Yield the jobs that are held by leases under a name, by queue."""
+        for queue, flat in self._of_each_queue(lambda keys: self._server.script("leased", keys, LEASES_SEARCHED_MAX)):
+            for name, *figures in zip(*(flat[part::4] for part in range(4)), strict=True):
+                yield Leased(name.decode(), queue, *map(int, figures))
 
     def _of_each_queue(self, asked: Callable[[str], Call]) -> Iterator[tuple[str, Any]]:
         """Yield each queue with the reply to the call made for its key prefix."""

@@ -32,7 +32,7 @@ def claimed(row: JobRow, claim: Claim, lease: float, now: int) -> JobRow:
         state=JobState.RUNNING.value,
         attempts=row.attempts + 1,
         token=claim.token,
-        worker=claim.worker,
+        worker=claim.held_by,
         lease_until=None if claim.worker else now + int(lease * SECOND),
         started_at=now,
         progress=None,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
-from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.records.workers import HOLDER, Beat, WorkerRow
 
 MISSED_BEATS = 3
 """Missed heartbeats after which a worker is dead."""
@@ -45,15 +46,17 @@ def beat_of(beating: Iterable[WorkerRow], known: Collection[WorkerRow], cancelle
 
 
 def is_lost(row: JobRow, workers: Mapping[str, WorkerRow], now: int) -> bool:
-    """Return True if the holder of a running job is gone.
+    """Return True if the holder of a running job is gone. A lease decides alone, whoever holds it.
 
     A job whose worker has no row is lost once each live worker would have rewritten its own row since the job started.
     Without a live worker nothing can be inferred.
     """
     if row.state != JobState.RUNNING:
         return False
+    if row.lease_until is not None:
+        return row.lease_until <= now
     if row.worker is None:
-        return row.lease_until is not None and row.lease_until <= now
+        return False
     known = workers.get(row.worker)
     if known is not None:
         return not alive(known, now)
@@ -65,6 +68,32 @@ def orphaned_since(workers: Iterable[WorkerRow], now: int) -> int | None:
     """Return when a running job whose worker has no row must have started to be lost; None without a live worker."""
     longest = max((_silence_limit(worker) for worker in workers if alive(worker, now)), default=None)
     return None if longest is None else now - longest
+
+
+class Leased(NamedTuple):
+    """Running jobs of a queue that are held under leases by the name `holder`: their number, first and last start."""
+
+    holder: str
+    queue: str
+    jobs: int
+    first_start: int
+    last_start: int
+
+
+def holders_of(leased: Iterable[Leased]) -> list[WorkerRow]:
+    """Return the holders of leases in the form of workers, by name. `last_seen_at`: when one last reserved a job."""
+    by_name: dict[str, list[Leased]] = {}
+    for one in leased:
+        by_name.setdefault(one.holder, []).append(one)
+    return [
+        WorkerRow(
+            *(name, "", 0, tuple(sorted({one.queue for one in held})), 0, 0.0, HOLDER),
+            started_at=min(one.first_start for one in held),
+            last_seen_at=max(one.last_start for one in held),
+            running=sum(one.jobs for one in held),
+        )
+        for name, held in sorted(by_name.items())
+    ]
 
 
 def _silence_limit(worker: WorkerRow) -> int:

@@ -3,10 +3,10 @@
 When a worker dies, each of its jobs that had begun is charged with the loss, and the attempt counts. The other jobs get
 their attempt back. What is known about a start:
 
-    reservation without a worker       it began when it was handed out; that of a pop never began
+    reservation with a lease           it began when it was handed out; that of a pop never began
     token of the claim ends in "+"     the worker had a free thread for each of its jobs: they began at once
     worker's row lists the job         it was running at the last heartbeat
-    worker's row has no list           a worker of an earlier release: all its jobs count as begun
+    worker's row has no list           a consumer with heartbeats: its jobs began when they were handed out
     none of these                      it may have begun since the last heartbeat
 
 A job that kills its worker at once may thus not be known to have begun. It is charged all the same, together with the
@@ -100,7 +100,7 @@ def start_of(job_id: str, token: str) -> str:
 def had_begun(row: JobRow, worker: WorkerRow | None) -> bool:
     """Return True if a job whose holder is gone is known to have begun; `worker`: the holder's row, if any."""
     token = row.token or ""
-    if row.worker is None:
+    if row.lease_until is not None or row.worker is None:
         return not token.endswith(POP)
     if token.endswith(AT_ONCE) and not is_alone(row):
         return True

@@ -9,9 +9,9 @@ from dataclasses import replace
 from sqlalchemy import BigInteger, String, Text, case, cast, delete, exists, func, select, text, update
 
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.workers import Beat, WorkerRow
-from stanchion.stores.rules.liveness import LATE_BEATS, MISSED_BEATS, least_sharing
-from stanchion.stores.sql.engine.columns import RUNNING, param
+from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
+from stanchion.stores.rules.liveness import LATE_BEATS, MISSED_BEATS, Leased, holders_of, least_sharing
+from stanchion.stores.sql.engine.columns import BY_WORKER, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Row, Runner
@@ -25,7 +25,7 @@ class WorkerStatements:
         now, worker = dialect.now, param("worker", String)
         overdue = workers.c.last_seen_at <= now - cast(MISSED_BEATS * SECOND * workers.c.heartbeat, BigInteger)
         late = workers.c.last_seen_at <= now - cast(LATE_BEATS * SECOND * workers.c.heartbeat, BigInteger)
-        its_jobs = (jobs.c.state == RUNNING) & (jobs.c.worker == workers.c.id)
+        its_jobs = BY_WORKER & (jobs.c.worker == workers.c.id)
         self.beat = (
             update(workers)
             .where(workers.c.id == worker)
@@ -50,11 +50,18 @@ class WorkerStatements:
             .group_by(workers.c.queues)
         )
         self.to_stop = select(cast(jobs.c.id, String(36))).where(
-            jobs.c.state == RUNNING, text(dialect.among("worker", "workers")), jobs.c.cancel_requested
+            BY_WORKER, text(dialect.among("worker", "workers")), jobs.c.cancel_requested
         )
         self.leave = delete(workers).where(workers.c.id == worker)
         running = select(func.count()).select_from(jobs).where(its_jobs).scalar_subquery()
         self.all = select(*workers.columns, running).order_by(workers.c.started_at, workers.c.id)
+        self.holders = text(f"""
+            SELECT worker, queue, count(*), min(started_at), max(started_at) FROM (
+                SELECT worker, queue, started_at FROM stanchion_jobs {dialect.by("stanchion_jobs_leased")}
+                WHERE lease_until IS NOT NULL ORDER BY lease_until LIMIT :most
+            ) AS leased
+            WHERE worker IS NOT NULL GROUP BY worker, queue
+        """)
         self.any_dead = select(workers.c.id).where(overdue).limit(1)
         self.forget_dead = delete(workers).where(overdue, ~exists().where(its_jobs))
 
@@ -89,9 +96,17 @@ class Workers:
         """Delete the row of a worker that has given back all its jobs."""
         self._db.write(lambda run, _again: run.change(self._statements.leave, {"worker": worker}))
 
-    def workers(self) -> list[WorkerRow]:
-        """Return all known workers, late ones included, with the number of jobs that each runs."""
-        return [_worker_in(row) for row in self._db.read(lambda run: run.rows(self._statements.all))]
+    def workers(self, *, holders: bool = False) -> list[WorkerRow]:
+        """Return all known workers, late ones included, with their numbers of running jobs; then holders of leases."""
+
+        def work(run: Runner) -> list[WorkerRow]:
+            found = [_worker_in(row) for row in run.rows(self._statements.all)]
+            if not holders:
+                return found
+            leased = run.rows(self._statements.holders, {"most": LEASES_SEARCHED_MAX})
+            return found + holders_of(Leased(*row) for row in leased)
+
+        return self._db.read(work)
 
     def forget_dead(self) -> None:
         """Delete the rows of dead workers that hold no job."""

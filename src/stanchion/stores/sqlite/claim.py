@@ -88,7 +88,7 @@ class SqliteReservations:
         now = self._db.clock(run)
         given = {
             "token": claim.token,
-            "worker": claim.worker,
+            "worker": claim.held_by,
             "started_at": now,
             "lease_until": lease_until(claim, settings, now),
             "ids": listed,

@@ -98,7 +98,7 @@ def sample(app: Stanchion) -> Sample:
         at=now,
         store=store.capabilities.name,
         queues=queues,
-        workers=store.workers(),
+        workers=store.workers(holders=True),
         running=app.find(state=JobState.RUNNING, limit=_SHOWN_JOBS),
         dead=app.find(state=JobState.DEAD, limit=_SHOWN_JOBS),
     )

@@ -8,12 +8,12 @@ from typing import Any
 from rich.text import Text
 
 from stanchion.core.times import moment
-from stanchion.ops.cli.console.human import age, iso
+from stanchion.ops.cli.console.human import age, iso, safe
 from stanchion.ops.cli.console.output import Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.records.workers import HOLDER, WorkerRow
 
 MISSED_BEATS = 3
 """Missed heartbeats after which a worker counts as dead."""
@@ -30,11 +30,14 @@ COLUMNS = [
 ]
 
 
+_STATE_STYLES = {"running": "green", "consumer": "green", HOLDER: "cyan"}
+
+
 @command(cli, "workers", panel=LOOK)
 def workers(session: Session) -> Exit:
-    """List workers, including late ones."""
+    """List workers, including late ones, and who else holds jobs."""
     app, out = session.app, session.out
-    found, now = app.workers(), app.store.now()
+    found, now = app.workers(holders=True), app.store.now()
     if out.as_json:
         out.json_list(worker_json(worker, now) for worker in found)
     elif found:
@@ -46,12 +49,14 @@ def workers(session: Session) -> Exit:
 
 def late(worker: WorkerRow, now: int) -> bool:
     """Return whether a worker is so late that others take its jobs."""
-    return now - worker.last_seen_at > MISSED_BEATS * worker.heartbeat * SECOND
+    return worker.state != HOLDER and now - worker.last_seen_at > MISSED_BEATS * worker.heartbeat * SECOND
 
 
 def worker_json(worker: WorkerRow, now: int) -> dict[str, Any]:
-    """Return a worker, ready for JSON."""
+    """Return a worker, ready for JSON. The holder of leases has no heartbeat, host, process and threads."""
     fields = asdict(worker)
+    if worker.state == HOLDER:
+        fields |= dict.fromkeys(("heartbeat", "host", "pid", "threads"))
     del fields["began"]  # it contains the tokens of jobs
     return {
         **fields,
@@ -63,15 +68,15 @@ def worker_json(worker: WorkerRow, now: int) -> dict[str, Any]:
 
 def row(worker: WorkerRow, now: int) -> list[Cell]:
     """Return a worker as a row of a table."""
-    is_late = late(worker, now)
+    is_late, is_holder = late(worker, now), worker.state == HOLDER
     state = "late" if is_late else worker.state
     return [
-        f"{worker.host}:{worker.pid}",
-        Text(state, "bold red" if is_late else "green" if state == "running" else "yellow"),
+        safe(worker.id) if is_holder else f"{worker.host}:{worker.pid}",
+        Text(state, "bold red" if is_late else _STATE_STYLES.get(state, "yellow")),
         count_cell(worker.running, "yellow"),
-        f"{worker.threads}",
+        f"{worker.threads}" if worker.threads else "",
         age((now - worker.last_seen_at) / SECOND),
         age((now - worker.started_at) / SECOND),
-        ",".join(worker.queues) or "all",
-        worker.id,
+        safe(",".join(worker.queues)),
+        safe(worker.id),
     ]

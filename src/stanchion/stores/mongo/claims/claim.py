@@ -203,6 +203,8 @@ def _reserving(claim: Claim, state: QueueState) -> Document:
     if claim.worker is None:
         lease = state.settings.lease if claim.lease is None else claim.lease
         held["lease_until"] = state.now + int(lease * SECOND)
+        if claim.holder is not None:
+            held["worker"] = claim.holder
     else:
         held |= {"worker": claim.worker, "held_by": claim.worker}
     update: Document = {"$set": held, "$inc": {"attempts": 1, "version": 1}, "$unset": {"progress": ""}}

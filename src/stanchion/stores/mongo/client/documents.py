@@ -7,7 +7,7 @@ are one, `waits_for`, the text of `cas.slot_keys`. Further fields:
     stamp       of the last step by compare-and-set; after a lost reply, a step recognises its own work by it
     live        true until the job has finished: the index of queued jobs holds only live ones
     unique      the key while the job is live; covered by the unique index
-    held_by     the worker, while it holds the job
+    held_by     the worker, while it holds the job by its heartbeats
     events      counter events that are not yet folded into the counts of their queues
     outbox      outbox entries of its steps: work on slots and flows that is not applied yet
     once        when it was stored, if another process may store it again after its end to complete a dead one's work
@@ -73,7 +73,7 @@ def document_of(row: JobRow) -> Document:
     fields["live"] = live
     fields["unique"] = row.key if live else None
     fields["letter"] = is_marked(row) or None
-    fields["held_by"] = row.worker if row.state == JobState.RUNNING else None
+    fields["held_by"] = row.worker if row.state == JobState.RUNNING and row.lease_until is None else None
     return {name: value for name, value in fields.items() if value is not None and value is not False}
 
 

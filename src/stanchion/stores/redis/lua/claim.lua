@@ -1,6 +1,6 @@
 -- Reserves due jobs. ARGV: offset, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
 -- return the jobs that the token holds already, if any, the counter or '', the first and the last lane or '' for all, 1
--- to reserve a batch, whose jobs are found by its token. To skip jobs of full slots: the ready list and the index in it
+-- to reserve a batch, whose jobs are found by its token, the name of the holder of leases or ''. To skip jobs of full slots: the ready list and the index in it
 -- to start at, or '' and 0, and the slots.
 --
 -- Returns what it found: 'expired' and ids whose leases ran out, which the caller frees before it asks again; 'held'
@@ -59,7 +59,7 @@ end
 
 local ids = {}
 local LOOKED_AT, looked, reached = 10000, 0, nil
-local full = full_slots(13)
+local full = full_slots(14)
 
 -- Returns those of some due jobs that don't wait first for a full slot.
 local function eligible(some)
@@ -80,8 +80,8 @@ end
 -- index at which the previous call stopped.
 local function take_beyond(lists)
     for _, list in ipairs(lists) do
-        local rank, taken = list == ARGV[11] and tonumber(ARGV[12]) or 0, {}
-        local due = list < ARGV[11] and 0 or redis.call('ZCOUNT', P .. 'ready:' .. list, '-inf', whole(now))
+        local rank, taken = list == ARGV[12] and tonumber(ARGV[13]) or 0, {}
+        local due = list < ARGV[12] and 0 or redis.call('ZCOUNT', P .. 'ready:' .. list, '-inf', whole(now))
         while #ids < limit and rank < due and looked < LOOKED_AT do
             local some = redis.call('ZRANGE', P .. 'ready:' .. list, rank, math.min(due, rank + 1000) - 1)
             for _, id in ipairs(eligible(some)) do
@@ -217,7 +217,7 @@ if #ids > 0 then
     if worker == '' then
         until_when = whole(now + (lease ~= '' and tonumber(lease) or math.floor(tonumber(own_lease or 30) * 1000000)))
     end
-    local reserved = table.concat({ token, worker, until_when, whole(now), '', '' }, US) .. US
+    local reserved = table.concat({ token, worker ~= '' and worker or ARGV[11], until_when, whole(now), '', '' }, US) .. US
     local live, running, leases = {}, {}, {}
     for index, state in ipairs(several('HMGET', P .. 'live', ids)) do
         local rev, attempts, tail = string.match(state, TAIL)

@@ -23,11 +23,11 @@ for index, id in ipairs(ids) do
             if job[STOP] ~= '' then
                 stopping[#stopping + 1] = id
             end
+            held[#done + 1] = holding_of(job, id)
             job[REV], job[STATE], job[LEASE], job[STOP], job[FINISHED] = job[REV] + 1, 'done', '', '', whole(now)
             job[RESULT] = result
             brought = brought + #result
             done[#done + 1] = id
-            held[#done] = holding(job[WORKER], id)
             past[2 * #done - 1], past[2 * #done] = id, table.concat(job, US)
             ended[2 * #done - 1], ended[2 * #done] = whole(now), id
         end

@@ -1,5 +1,5 @@
--- Returns the holders of running jobs, '' for none, and their numbers of jobs, alternating; one step per holder. ARGV:
--- offset.
+-- Returns the workers with running jobs, '' for those with a lease, and their numbers of jobs, alternating; one step
+-- per worker. ARGV: offset.
 
 local holders, from = {}, '-'
 while true do

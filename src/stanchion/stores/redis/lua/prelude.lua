@@ -10,8 +10,8 @@
 --   orders    zset    live jobs that have an order key, by it, enqueued_at and id; see `entry`
 --   waits     zset    waiting jobs by the semaphore, order key or node that they wait for, waits_since and id
 --   outbox    hash    idempotency key -> written_at, job and text of an outbox entry
---   running   zset    reserved jobs by worker, or '', and id; see `holding`
---   leases    zset    reserved jobs without a worker by the end of their lease
+--   running   zset    reserved jobs by worker, or '' for those with a lease, and id; see `holding`
+--   leases    zset    reserved jobs with a lease by its end
 --   stopping  set     running jobs asked to stop         counts   hash   numbers of events
 --   settings  hash    of the queue                       signals  stream one entry a write that brings work
 --   ends      stream one entry a step that ends jobs: their ids, or *
@@ -136,9 +136,14 @@ local function entry(name, moment, id)
     return table.concat({ name, string.rep('0', 20 - #moment) .. moment, id }, US)
 end
 
--- A job in `running`: as text, it sorts by worker, '' for none, and id.
+-- A job in `running`: as text, it sorts by worker, '' for a job with a lease, and id.
 local function holding(worker, id)
     return worker .. US .. id
+end
+
+-- The same of a stored job: a lease decides alone, and its holder may have the name of a worker.
+local function holding_of(job, id)
+    return holding(job[LEASE] == '' and job[WORKER] or '', id)
 end
 
 -- The bounds in `running` of all jobs that a worker holds.
@@ -163,7 +168,7 @@ local function drop(id, job)
     else
         redis.call('HDEL', P .. 'live', id)
         if job[STATE] == 'running' then
-            redis.call('ZREM', P .. 'running', holding(job[WORKER], id))
+            redis.call('ZREM', P .. 'running', holding_of(job, id))
             redis.call('SREM', P .. 'stopping', id)
             redis.call('ZREM', P .. 'leases', id)
         elseif job[STATE] == 'queued' then
@@ -220,7 +225,7 @@ local function put(prefix, id, text, job, body)
         redis.call('HSET', prefix .. 'keys', job[KEY], id)
     end
     if job[STATE] == 'running' then
-        redis.call('ZADD', prefix .. 'running', 0, holding(job[WORKER], id))
+        redis.call('ZADD', prefix .. 'running', 0, holding_of(job, id))
         if job[LEASE] ~= '' then
             redis.call('ZADD', prefix .. 'leases', job[LEASE], id)
         end

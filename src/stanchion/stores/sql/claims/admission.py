@@ -132,7 +132,7 @@ class Decisions:
         given = {
             "queue": claim.queue,
             "token": claim.token,
-            "worker": claim.worker,
+            "worker": claim.held_by,
             "started_at": decision.now,
             "lease_until": lease_until(claim, settings, decision.now),
         }

@@ -9,7 +9,7 @@ from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.liveness import MISSED_BEATS
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay, had_begun
 from stanchion.stores.rules.outcomes import lease_lost
-from stanchion.stores.sql.engine.columns import RUNNING, RUNS, live_row, param
+from stanchion.stores.sql.engine.columns import BY_WORKER, RUNS, live_row, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Params, Row, Runner
@@ -30,7 +30,7 @@ class RecoveryStatements:
         most, as_of = param("most", Integer), param("as_of", BigInteger)
         self.expired = (
             select(*live_row())
-            .where(jobs.c.worker.is_(None), jobs.c.lease_until <= dialect.now, RUNS)
+            .where(jobs.c.lease_until <= dialect.now, RUNS)
             .order_by(jobs.c.lease_until)
             .limit(most)
             .with_for_update(skip_locked=True)
@@ -39,7 +39,7 @@ class RecoveryStatements:
         was_overdue = workers.c.last_seen_at <= as_of - silence
         lost = (
             select(*live_row())
-            .where(jobs.c.state == RUNNING, jobs.c.worker.is_not(None))
+            .where(BY_WORKER, jobs.c.worker.is_not(None))
             .limit(most)
             .with_for_update(skip_locked=True)
         )

@@ -119,7 +119,7 @@ def reservation(claim: Claim, settings: QueueSettings) -> Params:
     return {
         "queue": claim.queue,
         "token": claim.token,
-        "worker": claim.worker,
+        "worker": claim.held_by,
         "lease_micros": None if claim.worker is not None else int(lease_of(claim, settings) * SECOND),
     }
 

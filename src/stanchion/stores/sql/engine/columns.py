@@ -31,6 +31,9 @@ RUNS: ColumnElement[bool] = jobs.c.state.op("IN", is_comparison=True)(literal_co
 """The job, found by its id or its lease, is running. The spelling differs from RUNNING on purpose: a planner that can
 prove that the partial index of running jobs fits may read all of it, entries of removed jobs included."""
 
+BY_WORKER: ColumnElement[bool] = and_(jobs.c.state == RUNNING, jobs.c.lease_until.is_(None))
+"""The job is held by the heartbeats of its `worker`. A lease decides alone, whatever name stands there."""
+
 
 def param(name: str, kind: Any = None) -> ColumnElement[Any]:
     """Return a parameter."""

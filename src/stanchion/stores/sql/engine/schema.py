@@ -166,7 +166,8 @@ _partial("stanchion_jobs_key", jobs.c.queue, jobs.c.key, where=jobs.c.key.is_not
 # Each of these indexes has an entry per job, and each change of a column costs, so they are few. The first also serves
 # the counts by state.
 _whole("stanchion_jobs_ready", jobs.c.queue, jobs.c.state, jobs.c.lane, jobs.c.rank, jobs.c.run_at)
-_whole("stanchion_jobs_holder", jobs.c.worker, jobs.c.lease_until)  # a running job has either a worker or a lease
+# Leases that have run out; and the jobs of a worker, which have no lease.
+_whole("stanchion_jobs_leased", jobs.c.lease_until, jobs.c.worker)
 # Any number of jobs may have no key. A duplicate check locks the gap before a key. As the key comes first, only the gap
 # before the lowest key receives jobs without one, and only those of the last queue.
 _whole("stanchion_jobs_key", jobs.c.key, jobs.c.queue, unique=True)

@@ -112,7 +112,7 @@ class HeldStatements:
         }
         done = (as_done[name] if name in as_done else jobs.c[name] for name in HISTORY_COLUMNS)
         self.keep_done = insert(history).from_select(list(HISTORY_COLUMNS), select(*done).where(one))
-        lease_until = case((jobs.c.worker.is_not(None), null()), else_=now + param("lease_micros", BigInteger))
+        lease_until = case((jobs.c.lease_until.is_(None), null()), else_=now + param("lease_micros", BigInteger))
         self.extend = update(jobs).where(mine).values(lease_until=lease_until)
         self.progress = update(jobs).where(mine).values(progress=param("share", Float))
 
