@@ -26,6 +26,9 @@ missing() {
     has_program pgbouncer '' || echo pgbouncer
     has_program mariadbd "${STANCHION_TEST_MARIADB_BIN:-}" || echo mariadb-server
     has_program redis-server "${STANCHION_TEST_REDIS_BIN:-}" || echo redis-server
+    has_program sqlite3 '' || echo sqlite3
+    has_program psql '' || echo postgresql-client
+    has_program mariadb '' || echo mariadb-client
 }
 
 # $1: path, $2: text. Writes a file for the time of the installation, unless one is there.

@@ -156,7 +156,7 @@ def test_a_setup_that_died_is_finished(store: SqlStore) -> None:
 def test_the_script_is_the_step_from_there(store: SqlStore, request: pytest.FixtureRequest) -> None:
     request.getfixturevalue("next_release")
     steps = store.setup(dry_run=True)
-    assert len(steps) == 3
+    assert len([step for step in steps if "stanchion_push" not in step]) == 3
     assert store.setup(dry_run=True) == steps, "telling them changed something"
     with store.database.connection() as connection:
         for step in steps:

@@ -85,7 +85,14 @@ _GREATEST = sys.float_info.max
 MAX_NAME = 200
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 
-_LONGEST_DELAY = 100 * 365 * 86_400.0
+LONGEST_DELAY = 100 * 365 * 86_400.0
+"""In seconds."""
+
+MAX_HEADERS = 64 * 1024
+"""Characters of the headers of a job, as JSON."""
+
+MAX_LIMITS = 16
+"""Semaphores of a job."""
 
 
 def checked_name(value: Any, what: str, most: int = MAX_NAME) -> str:
@@ -108,7 +115,7 @@ def seconds_of(value: Any, what: str) -> float:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, (int, float)):
         raise InvalidInput(f"{what} must be a number of seconds or a timedelta, not {shown(value)}")
-    if not 0 <= seconds <= _LONGEST_DELAY:
+    if not 0 <= seconds <= LONGEST_DELAY:
         raise InvalidInput(f"{what} must be from 0 seconds to 100 years, not {shown(value)}")
     return float(seconds)
 

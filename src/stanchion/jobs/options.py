@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypedDict, Unpack, get_args
 
 from stanchion.core.checks import (
+    MAX_HEADERS,
+    MAX_LIMITS,
     aware,
     checked_name,
     checked_priority,
@@ -28,10 +30,6 @@ OnDuplicate = Literal["return", "raise", "replace"]
 
 
 RateBy = Literal["task", "tenant", "queue"]
-
-MAX_HEADERS = 64 * 1024
-
-MAX_LIMITS = 16
 
 
 class PushOptions(TypedDict, total=False):

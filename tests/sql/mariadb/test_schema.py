@@ -63,10 +63,11 @@ def test_the_script_makes_the_same_schema(mariadb_url: str) -> None:
 
 def test_the_rights_that_it_needs(mariadb_server: MariaDBServer, mariadb_url: str) -> None:
     database = make_url(mariadb_url).database
+    making = "SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX, CREATE ROUTINE, ALTER ROUTINE"
     mariadb_server.execute(
         "CREATE OR REPLACE USER 'maker'@'%' IDENTIFIED BY 'm'",
         "CREATE OR REPLACE USER 'user'@'%' IDENTIFIED BY 'u'",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, INDEX ON `{database}`.* TO 'maker'@'%'",
+        f"GRANT {making} ON `{database}`.* TO 'maker'@'%'",
         f"GRANT SELECT, INSERT, UPDATE, DELETE ON `{database}`.* TO 'user'@'%'",
     )
     address = f"@127.0.0.1:{mariadb_server.port}/{database}"

@@ -8,7 +8,19 @@ from contextlib import contextmanager, suppress
 from inspect import signature
 from typing import Any
 
-from sqlalchemy import BigInteger, Executable, Select, SelectBase, Table, event, func, insert, literal_column, select
+from sqlalchemy import (
+    BigInteger,
+    Executable,
+    Select,
+    SelectBase,
+    Table,
+    event,
+    func,
+    insert,
+    literal_column,
+    select,
+    text,
+)
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
@@ -24,6 +36,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Together
 from stanchion.stores.sql.engine.schema import SlotName
+from stanchion.stores.sql.jobs.plain_push import NAME, statements
 from stanchion.stores.wakeup.listeners import Listeners
 
 try:
@@ -57,6 +70,15 @@ _SESSION = (
 )
 _MARIADB = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.(\d+)-MariaDB", re.IGNORECASE)
 _MYSQL = re.compile(r"(\d+)\.(\d+)\.(\d+)")
+# A user without rights on a routine does not see it.
+_PUSH_ROUTINE = text(f"""
+    SELECT EXISTS (
+        SELECT 1 FROM information_schema.routines WHERE routine_schema = DATABASE() AND routine_name = '{NAME}'
+    ) OR NOT EXISTS (
+        SELECT 1 FROM information_schema.user_privileges WHERE privilege_type = 'CREATE ROUTINE'
+        UNION ALL SELECT 1 FROM information_schema.schema_privileges WHERE privilege_type = 'CREATE ROUTINE'
+    )
+""")
 _SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
 
 
@@ -131,6 +153,15 @@ class MariaDBDialect(Dialect):
         finally:
             with suppress(DBAPIError):
                 connection.exec_driver_sql(_IDLE.format(IDLE_SECONDS))
+
+    def has_push_routine(self, connection: Connection) -> bool:
+        return bool(connection.execute(_PUSH_ROUTINE).scalar())
+
+    def push_routine(self, connection: Connection | None) -> list[str]:
+        # Only MariaDB replaces procedures.
+        replaces = connection is not None and getattr(connection.dialect, "is_mariadb", False)
+        make = statements("stanchion.stores.mariadb", text=TEXT, clock=CLOCK)
+        return make if replaces else [f"DROP PROCEDURE IF EXISTS {NAME}", *make]
 
     @contextmanager
     def lock_schema(self, connection: Connection) -> Iterator[None]:

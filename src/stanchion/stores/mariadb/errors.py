@@ -61,13 +61,14 @@ _HOPELESS = {
     1143: "no right to the column",
     1153: "larger than max_allowed_packet",
     1227: "no right to do this",
+    1370: "no right to the procedure",
     1698: "wrong user or password",
     1820: "the password has expired",
     1862: "the password has expired",
     3118: "account locked",
     4151: "account locked",
 }
-_FORBIDDEN = frozenset({1142, 1143, 1227})
+_FORBIDDEN = frozenset({1044, 1142, 1143, 1227, 1370})
 
 
 def fault(error: BaseException) -> Fault:

@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from stanchion.errors import InvalidInput, MissingExtra
+from stanchion.stores.postgres import plain_push
 from stanchion.stores.postgres.pick import IDENTITY, slots_at, slots_read
 from stanchion.stores.postgres.store import PostgresStore
 from stanchion.stores.postgres.wakeup import NOTIFY, Notifications, signals_of
@@ -263,6 +264,12 @@ class PostgresDialect(Dialect):
 
     def insert_ignoring_from(self, table: Table, columns: Sequence[str], rows: Select[Any]) -> Executable:
         return insert(table).from_select(columns, rows).on_conflict_do_nothing()
+
+    def has_push_routine(self, connection: Connection) -> bool:
+        return plain_push.is_made(connection)
+
+    def push_routine(self, connection: Connection | None) -> list[str]:
+        return plain_push.push_routine(connection)
 
     @contextmanager
     def lock_schema(self, connection: Connection) -> Iterator[None]:

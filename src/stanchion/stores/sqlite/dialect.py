@@ -26,7 +26,7 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.engine import URL, Engine
+from sqlalchemy.engine import URL, Connection, Engine
 from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.pool import ConnectionPoolEntry
 from sqlalchemy.types import TypeEngine
@@ -40,6 +40,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import VERSION
+from stanchion.stores.sql.jobs.plain_push import NAME, UNPRINTABLE, statements
 from stanchion.stores.sqlite.file import StoreFile
 from stanchion.stores.sqlite.store import SqliteStore
 from stanchion.stores.sqlite.wakeup import FileWatch
@@ -131,6 +132,14 @@ class SqliteDialect(Dialect):
         """Drop connections to a file that is no longer at the path; opening the next one may raise."""
         if record.info["place"] != self._file.place():
             raise InvalidatePoolError
+
+    def has_push_routine(self, connection: Connection) -> bool:
+        return bool(connection.scalar(text(f"SELECT count(*) = 2 FROM sqlite_master WHERE tbl_name = '{NAME}'")))
+
+    def push_routine(self, connection: Connection | None) -> list[str]:
+        unprintable = ", ".join(f"{first}, {ord('-')}, {last}" for first, last in UNPRINTABLE)
+        make = statements("stanchion.stores.sqlite", unprintable=unprintable)
+        return make if connection is None else [f"DROP VIEW IF EXISTS {NAME}", *make]
 
     def start(self, cursor: sqlite3.Cursor, *, durable: bool = True) -> None:
         # SQLite itself retries less and less often, down to ten times a second: if a busy worker holds the lock most of

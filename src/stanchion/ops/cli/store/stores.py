@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from importlib import import_module
 from operator import itemgetter
@@ -37,7 +38,7 @@ def setup(
     store = open_store(url)
     try:
         if sql:
-            script = "".join(f"{step}\n" for step in store.setup(dry_run=True))
+            script = "".join(f"{_for_client(step)}\n" for step in store.setup(dry_run=True))
             if session.out.as_json:
                 session.out.json({"url": shown_url(url), "sql": script})
             else:
@@ -48,6 +49,13 @@ def setup(
     finally:
         store.close()
     session.out.done(f"{shown_url(url)} is ready", {"url": shown_url(url), "ready": True})
+
+
+def _for_client(step: str) -> str:
+    """Return a statement as the client program of the database takes it: that of MariaDB sends up to the delimiter."""
+    if not re.match(r"CREATE\b.* PROCEDURE\b", step):
+        return step
+    return f"DELIMITER //\n{step.removesuffix(';')} //\nDELIMITER ;"
 
 
 @command(cli, "stores", panel=STORE)

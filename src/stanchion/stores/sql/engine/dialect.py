@@ -130,6 +130,14 @@ class Dialect(ABC):
         """Keep other processes from changing the schema until the block, or else the transaction, ends."""
         return nullcontext()  # a single writer holds the write lock
 
+    def has_push_routine(self, connection: Connection) -> bool:
+        """Return True if `stanchion_push` is there, or this user may not make it."""
+        return True
+
+    def push_routine(self, connection: Connection | None) -> list[str]:
+        """Return the statements that make or replace `stanchion_push`; None: in a database without the schema."""
+        return []
+
     def start(self, cursor: Any, *, durable: bool = True) -> None:
         """Begin a transaction; `durable`: see `undurable`, for a database that sets it inside the transaction."""
         cursor.execute(self.begin)

@@ -13,7 +13,7 @@ from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.schema import MIGRATIONS, VERSION, meta, metadata
 
-_CHANGES = ("CREATE", "ALTER")
+_CHANGES = ("CREATE ", "ALTER ", "DROP ", "DO ", "GRANT ", "REVOKE ")
 
 
 class Setup:
@@ -39,8 +39,7 @@ class Setup:
             found = _version(connection)
             if found is not None and found > VERSION:
                 raise SchemaMismatch(_newer(found))
-            for migrate in dict.fromkeys(MIGRATIONS[found or 0 :]):
-                migrate(connection)
+            self._migrate(connection, found or 0)
             if found is None:
                 connection.execute(insert(meta).values(version=VERSION))
             elif found < VERSION:
@@ -49,6 +48,14 @@ class Setup:
             connection.execute(update(meta).where(meta.c.identity.is_(None)).values(identity=made))
         return [*steps, *self._version_writes(found)]
 
+    def _migrate(self, connection: Connection, found: int) -> None:
+        for migrate in dict.fromkeys(MIGRATIONS[found:]):
+            migrate(connection)
+        # A dump may have been restored without it.
+        if found < VERSION or not self._db.dialect.has_push_routine(connection):
+            for statement in self._db.dialect.push_routine(connection):
+                connection.exec_driver_sql(statement)
+
     def _steps(self) -> list[str]:
         found = self._found()
         if found is None:
@@ -56,8 +63,7 @@ class Setup:
         if found > VERSION:
             raise SchemaMismatch(_newer(found))
         with self._db.connection() as connection, _schema_changes(connection, instead="SELECT 1") as steps:
-            for migrate in dict.fromkeys(MIGRATIONS[found:]):
-                migrate(connection)
+            self._migrate(connection, found)
         # A dry step finds nothing made by the one before it, and so repeats its statements.
         return [*dict.fromkeys(steps), *self._version_writes(found)]
 
@@ -87,7 +93,7 @@ class Setup:
             lambda statement, *_args, **_options: steps.append(str(statement.compile(dialect=dialect))),
         )
         metadata.create_all(engine, checkfirst=False)
-        return steps
+        return [*steps, *self._db.dialect.push_routine(None)]
 
     def check(self) -> None:
         """Raise SchemaMismatch unless the schema is this release's; a store that makes its own is upgraded instead."""

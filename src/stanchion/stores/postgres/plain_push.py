@@ -1,0 +1,61 @@
+"""PostgreSQL's function for pushes by plain SQL."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, text
+
+from stanchion.stores.postgres.wakeup import CHANNELS
+from stanchion.stores.sql.jobs.plain_push import NAME, UNPRINTABLE, statements
+from stanchion.stores.wakeup.broadcast import Kind
+
+_PARAMETERS = (
+    *(("queue", "text"), ("payload", "jsonb"), ("task", "text"), ("args", "jsonb"), ("priority", "integer")),
+    *(("run_at", "timestamp with time zone"), ("delay", "double precision"), ("tenant", "text"), ("key", "text")),
+    *(("order_key", "text"), ("limits", "jsonb"), ("headers", "jsonb"), ("max_attempts", "integer")),
+    *(("timeout", "double precision"), ("notify", "boolean")),
+)
+"""The parameters of the function, as the server spells them."""
+_TYPES = ", ".join(kind for _, kind in _PARAMETERS)
+_FUNCTION = f"{NAME}({_TYPES})"
+
+_MAKE = statements(
+    "stanchion.stores.postgres",
+    types=_TYPES,
+    channel=CHANNELS[Kind.WORK],
+    unprintable="".join(f"\\u{first:04x}-\\u{last:04x}" for first, last in UNPRINTABLE),
+)
+# With the rights of its owner, the function is for those who were granted it.
+_RESERVE = f"REVOKE ALL ON FUNCTION {_FUNCTION} FROM PUBLIC"
+
+_FOUND = text(f"""
+    SELECT CAST(CAST(oid AS regprocedure) AS text), pg_get_function_identity_arguments(oid) = :parameters
+    FROM pg_proc WHERE proname = '{NAME}' AND pronamespace = to_regnamespace(current_schema())
+""")
+_GRANTS = text(f"""
+    SELECT DISTINCT 'GRANT EXECUTE ON FUNCTION {_FUNCTION} TO '
+        || CASE WHEN allowed.grantee = 0 THEN 'PUBLIC' ELSE CAST(CAST(allowed.grantee AS regrole) AS text) END
+    FROM pg_proc CROSS JOIN LATERAL aclexplode(proacl) AS allowed
+    WHERE proname = '{NAME}' AND pronamespace = to_regnamespace(current_schema()) AND allowed.grantee <> proowner
+""")
+
+
+def is_made(connection: Connection) -> bool:
+    """Return True if the function with these parameters is there."""
+    return any(same for _, same in _found(connection))
+
+
+def push_routine(connection: Connection | None) -> list[str]:
+    """Return the statements that make or replace the function; who may execute it stays as it was."""
+    found = [] if connection is None else _found(connection)
+    if connection is None or not found:
+        return [*_MAKE, _RESERVE]
+    # CREATE OR REPLACE can't change the names and types of parameters.
+    others = [f"DROP FUNCTION {other}" for other, same in found if not same]
+    if len(others) < len(found):
+        return [*others, *_MAKE]
+    return [*others, *_MAKE, _RESERVE, *connection.execute(_GRANTS).scalars()]
+
+
+def _found(connection: Connection) -> list[tuple[str, bool]]:
+    parameters = ", ".join(f"{name} {kind}" for name, kind in _PARAMETERS)
+    return [(other, same) for other, same in connection.execute(_FOUND, {"parameters": parameters})]

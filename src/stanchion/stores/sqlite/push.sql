@@ -1,0 +1,142 @@
+CREATE VIEW stanchion_push AS
+SELECT
+    id, queue, payload, task, NULL AS args, priority, run_at / 1000000.0 AS run_at, NULL AS delay, tenant, "key",
+    order_key, limits, headers, max_attempts, timeout
+FROM stanchion_jobs WHERE rowid = (SELECT max(rowid) FROM stanchion_jobs)
+;;
+CREATE TRIGGER stanchion_push_insert INSTEAD OF INSERT ON stanchion_push
+BEGIN
+    SELECT CASE
+        WHEN NEW.id IS NOT NULL THEN RAISE(ABORT, 'stanchion_push: leave out the id, the queue makes it')
+        WHEN NOT coalesce(typeof(NEW.queue) = 'text' AND length(NEW.queue) BETWEEN 1 AND <max_name>, 0)
+            OR NEW.queue GLOB '*[' || char(<unprintable>) || ']*'
+            THEN RAISE(ABORT, 'stanchion_push: queue must be 1 to <max_name> printable characters')
+        WHEN NEW.task IS NOT NULL AND (
+            typeof(NEW.task) <> 'text' OR length(NEW.task) NOT BETWEEN 1 AND <max_name>
+            OR NEW.task GLOB '*[' || char(<unprintable>) || ']*'
+        ) THEN RAISE(ABORT, 'stanchion_push: task must be 1 to <max_name> printable characters')
+        WHEN NEW.tenant IS NOT NULL AND (
+            typeof(NEW.tenant) <> 'text' OR length(NEW.tenant) NOT BETWEEN 1 AND <max_name>
+            OR NEW.tenant GLOB '*[' || char(<unprintable>) || ']*'
+        ) THEN RAISE(ABORT, 'stanchion_push: tenant must be 1 to <max_name> printable characters')
+        WHEN NEW."key" IS NOT NULL AND (
+            typeof(NEW."key") <> 'text' OR length(NEW."key") NOT BETWEEN 1 AND <max_name>
+            OR NEW."key" GLOB '*[' || char(<unprintable>) || ']*'
+        ) THEN RAISE(ABORT, 'stanchion_push: key must be 1 to <max_name> printable characters')
+        WHEN NEW.order_key IS NOT NULL AND (
+            typeof(NEW.order_key) <> 'text' OR length(NEW.order_key) NOT BETWEEN 1 AND <max_name>
+            OR NEW.order_key GLOB '*[' || char(<unprintable>) || ']*'
+        ) THEN RAISE(ABORT, 'stanchion_push: order_key must be 1 to <max_name> printable characters')
+        WHEN NEW.args IS NOT NULL AND (NEW.task IS NULL OR NEW.payload IS NOT NULL)
+            THEN RAISE(ABORT, 'stanchion_push: args are the arguments of a task: give its name as task, and no payload')
+        WHEN NEW.args IS NOT NULL AND NOT (
+            json_valid(NEW.args) AND CASE WHEN json_valid(NEW.args) THEN json_type(NEW.args) IN ('array', 'object') END
+        ) THEN RAISE(ABORT, 'stanchion_push: args must be a JSON array of arguments, or an object of arguments by name')
+        WHEN NEW.args IS NULL AND NEW.task IS NULL AND NOT coalesce(json_valid(NEW.payload), 0)
+            THEN RAISE(ABORT, 'stanchion_push: the payload must be JSON, such as {"id": 1}')
+        WHEN NEW.task IS NOT NULL AND NEW.payload IS NOT NULL AND NOT coalesce(
+            CASE WHEN json_valid(NEW.payload) THEN
+                json_type(NEW.payload) = 'object' AND json_type(NEW.payload, '$.args') = 'array'
+                AND coalesce(json_type(NEW.payload, '$.kwargs'), 'object') = 'object'
+                AND (SELECT count(*) FROM json_each(NEW.payload) WHERE "key" NOT IN ('args', 'kwargs')) = 0
+            END, 0
+        ) THEN RAISE(
+            ABORT, 'stanchion_push: the payload of a task must be {"args": [...], "kwargs": {...}}; or give args'
+        )
+        WHEN length(CAST(coalesce(NEW.payload, NEW.args) AS BLOB)) > <max_payload> THEN RAISE(
+            ABORT, 'stanchion_push: the payload takes more than <max_payload> bytes; store it elsewhere and pass a reference'
+        )
+        WHEN NEW.headers IS NOT NULL AND NOT coalesce(
+            CASE WHEN json_valid(NEW.headers) THEN json_type(NEW.headers) = 'object' END
+            AND length(NEW.headers) <= <max_headers>, 0
+        ) THEN RAISE(ABORT, 'stanchion_push: headers must be a JSON object of at most <max_headers> characters')
+        WHEN NEW.priority IS NOT NULL
+            AND (typeof(NEW.priority) <> 'integer' OR NEW.priority NOT BETWEEN <min_priority> AND <max_priority>)
+            THEN RAISE(ABORT, 'stanchion_push: priority must be a whole number from <min_priority> to <max_priority>')
+        WHEN NEW.max_attempts IS NOT NULL
+            AND (typeof(NEW.max_attempts) <> 'integer' OR NEW.max_attempts NOT BETWEEN 1 AND <most_attempts>)
+            THEN RAISE(ABORT, 'stanchion_push: max_attempts must be a whole number from 1 to <most_attempts>')
+        WHEN NEW.delay IS NOT NULL
+            AND (typeof(NEW.delay) NOT IN ('integer', 'real') OR NEW.delay NOT BETWEEN 0 AND <longest_delay>)
+            THEN RAISE(ABORT, 'stanchion_push: delay must be from 0 seconds to 100 years')
+        WHEN NEW.timeout IS NOT NULL AND (
+            typeof(NEW.timeout) NOT IN ('integer', 'real') OR NEW.timeout <= 0 OR NEW.timeout > <longest_delay>
+        ) THEN RAISE(ABORT, 'stanchion_push: timeout must be more than 0 seconds, and at most 100 years')
+        WHEN NEW.run_at IS NOT NULL AND NEW.delay IS NOT NULL
+            THEN RAISE(ABORT, 'stanchion_push: give run_at or delay, not both')
+        WHEN NEW.run_at IS NOT NULL AND NOT coalesce(CASE typeof(NEW.run_at)
+            WHEN 'text' THEN (NEW.run_at GLOB '[0-9][0-9][0-9][0-9]-*Z' OR NEW.run_at GLOB '[0-9][0-9][0-9][0-9]-*[+-][0-9][0-9]:[0-9][0-9]')
+                AND julianday(NEW.run_at) BETWEEN 1721427 AND 5373483
+            WHEN 'blob' THEN 0
+            ELSE NEW.run_at BETWEEN -62135510400 AND 253402128000
+        END, 0) THEN RAISE(
+            ABORT, 'stanchion_push: run_at must be such as 2030-01-31T08:00:00Z, or seconds since 1970'
+        )
+        WHEN NEW.limits IS NOT NULL AND NOT coalesce(
+            CASE WHEN json_valid(NEW.limits) THEN
+                json_type(NEW.limits) = 'array' AND json_array_length(NEW.limits) <= <max_limits>
+            END, 0
+        ) THEN RAISE(ABORT, 'stanchion_push: limits must be a JSON array of at most <max_limits> names of semaphores')
+        WHEN NEW.limits IS NOT NULL AND EXISTS (
+            SELECT 1 FROM json_each(NEW.limits) AS given WHERE given.type <> 'text' OR NOT EXISTS (
+                SELECT 1 FROM stanchion_slots AS slot
+                WHERE slot.kind = '<semaphore>' AND slot.queue = '' AND slot.name = given.value
+                    AND slot.capacity IS NOT NULL
+            )
+        ) THEN RAISE(
+            ABORT, 'stanchion_push: limits names an unknown semaphore: stanchion semaphores resize NAME N makes it'
+        )
+    END;
+    INSERT INTO stanchion_queues (name, <queue_columns>)
+    SELECT NEW.queue, <queue_values>
+    WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues AS known WHERE known.name = NEW.queue);
+    UPDATE stanchion_queues SET uses_slots = 1
+    WHERE name = NEW.queue AND NOT uses_slots AND (NEW.order_key IS NOT NULL OR json_array_length(NEW.limits) > 0);
+    INSERT INTO stanchion_counter_events (queue, what, n)
+    SELECT NEW.queue, 'pushed', 1
+    WHERE NOT EXISTS (
+        SELECT 1 FROM stanchion_jobs AS taken WHERE taken.queue = NEW.queue AND taken."key" = NEW."key"
+    );
+    -- Only where the key is free; a clause for conflicts would give way to the one of the caller's INSERT.
+    INSERT INTO stanchion_jobs (
+        id, queue, lane, state, priority, rank, run_at, enqueued_at, payload, task, headers, tenant, "key", order_key,
+        limits, max_attempts, timeout
+    )
+    SELECT
+        -- A UUID of version 7, whose random part begins with a number above those of all live jobs.
+        printf(
+            '%08x-%04x-7%03x-%04x-%s', clock.millis >> 16, clock.millis & 65535, (clock.number >> 14) & 4095,
+            32768 | (clock.number & 16383), lower(hex(randomblob(6)))
+        ),
+        NEW.queue, <unlaned>, '<queued>', coalesce(NEW.priority, 0), coalesce(NEW.priority, 0),
+        CASE
+            WHEN NEW.delay IS NOT NULL THEN clock.millis * 1000 + CAST(NEW.delay * 1000000 AS INTEGER)
+            WHEN NEW.run_at IS NULL THEN clock.millis * 1000
+            WHEN typeof(NEW.run_at) = 'text'
+                THEN CAST(round((julianday(NEW.run_at) - 2440587.5) * 86400000.0) AS INTEGER) * 1000
+            ELSE CAST(round(NEW.run_at * 1000000.0) AS INTEGER)
+        END,
+        clock.millis * 1000,
+        CASE
+            WHEN NEW.payload IS NOT NULL THEN CAST(NEW.payload AS TEXT)
+            WHEN NEW.args IS NULL THEN '{"args":[]}'
+            WHEN json_type(NEW.args) = 'array' THEN '{"args":' || NEW.args || '}'
+            ELSE '{"args":[],"kwargs":' || NEW.args || '}'
+        END,
+        NEW.task,
+        CASE WHEN EXISTS (SELECT 1 FROM json_each(NEW.headers)) THEN NEW.headers END,
+        NEW.tenant, NEW."key", NEW.order_key,
+        CASE WHEN json_array_length(NEW.limits) > 0 THEN (
+            SELECT '{"hold":' || json_group_array(name) || '}'
+            FROM (SELECT DISTINCT value AS name FROM json_each(NEW.limits) ORDER BY value)
+        ) END,
+        coalesce(NEW.max_attempts, <max_attempts>), NEW.timeout
+    FROM (
+        SELECT
+            CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) AS millis,
+            coalesce((SELECT max(rowid) FROM stanchion_jobs), 0) + 1 AS number
+    ) AS clock
+    WHERE NOT EXISTS (
+        SELECT 1 FROM stanchion_jobs AS taken WHERE taken.queue = NEW.queue AND taken."key" = NEW."key"
+    );
+END
