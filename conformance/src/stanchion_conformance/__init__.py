@@ -72,6 +72,7 @@ from stanchion_conformance.jobs.ordering import TestOneAtATime, TestTheFirstIsWa
 from stanchion_conformance.jobs.other_queues import TestOtherQueue
 from stanchion_conformance.jobs.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback
 from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
+from stanchion_conformance.jobs.ranks import TestHeads, TestMinRank
 from stanchion_conformance.jobs.renewals import TestProgress, TestRenewals
 from stanchion_conformance.jobs.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
 from stanchion_conformance.jobs.strange_names import TestStrangeNames
@@ -230,6 +231,7 @@ __all__ = [
     "TestGroup",
     "TestHandles",
     "TestHeadersOfAMove",
+    "TestHeads",
     "TestHeartbeat",
     "TestHistory",
     "TestHolders",
@@ -260,6 +262,7 @@ __all__ = [
     "TestMaxRate",
     "TestMaxRunning",
     "TestMembersOfANode",
+    "TestMinRank",
     "TestMissedTicks",
     "TestMove",
     "TestNextDue",

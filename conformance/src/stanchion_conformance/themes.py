@@ -33,6 +33,7 @@ THEMES = (
     "jobs.other_queues",
     "jobs.outcomes",
     "jobs.pushing",
+    "jobs.ranks",
     "jobs.renewals",
     "jobs.scheduling",
     "jobs.strange_names",

@@ -80,7 +80,7 @@ def status_of(
     stats = store.stats([dead_letters, *queues], ["states", "totals", "next_due"])
 
     def station_status(station: Station) -> StationStatus:
-        size, counts, due = stats[station.queue]
+        size, counts, due = stats[station.queue][:3]
         out, dropped = _ended(station, counts)
         return StationStatus(
             station=station.station,

@@ -19,7 +19,7 @@ from stanchion.stores.sql.claims.reservations import Reservations, leased
 from stanchion.stores.sql.claims.search import Search
 from stanchion.stores.sql.claims.short import ShortClaims
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.runner import Asked, Runner
+from stanchion.stores.sql.engine.runner import Asked, Params, Runner
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.transactions import Transactions
 
@@ -54,7 +54,7 @@ class MariaDBClaims:
         if claim.queue in self._using_slots:
             return self._claim_slots(claim)
         # An idle worker mostly finds nothing: that takes a read, and no transaction.
-        limited, uses_slots, lease, head = self._db.read(lambda run: _prospect(run, claim.queue))
+        limited, uses_slots, lease, head = self._db.read(lambda run: _prospect(run, claim))
         if limited:
             return self._general.claim(claim)
         if head is None:
@@ -64,7 +64,7 @@ class MariaDBClaims:
         return self._claim_plain(claim, leased(claim.queue, lease), head)
 
     def _claim_plain(self, claim: Claim, settings: QueueSettings, head: Head) -> Claimed:
-        search = Search()
+        search = Search(claim.min_rank)
 
         def work(run: Runner, again: bool) -> Admission:
             if again and (held := self._reservations.held(run, claim)):
@@ -81,7 +81,7 @@ class MariaDBClaims:
         return rest._replace(rows=found.rows + rest.rows)
 
     def _claim_slots(self, claim: Claim) -> Claimed:
-        search = Search(met_slots=True)
+        search = Search(claim.min_rank, met_slots=True)
         found = self._slots.claim(claim, search)
         if search.met_slots:
             self._using_slots.add(claim.queue)
@@ -99,7 +99,7 @@ class SlotSteps:
     def claim(self, run: Runner, claim: Claim, search: Search) -> Admission | None:
         """Claim in an open transaction; None if there are limits, expired leases, or more ranks than it reads."""
         picks = search.picks(claim.limit, uses_slots=True)
-        at = {"queue": claim.queue, "below": sql.ABOVE_ALL, "most": max(4 * picks, _CANDIDATES)}
+        at = {**_at(claim), "most": max(4 * picks, _CANDIDATES)}
         run.send(sql.ABOVE)
         asked: list[Asked] = [(sql.PROSPECT, at)]
         for _ in range(_AT_ONCE):
@@ -135,10 +135,14 @@ def _lock_asking(run: Runner, queue: str, due: Sequence[str], limit: int, search
     return found
 
 
-def _prospect(run: Runner, queue: str) -> tuple[bool, bool, float | None, Head | None]:
+def _prospect(run: Runner, claim: Claim) -> tuple[bool, bool, float | None, Head | None]:
     """Return whether leases or limits need a transaction, whether jobs use slots, the lease, and the first due head."""
-    now, limited, uses_slots, lease, *first = run.rows(sql.PROSPECT, {"queue": queue, "below": sql.ABOVE_ALL})[0]
+    now, limited, uses_slots, lease, *first = run.rows(sql.PROSPECT, _at(claim))[0]
     head = None if first[0] is None else Head(*first)
     while head is not None and head.run_at > now:
-        head = head_below(run, queue, head.rank)
+        head = head_below(run, claim, head.rank)
     return bool(limited), bool(uses_slots), lease, head
+
+
+def _at(claim: Claim) -> Params:
+    return {"queue": claim.queue, "below": sql.ABOVE_ALL, "min_rank": claim.min_rank}

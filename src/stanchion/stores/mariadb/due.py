@@ -50,7 +50,7 @@ class MariaDBDue:
     def due(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
         found: list[str] = []
         past = search.past
-        for rank in self._general.ranks(run, queue):
+        for rank in self._general.ranks(run, queue, search.min_rank):
             given = {"queue": queue, "at_rank": rank, "most": max(4 * limit, _CANDIDATES)}
             due = [one for (one,) in run.rows(sql.DUE if past is None else sql.DUE_PAST, {**given, **(past or {})})]
             while due and len(found) < limit:
@@ -104,7 +104,7 @@ class MariaDBNextJobs:
     def reserve(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
         if settings.uses_slots or search.met_slots:
             return self._general.reserve(run, claim, search, settings, limit)
-        return self.reserve_from(run, claim, search, settings, limit, head_below(run, claim.queue))
+        return self.reserve_from(run, claim, search, settings, limit, head_below(run, claim))
 
     def reserve_from(
         self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int, head: Head | None
@@ -123,13 +123,13 @@ class MariaDBNextJobs:
             rows += reserved(run, picked)
             if len(rows) >= limit:
                 break
-            head = head_below(run, claim.queue, head.rank)
+            head = head_below(run, claim, head.rank)
         return Admission(rows)
 
 
-def head_below(run: Runner, queue: str, below: int = sql.ABOVE_ALL) -> Head | None:
-    """Return the head of the next lower rank in use."""
-    found = run.rows(sql.HEAD, {"queue": queue, "below": below})
+def head_below(run: Runner, claim: Claim, below: int = sql.ABOVE_ALL) -> Head | None:
+    """Return the head of the next lower rank in use, None below the lowest that the claim wants."""
+    found = run.rows(sql.HEAD, {"queue": claim.queue, "below": below, "min_rank": claim.min_rank})
     return Head(*found[0]) if found else None
 
 

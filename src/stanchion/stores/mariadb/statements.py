@@ -86,7 +86,7 @@ _HEAD = f"""
     SELECT `rank`, run_at, id FROM stanchion_jobs FORCE INDEX (stanchion_jobs_ready)
     WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED} AND `rank` = (
         SELECT `rank` FROM stanchion_jobs FORCE INDEX (stanchion_jobs_ready)
-        WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED} AND `rank` < :below
+        WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED} AND `rank` < :below AND `rank` >= :min_rank
         ORDER BY `rank` DESC LIMIT 1
     )
     ORDER BY run_at, id LIMIT 1
@@ -165,7 +165,8 @@ NEXT_BELOW = text(f"""
     -- A SET with a subquery would lock what it reads.
     SELECT (
         SELECT `rank` FROM stanchion_jobs FORCE INDEX (stanchion_jobs_ready)
-        WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED} AND `rank` < @stanchion_rank
+        WHERE queue = :queue AND state = 'queued' AND lane = {UNLANED}
+            AND `rank` < @stanchion_rank AND `rank` >= :min_rank
         ORDER BY `rank` DESC LIMIT 1
     ) INTO @stanchion_rank
 """)

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import TextClause, text
 
-from stanchion.stores.mariadb.statements import TEXT, given
+from stanchion.stores.mariadb.statements import NOW, TEXT, given
+from stanchion.stores.records import queues as records
 from stanchion.stores.records.jobs import UNLANED
 from stanchion.stores.sql.claims.lane_statements import LAST_LANE
 from stanchion.stores.sql.engine.runner import Params, Runner
@@ -36,6 +37,10 @@ class Head(NamedTuple):
     lane: int
     rank: int
     run_at: int
+    lowest: int
+    """The lowest rank in use in the lane."""
+    now: int
+    """The clock when the lanes in use were read."""
 
 
 class MariaDBStats(Stats):
@@ -43,12 +48,23 @@ class MariaDBStats(Stats):
 
     def next_due(self, run: Runner, queues: Collection[str]) -> dict[str, int]:
         found: dict[str, int] = {}
+        for head in self._all_heads(run, queues):
+            found[head.queue] = min(head.run_at, found.get(head.queue, head.run_at))
+        return found
+
+    def heads(self, run: Runner, queues: Collection[str]) -> dict[str, list[records.Head]]:
+        found: dict[str, list[records.Head]] = {}
+        for queue, lane, rank, run_at, _, now in self._all_heads(run, queues):
+            found.setdefault(queue, []).append(records.Head(lane, rank, run_at, run_at - now))
+        return found
+
+    def _all_heads(self, run: Runner, queues: Collection[str]) -> Iterator[Head]:
+        """Yield the heads of all ranks in use, from the highest of each lane downward."""
         heads = self._tops(run, queues)
         while heads:
-            for head in heads:
-                found[head.queue] = min(head.run_at, found.get(head.queue, head.run_at))
-            heads = [Head(head.queue, head.lane, *lower) for head, *lower in _by_arms(run, _lower_heads, heads, _below)]
-        return found
+            yield from heads
+            lower = _by_arms(run, _lower_heads, [head for head in heads if head.rank > head.lowest], _below)
+            heads = [head._replace(rank=int(rank), run_at=int(run_at)) for head, rank, run_at in lower]
 
     def depths(self, run: Runner, queue: str, lanes: Sequence[int] | None, at_most: int) -> dict[int, int]:
         wanted = [head.lane for head in self._tops(run, [queue])] if lanes is None else lanes
@@ -59,13 +75,17 @@ class MariaDBStats(Stats):
     def _tops(self, run: Runner, queues: Collection[str]) -> list[Head]:
         """Return the highest head of each lane in use of these queues."""
         rows = run.rows(_TOPS, {"queues": json.dumps(sorted(set(queues)), ensure_ascii=False)})
-        return [Head(queue, int(lane), rank, int(run_at)) for queue, lane, rank, run_at in rows if run_at]
+        return [
+            Head(queue, int(lane), int(rank), int(run_at), int(lowest), int(now))
+            for queue, lane, rank, run_at, lowest, now in rows
+            if run_at is not None and lowest is not None
+        ]
 
 
 _QUEUED = "stanchion_jobs AS job FORCE INDEX (stanchion_jobs_ready) WHERE job.state = 'queued'"
 
 _TOPS = text(f"""
-    -- The highest rank in use in each lane of these queues, and when its first job is due.
+    -- The highest rank in use in each lane of these queues, when its first job is due, and the lowest rank.
     WITH RECURSIVE few (n) AS (
         SELECT 0 UNION ALL SELECT n + 1 FROM few WHERE n < {_ROOT - 1}
     ), known (queue, last_lane) AS (
@@ -76,7 +96,8 @@ _TOPS = text(f"""
             SELECT job.rank FROM {_QUEUED} AND job.queue = known.queue AND job.lane = {_LANE}
             ORDER BY job.rank DESC LIMIT 1
         )
-        FROM known JOIN few AS high JOIN few AS low
+        FROM known STRAIGHT_JOIN few AS high ON high.n * {_ROOT} + {UNLANED} <= known.last_lane
+            STRAIGHT_JOIN few AS low ON low.n + {UNLANED} <= known.last_lane  -- for most queues there is one lane only
         WHERE {_LANE} <= known.last_lane
         LIMIT {_ALL}  -- keeps the optimizer from merging this into the outer query, which would then probe twice
     )
@@ -84,7 +105,9 @@ _TOPS = text(f"""
         SELECT job.run_at FROM {_QUEUED} AND job.queue = tops.queue AND job.lane = tops.lane
             AND job.rank = tops.rank
         ORDER BY job.run_at LIMIT 1
-    )
+    ), (
+        SELECT job.rank FROM {_QUEUED} AND job.queue = tops.queue AND job.lane = tops.lane ORDER BY job.rank LIMIT 1
+    ), {NOW}
     FROM tops WHERE tops.rank IS NOT NULL
 """)
 

@@ -60,7 +60,7 @@ class Claims:
         """Reserve due jobs that may run, park or defer the others; return whether time ran out."""
         rows: list[JobRow] = []
         until = now + int(self._seconds(claim) * SECOND)
-        for row in queue.due.each(now, claim.lanes):
+        for row in queue.due.each(now, claim.lanes, claim.min_rank):
             if len(rows) == limit:
                 break
             admitted = self._admit(row, claim, now)

@@ -42,25 +42,28 @@ class DueJobs:
         """Add a job that is queued, or will be with the same schedule."""
         heappush(self._scheduled, _Entry.of(row))
 
-    def each(self, now: int, lanes: LaneRange = None) -> Iterator[JobRow]:
-        """Yield the due jobs of the lanes, in order; the caller changes the state of each before the next."""
+    def each(self, now: int, lanes: LaneRange, min_rank: int) -> Iterator[JobRow]:
+        """Yield the due jobs of the lanes with at least this rank, in order.
+
+        The caller changes the state of each before the next.
+        """
         while self._scheduled and self._scheduled[0].run_at <= now:
             entry = heappop(self._scheduled)
             if self._queued(entry):
                 heappush(self._ready.setdefault(entry.lane, []), (entry.before, entry))
-        while (row := self._next(now, lanes)) is not None:
+        while (row := self._next(now, lanes, min_rank)) is not None:
             yield row
 
     def advance(self, lanes: LaneRange, lane: int) -> None:
         """Set the round-robin offset of a range: the lane after this one is next."""
         self._last_lanes[lanes] = lane
 
-    def _next(self, now: int, lanes: LaneRange) -> JobRow | None:
+    def _next(self, now: int, lanes: LaneRange, min_rank: int) -> JobRow | None:
         first, last = lanes or (min(self._ready, default=0), max(self._ready, default=0))
         within = sorted(lane for lane in self._ready if first <= lane <= last)
         offset = bisect_right(within, self._last_lanes.get(lanes, UNLANED))
         heads = (self._head(lane, now) for lane in within[offset:] + within[:offset])
-        return next((row for row in heads if row is not None), None)
+        return next((row for row in heads if row is not None and row.rank >= min_rank), None)
 
     def _head(self, lane: int, now: int) -> JobRow | None:
         ready = self._ready[lane]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.records.jobs import QUEUED, JobRow
 from stanchion.stores.records.query import Page, Query
-from stanchion.stores.records.queues import Counts, QueueStats, Sizes, Stat
+from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
 from stanchion.stores.rules.jobs import stored_state_of
 from stanchion.stores.rules.query import (
     checked,
@@ -59,9 +59,20 @@ class Queries:
             states=Sizes(total=sum(states.values()), **states),
             totals=Counts(**known.counts) if "totals" in fields else Counts(),
             next_due=min(dues, default=None),
+            heads=_heads(live, now) if "heads" in fields else (),
         )
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
         depths = Counter(row.lane for row in self._jobs.known(queue).live.values() if row.state == QUEUED)
         return {lane: min(depth, at_most) for lane, depth in depths.items() if lanes is None or lane in lanes}
+
+
+def _heads(live: Iterable[JobRow], now: int) -> tuple[Head, ...]:
+    """Return the first queued job of each rank in each lane."""
+    firsts: dict[tuple[int, int], int] = {}
+    for row in live:
+        if row.state == QUEUED:
+            place = row.lane, row.rank
+            firsts[place] = min(row.run_at, firsts.get(place, row.run_at))
+    return tuple(Head(*place, run_at, run_at - now) for place, run_at in firsts.items())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from stanchion.stores.mongo.claims.lanes import Lanes
 from stanchion.stores.mongo.client.documents import Document, queued
 from stanchion.stores.mongo.client.server import Access, across
 from stanchion.stores.mongo.queues import Counters
-from stanchion.stores.records.queues import Counts, QueueStats, Sizes, Stat
+from stanchion.stores.records.claims import LOWEST_RANK
+from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
 from stanchion.stores.rules.query import sizes_in
 
 
@@ -22,8 +23,16 @@ class Stats:
         """Return the figures of these queues, only the fields named."""
         states = self._states(queues) if "states" in fields else {}
         totals = {queue: self._counters.counts(queue) for queue in queues} if "totals" in fields else {}
-        due = self._next_due(queues) if "next_due" in fields else {}
-        return {one: QueueStats(states.get(one, Sizes()), totals.get(one, Counts()), due.get(one)) for one in queues}
+        heads = self._heads(queues) if {"next_due", "heads"}.intersection(fields) else {}
+        return {
+            one: QueueStats(
+                states.get(one, Sizes()),
+                totals.get(one, Counts()),
+                min((head.run_at for head in heads.get(one, ())), default=None) if "next_due" in fields else None,
+                heads.get(one, ()) if "heads" in fields else (),
+            )
+            for one in queues
+        }
 
     def _states(self, queues: Collection[str]) -> dict[str, Sizes]:
         due = {"$sum": {"$cond": [{"$lte": ["$run_at", self._server.now()]}, 1, 0]}}
@@ -36,16 +45,31 @@ class Stats:
             found.setdefault(one["_id"]["queue"], {})[one["_id"]["state"]] = one["count"], one["due"]
         return {queue: sizes_in(states) for queue, states in found.items()}
 
-    def _next_due(self, queues: Collection[str]) -> dict[str, int]:
-        """Return when the first queued job of each queue is due, with one index step per lane and rank."""
-        places = [(queue, lane) for queue in dict.fromkeys(queues) for lane in self._lanes.used(queue)]
-        arms = [_head(queue, lane, {}) for queue, lane in places]
-        found: dict[str, int] = {}
-        while arms:
-            heads = list(across(self._server, arms))
-            for head in heads:
-                found[head["queue"]] = min(head["run_at"], found.get(head["queue"], head["run_at"]))
-            arms = [_head(head["queue"], head["lane"], {"rank": {"$lt": head["rank"]}}) for head in heads]
+    def _heads(self, queues: Collection[str]) -> dict[str, tuple[Head, ...]]:
+        """Return the first queued job of each rank in each lane of these queues, with one index step for each.
+
+        Of most queues, one lane and one rank are in use: one command finds the first job of many of these, and the
+        last lane with its lowest rank, which tells that there are no others.
+        """
+        ends: dict[str, dict[str, Document]] = {}
+        for one in across(self._server, [arm for queue in dict.fromkeys(queues) for arm in _ends(queue)]):
+            ends.setdefault(one["queue"], {})[one["end"]] = one
+        documents, lowest, arms = [], {}, []
+        for queue, both in ends.items():
+            if len(both) == len(_END_SORTS) and both["first"]["lane"] == both["last"]["lane"]:
+                documents.append(both["first"])
+                lowest[queue] = both["last"]["rank"]
+            else:
+                arms += [_head(queue, lane, {}) for lane in self._lanes.used(queue)]
+        documents += across(self._server, arms)
+        found: dict[str, tuple[Head, ...]] = {}
+        while documents:
+            for one in documents:
+                head = Head(one["lane"], one["rank"], one["run_at"], one["run_at"] - self._server.at(one["now"]))
+                found[one["queue"]] = (*found.get(one["queue"], ()), head)
+            below = [one for one in documents if one["rank"] > lowest.get(one["queue"], LOWEST_RANK)]
+            arms = [_head(one["queue"], one["lane"], {"rank": {"$lt": one["rank"]}}) for one in below]
+            documents = list(across(self._server, arms))
         return found
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
@@ -60,11 +84,30 @@ def _in_lane(queue: str, lane: int) -> Document:
     return {"$match": {**queued(queue), "lane": lane}}
 
 
+_END_SORTS = {"first": {"lane": 1, "rank": -1, "run_at": 1}, "last": {"lane": -1, "rank": 1, "run_at": -1}}
+
+
+def _ends(queue: str) -> Iterator[list[Document]]:
+    """Yield the aggregations that find the first job in the order of the index, and the last one."""
+    for end, sort in _END_SORTS.items():
+        yield [
+            {"$match": queued(queue)},
+            {"$sort": sort},
+            {"$limit": 1},
+            {"$project": _HEAD},
+            {"$addFields": {"now": "$$NOW", "end": {"$literal": end}}},
+        ]
+
+
 def _head(queue: str, lane: int, below: Document) -> list[Document]:
     """Return the aggregation that finds the first job of the highest rank in a lane."""
     return [
         {"$match": {**_in_lane(queue, lane)["$match"], **below}},
         {"$sort": {"rank": -1, "run_at": 1}},
         {"$limit": 1},
-        {"$project": {"queue": 1, "lane": 1, "rank": 1, "run_at": 1}},
+        {"$project": _HEAD},
+        {"$addFields": {"now": "$$NOW"}},
     ]
+
+
+_HEAD = {"queue": 1, "lane": 1, "rank": 1, "run_at": 1}

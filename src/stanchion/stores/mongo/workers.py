@@ -12,6 +12,7 @@ from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
 from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, orphaned_since
+from stanchion.stores.rules.serving import lanes_in
 
 _FIELDS = ("host", "pid", "threads", "heartbeat", "state", "started_at", "last_seen_at")
 _NOT_STORED = frozenset({"id", "started_at", "running"})
@@ -100,7 +101,7 @@ class Workers:
 def _seen(worker: WorkerRow, now: int) -> UpdateOne:
     """Return the update that records a heartbeat."""
     fields = {name: value for name, value in asdict(worker).items() if name not in _NOT_STORED}
-    fields |= {"queues": list(worker.queues), "last_seen_at": now}
+    fields |= {"queues": list(worker.queues), "lanes": list(map(list, worker.lanes)), "last_seen_at": now}
     return UpdateOne({"_id": worker.id}, {"$set": fields, "$setOnInsert": {"started_at": now}}, upsert=True)
 
 
@@ -111,5 +112,7 @@ def _worker_of(document: Document) -> WorkerRow:
         id=document["_id"],
         queues=tuple(document["queues"]),
         began=None if began is None else tuple(began),
+        lanes=lanes_in(document.get("lanes")),
+        order=document.get("order"),
         **fields,
     )

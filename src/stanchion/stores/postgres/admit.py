@@ -127,7 +127,7 @@ class PostgresDue:
         self._dialect, self.alike = db.dialect, general.alike
 
     def due(self, run: Runner, queue: str, limit: int, search: Search) -> list[str]:
-        given: Params = {"queue": queue, "most": limit}
+        given: Params = {"queue": queue, "most": limit, "min_rank": search.min_rank}
         if search.past is None:
             rows = run.rows(_PICK_ASKING, given)
         else:
@@ -174,7 +174,11 @@ class TwoTrips:
         """Claim in an open transaction; None if the queue has limits, or leases have expired."""
         picks = search.picks(claim.limit, uses_slots=True)
         rows, slots, (limits,) = run.all_rows(
-            [(_LOCK, {"queue": claim.queue, "most": picks}), (_READ, {}), (_LIMITS, {"queue": claim.queue})]
+            [
+                (_LOCK, {"queue": claim.queue, "most": picks, "min_rank": claim.min_rank}),
+                (_READ, {}),
+                (_LIMITS, {"queue": claim.queue}),
+            ]
         )
         now, lease, limited = limits
         if not rows:

@@ -119,7 +119,7 @@ class PostgresClaims:
         def work(run: Runner, again: bool) -> tuple[int, str]:
             if again and (found := self._reservations.count_held(run, claim.queue, claim.token)):
                 return found, "plain"
-            given = {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)}
+            given = {"most": claim.limit, **self._wanted(run, claim)}
             ((reserved, shape),) = run.rows(_RESERVE, given)
             return int(reserved), shape or "plain"
 
@@ -130,7 +130,7 @@ class PostgresClaims:
         def work(run: Runner, again: bool) -> Claimed | WrongShape | Expired:
             if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
                 return Claimed(held)
-            rows = run.rows(_CLAIM, {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)})
+            rows = run.rows(_CLAIM, {"most": claim.limit, **self._wanted(run, claim)})
             if rows[0][0] is None:
                 return _nothing(rows[0][-1], "plain")
             return Claimed(in_claim_order([row_from(row[:-1]) for row in rows]))
@@ -144,7 +144,7 @@ class PostgresClaims:
         def work(run: Runner, again: bool) -> Claimed | WrongShape | Expired | None:
             if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
                 return Claimed(held)
-            given = {"queue": claim.queue, "most": claim.limit, **self._reservation(run, claim)}
+            given = {"most": claim.limit, **self._wanted(run, claim)}
             rows = run.rows(_CLAIM_SLOTS, given)
             if rows[0][0] is not None:
                 return Claimed([row_from(row[:-1]) for row in rows])
@@ -155,7 +155,7 @@ class PostgresClaims:
         return self._claim_contended(claim) if found is None else found  # not all of the next jobs may run
 
     def _claim_contended(self, claim: Claim) -> Claimed:
-        search = Search()
+        search = Search(claim.min_rank)
         found = self._two_trips.claim(claim, search)
         if search.least:
             self._contended.add(claim.queue)
@@ -167,7 +167,7 @@ class PostgresClaims:
         def work(run: Runner, again: bool) -> Taken | None:
             if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
                 return Taken(held, 0)
-            given = {"queue": claim.queue, "most": claim.limit - len(rows), **self._reservation(run, claim)}
+            given = {"most": claim.limit - len(rows), **self._wanted(run, claim)}
             return taken(run.rows(CLAIM_LANES, given))
 
         rows: dict[str, JobRow] = {}
@@ -188,11 +188,12 @@ class PostgresClaims:
         self.shapes[claim.queue] = self._db.read(lambda run: self._queues.settings(run, claim.queue)).shape
         return found
 
-    def _reservation(self, run: Runner, claim: Claim) -> Params:
-        """Return the parameters of the reservation; the lease of the queue is read only if it is needed."""
-        if claim.worker is not None or claim.lease is not None:
-            return reservation(claim, QueueSettings(claim.queue))
-        return reservation(claim, self._queues.settings(run, claim.queue))
+    def _wanted(self, run: Runner, claim: Claim) -> Params:
+        """Return the parameters of a claim, but its limit; the lease of the queue is read only if it is needed."""
+        settings = QueueSettings(claim.queue)
+        if claim.worker is None and claim.lease is None:
+            settings = self._queues.settings(run, claim.queue)
+        return {"queue": claim.queue, "min_rank": claim.min_rank, **reservation(claim, settings)}
 
 
 def _nothing(shape: str, route: QueueShape) -> Claimed | WrongShape | Expired:

@@ -26,10 +26,11 @@ _QUEUED = "queue = :queue AND state = 'queued'"
 
 _HEADS = f"""
     WITH RECURSIVE heads (rank) AS (
-        SELECT max(rank) FROM stanchion_jobs WHERE {_QUEUED} AND lane = {{lane}}
+        SELECT max(rank) FROM stanchion_jobs WHERE {_QUEUED} AND lane = {{lane}} AND rank >= :min_rank
         UNION ALL
         SELECT (
-            SELECT max(rank) FROM stanchion_jobs WHERE {_QUEUED} AND lane = {{lane}} AND rank < heads.rank
+            SELECT max(rank) FROM stanchion_jobs
+            WHERE {_QUEUED} AND lane = {{lane}} AND rank < heads.rank AND rank >= :min_rank
         )
         FROM heads WHERE heads.rank IS NOT NULL
     )

@@ -61,7 +61,7 @@ def picked(columns: str) -> str:
         WITH RECURSIVE {CLOCK}, heads (rank) AS (
             (
                 SELECT rank FROM stanchion_jobs
-                WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' AND NOT EXISTS (
+                WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' AND rank >= :min_rank AND NOT EXISTS (
                     SELECT 1 FROM stanchion_queues
                     WHERE name = :queue AND (paused OR uses_lanes OR max_rate IS NOT NULL OR max_running IS NOT NULL)
                 ) AND (SELECT none_expired FROM clock)
@@ -74,6 +74,7 @@ def picked(columns: str) -> str:
             SELECT (
                 SELECT rank FROM stanchion_jobs
                 WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' AND rank < heads.rank
+                    AND rank >= :min_rank
                 ORDER BY rank DESC LIMIT 1
             )
             FROM heads WHERE heads.rank IS NOT NULL

@@ -26,12 +26,14 @@ def pick_asking(now: str, condition: str) -> TextClause:
     WITH RECURSIVE heads (rank) AS (
         (
             SELECT rank FROM stanchion_jobs
-            WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' ORDER BY rank DESC LIMIT 1
+            WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' AND rank >= :min_rank
+            ORDER BY rank DESC LIMIT 1
         )
         UNION ALL
         SELECT (
             SELECT rank FROM stanchion_jobs
             WHERE queue = :queue AND lane = {UNLANED} AND state = 'queued' AND rank < heads.rank
+                AND rank >= :min_rank
             ORDER BY rank DESC LIMIT 1
         )
         FROM heads WHERE heads.rank IS NOT NULL

@@ -11,6 +11,10 @@ POP: Final = "-"
 """Suffix of the token of a claim whose jobs are committed before they are handed out; see `Claim.counted`."""
 
 
+LOWEST_RANK: Final = -32_768
+"""Below the rank of each job: a claim of jobs of any rank."""
+
+
 class Claim(NamedTuple):
     """A request for up to `limit` due jobs of one queue, under a fresh `token`.
 
@@ -19,7 +23,8 @@ class Claim(NamedTuple):
     the token holds already, if any. `lanes`: the first and the last lane to claim from; None for all. With `rows`
     False, only the number of jobs under the token is wanted, and a job that has lost its lease twice or more is handed
     out together with others. `full`: slots known to be full. Only stores set it: they may skip jobs that wait for one
-    of these first.
+    of these first. `min_rank`: only jobs of at least this rank, which is the priority of a job, and 1000 more while it
+    holds a semaphore before it starts.
     """
 
     queue: str
@@ -32,6 +37,7 @@ class Claim(NamedTuple):
     full: tuple[Slot, ...] = ()
     rows: bool = True
     holder: str | None = None
+    min_rank: int = LOWEST_RANK
 
     @property
     def held_by(self) -> str | None:

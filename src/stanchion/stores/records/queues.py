@@ -85,7 +85,17 @@ class Counts(NamedTuple):
     expired: int = 0
 
 
-Stat = Literal["states", "totals", "next_due"]
+class Head(NamedTuple):
+    """The first queued job of a rank in a lane. `due_in`: microseconds until it is due by the store's clock, 0 or less
+    if it is due."""
+
+    lane: int
+    rank: int
+    run_at: int
+    due_in: int
+
+
+Stat = Literal["states", "totals", "next_due", "heads"]
 """A field of QueueStats."""
 
 
@@ -93,8 +103,10 @@ class QueueStats(NamedTuple):
     """The figures of a queue; fields that were not requested have their defaults.
 
     `next_due`: the earliest `run_at` of its queued jobs, regardless of pauses and limits; None without queued jobs.
+    `heads`: the first queued job of each rank in each lane, in any order, also regardless of these.
     """
 
     states: Sizes = Sizes()
     totals: Counts = Counts()
     next_due: int | None = None
+    heads: tuple[Head, ...] = ()

@@ -6,11 +6,21 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 
+class LaneRange(NamedTuple):
+    """The lanes of a queue that a worker serves, from the first to the last; -1: the jobs without a lane, too."""
+
+    queue: str
+    first: int
+    last: int
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerRow:
     """A live worker as it describes itself; `heartbeat` in seconds.
 
     `began`: its running jobs, in the form of `lost_leases.start_of`; None if they begin when they are handed out.
+    `lanes`: the queues of which it serves only some lanes. `order`: in which order it claims from its queues; None from
+    what is no worker, and from a release that does not report it.
     """
 
     id: str
@@ -24,6 +34,8 @@ class WorkerRow:
     last_seen_at: int = 0
     running: int = 0
     began: tuple[str, ...] | None = None
+    lanes: tuple[LaneRange, ...] = ()
+    order: str | None = None
 
 
 HOLDER: Final = "holder"

@@ -44,8 +44,9 @@ class DueJobs:
 
         def run(again: bool) -> Any:
             repeat = "1" if again or claim.repeat else ""
-            wish = (claim.limit, claim.token, worker, lease, repeat, counted, *lanes, "" if claim.rows else "1")
-            wish = (*wish, claim.holder or "")
+            batch = "" if claim.rows else "1"
+            wish = (claim.limit, claim.token, worker, lease, repeat, counted, *lanes, batch)
+            wish = (*wish, claim.holder or "", claim.min_rank)
             return server.run("claim", server.keys.queue(claim.queue), *wish, *start, *map(key_of, claim.full))
 
         while True:

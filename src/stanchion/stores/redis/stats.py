@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from stanchion.stores.records.queues import Counts, QueueStats, Sizes, Stat
+from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
 from stanchion.stores.redis.client.server import Call, Server
 
 
@@ -26,7 +26,7 @@ class Stats:
         key = self._key(queue)
         if field == "totals":
             return Call(("HGETALL", f"{key}counts"))
-        return self._server.script("sizes" if field == "states" else "next_due", key)
+        return self._server.script("sizes" if field == "states" else field, key)
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
         """Count the queued jobs of these lanes (None: of all), each up to `at_most`."""
@@ -49,4 +49,16 @@ def _due(answer: bytes | int) -> int | None:
     return int(answer) if answer else None
 
 
-_READ: dict[Stat, Callable[[Any], Any]] = {"states": _sizes, "totals": _counts, "next_due": _due}
+def _heads(answer: Sequence[bytes]) -> tuple[Head, ...]:
+    now, *pairs = answer
+    found = []
+    for name, run_at in zip(pairs[::2], pairs[1::2], strict=True):
+        lane, rank = name.decode().split(":")
+        found.append(Head(int(lane), _TOP - int(rank), int(run_at), int(run_at) - int(now)))
+    return tuple(found)
+
+
+_TOP = 5000
+"""A ready list is named by its lane, and by this minus its rank."""
+
+_READ: dict[Stat, Callable[[Any], Any]] = {"states": _sizes, "totals": _counts, "next_due": _due, "heads": _heads}

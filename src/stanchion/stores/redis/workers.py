@@ -14,8 +14,9 @@ from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.liveness import Leased, alive, beat_of, holders_of, orphaned_since
+from stanchion.stores.rules.serving import lanes_in
 
-_DESCRIBED = ("id", "host", "pid", "queues", "threads", "heartbeat", "state")
+_DESCRIBED = ("id", "host", "pid", "queues", "threads", "heartbeat", "state", "lanes", "order")
 _AT_ONCE = 500
 """Queues or holders in one round trip."""
 
@@ -162,5 +163,5 @@ def _worker_in(stored: bytes) -> WorkerRow:
     """Return a worker from its stored form: start, last heartbeat, and description."""
     started_at, last_seen_at, description = stored.decode().split(FIELD)
     fields = json.loads(description)
-    fields["queues"] = tuple(fields["queues"])
+    fields |= {"queues": tuple(fields["queues"]), "lanes": lanes_in(fields.get("lanes"))}
     return WorkerRow(**fields, started_at=int(started_at), last_seen_at=int(last_seen_at))

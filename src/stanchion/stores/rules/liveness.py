@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from stanchion.stores.records.jobs import SECOND, JobRow, JobState
-from stanchion.stores.records.workers import HOLDER, Beat, WorkerRow
+from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState
+from stanchion.stores.records.workers import HOLDER, Beat, LaneRange, WorkerRow
 
 MISSED_BEATS = 3
 """Missed heartbeats after which a worker is dead."""
@@ -26,23 +26,35 @@ def shares(worker: WorkerRow, now: int) -> bool:
     return worker.state == "running" and not late
 
 
-def least_sharing(queues: Collection[str], sharing: Iterable[tuple[Collection[str], int]]) -> int:
-    """Return the number of workers that share the polling of some queues: the least over these queues.
+def least_sharing(workers: Iterable[WorkerRow], sharing: Iterable[tuple[WorkerRow, int]]) -> int:
+    """Return how many workers share the polling of what some workers poll: the least over their queues.
 
-    `sharing`: sets of queues, each with the number of workers that poll them.
+    `sharing`: workers, each with the number of those that serve the same queues and lanes. Of a queue divided by lanes,
+    only workers that serve all lanes of a worker share its polling.
     """
-    totals = dict.fromkeys(queues, 0)
-    for names, workers in sharing:
-        for queue in totals.keys() & set(names):
-            totals[queue] += workers
+    polled = {lanes for worker in workers for lanes in lanes_of(worker)}
+    totals = dict.fromkeys(polled, 0)
+    for worker, number in sharing:
+        for served in lanes_of(worker):
+            for lanes in polled:
+                if lanes.queue == served.queue and served.first <= lanes.first and lanes.last <= served.last:
+                    totals[lanes] += number
     return max(1, min(totals.values(), default=1))
+
+
+def lanes_of(worker: WorkerRow) -> list[LaneRange]:
+    """Return the lanes that a worker serves, of each of its queues."""
+    ranges = {lanes.queue: lanes for lanes in worker.lanes}
+    return [ranges.get(queue) or LaneRange(queue, UNLANED, _LAST) for queue in worker.queues]
+
+
+_LAST = 1 << 30
 
 
 def beat_of(beating: Iterable[WorkerRow], known: Collection[WorkerRow], cancelled: list[str], now: int) -> Beat:
     """Return the answer to a heartbeat of some of the known workers."""
-    sharing = ((worker.queues, 1) for worker in known if shares(worker, now))
-    queues = {queue for worker in beating for queue in worker.queues}
-    return Beat(sum(alive(worker, now) for worker in known), cancelled, least_sharing(queues, sharing))
+    sharing = [(worker, 1) for worker in known if shares(worker, now)]
+    return Beat(sum(alive(worker, now) for worker in known), cancelled, least_sharing(beating, sharing))
 
 
 def is_lost(row: JobRow, workers: Mapping[str, WorkerRow], now: int) -> bool:

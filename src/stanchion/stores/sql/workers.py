@@ -11,6 +11,7 @@ from sqlalchemy import BigInteger, String, Text, case, cast, delete, exists, fun
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.workers import LEASES_SEARCHED_MAX, Beat, WorkerRow
 from stanchion.stores.rules.liveness import LATE_BEATS, MISSED_BEATS, Leased, holders_of, least_sharing
+from stanchion.stores.rules.serving import serving_in, serving_text
 from stanchion.stores.sql.engine.columns import BY_WORKER, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -34,6 +35,7 @@ class WorkerStatements:
                 state=param("worker_state", String),
                 queues=param("worker_queues", Text),
                 began=param("worker_began", Text),
+                serving=param("worker_serving", Text),
             )
         )
         self.join = dialect.insert_ignoring(
@@ -45,9 +47,9 @@ class WorkerStatements:
         )
         claiming = (workers.c.state == "running") & ~late
         self.live = (
-            select(workers.c.queues, func.count(), func.sum(case((claiming, 1), else_=0)))
+            select(workers.c.queues, workers.c.serving, func.count(), func.sum(case((claiming, 1), else_=0)))
             .where(~overdue)
-            .group_by(workers.c.queues)
+            .group_by(workers.c.queues, workers.c.serving)
         )
         self.to_stop = select(cast(jobs.c.id, String(36))).where(
             BY_WORKER, text(dialect.among("worker", "workers")), jobs.c.cancel_requested
@@ -75,19 +77,18 @@ class Workers:
 
     def beat(self, rows: Sequence[WorkerRow]) -> Beat:
         """Record these heartbeats; return the number of live workers, and the jobs that these workers are to stop."""
-        queues = {queue for row in rows for queue in row.queues}
 
         def work(run: Runner, _again: bool) -> Beat:
             if run.change_each(self._statements.beat, [_seen(row) for row in rows]) < len(rows):
                 run.change_each(self._statements.join, [_joining(row) for row in rows])
             live = run.rows(self._statements.live)
-            sharing = [(json.loads(names), int(claiming)) for names, _, claiming in live]
+            sharing = [(_serving(names, serving), int(claiming)) for names, serving, _, claiming in live]
             named = {"workers": self._db.dialect.listed({row.id for row in rows})}
             to_stop = run.rows(self._statements.to_stop, named) if rows else []
             return Beat(
-                live=sum(int(alive) for _, alive, _ in live),
+                live=sum(int(alive) for _, _, alive, _ in live),
                 cancelled=[str(row[0]) for row in to_stop],
-                sharing=least_sharing(queues, sharing),
+                sharing=least_sharing(rows, sharing),
             )
 
         return self._db.write(work)
@@ -129,17 +130,23 @@ def _stored(row: WorkerRow) -> tuple[str, str | None]:
 
 def _seen(row: WorkerRow) -> dict[str, object]:
     queues, began = _stored(row)
-    return {"worker": row.id, "worker_state": row.state, "worker_queues": queues, "worker_began": began}
+    seen = {"worker": row.id, "worker_state": row.state, "worker_queues": queues, "worker_began": began}
+    return {**seen, "worker_serving": serving_text(row)}
 
 
 def _joining(row: WorkerRow) -> dict[str, object]:
     queues, began = _stored(row)
     described = {name: getattr(row, name) for name in ("id", "host", "pid", "threads", "heartbeat", "state")}
-    return {**described, "queues": queues, "began": began}
+    return {**described, "queues": queues, "began": began, "serving": serving_text(row)}
+
+
+def _serving(queues: str, serving: str | None) -> WorkerRow:
+    """Return a row that stands for the workers of these queues and lanes."""
+    return WorkerRow("", "", 0, tuple(json.loads(queues)), 0, 0.0, **serving_in(serving))
 
 
 def _worker_in(row: Row) -> WorkerRow:
-    name, host, pid, queues, threads, heartbeat, state, started_at, last_seen_at, began, running = row
+    name, host, pid, queues, threads, heartbeat, state, started_at, last_seen_at, began, serving, running = row
     described = WorkerRow(name, host, pid, tuple(json.loads(queues)), threads, heartbeat, state)
     seen = {"started_at": started_at, "last_seen_at": last_seen_at, "running": running}
-    return replace(described, **seen, began=began_in(began))
+    return replace(described, **seen, began=began_in(began), **serving_in(serving))

@@ -92,7 +92,7 @@ def sample(app: Stanchion) -> Sample:
     now = store.now()
     queues = []
     for one in settings:
-        states, totals, due = stats[one.name]
+        states, totals, due = stats[one.name][:3]
         queues.append(QueueSample(one, states, totals, 0.0 if due is None else max(0.0, (now - due) / SECOND)))
     return Sample(
         at=now,

@@ -14,7 +14,7 @@ the queue has lanes. If upkeep resets that at the same time, the claim that find
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from bson import ObjectId
@@ -35,10 +35,9 @@ from stanchion.stores.mongo.client.documents import (
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import make_queue
 from stanchion.stores.mongo.client.server import Access
-from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Rollback
-from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.claims import in_claim_order
 
 _EXPIRED_AT_ONCE = 500
@@ -134,7 +133,7 @@ class DueJobs:
         `offset`: the round-robin offset, if other than in the state. None if jobs are in lanes and the queue has none.
         """
         if not _by_lanes(claim, state):
-            return self._next_unlaned(state, limit, claim.full)
+            return self._next_unlaned(claim, state, limit)
         while lost := self._server.call(
             lambda on, _again: _ids(on.jobs.find(_expired(state), {"_id": 1}).limit(_EXPIRED_AT_ONCE))
         ):
@@ -143,9 +142,9 @@ class DueJobs:
         lanes = [lane for lane in self._lanes.used(claim.queue) if first <= lane <= last]
         if offset is None:
             offset = state.document.get("last_lane", {}).get(_range(claim), UNLANED)
-        return self._lanes.due_round_robin(claim.queue, state.now, rotated(lanes, offset), limit, passing(claim.full))
+        return self._lanes.due_round_robin(claim.queue, state.now, rotated(lanes, offset), limit, _such(claim))
 
-    def _next_unlaned(self, state: QueueState, limit: int, full: Sequence[Slot]) -> list[str] | None:
+    def _next_unlaned(self, claim: Claim, state: QueueState, limit: int) -> list[str] | None:
         queue = state.settings.name
         expired: list[Document] = [{"$match": _expired(state)}, {"$limit": _EXPIRED_AT_ONCE}]
         stray: list[Document] = [
@@ -154,14 +153,14 @@ class DueJobs:
             {"$project": {"_id": 1, "stray": {"$literal": True}}},
         ]
         due: list[Document] = [
-            {"$match": {**queued(queue), "lane": UNLANED, "run_at": {"$lte": state.now}, **passing(full)}},
+            {"$match": {**queued(queue), "lane": UNLANED, "run_at": {"$lte": state.now}, **_such(claim)}},
             {"$sort": {"rank": -1, "run_at": 1, "_id": 1}},
             {"$limit": limit},
             {"$project": {"rank": 1, "run_at": 1}},
         ]
 
         def work(on: Place, _again: bool) -> list[Document]:
-            if full:  # this claim has checked for lanes before
+            if claim.full:  # this claim has checked for lanes before
                 return on.documents(on.jobs, *due)
             others = ({"$unionWith": {"coll": on.jobs.name, "pipeline": one}} for one in (stray, due))
             return on.documents(on.jobs, *expired, {"$project": {"_id": 1, "expired": {"$literal": True}}}, *others)
@@ -211,6 +210,12 @@ def _reserving(claim: Claim, state: QueueState) -> Document:
     if claim.counted:
         update["$push"] = {"events": event(ObjectId(), claim.queue, "reserved")}
     return update
+
+
+def _such(claim: Claim) -> Document:
+    """Return the filter for the jobs that a claim wants of those that are due."""
+    ranks: Document = {} if claim.min_rank == LOWEST_RANK else {"rank": {"$gte": claim.min_rank}}
+    return ranks | passing(claim.full)
 
 
 def _by_lanes(claim: Claim, state: QueueState) -> bool:

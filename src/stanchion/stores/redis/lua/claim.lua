@@ -1,7 +1,7 @@
 -- Reserves due jobs. ARGV: offset, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
 -- return the jobs that the token holds already, if any, the counter or '', the first and the last lane or '' for all, 1
--- to reserve a batch, whose jobs are found by its token, the name of the holder of leases or ''. To skip jobs of full slots: the ready list and the index in it
--- to start at, or '' and 0, and the slots.
+-- to reserve a batch, whose jobs are found by its token, the name of the holder of leases or '', the lowest rank. To skip
+-- jobs of full slots: the ready list and the index in it to start at, or '' and 0, and the slots.
 --
 -- Returns what it found: 'expired' and ids whose leases ran out, which the caller frees before it asks again; 'held'
 -- and the jobs that the token holds already; or 'jobs' and the jobs, in order; then the seconds until the rate of the
@@ -10,6 +10,8 @@
 
 local limit, token, worker, lease, again, counted = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
 local first_lane, last_lane, batch = ARGV[8], ARGV[9], ARGV[10] == '1' and 'batch:' .. token
+-- How the name of a ready list of the lowest rank ends; those of higher ranks sort before it.
+local LOWEST = string.format('%05d', 5000 - tonumber(ARGV[12]))
 local TAIL = '^([^\31]*)\31[^\31]*\31([^\31]*)' .. string.rep('\31[^\31]*', 6) .. '\31(.*)$'
 
 local expired = redis.call('ZRANGEBYSCORE', P .. 'leases', '-inf', whole(now), 'LIMIT', 0, 500)
@@ -59,7 +61,7 @@ end
 
 local ids = {}
 local LOOKED_AT, looked, reached = 10000, 0, nil
-local full = full_slots(14)
+local full = full_slots(15)
 
 -- Returns those of some due jobs that don't wait first for a full slot.
 local function eligible(some)
@@ -80,8 +82,11 @@ end
 -- index at which the previous call stopped.
 local function take_beyond(lists)
     for _, list in ipairs(lists) do
-        local rank, taken = list == ARGV[12] and tonumber(ARGV[13]) or 0, {}
-        local due = list < ARGV[12] and 0 or redis.call('ZCOUNT', P .. 'ready:' .. list, '-inf', whole(now))
+        if string.sub(list, 7) > LOWEST then
+            return
+        end
+        local rank, taken = list == ARGV[13] and tonumber(ARGV[14]) or 0, {}
+        local due = list < ARGV[13] and 0 or redis.call('ZCOUNT', P .. 'ready:' .. list, '-inf', whole(now))
         while #ids < limit and rank < due and looked < LOOKED_AT do
             local some = redis.call('ZRANGE', P .. 'ready:' .. list, rank, math.min(due, rank + 1000) - 1)
             for _, id in ipairs(eligible(some)) do
@@ -108,6 +113,9 @@ end
 -- Takes up to `limit` due jobs of lists, list by list.
 local function take_in_order(lists)
     for _, list in ipairs(lists) do
+        if string.sub(list, 7) > LOWEST then
+            return
+        end
         local due = redis.call('ZRANGEBYSCORE', P .. 'ready:' .. list, '-inf', whole(now), 'LIMIT', 0, limit - #ids)
         if #due > 0 then
             take_from_list(P, list, due)
@@ -125,7 +133,7 @@ local CHUNK = #full > 0 and 500 or math.min(limit, 16)
 
 -- Returns a function that returns the next due job of a lane and its list, nil after the last.
 local function due_in(lane)
-    local lists = redis.call('ZRANGEBYLEX', P .. 'ready', '[' .. lane .. ':', '(' .. lane .. ';')
+    local lists = redis.call('ZRANGEBYLEX', P .. 'ready', '[' .. lane .. ':', '[' .. lane .. ':' .. LOWEST)
     local number, given, chunk, place, size = 1, 0, {}, 0, 0
     return function()
         place = place + 1

@@ -62,7 +62,7 @@ class UnseenReservations:
             return found
         if settings.limited or settings.uses_slots or excludes_unlaned(claim):
             return None
-        ids = self._due.due(run, claim.queue, claim.limit, Search())
+        ids = self._due.due(run, claim.queue, claim.limit, Search(claim.min_rank))
         if not ids:
             return 0
         run.change(SAVEPOINT)

@@ -102,7 +102,7 @@ class TransactionClaims:
 
     def claim(self, claim: Claim) -> Claimed:
         """Reserve jobs, in as many transactions as needed."""
-        return self._rounds.claim(claim, self.claim_some, Search())
+        return self._rounds.claim(claim, self.claim_some, Search(claim.min_rank))
 
     def claim_some(self, claim: Claim, search: Search) -> Admission | None:
         """Run one transaction of a claim."""

@@ -79,7 +79,7 @@ class DueJobs:
         given: Params = {"queue": queue}
         if (past := search.past) is not None:
             pick, given = self._statements.pick_past, {**past, "keys": self._dialect.listed(past["keys"]), **given}
-        for rank in self.ranks(run, queue):
+        for rank in self.ranks(run, queue, search.min_rank):
             picked = run.rows(pick, {**given, "at_rank": rank, "most": limit - len(ids)})
             ids.extend(str(row[0]) for row in picked)
             if len(ids) >= limit:
@@ -94,10 +94,9 @@ class DueJobs:
             found = run.rows(self._statements.pick_key, {**given, "alike": alike.slot.name})
         return [str(row[0]) for row in found]
 
-    def ranks(self, run: Runner, queue: str) -> Iterator[int]:
-        """Yield the ranks in use, highest first."""
+    def ranks(self, run: Runner, queue: str, lowest: int) -> Iterator[int]:
+        """Yield the ranks in use down to the lowest wanted, highest first."""
         found: list[Row] = run.rows(self._statements.top_rank, {"queue": queue})
-        while found:
-            rank = int(found[0][0])
+        while found and (rank := int(found[0][0])) >= lowest:
             yield rank
             found = run.rows(self._statements.next_rank, {"queue": queue, "below": rank})

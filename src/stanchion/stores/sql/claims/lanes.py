@@ -85,7 +85,7 @@ class Lanes:
                 found[pick.lane].append(pick)
                 share[pick.lane] -= 1
             short = [head for head in heads if share[head.lane] > 0]
-            heads = list(self._first_due(run, claim.queue, self._lower(run, claim.queue, short)))
+            heads = list(self._first_due(run, claim, self._lower(run, claim.queue, short)))
         return [pick for round_ in zip_longest(*found.values()) for pick in round_ if pick is not None]
 
     def _due_heads(self, run: Runner, claim: Claim, most: int, served: int) -> list[Head]:
@@ -96,7 +96,7 @@ class Lanes:
             wanted = most - len(found)
             while start <= end and len(found) < most:
                 tops, start = self._heads(run, claim.queue, start, end, wanted)
-                due = {head.lane: head for head in self._first_due(run, claim.queue, tops)}
+                due = {head.lane: head for head in self._first_due(run, claim, tops)}
                 found += [due[lane] for lane in sorted(due)][: most - len(found)]
                 wanted *= 2  # all of these lanes may hold only scheduled jobs
         return found
@@ -108,11 +108,11 @@ class Lanes:
         seen = heads[-1].lane if len(heads) == most else min(last, first + self._statements.reach)
         return heads, seen + 1
 
-    def _first_due(self, run: Runner, queue: str, heads: list[Head]) -> Iterator[Head]:
-        """Yield, for each lane, its first due head from these heads downward, if it has one."""
-        while heads:
+    def _first_due(self, run: Runner, claim: Claim, heads: list[Head]) -> Iterator[Head]:
+        """Yield, for each lane, its first due head from these heads down to the lowest rank wanted, if it has one."""
+        while heads := [head for head in heads if head.rank >= claim.min_rank]:
             yield from (head for head in heads if head.due)
-            heads = self._lower(run, queue, [head for head in heads if not head.due])
+            heads = self._lower(run, claim.queue, [head for head in heads if not head.due])
 
     def _lower(self, run: Runner, queue: str, heads: Sequence[Head]) -> list[Head]:
         """Return the next lower heads in the same lanes."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.claims import LOWEST_RANK, Claim
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, SEMAPHORE, Slot
@@ -54,6 +54,8 @@ class Alike(NamedTuple):
 class Search:
     """The state that a claim keeps between its transactions."""
 
+    min_rank: int = LOWEST_RANK
+    """The lowest rank to search."""
     least: int = 0
     """Number of jobs read together at least."""
     at: int | None = None

@@ -244,6 +244,7 @@ workers = _table(
     Column("started_at", BigInteger, nullable=False),
     Column("last_seen_at", BigInteger, nullable=False),
     Column("began", Long),
+    Column("serving", Long),
 )
 
 slots = _table(

@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from sqlalchemy import CompoundSelect, Select, TextClause, case, func, select, text, union_all
+from sqlalchemy import (
+    BigInteger,
+    CompoundSelect,
+    Integer,
+    Select,
+    String,
+    TextClause,
+    case,
+    column,
+    func,
+    select,
+    text,
+    union_all,
+)
 
-from stanchion.stores.records.queues import Counts, QueueStats, Sizes, Stat
+from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
 from stanchion.stores.rules.query import sizes_in
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
@@ -21,7 +34,7 @@ class Stats:
     def __init__(self, database: Database) -> None:
         self._database, self._dialect = database, database.dialect
         self._states, self._totals = self._dialect.once(_states), self._dialect.once(_totals)
-        self._next_due = self._dialect.once(_next_due)
+        self._next_due, self._heads = self._dialect.once(_next_due), self._dialect.once(_heads)
         self._depths, self._all_depths = self._dialect.once(_depths), self._dialect.once(_all_depths)
 
     def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
@@ -31,8 +44,12 @@ class Stats:
             states = self._read_states(run, given) if "states" in fields else {}
             totals = self._read_totals(run, given) if "totals" in fields else {}
             due = self.next_due(run, queues) if "next_due" in fields else {}
+            heads = self.heads(run, queues) if "heads" in fields else {}
             return {
-                one: QueueStats(states.get(one, Sizes()), totals.get(one, Counts()), due.get(one)) for one in queues
+                one: QueueStats(
+                    states.get(one, Sizes()), totals.get(one, Counts()), due.get(one), tuple(heads.get(one, ()))
+                )
+                for one in queues
             }
 
         return self._database.read(work) if queues else {}
@@ -54,6 +71,14 @@ class Stats:
         """Return when the first queued job of each of these queues is due; queues without queued jobs are omitted."""
         found = run.rows(self._next_due, {"queues": self._dialect.listed(set(queues))})
         return {queue: int(due) for queue, due in found if due is not None}
+
+    def heads(self, run: Runner, queues: Collection[str]) -> dict[str, list[Head]]:
+        """Return the first queued job of each rank in each lane of these queues; others are omitted."""
+        found: dict[str, list[Head]] = {}
+        for queue, lane, rank, run_at, now in run.rows(self._heads, {"queues": self._dialect.listed(set(queues))}):
+            if run_at is not None:
+                found.setdefault(queue, []).append(Head(int(lane), int(rank), int(run_at), int(run_at) - int(now)))
+        return found
 
     def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
         return self._database.read(lambda run: self.depths(run, queue, lanes, at_most))
@@ -88,9 +113,9 @@ _QUEUED = "stanchion_jobs AS job WHERE job.state = 'queued'"
 # Loose index scans: the next lane, or the next lower rank, is the first entry behind the previous one.
 
 
-def _next_due(dialect: Dialect) -> TextClause:
-    """Return when the first queued job of each queue is due, by one index probe per lane and rank in use."""
-    return text(f"""
+def _heads_of(dialect: Dialect) -> str:
+    """Return the query for the first queued job of each rank in each lane, by one index probe per lane and rank."""
+    return f"""
         WITH RECURSIVE lanes (queue, lane) AS (
             SELECT given.value, (
                 SELECT job.lane FROM {_QUEUED} AND job.queue = given.value ORDER BY job.lane LIMIT 1
@@ -111,15 +136,26 @@ def _next_due(dialect: Dialect) -> TextClause:
                     AND job.rank < heads.rank
                 ORDER BY job.rank DESC LIMIT 1
             ) FROM heads WHERE heads.rank IS NOT NULL
-        )
-        SELECT firsts.queue, min(firsts.run_at) FROM (
-            SELECT heads.queue AS queue, (
+        ), firsts (queue, lane, rank, run_at) AS (
+            SELECT heads.queue, heads.lane, heads.rank, (
                 SELECT job.run_at FROM {_QUEUED} AND job.queue = heads.queue AND job.lane = heads.lane
                     AND job.rank = heads.rank
                 ORDER BY job.run_at LIMIT 1
-            ) AS run_at FROM heads WHERE heads.rank IS NOT NULL
-        ) AS firsts GROUP BY firsts.queue
-    """)
+            ) FROM heads WHERE heads.rank IS NOT NULL
+        )
+    """
+
+
+def _next_due(dialect: Dialect) -> TextClause:
+    """Return when the first queued job of each queue is due."""
+    return text(f"{_heads_of(dialect)} SELECT queue, min(run_at) FROM firsts GROUP BY queue")
+
+
+def _heads(dialect: Dialect) -> Select[Any]:
+    """Return the first queued job of each rank in each lane, and the clock."""
+    columns = column("queue", String), column("lane", Integer), column("rank", Integer), column("run_at", BigInteger)
+    firsts = text(f"{_heads_of(dialect)} SELECT queue, lane, rank, run_at FROM firsts").columns(*columns)
+    return select(*firsts.subquery("heads").c, dialect.now)
 
 
 def _depths(dialect: Dialect) -> TextClause:
