@@ -1,6 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from stanchion import Stanchion
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.workers import LaneRange, WorkerRow
 from tests.cli.conftest import Run
 
 
@@ -33,11 +37,34 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
             "counts",
             "next_due",
             "lag",
+            "unserved_lanes",
         ),
     }
     assert queue["size"] == {"total": 1, "ready": 1, "scheduled": 0, "waiting": 0, "running": 0}
     assert queue["counts"]["pushed"] == 1
     assert queue["next_due"].endswith("Z")
+
+
+def test_lanes_that_no_worker_serves(run: Run, app: Stanchion) -> None:
+    app.queue("orders").configure(lanes=16, lanes_per_tenant=1)
+    row = WorkerRow("w", "host", 1, ("orders", "mail"), 1, 10.0)
+    app.store.beat([row])
+    assert run("queues", "--json").json[0]["unserved_lanes"] == []
+    app.store.leave("w")
+    low = replace(row, lanes=(LaneRange("orders", -1, 3),), order="priority")
+    high = replace(row, id="v", lanes=(LaneRange("orders", 6, 14),), order="strict")
+    app.store.beat([low, high])
+    assert run("queues", "--json").json[0]["unserved_lanes"] == [[4, 5], [15, 15]]
+    assert run("queues").out.rstrip().endswith("(no worker for lanes 4-5, 15)")
+    app.store.push([NewJob("0198b5a0-0000-7000-8000-000000000001", "orders", "{}", lane=20)])
+    assert run("queues", "--json").json[0]["unserved_lanes"] == [[4, 5], [15, 15], [20, 20]]
+    app.store.leave("w")
+    assert run("queues", "--json").json[0]["unserved_lanes"] == [[0, 5], [15, 15], [20, 20]]
+    (worker,) = run("workers", "--json").json
+    assert (worker["lanes"], worker["order"]) == ({"orders": [6, 14]}, "strict")
+    assert "orders=6-14,mail" in run("workers").out
+    app.store.clock_offset += 1000
+    assert run("queues", "--json").json[0]["unserved_lanes"] != []
 
 
 def test_no_queues_is_nothing_found(run: Run) -> None:

@@ -3,8 +3,14 @@
 import pytest
 
 from stanchion import Stanchion
+from stanchion.core.ids import new_id
+from stanchion.stores.records.claims import Claimed
+from stanchion.stores.records.jobs import SECOND, NewJob
+from stanchion.stores.records.workers import LaneRange
 from stanchion.stores.wakeup.signs import ANY, NO_SIGNS, Signs
 from stanchion.worker.due_queues import DueQueues
+from stanchion.worker.order import Turn
+from stanchion.worker.served_queues import ServedQueues
 
 QUEUES = ["full", "other", "empty"]
 
@@ -14,58 +20,156 @@ def app() -> Stanchion:
     return Stanchion("memory://")
 
 
+def names(due: DueQueues) -> list[str]:
+    """The queues to claim from."""
+    return [turn.queue for turn in due.next()]
+
+
 @pytest.fixture
 def due(app: Stanchion) -> DueQueues:
     """What knows that no claim gets the job of the full queue."""
-    due = DueQueues(app.context, QUEUES, poll=300)
-    assert sorted(due.next()) == sorted(QUEUES)
+    due = DueQueues(app.context, ServedQueues(app.context, QUEUES, {}), poll=300)
+    assert sorted(names(due)) == sorted(QUEUES)
     app.queue("full").push(1)
     assert due.nap(None, connected=False) == 0  # it came due between the claim and the look
-    assert due.next() == ["full"]
+    assert names(due) == ["full"]
     assert due.nap(None, connected=False) > 200
     return due
 
 
 def test_a_signal_names_them(due: DueQueues) -> None:
-    due.woken(Signs(frozenset({"other", "of another worker"})), by_sign=True)
-    assert due.next() == ["other"]
+    due.woken(Signs(frozenset({"other", "of another worker"})))
+    assert names(due) == ["other"]
 
 
 def test_a_signal_for_any(due: DueQueues) -> None:
-    due.woken(ANY, by_sign=True)
-    assert sorted(due.next()) == sorted(QUEUES)
+    due.woken(ANY)
+    assert sorted(names(due)) == sorted(QUEUES)
 
 
-def test_outcomes_of_this_worker_may_let_a_queue_go_on(due: DueQueues) -> None:
-    due.woken(NO_SIGNS, by_sign=True)
-    assert due.next() == ["full"]
+def test_outcomes_of_this_worker_may_let_a_queue_go_on(app: Stanchion, due: DueQueues) -> None:
+    due.ended({"full", "of another worker"})
+    app.queue("other").push(1)
+    due.woken(NO_SIGNS)
+    assert names(due) == ["full"]
 
 
 def test_after_the_time_those_with_due_jobs(app: Stanchion, due: DueQueues) -> None:
     app.queue("other").push(2)
-    due.woken(NO_SIGNS, by_sign=False)
-    assert sorted(due.next()) == ["full", "other"]
+    due.woken(NO_SIGNS)
+    assert sorted(names(due)) == ["full", "other"]
 
 
 def test_a_queue_that_is_held_back_hides_no_other(app: Stanchion, due: DueQueues) -> None:
-    due.woken(Signs(frozenset({"full"})), by_sign=True)
-    assert due.next() == ["full"]
+    due.woken(Signs(frozenset({"full"})))
+    assert names(due) == ["full"]
     app.queue("other").push(2)
     assert due.nap(None, connected=False) == 0
-    assert due.next() == ["other"]
+    assert names(due) == ["other"]
 
 
 def test_a_rate_is_waited_for_and_hides_no_other(app: Stanchion, due: DueQueues) -> None:
     app.queue("full").push(0, priority=1)
-    due.woken(Signs(frozenset({"full"})), by_sign=True)
-    assert due.next() == ["full"]
+    due.woken(Signs(frozenset({"full"})))
+    assert names(due) == ["full"]
     assert due.nap(0.25, connected=False) == 0.25
     app.queue("other").push(2)
     assert due.nap(0.25, connected=False) == 0
-    assert due.next() == ["other"]
+    assert names(due) == ["other"]
 
 
 def test_where_signals_arrive_polls_are_a_backup(due: DueQueues) -> None:
-    due.woken(NO_SIGNS, by_sign=False)
+    due.woken(NO_SIGNS)
     due.next()
     assert due.nap(None, connected=True) > 3 * 300 * 0.8
+
+
+class TestInOrder:
+    """By priority, with several queues."""
+
+    @pytest.fixture
+    def due(self, app: Stanchion) -> DueQueues:
+        return DueQueues(app.context, ServedQueues(app.context, QUEUES, {}), poll=300, order="priority")
+
+    def test_a_claim_stops_where_another_queue_comes_first(self, app: Stanchion, due: DueQueues) -> None:
+        for queue, priority in (("full", 9), ("other", 5), ("full", 5), ("other", 1), ("empty", 1)):
+            app.queue(queue).push(1, priority=priority)
+        assert due.next() == [Turn("full", 5), Turn("other", 1), Turn("empty")]
+
+    def test_scheduled_jobs_do_not_count(self, app: Stanchion, due: DueQueues) -> None:
+        app.queue("full").push(1, priority=90, delay=1000)
+        app.queue("full").push(1, priority=1)
+        app.queue("other").push(1, priority=5)
+        assert due.next() == [Turn("other", 5), Turn("full")]
+
+    def test_a_signal_for_one_queue_is_followed_without_a_look(self, due: DueQueues) -> None:
+        assert names(due) == []
+        assert due.nap(None, connected=True) > 200
+        due.woken(Signs(frozenset({"other"})))
+        assert due.next() == [Turn("other")]
+
+    def test_a_queue_that_refuses_is_asked_again_when_something_has_changed(
+        self, app: Stanchion, due: DueQueues
+    ) -> None:
+        app.queue("full").push(1, priority=9)
+        app.queue("other").push(1)
+        (first, _) = due.next()
+        assert not due.claimed(first, Claimed([]))
+        due.any()
+        assert names(due) == ["other"]
+        app.queue("full").push(1, priority=10)
+        assert names(due) == ["full", "other"]
+        assert not due.claimed(Turn("full"), Claimed([]))
+        due.ended({"other"})
+        assert names(due) == ["other"]
+        due.ended({"full"})
+        assert names(due) == ["full", "other"]
+        assert not due.claimed(Turn("full"), Claimed([], 200.0))
+        due.ended({"full"})
+        assert names(due) == ["other"]
+        due.woken(Signs(frozenset({"full"})))
+        assert names(due) == ["full"]
+
+    def test_ranks_below_those_refused_are_asked_for_in_their_place(self, app: Stanchion, due: DueQueues) -> None:
+        for queue, priority in (("full", 9), ("full", 1), ("other", 5), ("other", 0)):
+            app.queue(queue).push(1, priority=priority)
+        turns = due.next()
+        assert turns == [Turn("full", 9), Turn("other", 5), Turn("full", 1), Turn("other")]
+        assert not due.claimed(turns[0], Claimed([]))
+        assert due.next() == [Turn("other", 5), Turn("full", 1), Turn("other")]
+        assert not due.claimed(turns[2], Claimed([]))
+        assert due.next() == [Turn("other")]
+        app.queue("full").push(1, priority=7)
+        assert due.next() == [Turn("full", 7), Turn("other", 5), Turn("full", 1), Turn("other")]
+
+    def test_a_claim_that_stopped_early_is_repeated(self, app: Stanchion, due: DueQueues) -> None:
+        app.queue("full").push(1, priority=9)
+        app.queue("other").push(1)
+        assert not due.claimed(due.next()[0], Claimed([], 0.0))
+        assert names(due) == ["full", "other"]
+
+
+class TestLanes:
+    @pytest.fixture
+    def due(self, app: Stanchion) -> DueQueues:
+        app.queue("full").configure(lanes=8, lanes_per_tenant=1)
+        served = ServedQueues(app.context, QUEUES, {"full": LaneRange("full", 2, 3)})
+        return DueQueues(app.context, served, poll=300)
+
+    def test_a_signal_is_followed_by_a_look(self, app: Stanchion, due: DueQueues) -> None:
+        app.store.push([NewJob(new_id(), "full", "1", lane=lane) for lane in (-1, 1, 4)])
+        due.woken(Signs(frozenset({"full"})))
+        assert names(due) == []
+        assert due.nap(None, connected=False) > 200
+        app.store.push([NewJob(new_id(), "full", "1", lane=3)])
+        due.woken(Signs(frozenset({"full"})))
+        assert names(due) == ["full"]
+
+    def test_it_naps_until_a_job_of_its_lanes_is_due(self, app: Stanchion, due: DueQueues) -> None:
+        due.woken(NO_SIGNS)
+        now = app.store.now()
+        app.store.push(
+            [NewJob(new_id(), "full", "1", lane=lane, run_at=now + SECOND * s) for lane, s in ((1, 9), (2, 99))]
+        )
+        assert names(due) == []
+        assert 9 < due.nap(None, connected=True) <= 99

@@ -184,7 +184,7 @@ def test_jobs_of_a_dead_worker_come_back_and_end_dead(app, store, monkeypatch):
         return 1
 
     row = Worker(app)
-    row.queues = ["default"]
+    row._served = row._checked_queues()
     store.beat([row._row()])
     again, last = task.enqueue(), task.using(max_attempts=1).enqueue()
     assert len(store.claim(Claim("default", 2, "lost", worker=row.id)).rows) == 2
@@ -204,7 +204,7 @@ def test_a_newcomer_takes_no_job_back_before_the_others_had_time_to_return(app, 
         return 1
 
     row = Worker(app, heartbeat=100)
-    row.queues = ["default"]
+    row._served = row._checked_queues()
     store.beat([row._row()])
     handle = task.enqueue()
     (job,) = store.claim(Claim("default", 1, "held", worker=row.id)).rows

@@ -40,10 +40,10 @@ def test_an_idle_worker_looks_at_all_its_queues_by_one_call():
     queues = [f"queue{n}" for n in range(20)]
     with working(app, queues, poll=0.02):
         until(lambda: store.calls.get("stats"))
-        claims, looks = store.calls["claim"], store.calls["stats"]
-        assert claims == len(queues)
+        claims, looks = store.calls.get("claim", 0), store.calls["stats"]
+        assert claims == 0
         until(lambda: store.calls["stats"] >= looks + 10)
-        assert store.calls["claim"] == claims
+        assert store.calls.get("claim", 0) == claims
         app.enqueue("task", queue=queues[7])
         until(lambda: app.queue(queues[7]).counts().committed == 1)
         assert store.calls["claim"] - claims <= 3

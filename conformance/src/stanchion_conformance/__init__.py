@@ -107,6 +107,8 @@ from stanchion_conformance.limits.slots_freed import (
 )
 from stanchion_conformance.model import TestAgainstTheReference
 from stanchion_conformance.operate.adopted import TestAdoptedJobs, TestAdoptedKeys
+from stanchion_conformance.operate.best_heads import TestBestHeads
+from stanchion_conformance.operate.claim_order import TestOrderOfQueues, three
 from stanchion_conformance.operate.counting import TestCounts, TestFind, TestSizes, TestStats
 from stanchion_conformance.operate.declared import (
     TestDeclaredAtTheCall,
@@ -134,6 +136,7 @@ from stanchion_conformance.operate.upkeep import TestMaintain, TestSetup, TestSh
 from stanchion_conformance.operate.values import TestValues
 from stanchion_conformance.operate.waits import TestAwaiting, TestCancelledAwaits, TestLostSignals, TestTogether
 from stanchion_conformance.operate.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
+from stanchion_conformance.operate.worker_lanes import TestQueuePatterns, TestWorkersOfLanes
 from stanchion_conformance.operate.workers import TestHeartbeat, TestRecovery, TestSharedPolling
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
@@ -173,6 +176,7 @@ __all__ = [
     "TestBands",
     "TestBatch",
     "TestBatches",
+    "TestBestHeads",
     "TestBuryAndAbandon",
     "TestCancel",
     "TestCancelAFlow",
@@ -277,6 +281,7 @@ __all__ = [
     "TestOrder",
     "TestOrderAndSlots",
     "TestOrderInRaces",
+    "TestOrderOfQueues",
     "TestOrders",
     "TestOtherQueue",
     "TestPages",
@@ -297,6 +302,7 @@ __all__ = [
     "TestPushSignal",
     "TestPutOff",
     "TestQueriesWithState",
+    "TestQueuePatterns",
     "TestQueuesThatExpire",
     "TestQueuesThatExpireWithJobs",
     "TestRacesForSlots",
@@ -365,6 +371,7 @@ __all__ = [
     "TestWhatGoesAlong",
     "TestWhatIsStored",
     "TestWhatWasTakenForSomethingElse",
+    "TestWorkersOfLanes",
     "app",
     "calendar",
     "clock",
@@ -387,6 +394,7 @@ __all__ = [
     "start",
     "store",
     "stores",
+    "three",
     "work",
     "wrong_clock",
 ]

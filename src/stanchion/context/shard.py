@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
@@ -52,3 +53,18 @@ def stored_range(lanes: Any) -> tuple[int, int]:
             f"lanes must be a range without gaps within 0 to {MAX_LANES - 1}, such as range(0, 16), not {lanes!r}"
         )
     return (UNLANED if lanes.start == 0 else lanes.start), lanes.stop - 1
+
+
+def range_in(text: str) -> range:
+    """Return the range of lanes in a text: `0-15`, `16-` for all from 16 on, or `3`. Raises InvalidInput."""
+    found = _RANGE.fullmatch(text)
+    lanes = range(0)
+    if found is not None:
+        first, to, last = found.groups()
+        lanes = range(int(first), int(last) + 1 if last else MAX_LANES if to else int(first) + 1)
+    if not lanes or lanes.stop > MAX_LANES:
+        raise InvalidInput(f"lanes must be a range within 0 to {MAX_LANES - 1}, such as 0-15, or 16-, not {text!r}")
+    return lanes
+
+
+_RANGE = re.compile(r"\s*(\d{1,4})\s*(?:(-)\s*(\d{1,4})?)?\s*", re.ASCII)

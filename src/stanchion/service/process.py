@@ -51,6 +51,8 @@ def work(settings: WorkerSettings, parent: int | None = None) -> int:
         until_finished=settings.until_finished,
         name=settings.name,
         timeout=settings.timeout,
+        lanes=settings.lanes,
+        order=settings.order,
     )
     stuck = threading.Event()
 

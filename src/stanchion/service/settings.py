@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 
+from stanchion.worker.order import Order
 from stanchion.worker.status import LOOPBACK
 
 EXIT_OK, EXIT_UNUSABLE = 0, 2
@@ -30,6 +31,8 @@ class WorkerSettings:
     until_finished: bool = False
     name: str | None = None
     timeout: float | None = None
+    lanes: tuple[str, ...] = ()
+    order: Order = "priority"
 
     def to_json(self) -> str:
         """Return the settings as text, for the command line of a child."""
@@ -39,4 +42,5 @@ class WorkerSettings:
     def from_json(cls, text: str) -> WorkerSettings:
         """Return the settings that `to_json` wrote."""
         settings = cls(**json.loads(text))
-        return settings if settings.queues is None else replace(settings, queues=tuple(settings.queues))
+        queues = None if settings.queues is None else tuple(settings.queues)
+        return replace(settings, queues=queues, lanes=tuple(settings.lanes))

@@ -12,7 +12,7 @@ from stanchion.errors import BatchNotKept, ForeignCheckpoint, InvalidInput, Stre
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.outcomes import Bury, Commit
-from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.records.workers import LaneRange, WorkerRow
 from stanchion.streams import poison
 from stanchion.streams.acknowledge import acknowledge
 from stanchion.streams.rereading import finished_rows
@@ -38,7 +38,7 @@ class StreamSource:
 
     After that, every call raises StreamTaken. Positions of another stream, or impossible ones, raise ForeignCheckpoint.
     `heartbeat`: seconds between calls of `beat`, which the caller makes. `how_ended`: returns how earlier runs of the
-    query ended.
+    query ended. `lanes`: read only these lanes, from the first to the last.
     """
 
     def __init__(
@@ -48,9 +48,11 @@ class StreamSource:
         queue: str,
         heartbeat: float = HEARTBEAT,
         how_ended: poison.HowEnded = poison.unknown,
+        lanes: tuple[int, int] | None = None,
     ) -> None:
         self._store, self._name, self._queue, self._heartbeat = store, name, queue, heartbeat
         self._how_ended = how_ended
+        self._lanes = lanes
         self._driver = uuid4().hex
         self._epoch: int | None = None
         self._left: int | None = None
@@ -67,6 +69,10 @@ class StreamSource:
         """Reserve at most as many jobs as are ready now, so that new jobs can't keep the driver running."""
         self._mine()
         self._left = self._store.stats([self._queue], ["states"])[self._queue].states.ready
+        if self._lanes is not None:
+            first, last = self._lanes
+            queued = self._store.lane_depths(self._queue, range(first, last + 1), at_most=self._left)
+            self._left = min(self._left, sum(queued.values()))
 
     def latest(self, start: Position, limit: int) -> Position:
         """Return up to where there is work: `start` itself, or the next batch, of up to `limit` jobs.
@@ -88,7 +94,8 @@ class StreamSource:
     def _reserve(self, state: StreamState, limit: int) -> bool:
         """Claim the next batch and number it; return False if there is nothing to claim."""
         token, worker = state.next_token, worker_id(self._name, state.epoch)
-        count = self._store.claim(Claim(self._queue, limit, token, worker, repeat=True, rows=False)).reserved
+        wanted = Claim(self._queue, limit, token, worker, repeat=True, lanes=self._lanes, rows=False)
+        count = self._store.claim(wanted).reserved
         if not count:
             return False
         try:
@@ -180,6 +187,7 @@ class StreamSource:
             queues=(self._queue,),
             threads=0,
             heartbeat=self._heartbeat,
+            lanes=() if self._lanes is None else (LaneRange(self._queue, *self._lanes),),
             began=(),  # replays find out which job of a batch kills its driver, if any
         )
         taken_over = state.pending and state.holder != state.epoch

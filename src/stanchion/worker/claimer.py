@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Sequence
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
@@ -21,8 +21,10 @@ from stanchion.worker.attempt import not_started
 from stanchion.worker.due_queues import DueQueues
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
+from stanchion.worker.order import Order, Turn
 from stanchion.worker.pace import PickupDelays, Prefetch
 from stanchion.worker.runner import NEVER, Runners
+from stanchion.worker.served_queues import ServedQueues
 
 log = logging.getLogger("stanchion.worker")
 
@@ -33,6 +35,10 @@ WAIT_FOR_ROOM = 1.0
 """Seconds without room after which the buffer is cut to what that time needs at the current pace."""
 
 WAIT_FOR_STORE = 0.05
+
+MOST_REFUSALS = 2
+"""Claims from a queue in one round that get nothing: its best jobs may have to wait while others may run, or it may be
+paused."""
 
 
 class Claimer:
@@ -45,7 +51,8 @@ class Claimer:
         self,
         context: Context,
         worker: str,
-        queues: Sequence[str],
+        served: ServedQueues,
+        order: Order,
         threads: int,
         poll: float,
         runners: Runners,
@@ -56,7 +63,7 @@ class Claimer:
         alone: Alone,
         all_jobs: bool = False,
     ) -> None:
-        self._context, self._worker, self._queues = context, worker, list(queues)
+        self._context, self._worker, self._served = context, worker, served
         self.alone = alone
         self._alone_rows: deque[JobRow] = deque()
         self._threads = threads
@@ -66,7 +73,7 @@ class Claimer:
         self._prefetch = Prefetch()
         self._ahead = 0
         self._claimed = self._returned = 0
-        self.due = DueQueues(context, queues, poll)
+        self.due = DueQueues(context, served, poll, order)
         self._room = threading.Event()
         self._registered = threading.Event()
         self._stopping = threading.Event()
@@ -91,9 +98,10 @@ class Claimer:
         self._runners.low_water = NEVER
         self._room.set()
 
-    def settled(self) -> None:
-        """Signal that outcomes were stored: jobs that a limit held back may be claimable now."""
-        if self.due.held_back or self._emptied is not None:
+    def settled(self, queues: Collection[str]) -> None:
+        """Signal that outcomes were stored of jobs of these queues: those that a limit held back may be claimable."""
+        self.due.ended(queues)
+        if self._emptied is not None or not self.due.held_back.keys().isdisjoint(queues):
             self._wake()
 
     @property
@@ -141,6 +149,9 @@ class Claimer:
     def _round(self) -> None:
         """Claim from every queue as many jobs as there is room for, then wait if there were fewer."""
         self._take_lost_replies()
+        if self._served.refresh():
+            self._close_listener()
+            self.due.served_changed()
         if self._alone_rows:
             self._run_alone(self._alone_rows.popleft())
             return
@@ -163,8 +174,8 @@ class Claimer:
                 self._emptied()
             nap = self.due.nap(retry_in, connected=connected)
         if nap and not self._stopping.is_set():
-            by_sign = listener.wait(nap)
-            self.due.woken(listener.signs(), by_sign=by_sign)
+            listener.wait(nap)
+            self.due.woken(listener.signs())
 
     def _wanted(self) -> int:
         """Return how many jobs to claim: the free slots plus the prefetch, or 0 while enough are reserved."""
@@ -177,8 +188,13 @@ class Claimer:
     def _claim(self, wanted: int) -> tuple[int, float | None]:
         """Claim up to `wanted` jobs; return how many there were, and the seconds until a limit may allow more."""
         found, retry_in = 0, None
-        for queue in self.due.next():
-            claimed = self._claimed_from(queue, wanted - found)
+        refusals = Counter[str]()
+        for turn in self.due.next():
+            if refusals[turn.queue] == MOST_REFUSALS:
+                continue
+            claimed = self._claimed_from(turn, wanted - found)
+            if not self.due.claimed(turn, claimed):
+                refusals[turn.queue] += 1
             if claimed.rows:
                 found += len(claimed.rows)
                 self._hand_over(claimed.rows)
@@ -188,11 +204,13 @@ class Claimer:
                 break
         return found, retry_in
 
-    def _claimed_from(self, queue: str, limit: int) -> Claimed:
+    def _claimed_from(self, turn: Turn, limit: int) -> Claimed:
         token = new_token()
         if not self._ahead:  # a thread is free for each of them
             token += AT_ONCE
-        claim = Claim(queue, limit, token, worker=self._worker)
+        mine = self._served.lanes.get(turn.queue)
+        lanes = None if mine is None else (mine.first, mine.last)
+        claim = Claim(turn.queue, limit, token, worker=self._worker, lanes=lanes, min_rank=turn.min_rank)
         try:
             return self._context.store.claim(claim)
         except Exception:
@@ -248,27 +266,30 @@ class Claimer:
             self._shed()
 
     def _shed(self) -> None:
-        """Give back jobs prefetched at a faster pace, if other workers can take them."""
-        if self.live > 1:
+        """Give back jobs prefetched at a faster pace, if other workers can take them, or more urgent jobs go before."""
+        if self.live > 1 or self.due.ordered:
             self._give_back(self._runners.take_back(keep=int(self._prefetch.rate * WAIT_FOR_ROOM)))
 
     def _any_left(self) -> bool:
         """Tell whether there is still something to come back for."""
         store = self._context.store
-        if dues := self.due.look():
-            return self._all_jobs or min(dues.values()) <= store.now()
+        if (due := self.due.any_due()) is not None:
+            return self._all_jobs or due
         if not self._all_jobs:
             return False
-        before = store.stats(self._queues, ["totals"])
-        live = any(one.states.total for one in store.stats(self._queues, ["states"]).values())
+        queues = self._served.names
+        before = store.stats(queues, ["totals"])
+        live = any(one.states.total for one in store.stats(queues, ["states"]).values())
         # A job may have gone from a queue that was not looked at yet to one that was: it is counted as moved.
-        return live or before != store.stats(self._queues, ["totals"])
+        return live or before != store.stats(queues, ["totals"])
 
     def _listening(self) -> Listener:
         if self._listener is None:
-            for queue in self._queues:
+            for queue in self._served.names:
                 self._context.declare(queue)
-            self._listener = self._context.store.listen(self._queues, interchangeable=True)
+            # A signal names no lanes: the one claimer that it would wake might serve others.
+            alike = not self._served.ranges
+            self._listener = self._context.store.listen(self._served.names, interchangeable=alike)
         return self._listener
 
     def _close_listener(self) -> None:

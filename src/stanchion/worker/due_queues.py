@@ -2,89 +2,232 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from stanchion.context.context import Context
+from stanchion.stores.records.claims import LOWEST_RANK, Claimed
 from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.queues import Head
 from stanchion.stores.wakeup.signs import Signs
 from stanchion.waits.poll import BACKUP_POLLS
+from stanchion.worker.order import Order, Turn, turns_by_priority
 from stanchion.worker.pace import poll_interval
+from stanchion.worker.served_queues import ServedQueues
 
 SHORTEST_NAP = 0.001
+
+
+Place = tuple[int, int, int]
+"""A head: its lane, its rank, and when it is due."""
+
+
+class Seen(NamedTuple):
+    """One look at the queues: when the first job of each is due and, of some looks, all heads and the clock."""
+
+    dues: Mapping[str, int]
+    heads: Mapping[str, Collection[Head]] = {}
+    now: int | None = None
+
+
+class Refusal(NamedTuple):
+    """Due heads of a queue that no claim got, as a limit may hold them back: those from a rank upward.
+
+    `until`: when to try again even if they are the same, on the monotonic clock. `by_rate`: not before.
+    """
+
+    min_rank: int
+    heads: frozenset[Place]
+    until: float
+    by_rate: bool
 
 
 class DueQueues:
     """The queues of a worker: a signal names some, or else one look at all of them tells which have a due job.
 
-    So an idle worker makes one call for each poll, however many queues it has.
+    So an idle worker makes one call for each poll, however many queues it has. Except with the order `fair`, a busy one
+    looks at its queues before each round of claims, unless it has only one.
     """
 
-    def __init__(self, context: Context, queues: Sequence[str], poll: float) -> None:
-        self._context, self._queues, self._poll = context, list(queues), poll
+    def __init__(self, context: Context, served: ServedQueues, poll: float, order: Order = "fair") -> None:
+        self._context, self._served, self._poll, self._order = context, served, poll, order
+        self._queues = list(served.names)
+        """The queues, that first which has waited longest for its turn."""
         self._named: Collection[str] | None = None
         """Queues that may have jobs to claim; None: any; empty: look."""
         self._claimed_from: frozenset[str] = frozenset()
-        self._dues: Mapping[str, int] | None = None
-        """When the first job of each queue is due, as seen since the last claim."""
+        self._seen: Seen | None = None
+        """The look since the last claim, if any."""
+        self._heads: Mapping[str, Collection[Head]] = {}
+        """The due heads of the queues in this round of claims."""
+        self._refusals: dict[str, Refusal] = {}
+        self._ended: set[str] = set()
         self.held_back: dict[str, int] = {}
         """When the first job was due of each queue where no claim got it: a limit may hold it back."""
         self.sharing = 1
         """Workers, including this one, that share the polling of the queue that has the fewest."""
 
-    def next(self) -> list[str]:
-        """Return the queues to claim from, each time beginning with another one."""
-        named = self._named
-        if named is not None and not named:
-            self._dues = self.look()
-            named = _due(self._dues, self._now(self._dues))
+    @property
+    def ordered(self) -> bool:
+        """True if it matters from which queue a job comes first."""
+        return self._order != "fair" and len(self._queues) > 1
+
+    def served_changed(self) -> None:
+        """Take over the queues that the worker serves now."""
+        names = self._served.names
+        self._queues = [one for one in self._queues if one in names] + [one for one in names if one not in self._queues]
+        self._seen = None
+        self.any()
+
+    def next(self) -> list[Turn]:
+        """Return the claims to make, in order; the first queues are those that have waited longest for their turn."""
+        named, looked = self._named, False
+        if (named is not None and not named) or (self.ordered and (named is None or len(named) > 1)):
+            self._seen = seen = self._seen or self.look()
+            due = _due(seen.dues, self._now(seen))
+            named = due.keys() & named if named else due.keys()
+            self._heads, looked = _due_heads(seen), self.ordered
         chosen = [queue for queue in self._queues if named is None or queue in named]
         self._claimed_from = frozenset(chosen)
         if chosen:
-            self._dues = None
-        self._queues.append(self._queues.pop(0))
-        return chosen
+            self._seen = None
+        if self._order == "fair" and self._queues:
+            self._queues.append(self._queues.pop(0))
+        if not looked:
+            self._heads = {}
+            return [Turn(queue) for queue in chosen]
+        ranks = self._not_refused(chosen)
+        if self._order == "strict":
+            return [Turn(queue) for queue in self._served.names if queue in ranks]
+        return turns_by_priority(ranks, self._queues)
+
+    def claimed(self, turn: Turn, claimed: Claimed) -> bool:
+        """Record what a claim got; return False if it got nothing, although a look has found a job for it."""
+        if claimed.rows:
+            if self.ordered:
+                self._queues.remove(turn.queue)
+                self._queues.append(turn.queue)
+            return True
+        if turn.queue in self._heads and claimed.retry_in != 0:
+            pause = poll_interval(self._poll, self.sharing) if claimed.retry_in is None else claimed.retry_in
+            by_rate = claimed.retry_in is not None
+            lowest = LOWEST_RANK if by_rate or self._order == "strict" else turn.min_rank
+            heads = self._places(turn.queue, lowest)
+            self._refusals[turn.queue] = Refusal(lowest, heads, time.monotonic() + pause, by_rate)
+        return False
 
     def any(self) -> None:
         """Record that any queue may have jobs."""
         self._named = None
 
-    def woken(self, signs: Signs, *, by_sign: bool) -> None:
-        """Record how a wait ended; without a queue in `signs`, a limit may allow more, or the time was over."""
+    def ended(self, queues: Iterable[str]) -> None:
+        """Record that jobs of these queues have ended here, so that `max_running` may let them go on. Any thread."""
+        self._ended.update(queues)
+
+    def woken(self, signs: Signs) -> None:
+        """Record how a wait ended; without a queue in `signs`, a job of this worker has ended, or the time was over.
+
+        A signal does not name lanes: of a queue divided by lanes, a look tells whether the job is for this worker.
+        """
+        self._seen = None
         if signs.queues is None:
             self._named = None
+            self._refusals.clear()
+            return
+        named = signs.queues.intersection(self._queues)
+        for queue in named:
+            self._refusals.pop(queue, None)
+        if named.isdisjoint(self._served.lanes):
+            self._named = named or self._let_go_on().intersection(self.held_back)
         else:
-            self._named = signs.queues.intersection(self._queues) or (frozenset(self.held_back) if by_sign else ())
+            self._named = ()
 
-    def look(self) -> dict[str, int]:
-        """Return when the first job is due of each queue that has queued ones."""
-        stats = self._context.store.stats(self._queues, ["next_due"])
-        return {queue: one.next_due for queue, one in stats.items() if one.next_due is not None}
+    def look(self) -> Seen:
+        """Return when the first job is due of each queue that has queued ones, and maybe more; by one call."""
+        lanes = self._served.lanes
+        if not (lanes or self.ordered):
+            stats = self._context.store.stats(self._queues, ["next_due"])
+            return Seen({queue: one.next_due for queue, one in stats.items() if one.next_due is not None})
+        heads: dict[str, Collection[Head]] = {}
+        for queue, one in self._context.store.stats(self._queues, ["heads"]).items():
+            mine = lanes.get(queue)
+            found = one.heads if mine is None else [head for head in one.heads if mine.first <= head.lane <= mine.last]
+            if found:
+                heads[queue] = found
+        now = next((head.run_at - head.due_in for found in heads.values() for head in found), 0)
+        return Seen({queue: min(head.run_at for head in found) for queue, found in heads.items()}, heads, now)
+
+    def any_due(self) -> bool | None:
+        """Return whether a job is due in a queue; None if none is queued."""
+        seen = self.look()
+        return bool(_due(seen.dues, self._now(seen))) if seen.dues else None
 
     def nap(self, retry_in: float | None, *, connected: bool) -> float:
         """Return the seconds to wait for a signal: until a job is due or a limit may allow more, at most one poll.
 
         0 if jobs have come due that no claim has met. `connected`: signals arrive, so that polls are only a backup.
         """
-        dues = self.look() if self._dues is None else self._dues
-        now = self._now(dues)
-        due = _due(dues, now)
+        seen, self._seen = self._seen or self.look(), None
+        now = self._now(seen)
+        due = _due(seen.dues, now)
         fresh = {queue for queue, at in due.items() if self.held_back.get(queue) != at}
         if retry_in is not None:
             fresh -= self._claimed_from
         self.held_back = due
         if fresh:
-            self._named = fresh
+            self._named, self._seen = fresh, seen
             return 0.0
         naps = [poll_interval(self._poll, self.sharing) * (BACKUP_POLLS if connected else 1)]
         if retry_in is not None:
             naps.append(retry_in)
-        naps += [(at - now) / SECOND for at in dues.values() if at > now]
+        if (look_in := self._served.look_in) is not None:
+            naps.append(look_in)
+        naps += [(at - now) / SECOND for at in seen.dues.values() if at > now]
         return max(SHORTEST_NAP, min(naps))
 
-    def _now(self, dues: Mapping[str, int]) -> int:
+    def _now(self, seen: Seen) -> int:
         """Return the clock of the store, which is asked only if some job may be due."""
-        return self._context.store.now() if dues else 0
+        if seen.now is not None:
+            return seen.now
+        return self._context.store.now() if seen.dues else 0
+
+    def _places(self, queue: str, lowest: int) -> frozenset[Place]:
+        return frozenset(head[:3] for head in self._heads[queue] if head.rank >= lowest)
+
+    def _let_go_on(self) -> set[str]:
+        """Return the queues of which jobs have ended here since the last call; forget that these have refused claims.
+
+        A slot, which may belong to another queue, is granted to a job, and that is signalled.
+        """
+        ended = set()
+        while self._ended:
+            ended.add(self._ended.pop())
+        self._refusals = {queue: one for queue, one in self._refusals.items() if one.by_rate or queue not in ended}
+        return ended
+
+    def _not_refused(self, queues: Collection[str]) -> dict[str, set[int]]:
+        """Return the ranks of the due jobs of some queues that claims should be made for.
+
+        A claim got no job of the others although some were due, the same as now, and no job of their queue has ended
+        here since.
+        """
+        self._let_go_on()
+        now, wanted = time.monotonic(), {}
+        for queue in queues:
+            ranks = {head.rank for head in self._heads[queue]}
+            refusal = self._refusals.get(queue)
+            if refusal and now < refusal.until and refusal.heads == self._places(queue, refusal.min_rank):
+                ranks = {rank for rank in ranks if rank < refusal.min_rank}
+            if ranks:
+                wanted[queue] = ranks
+        return wanted
 
 
 def _due(dues: Mapping[str, int], now: int) -> dict[str, int]:
     return {queue: at for queue, at in dues.items() if at <= now}
+
+
+def _due_heads(seen: Seen) -> dict[str, list[Head]]:
+    due = {queue: [head for head in heads if head.due_in <= 0] for queue, heads in seen.heads.items()}
+    return {queue: heads for queue, heads in due.items() if heads}

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
@@ -46,9 +46,12 @@ def unstored(outcome: outcomes.Outcome, error: Exception) -> outcomes.Outcome:
 
 
 class Finisher:
-    """Takes finished attempts from any thread, stores their outcomes in its own, and fires their events."""
+    """Takes finished attempts from any thread, stores their outcomes in its own, and fires their events.
 
-    def __init__(self, context: Context, health: Health, settled: Callable[[], None]) -> None:
+    `settled` is called after each group, with the queues of its jobs.
+    """
+
+    def __init__(self, context: Context, health: Health, settled: Callable[[Collection[str]], None]) -> None:
         self._context, self._health, self._settled = context, health, settled
         self._pending: deque[Finished] = deque()
         self._idle = False
@@ -102,7 +105,7 @@ class Finisher:
                 continue
             size = len(group)
             self._store(group)
-            self._settled()
+            self._settled(frozenset(map(_queue_of, group)))
 
     def _gather(self) -> list[Finished]:
         """Return the pending outcomes, waiting for the first; empty if woken by a change of state."""
@@ -207,3 +210,8 @@ class Finisher:
                 "%d outcomes came too late and changed nothing, as the jobs are finished or reserved by others: %s",
                 *(len(lost), ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")),
             )
+
+
+def _queue_of(finished: Finished) -> str:
+    outcome, job, _ = finished
+    return outcome.lease.queue if outcome is not None else job.queue if job is not None else ""

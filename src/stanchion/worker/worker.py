@@ -7,7 +7,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
@@ -26,9 +26,11 @@ from stanchion.worker.default_timeouts import DefaultTimeouts
 from stanchion.worker.finisher import Finisher
 from stanchion.worker.health import Health
 from stanchion.worker.heartbeat import Heartbeat
+from stanchion.worker.order import Order, checked_order
 from stanchion.worker.reaper import Reaper
 from stanchion.worker.runner import Runners
 from stanchion.worker.scheduler import Scheduler
+from stanchion.worker.served_queues import ServedQueues, checked_lanes
 from stanchion.worker.signals import Calls
 from stanchion.worker.status import LOOPBACK, Status, StatusReporter, checked_port
 
@@ -45,14 +47,18 @@ THREADS_MAX = 10_000
 class Worker:
     """Runs the jobs of some queues in this process.
 
-    `queues`: their names; None for those of all registered tasks. `threads`: jobs that run at once. `heartbeat`:
-    seconds between heartbeats; after three missed ones, other workers take its jobs. `grace`: seconds that running
-    jobs get to finish on a stop. `poll`: seconds between polls of the whole fleet (None: the app's). `until_empty`:
-    `run` returns once the queues hold no due job and nothing runs here; `until_finished`: once they hold no live job
-    at all. Both wait for a paused queue. `health_file` gets a line that starts with "ok" or "red"; `health_port`
-    serves the same as JSON on `health_host`, with status 200 or 503. `name`: the beginning of its id, which shows it in
-    lists and in its jobs (None: the host's name); several workers may have the same. `timeout`: seconds that an attempt
-    may run if neither its job, its task, its queue nor the app says so.
+    `queues`: their names, or patterns such as `mail.*`; None for those of all registered tasks. `threads`: jobs that
+    run at once. `heartbeat`: seconds between heartbeats; after three missed ones, other workers take its jobs. `grace`:
+    seconds that running jobs get to finish on a stop. `poll`: seconds between polls of the whole fleet (None: the
+    app's). `until_empty`: `run` returns once the queues hold no due job and nothing runs here; `until_finished`: once
+    they hold no live job at all. Both wait for a paused queue. `health_file` gets a line that starts with "ok" or
+    "red"; `health_port` serves the same as JSON on `health_host`, with status 200 or 503. `name`: the beginning of its
+    id, which shows it in lists and in its jobs (None: the host's name); several workers may have the same. `timeout`:
+    seconds that an attempt may run if neither its job, its task, its queue nor the app says so.
+
+    `lanes`: of some queues, the lanes to serve, `{"orders": range(0, 16)}` or `"orders=0-15"`; other workers serve the
+    rest. `order`: which queue goes first: "priority", the one with the job of the highest priority, in turn where these
+    are equal; "strict", the first of `queues` that has a due job; "fair", each in turn.
 
         new ──start──► running ──stop, signal, or emptied──► stopping ──► stopped
     """
@@ -73,6 +79,8 @@ class Worker:
         until_finished: bool = False,
         name: str | None = None,
         timeout: float | timedelta | None = None,
+        lanes: Mapping[str, range] | str | Iterable[str] | None = None,
+        order: Order = "priority",
     ) -> None:
         self._threads = whole(threads, "threads", 1, THREADS_MAX)
         self.context = context = app.context
@@ -83,6 +91,7 @@ class Worker:
         self.on_stuck: Callable[[], None] | None = None
         """Called after an attempt was given up; its thread can't be stopped while this process lives."""
         self._named = None if queues is None else named_queues(queues)
+        self._lanes, self._order = checked_lanes(lanes), checked_order(order)
         self._every = positive_seconds(heartbeat, "heartbeat")
         self._grace = seconds_of(grace, "grace")
         self._poll = positive_seconds(context.poll if poll is None else poll, "poll")
@@ -106,7 +115,7 @@ class Worker:
         with self._lifecycle:
             if self._started:
                 raise InvalidInput("this worker has been started before; make a new one")
-            self.queues = self._checked_queues()
+            self._served = self._checked_queues()
             with suppress(StoreUnavailable, SchemaMismatch):  # the first beat raises and logs it again
                 _ = self.context.store
             self._reporter = StatusReporter(self._status, self._health_file, self._health_port, self._health_host)
@@ -116,7 +125,7 @@ class Worker:
                 self.context, self._threads, self._finisher.put, self._room, self._stuck, self._defaults
             )
             self._claimer = Claimer(
-                *(self.context, self.id, self.queues, self._threads, self._poll),
+                *(self.context, self.id, self._served, self._order, self._threads, self._poll),
                 *(self._runners, self._finisher, self._health),
                 self.finish if self._until_empty else None,
                 all_jobs=self._until_finished,
@@ -134,7 +143,8 @@ class Worker:
                 )
             )
             self._reaper = Reaper(self.context, self._every / 2, lambda: self._heartbeat.steady)
-            log.info("worker %s runs %s with %d threads", self.id, ", ".join(self.queues), self._threads)
+            named = ", ".join(self.queues) or "no queue yet"
+            log.info("worker %s runs %s with %d threads", self.id, named, self._threads)
             self._scheduler = Scheduler(self.context) if self.context.registry.crons else None
             for role in (self._reporter, self._finisher, self._heartbeat, self._claimer, self._reaper):
                 role.start()
@@ -196,6 +206,11 @@ class Worker:
             log.info("worker %s has stopped", self.id)
 
     @property
+    def queues(self) -> list[str]:
+        """The queues that it serves, known once it has started; those of a pattern change as queues come and go."""
+        return self._served.names
+
+    @property
     def healthy(self) -> bool:
         """True if the worker runs, reaches its store, and none of its event loops is blocked."""
         return self._trouble() is None
@@ -207,8 +222,8 @@ class Worker:
 
     # -- between the roles
 
-    def _settled(self) -> None:
-        self._claimer.settled()
+    def _settled(self, queues: Collection[str]) -> None:
+        self._claimer.settled(queues)
 
     def _room(self) -> None:
         self._claimer.room()
@@ -237,6 +252,8 @@ class Worker:
             threads=self._threads,
             heartbeat=self._every,
             state=self._state,
+            lanes=self._served.ranges,
+            order=self._order,
             began=self._runners.began() + self._claimer.alone.starting if self._started else None,
         )
 
@@ -251,20 +268,21 @@ class Worker:
             "worker": self.id,
             "state": self._state,
             "queues": self.queues,
+            "order": self._order,
+            "lanes": {name: [max(0, first), last] for name, first, last in self._served.ranges},
             "reserved": self._claimer.reserved,
             "pickup_delay": self._claimer.delays.shown(),
         }
 
-    def _checked_queues(self) -> list[str]:
+    def _checked_queues(self) -> ServedQueues:
         registry = self.context.registry
-        queues = self._named or registry.own_queues()
-        if not queues or not (registry.tasks or registry.stations):
+        served = ServedQueues(self.context, self._named or None, self._lanes)
+        if not (served.names or served.open) or not (registry.tasks or registry.stations):
             raise InvalidInput(
                 "this app has no tasks and no stations, so a worker could run nothing; register functions with "
                 "@app.task, and import the modules that define them before the worker starts"
             )
-        registry.check_worked(queues)
-        return queues
+        return served
 
 
 def run_worker(context: Context, queues: Collection[str] | None, threads: int, /, **options: Any) -> None:

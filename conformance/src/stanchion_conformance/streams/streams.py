@@ -34,6 +34,21 @@ class TestStreams:
         assert counts_of(store, SOURCE).committed == 5
         assert nothing_left(store)
 
+    def test_lanes_of_a_queue_are_streams_of_their_own(self, store: Store) -> None:
+        store.configure(SOURCE, {"lanes": 8, "lanes_per_tenant": 1})
+        store.push([NewJob(new_id(), SOURCE, str(lane), lane=lane) for lane in (-1, *range(8), 6)])
+        found = {}
+        for name, lanes in (("low", (-1, 3)), ("high", (4, 7))):
+            source = StreamSource(store, name, SOURCE, lanes=lanes)
+            start = source.initial()
+            source.stop_after_ready()
+            end = source.latest(start, 100)
+            found[name] = sorted(row.payload for part in source.parts(start, end, 3) for row in rows(store, part))
+            assert source.latest(end, 100) == end
+        assert found == {"low": ["-1", "0", "1", "2", "3"], "high": ["4", "5", "6", "6", "7"]}
+        assert {row.lanes[0][1:] for row in store.workers()} == {(-1, 3), (4, 7)}
+        assert nothing_left(store)
+
     def test_the_position_stays_while_there_is_nothing(self, store: Store) -> None:
         source = StreamSource(store, NAME, SOURCE)
         start = source.initial()

@@ -15,6 +15,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from stanchion.app import Stanchion
+from stanchion.context.shard import range_in, stored_range
 from stanchion.core.checks import checked_name, checked_priority
 from stanchion.core.codec import Codec
 from stanchion.errors import InvalidInput, StanchionError
@@ -97,6 +98,10 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _lanes(text: str) -> tuple[int, int]:
+    return stored_range(range_in(text))
+
+
 def _moment(text: str) -> datetime:
     try:
         return datetime.fromisoformat(text)
@@ -143,6 +148,7 @@ OPTIONS: dict[str, Option] = {
     "errors": Option(frozenset({"writeStream"}), _one_of("bury", "retry"), "bury"),
     "heartbeat": Option(frozenset({"readStream"}), _seconds, 10.0),
     "poll": Option(frozenset({"readStream"}), _seconds),
+    "lanes": Option(frozenset({"readStream"}), _lanes),
     "maxRecordsPerBatch": Option(frozenset({"readStream"}), _whole(1, 10_000_000), 10_000),
     "mode": Option(frozenset({"writeStream"}), _one_of("append", "move", "finish"), "append"),
     **{name: Option(_WRITES, value) for name, value in _FOR_JOBS.items()},

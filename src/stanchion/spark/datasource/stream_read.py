@@ -51,6 +51,10 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
     options = checked_options(given, "readStream")
     if options["queue"] is None:
         raise InvalidInput("the option queue is missing: name the queue to read")
+    if options["lanes"] is not None and options["stream"] is None:
+        raise InvalidInput(
+            "the option lanes needs the option stream: name a stream for these lanes, such as orders-0-15"
+        )
     wanted = [Field(field.name, field.dataType.simpleString()) for field in schema.fields]
     return StreamReader(
         place_of(options),
@@ -61,6 +65,7 @@ def stream_reader(given: Mapping[str, str], schema: StructType) -> StreamReader:
         parts=options["partitions"],
         heartbeat=options["heartbeat"],
         poll=options["poll"] or IDLE,
+        lanes=options["lanes"],
     )
 
 
@@ -88,9 +93,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts: int,
         heartbeat: float,
         poll: float,
+        lanes: tuple[int, int] | None,
     ) -> None:
         self.place, self.stream, self.queue, self.names = place, stream, queue, names
         self.most, self.parts, self.heartbeat, self.poll = most, parts, heartbeat, poll
+        self.lanes = lanes
         self._ends_when_done = False
 
     def __getstate__(self) -> dict[str, Any]:
@@ -107,7 +114,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     @cached_property
     def _source(self) -> StreamSource:
         """The stream, taken over from its previous driver at first use."""
-        source = StreamSource(self._app.store, self.stream, self.queue, self.heartbeat, how_ended)
+        source = StreamSource(self._app.store, self.stream, self.queue, self.heartbeat, how_ended, self.lanes)
         source.initial()
         Heart(source, self._app.store, self.heartbeat).start()
         return source

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -16,8 +17,10 @@ from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_c
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.queues.queue import Queue
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import Counts, QueueSettings, QueueStats, Sizes
+from stanchion.stores.rules.serving import divided, unserved
 
 queues_cli = typer.Typer(help="List queues with their sizes and settings; set, purge and delete them.")
 cli.add_typer(queues_cli, name="queues", rich_help_panel=LOOK)
@@ -44,7 +47,8 @@ def queues(session: Session) -> Exit:
     settings = app.store.queues()
     stats = app.store.stats([one.name for one in settings], ["states", "totals", "next_due"])
     now = app.store.now()
-    found = [describe(one, stats[one.name], now) for one in settings]
+    lanes = unserved_lanes(app.store, settings, now)
+    found = [{**describe(one, stats[one.name], now), "unserved_lanes": lanes.get(one.name, [])} for one in settings]
     if out.as_json:
         out.json_list(found)
     elif found:
@@ -171,8 +175,22 @@ def _row(queue: dict[str, Any]) -> list[Cell]:
         count_cell(counts.committed + counts.popped + counts.moved, STATE_STYLES[JobState.DONE]),
         count_cell(counts.buried, STATE_STYLES[JobState.DEAD]),
         age(queue["lag"]) if queue["lag"] else "",
-        shown_settings(settings),
+        " ".join(filter(None, (shown_settings(settings), _shown_lanes(queue["unserved_lanes"])))),
     ]
+
+
+def unserved_lanes(store: Store, settings: Sequence[QueueSettings], now: int) -> dict[str, list[tuple[int, int]]]:
+    """Return, of the queues that workers divide by lanes, the ranges of lanes that no live worker serves."""
+    workers = store.workers()
+    shared = {one.name: one for one in settings if divided(one.name, workers)}
+    heads = store.stats(shared, ["heads"]) if shared else {}
+    in_use = {queue: {head.lane for head in heads[queue].heads} for queue in shared}
+    return {queue: unserved(one, in_use[queue], workers, now) for queue, one in shared.items()}
+
+
+def _shown_lanes(ranges: Sequence[tuple[int, int]]) -> str:
+    texts = (f"{first}" if first == last else f"{first}-{last}" for first, last in ranges)
+    return f"(no worker for lanes {', '.join(texts)})" if ranges else ""
 
 
 def settings_json(settings: QueueSettings) -> dict[str, Any]:

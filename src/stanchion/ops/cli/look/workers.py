@@ -60,6 +60,7 @@ def worker_json(worker: WorkerRow, now: int) -> dict[str, Any]:
     del fields["began"]  # it contains the tokens of jobs
     return {
         **fields,
+        "lanes": {name: [max(0, first), last] for name, first, last in worker.lanes},
         "started_at": iso(moment(worker.started_at)),
         "last_seen_at": iso(moment(worker.last_seen_at)),
         "late": late(worker, now),
@@ -77,6 +78,12 @@ def row(worker: WorkerRow, now: int) -> list[Cell]:
         f"{worker.threads}" if worker.threads else "",
         age((now - worker.last_seen_at) / SECOND),
         age((now - worker.started_at) / SECOND),
-        safe(",".join(worker.queues)),
+        safe(",".join(_with_lanes(worker)) or "none yet"),
         safe(worker.id),
     ]
+
+
+def _with_lanes(worker: WorkerRow) -> list[str]:
+    """Return the queues of a worker, each with the lanes that it serves if it does not serve all."""
+    texts = {name: f"{name}={max(0, first)}-{last}" for name, first, last in worker.lanes}
+    return [texts.get(queue, queue) for queue in worker.queues]

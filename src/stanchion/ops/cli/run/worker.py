@@ -21,7 +21,12 @@ def worker(
     ] = None,
     queues: Annotated[
         list[str] | None,
-        typer.Option("--queues", "-q", metavar="A,B", help="Only these queues; by default those of all tasks."),
+        typer.Option(
+            "--queues",
+            "-q",
+            metavar="A,B",
+            help="Only these queues, or patterns such as 'mail.*'; by default those of all tasks.",
+        ),
     ] = None,
     threads: Annotated[int, typer.Option(help="Concurrent jobs per process.")] = 8,
     processes: Annotated[int, typer.Option(help="Processes, each with its threads.")] = 1,
@@ -48,6 +53,14 @@ def worker(
     timeout: Annotated[
         str | None, typer.Option(help="Time that an attempt may run, if its job, task, queue and app set none.")
     ] = None,
+    lanes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="QUEUE=A-B", help="Only these lanes of a queue, such as orders=0-15; repeat for more."),
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option(help="Which queue goes first: priority (the best job of all), strict (as named), fair (in turn)."),
+    ] = "priority",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> Exit:
     """Run jobs until SIGTERM or Ctrl-C; a second one stops at once.
@@ -61,6 +74,7 @@ def worker(
     _check_app(path, session.url)
     from stanchion.service.process import run_worker_process
     from stanchion.service.settings import WorkerSettings
+    from stanchion.worker.order import checked_order
 
     settings = WorkerSettings(
         target=path,
@@ -76,6 +90,8 @@ def worker(
         log_level=log_level,
         name=name,
         timeout=optional_duration(timeout, "--timeout"),
+        lanes=tuple(lanes or ()),
+        order=checked_order(order),
     )
     return Exit(run_worker_process(settings, processes))
 

@@ -1,0 +1,118 @@
+"""The queues that a worker serves: given by name or by pattern, each whole or some of its lanes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from stanchion.context.context import Context
+from stanchion.context.shard import range_in, stored_range
+from stanchion.core.checks import several, shown
+from stanchion.errors import InvalidInput
+from stanchion.jobs.options import named_queues
+from stanchion.stores.records.workers import LaneRange
+
+REFRESH_SECONDS = 2.0
+"""Seconds between two looks for new queues that match a pattern; more if a look takes long."""
+
+_SPACING = 50
+"""Looks for new queues take at most one part in so many of the time."""
+
+
+class ServedQueues:
+    """The queues that a worker serves now.
+
+    `given`: their names, and patterns in which `*` stands for any text; None: those of all tasks and stations. A name
+    with `*` that the code gives to a queue is no pattern. A pattern leaves out queues that take the dead letters of
+    another, and stations that no worker can run. `lanes`: see `checked_lanes`.
+    """
+
+    def __init__(self, context: Context, given: Collection[str] | None, lanes: Mapping[str, LaneRange]) -> None:
+        self._context, self.lanes = context, lanes
+        own = context.registry.own_queues()
+        in_code = {*own, *context.declared.settings}
+        self._given = own if given is None else list(given)
+        self._patterns = {name: _matching(name) for name in self._given if "*" in name and name not in in_code}
+        letters = {settings.get("dead_letter") for settings in context.declared.settings.values()}
+        self.names = self._matched(in_code - letters)
+        context.registry.check_worked(self.names)
+        self._look_at = 0.0
+        for name in lanes:
+            if name not in self._given and not any(pattern.fullmatch(name) for pattern in self._patterns.values()):
+                raise InvalidInput(f"lanes names the queue {shown(name)}, which is not among the queues of this worker")
+
+    @property
+    def open(self) -> bool:
+        """True if more queues may come, as some are given by a pattern."""
+        return bool(self._patterns)
+
+    @property
+    def ranges(self) -> tuple[LaneRange, ...]:
+        """The lanes of the queues of which it serves only some."""
+        return tuple(self.lanes[name] for name in self.names if name in self.lanes)
+
+    @property
+    def look_in(self) -> float | None:
+        """Seconds until the next look for new queues; None: there is none."""
+        return max(0.0, self._look_at - time.monotonic()) if self._patterns else None
+
+    def refresh(self) -> bool:
+        """Look for new queues if it is time; return True if the queues have changed."""
+        began = time.monotonic()
+        if not self._patterns or began < self._look_at:
+            return False
+        known = self._context.store.queues()
+        letters = {settings.dead_letter for settings in known}
+        letters |= {settings.get("dead_letter") for settings in self._context.declared.settings.values()}
+        in_code = {*self._context.registry.own_queues(), *self._context.declared.settings}
+        names = self._matched({*in_code, *(settings.name for settings in known)} - letters)
+        changed, self.names = names != self.names, names
+        now = time.monotonic()
+        self._look_at = now + max(REFRESH_SECONDS, _SPACING * (now - began))
+        return changed
+
+    def _matched(self, known: Collection[str]) -> list[str]:
+        """Return the names given and, in place of each pattern, the known queues that match it, by name."""
+        found: dict[str, None] = {}
+        for name in self._given:
+            pattern = self._patterns.get(name)
+            if pattern is None:
+                found[name] = None
+            else:
+                found |= dict.fromkeys(sorted(one for one in known if pattern.fullmatch(one) and self._works_on(one)))
+        return list(found)
+
+    def _works_on(self, queue: str) -> bool:
+        station = self._context.registry.stations.get(queue)
+        return station is None or station.on_workers
+
+
+def checked_lanes(value: Any) -> dict[str, LaneRange]:
+    """Return the lanes of some queues: `{"orders": range(0, 16)}`, or texts such as `orders=0-15`."""
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        given: Iterable[tuple[Any, Any]] = value.items()
+    else:
+        texts = [value] if isinstance(value, str) else several(value, "lanes", "['orders=0-15']")
+        given = [_pair(text) for text in texts]
+    found: dict[str, LaneRange] = {}
+    for queue, lanes in given:
+        (name,) = named_queues([queue])
+        if name in found:
+            raise InvalidInput(f"lanes names the queue {shown(name)} twice; a worker serves one range of its lanes")
+        found[name] = LaneRange(name, *stored_range(range_in(lanes) if isinstance(lanes, str) else lanes))
+    return found
+
+
+def _pair(text: Any) -> tuple[str, str]:
+    queue, equals, lanes = text.rpartition("=") if isinstance(text, str) else ("", "", "")
+    if not equals or not queue:
+        raise InvalidInput(f"lanes must be QUEUE=FIRST-LAST, such as 'orders=0-15', not {shown(text)}")
+    return queue, lanes
+
+
+def _matching(pattern: str) -> re.Pattern[str]:
+    return re.compile(".*".join(map(re.escape, pattern.split("*"))), re.DOTALL)
