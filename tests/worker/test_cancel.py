@@ -93,7 +93,9 @@ def test_a_job_that_is_cancelled_in_the_buffer_does_not_run(app):
     def task(n: int) -> None:
         ran.append(n)
 
-    runners = Runners(app.context, 1, finished.append, lambda: None, lambda: None, DefaultTimeouts(app.context, None))
+    runners = Runners(
+        app.context, 1, finished.append, lambda: None, lambda: None, DefaultTimeouts(app.context, None, 10)
+    )
     handle = task.enqueue(1)
     (row,) = app.store.claim(Claim("default", 1, "token", worker="me")).rows
     runners.cancel([handle.id])

@@ -10,7 +10,7 @@ from stanchion import JobState, Reservation, Stanchion, Worker
 from stanchion.errors import InvalidInput, TaskTimeout
 from stanchion.worker import timeouts
 from stanchion.worker.default_timeouts import DefaultTimeouts
-from tests.worker.conftest import Faulty, failed, until, working
+from tests.worker.conftest import Faulty, ended, failed, until, working
 
 pytestmark = pytest.mark.parametrize("app", ["memory"], indirect=True)
 
@@ -124,19 +124,57 @@ def test_the_task_and_the_job_precede_the_queue(app):
 
 def test_a_store_that_does_not_answer_leaves_the_last_timeout(app):
     app.queue("limited").configure(timeout=7)
-    defaults = DefaultTimeouts(app.context, 9.0)
-    defaults.read("limited")
+    defaults = DefaultTimeouts(app.context, 9.0, heartbeat=1e-9)
+    defaults.meet("limited")
     assert (defaults.of("limited"), defaults.of("other")) == (7.0, 9.0)
     app.context.settings.forget()
     store = Faulty(app.store, "queues")
     store.broken = True
     with app.on_store(store):
-        defaults.read("limited")
+        defaults.refresh()
         assert defaults.of("limited") == 7.0
         store.broken = False
         app.queue("limited").configure(timeout=None)
-        defaults.read("limited")
+        defaults.refresh()
         assert defaults.of("limited") == 9.0
+        defaults.meet("later")
+        assert defaults.of("later") == 9.0
+
+
+def test_jobs_that_come_seldom_read_no_setting(app):
+    store = Faulty(app.store)
+    of_worker = Stanchion(store=store)
+
+    @of_worker.task(name="task", queue="limited")
+    def task() -> int:
+        return 1
+
+    with working(of_worker, heartbeat=1000):
+        assert app.enqueue("task", queue="limited").result(timeout=60) == 1
+        before = store.calls["queues"]
+        for _ in range(5):
+            of_worker.context.settings.forget()
+            assert app.enqueue("task", queue="limited").result(timeout=60) == 1
+    assert store.calls["queues"] == before
+
+
+@pytest.mark.slow
+def test_a_changed_setting_counts_from_the_next_heartbeat(app):
+    of_worker = Stanchion(store=app.store)
+
+    @of_worker.task(name="naps", queue="limited")
+    def naps() -> None:
+        for _ in range(100):
+            time.sleep(0.01)
+
+    def error() -> str | None:
+        job = ended(app, app.enqueue("naps", queue="limited", max_attempts=1).id)
+        return job.errors[-1]["error"] if job.errors else None
+
+    with working(of_worker, heartbeat=0.2):
+        assert error() is None
+        app.queue("limited").configure(timeout=0.13)
+        until(lambda: error() == "TaskTimeout: ran longer than 0.13 s")
 
 
 def test_a_timeout_of_nothing_is_refused(app):

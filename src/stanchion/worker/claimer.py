@@ -230,7 +230,7 @@ class Claimer:
         self._claimed += len(rows)
         self._prefetch.claimed(rows[-1].lane)
         self.delays.add(rows[0].queue, rows)
-        self._runners.defaults.read(rows[0].queue)
+        self._runners.defaults.meet(rows[0].queue)
         if self._stopping.is_set():
             self._give_back(rows)
         elif is_alone(rows[0]):

@@ -3,12 +3,15 @@
     the job's (given at the enqueue) ► the task's ► the queue's setting ► the app's ► the worker's
 
 The first two belong to the work, and the job keeps them. The others are looked up when an attempt starts, so that an
-operator's change applies to jobs that are queued already.
+operator's change applies to jobs that are queued already. The settings of queues are read before the first job of each,
+and then with the heartbeats, all by one call: later jobs don't wait for them, and a queue where jobs come seldom costs
+nothing more.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 
 from stanchion.context.context import Context
 
@@ -16,25 +19,40 @@ log = logging.getLogger("stanchion.worker")
 
 
 class DefaultTimeouts:
-    """How long an attempt may run that neither its job nor its task limits. `own`: the worker's, in seconds."""
+    """How long an attempt may run that neither its job nor its task limits.
 
-    def __init__(self, context: Context, own: float | None) -> None:
-        self._context = context
+    `own`: the worker's, in seconds. `heartbeat`: its interval in seconds, within which a changed setting counts.
+    """
+
+    def __init__(self, context: Context, own: float | None, heartbeat: float) -> None:
+        self._context, self._every = context, 0.9 * heartbeat
         self._last = own if context.timeout is None else context.timeout
-        self._of: dict[str, float] = {}
+        self._of: dict[str, float | None] = {}
+        self._read_at = time.monotonic()
 
     def of(self, queue: str) -> float | None:
         """Return the seconds for jobs of this queue, as last read; None: no limit."""
-        return self._of.get(queue, self._last)
+        seconds = self._of.get(queue)
+        return self._last if seconds is None else seconds
 
-    def read(self, queue: str) -> None:
-        """Read the setting of a queue, at most once a second; keep the last one if the store does not answer."""
+    def meet(self, queue: str) -> None:
+        """Read the setting of a queue, before its first job."""
+        if queue not in self._of:
+            self._read({queue})
+
+    def refresh(self) -> None:
+        """Read the settings of all queues met so far. Called with each heartbeat, also those sent early."""
+        if self._of and time.monotonic() - self._read_at >= self._every:
+            self._read_at = time.monotonic()
+            self._read(set(self._of))
+
+    def _read(self, queues: set[str]) -> None:
+        """Read settings; keep the last ones if the store does not answer."""
         try:
-            settings = self._context.settings.of(self._context.store, {queue}).get(queue)
+            found = self._context.settings.of(self._context.store, queues)
         except Exception as error:
-            log.debug("the time-out of queue %r can't be read: %s", queue, error)
+            log.debug("the time-outs of queues can't be read: %s", error)
             return
-        if settings is not None and settings.timeout is not None:
-            self._of[queue] = settings.timeout
-        else:
-            self._of.pop(queue, None)
+        for queue in queues:
+            settings = found.get(queue)
+            self._of[queue] = None if settings is None else settings.timeout

@@ -95,7 +95,8 @@ class Worker:
         self._every = positive_seconds(heartbeat, "heartbeat")
         self._grace = seconds_of(grace, "grace")
         self._poll = positive_seconds(context.poll if poll is None else poll, "poll")
-        self._defaults = DefaultTimeouts(context, None if timeout is None else positive_seconds(timeout, "timeout"))
+        own_timeout = None if timeout is None else positive_seconds(timeout, "timeout")
+        self._defaults = DefaultTimeouts(context, own_timeout, self._every)
         self._until_empty, self._until_finished = until_empty or until_finished, until_finished
         self._health = Health(silence=2 * self._every)
         self._health_file, self._health_port = health_file, checked_port(health_port)
@@ -236,6 +237,7 @@ class Worker:
         self._claimer.live, self._claimer.due.sharing = beat.live, beat.sharing
         self._claimer.registered()
         self._runners.cancel(beat.cancelled)
+        self._defaults.refresh()
 
     def _give_back_buffered(self) -> None:
         for row in self._runners.take_back():
