@@ -206,9 +206,13 @@ class Stanchion:
         known = self.tasks.get(checked_name(task, "task name"))
         return known.using(**options) if known is not None else Enqueuer(self.context, task, options)
 
-    def pipeline(self, name: str) -> Pipeline:
-        """Return a pipeline of stations, created at the first call; its queues are named `name.station`."""
-        return self.pipelines.setdefault(name, Pipeline(self.context, name, run_worker))
+    def pipeline(self, name: str, *, keep_entry: bool = True) -> Pipeline:
+        """Return a pipeline of stations, created at the first call; its queues are named `name.station`.
+
+        `keep_entry`: an item keeps the payload with which it entered beside the one that stations have made of it, so
+        that it can be replayed from its entry.
+        """
+        return self.pipelines.setdefault(name, Pipeline(self.context, name, run_worker, keep_entry=keep_entry))
 
     @property
     def pipelines(self) -> dict[str, Pipeline]:

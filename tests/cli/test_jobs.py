@@ -18,6 +18,8 @@ KEYS = {
         "progress",
         "cancelled",
         "checkpoint",
+        "entry_payload",
+        "trail",
         "worker",
         "origin",
         "flow",

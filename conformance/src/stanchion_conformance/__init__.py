@@ -78,6 +78,7 @@ from stanchion_conformance.jobs.scheduling import TestAWrongClockOfTheClient, Te
 from stanchion_conformance.jobs.strange_names import TestStrangeNames
 from stanchion_conformance.jobs.tasks import TestEvents, TestHandles, TestTasks
 from stanchion_conformance.jobs.together import TestBatch, TestEndedElsewhere, TestSettle, TestTogetherInTransactions
+from stanchion_conformance.jobs.trails import TestPassed, TestPayloadOfTheEntry, TestTrail
 from stanchion_conformance.jobs.transactions import TestAnotherDatabase, TestJoining, TestRefusing
 from stanchion_conformance.jobs.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
 from stanchion_conformance.jobs.unknown_work import TestPutOff, TestUnknownWork
@@ -141,6 +142,15 @@ from stanchion_conformance.operate.workers import TestHeartbeat, TestRecovery, T
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
 from stanchion_conformance.streams.publishing import TestPublishingWithAValue, TestPublishingWithFinish
+from stanchion_conformance.streams.replays import TestFindItems, TestReplayOfItems, trips
+from stanchion_conformance.streams.replays_later import (
+    TestReplayAfterAChange,
+    TestReplayInAFlow,
+    TestReplayInAnotherStore,
+    TestReplayOfEncryptedItems,
+    TestReplayOfMovedItems,
+)
+from stanchion_conformance.streams.replays_once import TestReplaysOfOthers, TestReplaysOnce, lines
 from stanchion_conformance.streams.reserved_jobs import TestReserve, TestReservedJobs
 from stanchion_conformance.streams.scanning import TestConditions, TestScan
 from stanchion_conformance.streams.staging import TestPublishing, TestStaged
@@ -227,6 +237,7 @@ __all__ = [
     "TestFanOutInTransactions",
     "TestFencing",
     "TestFind",
+    "TestFindItems",
     "TestFlowsAtTheDoor",
     "TestFlowsInTransactions",
     "TestFlowsOfACallersTransaction",
@@ -286,7 +297,9 @@ __all__ = [
     "TestOtherQueue",
     "TestPages",
     "TestPartition",
+    "TestPassed",
     "TestPause",
+    "TestPayloadOfTheEntry",
     "TestPayloadsAtTheDoor",
     "TestPayloadsInFlows",
     "TestPermitsAlongAnyPath",
@@ -319,7 +332,15 @@ __all__ = [
     "TestRepeatedOutcome",
     "TestRepeats",
     "TestReplay",
+    "TestReplayAfterAChange",
+    "TestReplayInAFlow",
+    "TestReplayInAnotherStore",
+    "TestReplayOfEncryptedItems",
+    "TestReplayOfItems",
+    "TestReplayOfMovedItems",
     "TestReplayOfWhatHasChanged",
+    "TestReplaysOfOthers",
+    "TestReplaysOnce",
     "TestReserve",
     "TestReservedJobs",
     "TestResizing",
@@ -360,6 +381,7 @@ __all__ = [
     "TestTicks",
     "TestTogether",
     "TestTogetherInTransactions",
+    "TestTrail",
     "TestTwoDrivers",
     "TestUniqueKeys",
     "TestUnknownOptions",
@@ -379,6 +401,7 @@ __all__ = [
     "key",
     "laned",
     "letters",
+    "lines",
     "mode",
     "new_store",
     "other_app",
@@ -395,6 +418,7 @@ __all__ = [
     "store",
     "stores",
     "three",
+    "trips",
     "work",
     "wrong_clock",
 ]

@@ -219,5 +219,6 @@ def portions(rows: Sequence[JobRow]) -> Iterator[list[JobRow]]:
 
 def weight(row: JobRow) -> int:
     """Return the approximate size of a job, in characters."""
-    texts = (row.payload, row.arrival_payload, row.headers, row.errors, row.result)
+    kept = (row.arrival_payload, row.entry_payload, row.trail)
+    texts = (row.payload, *kept, row.headers, row.errors, row.result)
     return 200 + sum(len(text) for text in texts if text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.context.shard import shown_lane
@@ -14,6 +14,7 @@ from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Push
 from stanchion.stores.rules.dead_letters import DEAD_AT, is_letter
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import limits_in
+from stanchion.stores.rules.trail import entry_payload, passed, stops_of
 
 __all__ = ["Job", "JobState"]
 
@@ -23,6 +24,14 @@ class Meter(float):
 
     def __call__(self, value: float) -> None:  # noqa: ARG002 - the reservation's takes it
         raise InvalidInput("only the running job can report progress")
+
+
+class Stop(NamedTuple):
+    """A queue on the way of a job: when it came there, and its attempts there (None: it is still there)."""
+
+    queue: str
+    entered_at: datetime
+    attempts: int | None
 
 
 class Job:
@@ -182,6 +191,24 @@ class Job:
     def origin(self) -> str | None:
         """The id of the finished job that this one replays."""
         return self._row.origin
+
+    @property
+    def trail(self) -> list[Stop]:
+        """The queues that it has passed, oldest first, and the one where it is: the first one, and the last 99.
+
+        Those of an item that was split from another begin with those of the other.
+        """
+        return [Stop(stop.queue, moment(stop.entered_at), stop.attempts) for stop in stops_of(self._row)]
+
+    def has_passed(self, queue: str) -> bool:
+        """Return whether it is in this queue, or has passed it."""
+        return passed(self._row, queue)
+
+    @property
+    def entry_payload(self) -> Any:
+        """The payload with which it entered its first queue; None if a move has changed it, and it was not kept."""
+        stored = self._context.codec.decode(entry_payload(self._row))
+        return stored if self._row.task is None else without_checkpoint(stored)
 
     @property
     def flow(self) -> str | None:

@@ -150,13 +150,15 @@ class Reservation(Job):
         seconds, new_payload = seconds_of(delay, "delay"), self.payload_text(payload)
         return Settlement(self, outcomes.Rollback(self.lease, seconds, refund=True, payload=new_payload))
 
-    def moved(self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0) -> Settlement:
+    def moved(
+        self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, keep_entry: bool = False
+    ) -> Settlement:
         """Return what `move` does."""
         name = checked_name(queue, "queue")
         seconds = seconds_of(delay, "delay")
         lane = self._context.lanes.lane_of(self._context.store, name, self.tenant)
         new_payload = None if payload is UNCHANGED else self._context.codec.encode(payload)
-        return Settlement(self, outcomes.Move(self.lease, name, new_payload, seconds, lane))
+        return Settlement(self, outcomes.Move(self.lease, name, new_payload, seconds, lane, keep_entry=keep_entry))
 
     def buried(self, reason: BaseException | str = "buried") -> Settlement:
         """Return what `bury` does."""
@@ -207,9 +209,20 @@ class Reservation(Job):
         """Give the job back without counting this attempt, due in `delay` seconds; `payload`: see `rollback`."""
         self._settle(self.released(delay, payload=payload))
 
-    def move(self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, tx: Any = None) -> None:
-        """Commit here and enqueue in another queue, atomically, with the same id and attempts from 0."""
-        self._settle(self.moved(queue, payload=payload, delay=delay), tx)
+    def move(
+        self,
+        queue: str,
+        *,
+        payload: Any = UNCHANGED,
+        delay: float | timedelta = 0,
+        keep_entry: bool = False,
+        tx: Any = None,
+    ) -> None:
+        """Commit here and enqueue in another queue, atomically, with the same id and attempts from 0.
+
+        `keep_entry`: if the payload changes now for the first time, keep the present one as `entry_payload`.
+        """
+        self._settle(self.moved(queue, payload=payload, delay=delay, keep_entry=keep_entry), tx)
 
     def bury(self, reason: BaseException | str = "buried") -> None:
         """End the job as dead, even if it has attempts left."""

@@ -31,9 +31,10 @@ class PageOptions(TypedDict, total=False):
 
 
 class Search(PageOptions, total=False):
-    """PageOptions, and the queue to search."""
+    """PageOptions, and the queue to search; or `passed`, the one that the jobs are in, or have passed."""
 
     queue: str | None
+    passed: str | None
 
 
 def query_of(search: Search) -> Query:
@@ -50,6 +51,7 @@ def query_of(search: Search) -> Query:
 
 _CONDITIONS: dict[str, tuple[str, Op]] = {
     "queue": ("queue", "="),
+    "passed": ("passed", "="),
     "task": ("task", "="),
     "tenant": ("tenant", "="),
     "since": ("enqueued_at", ">="),
@@ -98,6 +100,7 @@ def _has_surrogates(text: str) -> bool:
 
 _CHECKS: dict[str, Callable[[Any], Any]] = {
     "queue": lambda value: checked_name(value, "queue"),
+    "passed": lambda value: checked_name(value, "queue"),
     "state": _states,
     "task": lambda value: checked_name(value, "task"),
     "tenant": lambda value: checked_name(value, "tenant"),

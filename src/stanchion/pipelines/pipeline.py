@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import timedelta
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import Any, Protocol, TypeVar, Unpack, overload
 
 from stanchion.context.context import Context
-from stanchion.core.checks import checked_name
+from stanchion.core.checks import checked_ids, checked_name
 from stanchion.core.graph.draw import GraphForm, drawn
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.options import PushOptions
+from stanchion.jobs.search import PageOptions
+from stanchion.pipelines.finding import checked_query, found, found_ids
 from stanchion.pipelines.graph import graph_of
 from stanchion.pipelines.options import MAX_ROUNDS, Frame, PayloadMode, StationOptions
+from stanchion.pipelines.replay import FINAL, Reruns, copies_of
 from stanchion.pipelines.station import Station
 from stanchion.pipelines.status import PipelineStatus, status_of
 from stanchion.pipelines.topology import DEAD, Topology
@@ -33,10 +36,10 @@ class Run(Protocol):
 class Pipeline:
     """Stations of one app, and the links between them. Made by `app.pipeline(name)`."""
 
-    def __init__(self, context: Context, name: str, run: Run) -> None:
+    def __init__(self, context: Context, name: str, run: Run, *, keep_entry: bool = True) -> None:
         self.context, self.name = context, checked_name(name, "the name of a pipeline")
         self.stations: dict[str, Station] = {}
-        self._topology = Topology(name)
+        self._topology = Topology(name, keep_entry=keep_entry)
         self._run = run
 
     # -- stations
@@ -108,7 +111,9 @@ class Pipeline:
             raise InvalidInput(
                 f"two functions are registered for station {station.station!r} of pipeline {self.name!r}; rename one"
             )
-        declared_queue(self.context, station.queue, {"dead_letter": self.dead_letters.name, **settings})
+        settings = {"dead_letter": self.dead_letters.name, **settings}
+        declared_queue(self.context, station.queue, settings)
+        self._topology.dead_letters[station.queue] = settings["dead_letter"]
         self.stations[station.station] = self.context.registry.stations[station.queue] = station
         self._topology.add(station.station, station.options)
 
@@ -159,6 +164,60 @@ class Pipeline:
     def queue(self, station: str) -> Queue:
         """Return the queue of a station. Raises InvalidInput if it is not declared."""
         return Queue(self.context, self._station(station).queue)
+
+    def find(self, station: str | None = None, **search: Unpack[PageOptions]) -> list[Job]:
+        """Search the items of all stations, newest first, with the options of `Queue.find`.
+
+        `station`: those that are there or have passed it, also dead letters, and items split from another after it.
+        """
+        return found(self.context, self._topology, self._queue_of(station), checked_query(search))
+
+    def _queue_of(self, station: str | None) -> str | None:
+        return None if station is None else self._station(station).queue
+
+    @overload
+    def replay(self, ids: Iterable[str], *, from_: str | None = None, write_id: str | None = None) -> list[Job]: ...
+    @overload
+    def replay(
+        self, *, from_: str | None = None, write_id: str | None = None, **search: Unpack[PageOptions]
+    ) -> int: ...
+    def replay(
+        self,
+        ids: Iterable[str] | None = None,
+        *,
+        from_: str | None = None,
+        write_id: str | None = None,
+        **search: Unpack[PageOptions],
+    ) -> list[Job] | int:
+        """Run finished items again from the station `from_`, by default from that where each entered.
+
+        Enqueues copies with the payload that they had there, all in one step; each names its `origin`. `ids`: which
+        items; returns the copies. Or options of `find` select done, dead and cancelled ones, `limit` the newest of
+        them; returns the number of copies. Dead letters may run again too, and stay where they are. An item that was
+        split from another before that station stands for the other, which is copied once. `write_id`: a name for this
+        replay; for 30 days, repeating it does nothing. Raises InvalidInput, and enqueues nothing, if an item of `ids`
+        is still on its way, has not passed the station, or its payload there was not kept; a search leaves these out.
+        Unknown ids are left out.
+        """
+        self.check()
+        reruns = self.reruns(from_, write_id)
+        if ids is None:
+            return len(reruns.run(self.chosen_ids(from_, **search)))
+        if search:
+            raise InvalidInput("give ids, or options that select items, not both")
+        return list(copies_of(self.context, reruns.run(checked_ids(ids), strict=True)))
+
+    def chosen_ids(self, station: str | None = None, **search: Unpack[PageOptions]) -> Iterator[str]:
+        """Yield the ids of the finished items that a search finds, oldest first; `limit`: of the newest only."""
+        if not any(value is not None for value in search.values()):
+            raise InvalidInput("which items? give ids, or options that select them, such as state='dead'")
+        search.setdefault("state", FINAL)
+        limit, query = search.get("limit"), checked_query(search)
+        return found_ids(self.context.store, self._topology, self._queue_of(station), query, limit)
+
+    def reruns(self, station: str | None = None, write_id: str | None = None) -> Reruns:
+        """Return the replay of items from a station, to be planned, staged batch by batch, and published."""
+        return Reruns(self.context, self._topology, station, write_id)
 
     @property
     def dead_letters(self) -> Queue:

@@ -53,6 +53,16 @@ def headers_after(row: JobRow, station: str, *, counting: bool, forking: bool) -
     return json.dumps(headers, separators=(",", ":"))
 
 
+def headers_at_entry(headers: str | None) -> str | None:
+    """Return the headers of an item without those of its way."""
+    kept = {
+        name: value
+        for name, value in (json.loads(headers) if headers else {}).items()
+        if name not in (ROUTE, ROUNDS, FORKED) and not name.startswith("x-dead-")
+    }
+    return json.dumps(kept, separators=(",", ":")) if kept else None
+
+
 def _headers(row: JobRow) -> dict[str, Any]:
     return json.loads(row.headers) if row.headers else {}
 

@@ -21,10 +21,11 @@ from stanchion.pipelines.options import Frame, StationOptions
 from stanchion.pipelines.route import headers_after, rounds_of
 from stanchion.pipelines.send import Send
 from stanchion.pipelines.topology import Topology, checked_station, only_on_spark
-from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
 from stanchion.stores.records.outcomes import Continue, Move, Outcome
 from stanchion.stores.rules.flows import position_of
 from stanchion.stores.rules.outcomes import commit_of
+from stanchion.stores.rules.trail import split_trail
 from stanchion.tasks.execution import attempted
 from stanchion.tasks.task import job_parameter, signature_of
 
@@ -122,16 +123,19 @@ class Station:
         payloads = [self._payload(row, item, send) for send in sends]
         if len(sends) == 1:
             (send,), (target,), (payload,) = sends, targets, payloads
+            keep = self.topology.keep_entry
             same_limits = self.topology.stations[target].limits == row.limits
             if same_limits and send.number in (None, row.priority):
                 text = None if payload == row.payload else payload
-                return Move(row.lease, self.topology.queue(target), text, send.seconds, headers=headers)
+                return Move(row.lease, self.topology.queue(target), text, send.seconds, UNLANED, headers, keep)
             job = self._item_for(target, row.id, payload, row, headers, send)
             position = position_of(row)  # in a flow, an item is one member until it leaves the pipeline
-            return Continue(row.lease, job if position is None else job._replace(**position._asdict()))
+            going_on = job if position is None else job._replace(**position._asdict())
+            return Continue(row.lease, going_on, keep_entry=keep)
+        trail = split_trail(row)
         made = zip(new_ids(len(sends)), sends, targets, payloads, strict=True)
         jobs = (
-            self._item_for(target, job_id, payload, row, headers, send)._replace(origin=row.id)
+            self._item_for(target, job_id, payload, row, headers, send)._replace(origin=row.id, trail=trail)
             for job_id, send, target, payload in made
         )
         return commit_of(row, jobs=tuple(jobs))

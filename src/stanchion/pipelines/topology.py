@@ -16,9 +16,11 @@ DEAD = "dead"
 class Topology:
     """The declared stations of one pipeline, by name."""
 
-    def __init__(self, pipeline: str) -> None:
-        self.pipeline = pipeline
+    def __init__(self, pipeline: str, *, keep_entry: bool = True) -> None:
+        self.pipeline, self.keep_entry = pipeline, keep_entry
         self.stations: dict[str, StationOptions] = {}
+        self.dead_letters: dict[str, str | None] = {}
+        """The dead-letter queues of the stations, by their queues."""
         self._pushed: set[str] = set()
         """The stations that items were pushed to."""
         self._checked = False
@@ -46,6 +48,18 @@ class Topology:
     def queues(self) -> list[str]:
         """The names of the stations' queues."""
         return [self.queue(station) for station in self.stations]
+
+    def had(self, queue: str) -> bool:
+        """Return whether a queue looks like that of a station that was removed, or has another name now."""
+        head, dot, station = queue.rpartition(".")
+        return bool(dot) and head == self.pipeline and station not in self.stations and station != DEAD
+
+    def queues_after(self, queue: str | None) -> list[str]:
+        """Return the queues where items that have passed this one may be (None: those of any station)."""
+        stations = [name for name in self.stations if queue is None or self.queue(name) == queue]
+        after = {other for name in stations for other in self.followers[name]} | set(stations)
+        queues = [self.queue(name) for name in self.stations if name in after]
+        return list(dict.fromkeys([*queues, *filter(None, (self.dead_letters.get(one) for one in queues))]))
 
     @property
     def entries(self) -> list[str]:

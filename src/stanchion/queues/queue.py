@@ -197,18 +197,22 @@ class Queue:
     def _stats(self, field: Stat) -> QueueStats:
         return self.context.store.stats([self.name], [field])[self.name]
 
-    def get(self, job_id: str) -> Job | None:
-        """Return the job if it is in this queue, live or finished; else None."""
+    def get(self, job_id: str, *, passed: bool = False) -> Job | None:
+        """Return the job if it is in this queue, live or finished; else None. `passed`: also if it has moved on."""
         job = lookup.get(self.context, job_id)
-        return job if job is not None and job.queue == self.name else None
+        if job is None or (job.queue != self.name and not (passed and job.has_passed(self.name))):
+            return None
+        return job
 
-    def find(self, **search: Unpack[PageOptions]) -> list[Job]:
-        """Search live and finished jobs, newest first.
+    def find(self, *, passed: bool = False, **search: Unpack[PageOptions]) -> list[Job]:
+        """Search live and finished jobs, newest first; with `passed`, also those that have moved on from here.
 
         `since` and `until` bound the enqueue time; `text` is part of the payload or of an error; `after` is the last
         id of the previous page.
         """
         refuse_unknown(search, PageOptions.__optional_keys__, "option of a search")
+        if passed:
+            return lookup.find(self.context, passed=self.name, **search)
         return lookup.find(self.context, queue=self.name, **search)
 
     def history(self, *, limit: int = 100, after: str | None = None) -> list[Job]:

@@ -37,7 +37,7 @@ _COMMON = {
     "timeout": "double",
     "errors": "string",
     "worker": "string",
-    "arrival_payload": "string",
+    **dict.fromkeys(("arrival_payload", "trail", "entry_payload"), "string"),
 }
 COLUMNS: dict[Of, dict[str, str]] = {
     "jobs": {
@@ -52,7 +52,7 @@ COLUMNS: dict[Of, dict[str, str]] = {
 }
 """The columns with their Spark types: those of a JobRow in their public form."""
 
-_SEALED = ("payload", "arrival_payload", "result")
+_SEALED = ("payload", "arrival_payload", "entry_payload", "result")
 _STORED = {"flow": "flow_root"}
 """The fields of a JobRow that have another name than their column."""
 

@@ -22,6 +22,7 @@ from stanchion.stores.rules.query import (
     states_in,
     value_of,
 )
+from stanchion.stores.rules.trail import entry_in_trail
 
 _OPERATORS = {"=": "$eq", "<": "$lt", "<=": "$lte", ">": "$gt", ">=": "$gte", "in": "$in"}
 
@@ -84,6 +85,9 @@ class Queries:
                 return {"token": value, "$or": [{**_RESERVED, **in_force}, FINISHED]}
             case "holds":
                 return {"live": True, "_id": {"$in": self._holders(value)}}
+            case "passed":
+                stopped = {"$expr": _holds("trail", entry_in_trail(value))}
+                return {"$or": [{"queue": value}, {"trail": {"$exists": True}, **stopped}]}
             case "waits_for":
                 return {"waits_for": key_of(value)}
         return {_named(field): {_OPERATORS[op]: list(value) if op == "in" else value}}

@@ -52,6 +52,7 @@ _NEW = listed(
     slots_hold="NULL",
     waits_since=f"CASE WHEN waits_kind IS NOT NULL THEN {NOW} END",
     arrival_payload="NULL",
+    entry_payload="NULL",
 )
 
 _PUSHED = f"""
@@ -60,7 +61,7 @@ _PUSHED = f"""
             id uuid, queue text, payload text, task text, priority int2, run_at bigint, delay float8,
             headers text, tenant text, key text, order_key text, limits text, flow_root uuid, flow_node uuid,
             flow_index int, flow_after text, origin uuid, max_attempts int, timeout float8, lane int, waits_kind text,
-            waits_queue text, waits_name text
+            waits_queue text, waits_name text, trail text
         ) {{where}}
     ), stored AS (
         INSERT INTO stanchion_jobs ({listed(LIVE_COLUMNS)})

@@ -43,7 +43,7 @@ class NewJob(NamedTuple):
     """A job to store. Due at `run_at`, or `delay` seconds from the store's now, or now.
 
     A job with `waits_kind`, `waits_queue`, `waits_name`, a slot, is stored as waiting until that slot opens. The fields
-    of its position in a flow: see `rules.flows.FlowPosition`.
+    of its position in a flow: see `rules.flows.FlowPosition`. `trail`: of the job that it was split from.
     """
 
     id: str
@@ -70,6 +70,7 @@ class NewJob(NamedTuple):
     waits_kind: str | None = None
     waits_queue: str | None = None
     waits_name: str | None = None
+    trail: str | None = None
 
     @property
     def waits_for(self) -> Slot | None:
@@ -101,7 +102,8 @@ class JobRow(NamedTuple):
     `slots_hold`: see `rules.slots.hold_tokens`. `waits_kind`, `waits_queue`, `waits_name`, `waits_since`: the slot at
     which the job is parked, and since when; for a job deferred by its rate, `waits_since` encodes
     `rules.slots.promise_of`. `arrival_payload`: the payload with which the job came to its queue; None if it is
-    unchanged since.
+    unchanged since. `trail`: see `rules.trail`. `entry_payload`: the payload with which it entered its first queue, if
+    a move has changed that and it is kept.
     """
 
     id: str
@@ -143,6 +145,8 @@ class JobRow(NamedTuple):
     waits_name: str | None = None
     waits_since: int | None = None
     arrival_payload: str | None = None
+    trail: str | None = None
+    entry_payload: str | None = None
     finished_at: int | None = None
     result: str | None = None
 

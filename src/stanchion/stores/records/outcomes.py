@@ -60,7 +60,8 @@ class Rollback(NamedTuple):
 class Move(NamedTuple):
     """Commit a running job in the queue of its lease and enqueue it in `queue` under the same id, attempts from 0.
 
-    `headers` None: unchanged.
+    `headers` None: unchanged. `keep_entry`: if no move has changed the payload before, and this one does, keep the
+    payload of the entry.
     """
 
     lease: Lease
@@ -69,6 +70,7 @@ class Move(NamedTuple):
     delay: float = 0.0
     lane: int = UNLANED
     headers: str | None = None
+    keep_entry: bool = False
 
 
 class Bury(NamedTuple):
@@ -91,13 +93,14 @@ class Continue(NamedTuple):
 
     A job that was asked to stop is cancelled instead.
 
-    `job`: the new call. `nodes` and `jobs`: the rest of the flow that leads to that call.
+    `job`: the new call. `nodes` and `jobs`: the rest of the flow that leads to that call. `keep_entry`: see `Move`.
     """
 
     lease: Lease
     job: NewJob
     nodes: tuple[FlowNode, ...] = ()
     jobs: tuple[NewJob, ...] = ()
+    keep_entry: bool = False
 
 
 class Extend(NamedTuple):

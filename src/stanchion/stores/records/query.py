@@ -20,6 +20,7 @@ class Condition(NamedTuple):
         flow_root   it belongs to the flow with this id
         flow_node   it is a member of this node of a flow
         order_key   it has this order key
+        passed      it is in the queue of this name, or has passed it
         waits_for   it waits for this `Slot`
         holds       it holds this `Slot`
     """
@@ -37,7 +38,7 @@ COMPARED = frozenset(
 )
 """The fields that support all operators."""
 
-MATCHED = frozenset({"token", "flow_root", "flow_node", "order_key", "waits_for", "holds"})
+MATCHED = frozenset({"token", "flow_root", "flow_node", "order_key", "passed", "waits_for", "holds"})
 """The fields that support `=` only."""
 
 OF_SLOTS = frozenset({"waits_for", "holds"})

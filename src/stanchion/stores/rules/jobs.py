@@ -61,6 +61,7 @@ def created(job: NewJob, now: int) -> JobRow:
         waits_queue=job.waits_queue,
         waits_name=job.waits_name,
         waits_since=None if job.waits_kind is None else now,
+        trail=job.trail,
     )
 
 

@@ -11,7 +11,14 @@ from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import NODE
 from stanchion.stores.rules.dead_letters import DEAD_FROM, headers_of_letter, unmarked, without_story
 from stanchion.stores.rules.error_entries import not_put_off, put_off, with_error
-from stanchion.stores.rules.jobs import _HOLDS_NOTHING, Transition, _restarted, _unreserved, created, with_payload
+from stanchion.stores.rules.jobs import (
+    _HOLDS_NOTHING,
+    Transition,
+    _restarted,
+    _unreserved,
+    created,
+    with_payload,
+)
 from stanchion.stores.rules.lost_leases import (
     ALONE_FROM,
     LostLeaseDelay,
@@ -22,6 +29,7 @@ from stanchion.stores.rules.lost_leases import (
     is_fatal,
 )
 from stanchion.stores.rules.slots import ties_of
+from stanchion.stores.rules.trail import moved, trail_to
 
 LEASE_LOST = "LeaseLost: the lease ran out or the worker died"
 
@@ -51,22 +59,13 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
         case Rollback():
             return _given_back(row, outcome, queue, now)
         case Move():
-            moved = _restarted(row, now + int(outcome.delay * SECOND))
             payload = row.payload if outcome.payload is None else outcome.payload
+            gone = moved(row, outcome.queue, now, payload, keep_entry=outcome.keep_entry)
             headers = unmarked(row.headers if outcome.headers is None else outcome.headers)
-            return Transition(
-                moved._replace(
-                    queue=outcome.queue,
-                    lane=outcome.lane,
-                    payload=payload,
-                    arrival_payload=None,
-                    headers=headers,
-                    key=None,
-                ),
-                "moved",
-            )
+            there = _restarted(gone, now + int(outcome.delay * SECOND))
+            return Transition(there._replace(lane=outcome.lane, headers=headers, key=None), "moved")
         case Continue(job=job):
-            return Transition(_continued(row, job, now), "moved")
+            return Transition(_continued(row, job, now, outcome.keep_entry), "moved")
         case Bury(error=error, traceback=traceback):
             return _dead(_failed(row, error, traceback, now), queue, now)
         case Abandon(reason=reason):
@@ -145,7 +144,8 @@ def retried(row: JobRow, now: int) -> JobRow:
     restarted = _restarted(row, now)._replace(errors=forgiven(row).errors)
     if home is None:
         return restarted._replace(slots_held=row.slots_held, order_hold=row.order_hold, slots_hold=row.slots_hold)
-    return restarted._replace(queue=home, lane=UNLANED, headers=without_story(headers))
+    back = trail_to(row, home, now)
+    return restarted._replace(queue=home, trail=back, lane=UNLANED, headers=without_story(headers))
 
 
 def _given_back(row: JobRow, outcome: Rollback, queue: QueueSettings, now: int) -> Transition:
@@ -177,6 +177,7 @@ def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
         return Transition(_finished(row, JobState.DEAD, now), "buried")
     letter = _restarted(row, now)._replace(
         queue=queue.dead_letter,
+        trail=trail_to(row, queue.dead_letter, now),
         lane=UNLANED,
         key=None,
         headers=headers_of_letter(row, now),
@@ -185,9 +186,13 @@ def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
     return Transition(letter, "buried")
 
 
-def _continued(row: JobRow, job: NewJob, now: int) -> JobRow:
+def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
     """Return the job as its next call: same flow position, and the same key while it stays in its queue."""
+    elsewhere = job.queue != row.queue or job.task is None  # an item may return to its station
+    gone = moved(row, job.queue, now, job.payload, keep_entry=keep_entry) if elsewhere else None
     return created(job, now)._replace(
+        trail=row.trail if gone is None else gone.trail,
+        entry_payload=None if gone is None else gone.entry_payload,
         id=row.id,
         enqueued_at=row.enqueued_at,
         key=row.key if job.queue == row.queue else None,

@@ -16,6 +16,7 @@ from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.claims import holds
 from stanchion.stores.rules.jobs import state_of
 from stanchion.stores.rules.slots import held_slots
+from stanchion.stores.rules.trail import passed
 
 PAGE = 2000
 """Jobs per read when a whole set is read."""
@@ -72,6 +73,8 @@ def _meets(row: JobRow, condition: Condition, now: int) -> bool:
                 if row.finished_at is not None
                 else holds(row, row.lease._replace(token=wanted), now)
             )
+        case "passed":
+            return passed(row, wanted)
         case "holds":
             return row.finished_at is None and wanted in held_slots(row)
         case _:

@@ -48,11 +48,16 @@ def jobs(
     since: Since = None,
     until: Until = None,
     text: Contains = None,
+    passed: Annotated[
+        str | None,
+        typer.Option("--passed", metavar="QUEUE", help="Only jobs in this queue, or that have passed it."),
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of jobs.")] = 20,
 ) -> Exit:
     """List jobs, live and finished, newest first."""
     app, out = session.app, session.out
-    found = app.find(**search(session, queue, state, task, tenant, since, until, text), limit=limit)
+    wanted = search(session, queue, state, task, tenant, since, until, text)
+    found = app.find(**wanted, passed=passed, limit=limit)
     if out.as_json:
         out.json_list(job_json(job) for job in found)
     elif found:
@@ -94,6 +99,7 @@ def job_json(job: Job) -> dict[str, Any]:
     """
     payload, trouble = _readable(job, "payload")
     checkpoint, _ = _readable(job, "checkpoint")
+    entry_payload, _ = _readable(job, "entry_payload")
     result, also = _readable(job, "result")
     return {
         "id": job.id,
@@ -102,6 +108,7 @@ def job_json(job: Job) -> dict[str, Any]:
         "task": job.task,
         "payload": payload,
         "checkpoint": checkpoint,
+        "entry_payload": entry_payload,
         "headers": job.headers,
         "result": result,
         "unreadable": trouble or also,
@@ -125,6 +132,9 @@ def job_json(job: Job) -> dict[str, Any]:
         "cancelled": job.cancelled,
         "worker": job.worker,
         "origin": job.origin,
+        "trail": [
+            {"queue": stop.queue, "entered_at": iso(stop.entered_at), "attempts": stop.attempts} for stop in job.trail
+        ],
         "flow": job.flow,
         "errors": [
             {
@@ -181,6 +191,8 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
     route = route_of(job.headers)
     line("forked from" if route else "replay of", job.origin)
     line("route", safe(" → ".join(_stops(job, route))))
+    for number, told in enumerate(_trail(job)):
+        line("" if number else "trail", told)
     line("flow", job.flow)
     for name in ("payload", *(("checkpoint",) if job.task else ()), "headers", "result"):
         value, trouble = _readable(job, name)
@@ -206,6 +218,17 @@ def _stops(job: Job, route: list[Stop]) -> list[str]:
     here = [str(job.headers.get("x-dead-from", "")), job.queue]
     left = [stop.station if stop.attempts == 1 else f"{stop.station} ({stop.attempts} attempts)" for stop in route]
     return [*left, *(queue.rpartition(".")[2] for queue in here if queue)] if route else []
+
+
+def _trail(job: Job) -> list[str]:
+    """Return the queues on the way of a job, and when it came there; empty for one that has not moved."""
+    stops = job.trail if len(job.trail) > 1 else []
+    width = max((len(safe(stop.queue)) for stop in stops), default=0)
+    tried = ["" if stop.attempts in (None, 1) else f"  {stop.attempts} attempts" for stop in stops]
+    return [
+        f"{safe(stop.queue):<{width}}  {stop.entered_at:%Y-%m-%d %H:%M:%S} UTC{times}"
+        for stop, times in zip(stops, tried, strict=True)
+    ]
 
 
 def _row(job: Job, now: datetime) -> list[Cell]:

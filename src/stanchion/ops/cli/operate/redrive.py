@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from stanchion.app import Stanchion
 from stanchion.core.ids import new_ids
 from stanchion.errors import FlowNotFound, InvalidInput
 from stanchion.flows.handle import FlowState
@@ -30,6 +31,7 @@ from stanchion.ops.cli.console.selection import (
 )
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.run.archive import replay_archived
+from stanchion.ops.cli.run.pipeline import named_pipeline
 from stanchion.stores.records.jobs import Redriven
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID...", help="Ids of jobs; or select them by options.")]
@@ -130,18 +132,41 @@ def replay(
         typer.Option("--where", metavar="SQL", help="Only archived jobs that match this Spark SQL condition."),
     ] = None,
     to: Annotated[str | None, typer.Option("--to", metavar="QUEUE", help="Where copies of archived jobs go.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count the archived jobs.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count the archived jobs, or tell which items would run again.")
+    ] = False,
     write_id: Annotated[
         str | None, typer.Option("--write-id", metavar="ID", help="A repetition with the same id does nothing.")
     ] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option("--pipeline", metavar="MODULE:PIPELINE", help="Run items of this pipeline again from a station."),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", metavar="STATION", help="The station; by default that where each item entered."),
+    ] = None,
 ) -> Exit:
-    """Enqueue copies of finished jobs, from history or from an archive; each copy names its origin."""
+    """Enqueue copies of finished jobs, from history or from an archive; each copy names its origin.
+
+    stanchion replay --pipeline etl:etl --from raw --state dead
+    """
+    if pipeline is not None:
+        if any((archive, where, to, queue, task)):
+            raise InvalidInput("with --pipeline, select items by ids, --state, --tenant, --since, --until and --text")
+        of_items = (None, state, None, tenant, since, until, text)
+        return _replay_items(session, pipeline, ids, of_items, from_, limit, dry_run=dry_run, write_id=write_id)
+    if from_ is not None:
+        raise InvalidInput("--from names a station: give --pipeline MODULE:PIPELINE too")
     if archive is not None:
         if ids or any((state, task, tenant, since, until, text, limit)):
             raise InvalidInput("select archived jobs by --where, which covers all these options, and by --queue")
         return replay_archived(session, archive, where, queue=queue, to=to, dry_run=dry_run, write_id=write_id)
     if where is not None or to is not None or dry_run or write_id is not None:
-        raise InvalidInput("--where, --to, --dry-run and --write-id are for archived jobs: give --archive DIR too")
+        raise InvalidInput(
+            "--where, --to, --dry-run and --write-id are for archived jobs: give --archive DIR too; the last two also "
+            "for items of a pipeline: give --pipeline MODULE:PIPELINE"
+        )
 
     def act(batch: Sequence[str]) -> Iterator[Verdict]:
         for job_id, copy in zip(batch, push_copies(session.app.store, batch, new_ids(len(batch))), strict=True):
@@ -153,6 +178,51 @@ def replay(
     finished = [one for one in JobState if one.final]
     filters = (queue, state, task, tenant, since, until, text)
     return _each("replayed", session, chosen(session, ids, filters, finished, limit), act)
+
+
+def _replay_items(
+    session: Session,
+    target: str,
+    ids: list[str] | None,
+    filters: tuple[Any, ...],
+    station: str | None,
+    limit: int | None,
+    *,
+    dry_run: bool,
+    write_id: str | None,
+) -> Exit:
+    """Run items of a pipeline again from a station; the copies are enqueued in one step, behind the last batch."""
+    etl = named_pipeline(session, target)
+    etl.check()
+    session.app = Stanchion.of(etl.context)
+    reruns = etl.reruns(station, write_id)
+    if reruns.was_published():
+        session.out.done("nothing to do: this write was done before", [])
+        return Exit.OK
+
+    def act(batch: Sequence[str]) -> Iterator[Verdict]:
+        plans = reruns.plan(batch)
+        if not dry_run:
+            reruns.stage(plans)
+        planned = {plan.id: plan for plan in plans}
+        for job_id in batch:
+            if (plan := planned.get(job_id)) is None:
+                yield _unknown(job_id)
+            elif plan.refusal is not None:
+                yield Verdict(job_id, False, None, plan.refusal)
+            elif plan.copy is not None:  # otherwise it runs again as part of another one
+                yield Verdict(job_id, True, JobState.READY, copy=None if dry_run else plan.copy.id)
+
+    def published() -> Iterator[list[str]]:
+        yield from chosen(session, ids, filters, [], limit) if ids else batches(found(), PAGE)
+        if not dry_run:
+            reruns.publish()
+
+    def found() -> Iterator[str]:
+        wanted = {**search(session, *filters), "limit": limit}
+        return etl.chosen_ids(station, **{name: value for name, value in wanted.items() if value is not None})
+
+    return _each("would replay" if dry_run else "replayed", session, published(), act)
 
 
 def chosen(

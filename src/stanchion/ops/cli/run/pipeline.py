@@ -77,7 +77,7 @@ def run(
     stanchion pipeline run etl:etl --threads 16 --processes 2
     """
     refuse_level(log_level)
-    pipeline = _pipeline(session, target)
+    pipeline = named_pipeline(session, target)
     if engine not in _ENGINES:
         raise InvalidInput(f"--engine must be {' or '.join(_ENGINES)}, not {engine!r}")
     if until_empty and available_now:
@@ -116,7 +116,7 @@ def status(
     seconds = duration(interval, "--interval")
     if seconds < _SHORTEST:
         raise InvalidInput(f"--interval must be at least {_SHORTEST:g} s, not {interval!r}")
-    pipeline, out = _pipeline(session, target), session.out
+    pipeline, out = named_pipeline(session, target), session.out
     pipeline.check()
     if out.console.is_terminal and not once and not out.as_json:
         _live(session, pipeline, seconds)
@@ -145,7 +145,7 @@ def graph(
     asked = checked_format(form, as_json=session.out.as_json)
     if svg is not None and asked not in ("text", "svg"):
         raise InvalidInput("give --svg or --format, not both")
-    pipeline = _pipeline(session, target)
+    pipeline = named_pipeline(session, target)
     pipeline.check()
     if svg and svg != "-":
         Path(svg).write_text(pipeline.svg())
@@ -172,7 +172,7 @@ def resume(session: Session, target: Target, stations: Stations = None) -> None:
 _ENGINES = ("workers", "spark")
 
 
-def _pipeline(session: Session, target: str) -> Pipeline:
+def named_pipeline(session: Session, target: str) -> Pipeline:
     """Return the pipeline of `module:pipeline`; --url is for an app without a store of its own."""
     if session.url is not None:
         os.environ["STANCHION_URL"] = session.url
@@ -196,7 +196,7 @@ def _run_on_spark(pipeline: Pipeline, *, until_empty: bool, available_now: bool)
 
 
 def _set_paused(session: Session, target: str, names: list[str], *, paused: bool) -> None:
-    pipeline = _pipeline(session, target)
+    pipeline = named_pipeline(session, target)
     change = pipeline.pause if paused else pipeline.resume
     change(*names)
     stations = names or list(pipeline.stations)

@@ -79,7 +79,7 @@ def document_of(row: JobRow) -> Document:
 
 def refuse_large(row: JobRow) -> None:
     """Raise InvalidInput for a job that leaves no room for what is added to it later."""
-    texts = (row.payload, row.headers or "", row.arrival_payload or "")
+    texts = (row.payload, row.headers or "", row.arrival_payload or "", row.entry_payload or "")
     if 4 * sum(map(len, texts)) <= MAX_CONTENT:
         return
     size = sum(len(text.encode()) for text in texts)

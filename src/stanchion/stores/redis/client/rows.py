@@ -17,7 +17,7 @@ FIELD: Final = "\x1f"
 ROW: Final = "\x1e"
 STATE_FIELDS: Final = 26
 """Fields of a state; the state is between the id and the body."""
-_BODY_FIELDS: Final = 13
+_BODY_FIELDS: Final = 15
 _FIELDS: Final = 1 + STATE_FIELDS + _BODY_FIELDS
 
 
@@ -98,6 +98,8 @@ def body_text(job: JobRow | NewJob) -> str:
             str(job.max_attempts),
             _text(job.timeout),
             (job.arrival_payload or "") if isinstance(job, JobRow) else "",
+            job.trail or "",
+            (job.entry_payload or "") if isinstance(job, JobRow) else "",
         )
     )
 
@@ -139,7 +141,7 @@ def _row(fields: list[str], queue: str) -> JobRow:
         run_at, enqueued_at, failures, finished_at, key, errors, result, slots_held, order_hold, slots_hold,
         waits_for, waits_since, order_key, _, payload,
         task, headers, tenant, limits, flow_root, flow_node, flow_index, flow_after, origin, max_attempts, timeout,
-        arrival_payload,
+        arrival_payload, trail, entry_payload,
     ) = fields  # fmt: skip
     waits_kind, waits_queue, waits_name = slot_of(waits_for) if waits_for else _NO_SLOT
     return JobRow(
@@ -182,6 +184,8 @@ def _row(fields: list[str], queue: str) -> JobRow:
         waits_name,
         int(waits_since) if waits_since else None,
         arrival_payload or None,
+        trail or None,
+        entry_payload or None,
         int(finished_at) if finished_at else None,
         result or None,
     )

@@ -122,6 +122,8 @@ def _job_columns() -> list[Column[Any]]:
         Column("waits_name", Name),
         Column("waits_since", BigInteger),
         Column("arrival_payload", Long),
+        Column("trail", Long),
+        Column("entry_payload", Long),
     ]
 
 
@@ -330,6 +332,7 @@ stage = _table(
     Column("waits_kind", SlotKind),
     Column("waits_queue", Name),
     Column("waits_name", Name),
+    Column("trail", Long),
     sqlite_with_rowid=False,
 )
 # A server crash may empty this table; publishing then finds jobs missing, and the write is staged again.

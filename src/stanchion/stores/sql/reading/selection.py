@@ -38,6 +38,7 @@ from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Of, Order, Query
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.query import ORDERED, behind, states_in
+from stanchion.stores.rules.trail import entry_in_trail
 from stanchion.stores.sql.engine.columns import QUEUED, RUNNING, finished_row, in_time, is_letter, live_row, param
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.schema import FIELDS, ID_COLUMNS, history, jobs, queues
@@ -113,6 +114,8 @@ def params_of(query: Query) -> dict[str, Any]:
             given |= {f"kind{n}": value.kind, f"queue{n}": value.queue, f"is{n}": value.name}
         elif field == "holds":
             given[f"is{n}"] = f"%{quoted(value.name)}%"
+        elif field == "passed":
+            given |= {f"is{n}": value, f"stop{n}": entry_in_trail(value)}
         else:
             given[f"is{n}"] = json.dumps(value) if op == "in" else value
     return given | {f"behind_{name}": value for name, value in zip(ORDERED[query.order], behind(query), strict=False)}
@@ -220,6 +223,9 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
             return and_(jobs.c.waits_kind.is_not(None), *(one == param(f"{name}{n}", String) for one, name in key))
         case "order_key" if table is jobs:
             return and_(jobs.c.order_key.is_not(None), jobs.c.order_key == param(f"is{n}", String))
+        case "passed":
+            stopped = dialect.position(table.c.trail, param(f"stop{n}", Text)) > 0
+            return or_(table.c.queue == param(f"is{n}", String), and_(table.c.trail.is_not(None), stopped))
         case "holds":  # LIKE also matches similar names; the rows tell them apart
             return and_(jobs.c.slots_held > literal_column("0"), jobs.c.limits.like(param(f"is{n}", Text), escape="|"))
         case "holds_key":
