@@ -11,11 +11,11 @@ import pytest
 from stanchion import Stanchion
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
-from tests.plain_push.ways import MariaDBClient, Psql, Sqlite3, SqlWay, Way
+from tests.plain_push.ways import MariaDBClient, Psql, RedisCli, Sqlite3, SqlWay, Way
 
 SQL_WAYS: dict[str, type[SqlWay]] = {"sqlite": Sqlite3, "postgresql": Psql, "mariadb": MariaDBClient}
-WAYS: dict[str, type[Way]] = {**SQL_WAYS}
-URLS = {"postgresql": "pg_url", "mariadb": "mariadb_url"}
+WAYS: dict[str, type[Way]] = {**SQL_WAYS, "redis": RedisCli}
+URLS = {"postgresql": "pg_url", "mariadb": "mariadb_url", "redis": "redis_url"}
 
 
 @pytest.fixture(params=WAYS)

@@ -23,6 +23,8 @@ class Way(ABC):
 
     program: str
     package: str
+    refusals: Sequence[str] = ()
+    """What the client prints for a refusal, if its exit code does not tell."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -46,7 +48,7 @@ class Way(ABC):
         done = subprocess.run(
             self.command(), input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=300, check=False
         )
-        if done.returncode or "ERR " in done.stdout:
+        if done.returncode or any(word in done.stdout for word in self.refusals):
             raise Refused(done.stderr + done.stdout)
         return [line for line in done.stdout.splitlines() if line]
 
@@ -126,3 +128,28 @@ class Sqlite3(SqlWay):
 
     def command(self) -> list[str]:
         return ["sqlite3", "-bail", "-cmd", ".timeout 60000", str(make_url(self.url).database)]
+
+
+class RedisCli(Way):
+    """Redis: a function on the prefix of the queue's keys."""
+
+    program, package = "redis-cli", "redis-tools"
+    refusals = "ERR ", "NOPERM "
+
+    def pushing(self, queue: str | None, payload: str | None, options: dict[str, Any]) -> str:
+        tag = (queue or "").replace("%", "%25").replace("}", "%7D")
+        words = [f"{self.prefix}:{{{tag}}}:", payload or ""]
+        for name, value in options.items():
+            if value is not None:
+                given = json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict)) else str(value)
+                words += [name, given]
+        return " ".join(["FCALL", "stanchion_push", "1", *map(self.quoted, words)])
+
+    prefix = "stanchion"
+
+    def quoted(self, text: str) -> str:
+        """Return one argument."""
+        return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
+
+    def command(self) -> list[str]:
+        return ["redis-cli", "-u", self.url]

@@ -33,11 +33,11 @@ ROOT = Path(__file__).parents[2]
 STORE = ROOT / "src/stanchion/stores/redis"
 RIGHTS = re.search(r"^ACL SETUSER app on >secret (.*?)^```", (ROOT / "docs/stores/redis.md").read_text(), re.S | re.M)
 IN_CLUSTERS = "+cluster|slots +command +asking"
-PARTS = {"prelude", "bucket"}
-"""Of other scripts; those that only a cluster runs are tried below."""
+PARTS = {"prelude", "bucket", "plain_push"}
+"""Of other scripts, or of a function; those that only a cluster runs are tried below."""
 BY_THE_CLIENT = {"client|setname", "select", "time"}
 ALL = Query("live", (Condition("queue", "=", QUEUE),), order="id")
-NOT_NEEDED = {"info", "client", "client|setinfo"}
+NOT_NEEDED = {"info", "client", "client|setinfo", "function", "function|load"}
 
 
 def rights() -> list[str]:

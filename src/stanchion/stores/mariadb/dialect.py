@@ -31,12 +31,13 @@ from stanchion.stores.mariadb.store import MariaDBStore
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
+from stanchion.stores.rules.plain_push import NAME
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Together
 from stanchion.stores.sql.engine.schema import SlotName
-from stanchion.stores.sql.jobs.plain_push import NAME, statements
+from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.wakeup.listeners import Listeners
 
 try:

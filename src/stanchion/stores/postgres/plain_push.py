@@ -5,7 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Connection, text
 
 from stanchion.stores.postgres.wakeup import CHANNELS
-from stanchion.stores.sql.jobs.plain_push import NAME, UNPRINTABLE, statements
+from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
+from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.wakeup.broadcast import Kind
 
 _PARAMETERS = (

@@ -35,12 +35,13 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.records import calls
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.slots import Slot
+from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import VERSION
-from stanchion.stores.sql.jobs.plain_push import NAME, UNPRINTABLE, statements
+from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.sqlite.file import StoreFile
 from stanchion.stores.sqlite.store import SqliteStore
 from stanchion.stores.sqlite.wakeup import FileWatch

@@ -7,6 +7,7 @@ from contextlib import suppress
 from redis.exceptions import ResponseError
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
+from stanchion.stores.redis.client import functions
 from stanchion.stores.redis.client.server import Server
 
 VERSION = 1
@@ -14,7 +15,7 @@ VERSION = 1
 
 
 class Schema:
-    """Writes and checks the version of the keys; there is nothing else to set up."""
+    """Writes and checks the version of the keys, and loads the function for pushes without the package."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -26,6 +27,7 @@ class Schema:
             return [step] if self._version() is None else []
         done = self._server.command("SET", self._version_key, VERSION, "NX")
         self.check()
+        functions.load(self._server)
         return [step] if done else []
 
     def _version(self) -> int | None:

@@ -22,5 +22,10 @@ class Script(NamedTuple):
 def script(name: str) -> Script:
     """Return a script of the folder `lua`, with its shared parts in front."""
     shared = ("prelude", "bucket") if name in _AT_A_RATE else ("prelude",)
-    text = "\n".join((_FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in (*shared, name))
+    text = "\n".join(script_text(part) for part in (*shared, name))
     return Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def script_text(name: str) -> str:
+    """Return a file of the folder `lua`."""
+    return (_FOLDER / f"{name}.lua").read_text(encoding="utf-8")

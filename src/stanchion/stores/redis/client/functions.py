@@ -1,0 +1,27 @@
+"""The library of functions on the server: `stanchion_push`, for programs without the package."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import cache
+
+from redis.exceptions import ResponseError
+
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.redis.client.scripts import script, script_text
+from stanchion.stores.redis.client.server import Server
+from stanchion.stores.rules.plain_push import UNPRINTABLE, filled
+
+
+def load(server: Server) -> None:
+    """Load the library on every master. Servers before Redis 7 have no functions; a user may lack the right."""
+    with suppress(ResponseError, StoreUnavailable):
+        server.call(lambda _again: server.client.function_load(library(), replace=True))
+
+
+@cache
+def library() -> str:
+    """Return the text of the library."""
+    unprintable = ", ".join(str(code) for codes in UNPRINTABLE for code in codes)
+    store = f"local function store(KEYS, ARGV)\n{script('push').text}\nend\n"
+    return f"#!lua name=stanchion\n{store}{filled(script_text('plain_push'), unprintable=unprintable)}"

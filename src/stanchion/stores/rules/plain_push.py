@@ -1,0 +1,43 @@
+"""What all texts of `stanchion_push` have in common, by which programs without the package push: names and limits.
+
+A word in angle brackets in such a text stands for a value of this module.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stanchion.core.checks import LONGEST_DELAY, MAX_HEADERS, MAX_LIMITS, MAX_NAME, MAX_PRIORITY, MIN_PRIORITY
+from stanchion.core.codec import MAX_PAYLOAD
+from stanchion.core.retry import MOST_ATTEMPTS
+from stanchion.stores.records.jobs import UNLANED, NewJob
+
+NAME = "stanchion_push"
+
+UNPRINTABLE = (
+    *((0x1, 0x1F), (0x7F, 0xA0), (0xAD, 0xAD), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD), (0x70F, 0x70F)),
+    *((0x890, 0x891), (0x8E2, 0x8E2), (0x1680, 0x1680), (0x180E, 0x180E), (0x2000, 0x200F), (0x2028, 0x202F)),
+    *((0x205F, 0x206F), (0x3000, 0x3000), (0xE000, 0xF8FF), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB)),
+)
+"""Characters, from first to last, that no name may hold: controls, separators other than the space, format characters
+and those of private use."""
+
+_VALUES: dict[str, object] = {
+    "name": NAME,
+    "max_name": MAX_NAME,
+    "max_payload": MAX_PAYLOAD,
+    "max_headers": MAX_HEADERS,
+    "max_limits": MAX_LIMITS,
+    "max_attempts": NewJob._field_defaults["max_attempts"],
+    "most_attempts": MOST_ATTEMPTS,
+    "min_priority": MIN_PRIORITY,
+    "max_priority": MAX_PRIORITY,
+    "longest_delay": int(LONGEST_DELAY),
+    "unlaned": UNLANED,
+}
+
+
+def filled(text: str, **values: object) -> str:
+    """Return the text with values in place of words in angle brackets; `values`: those of the database."""
+    known = {**_VALUES, **values}
+    return re.sub(r"<(\w+)>", lambda word: str(known[word[1]]), text)
