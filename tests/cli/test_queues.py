@@ -4,7 +4,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.stores.records.jobs import NewJob
-from stanchion.stores.records.workers import LaneRange, WorkerRow
+from stanchion.stores.records.workers import CONSUMER, LaneRange, WorkerRow
 from tests.cli.conftest import Run
 
 
@@ -53,13 +53,14 @@ def test_lanes_that_no_worker_serves(run: Run, app: Stanchion) -> None:
     app.store.leave("w")
     low = replace(row, lanes=(LaneRange("orders", -1, 3),), order="priority")
     high = replace(row, id="v", lanes=(LaneRange("orders", 6, 14),), order="strict")
-    app.store.beat([low, high])
+    app.store.beat([low, high, replace(row, id="c", state=CONSUMER)])
     assert run("queues", "--json").json[0]["unserved_lanes"] == [[4, 5], [15, 15]]
     assert run("queues").out.rstrip().endswith("(no worker for lanes 4-5, 15)")
     app.store.push([NewJob("0198b5a0-0000-7000-8000-000000000001", "orders", "{}", lane=20)])
     assert run("queues", "--json").json[0]["unserved_lanes"] == [[4, 5], [15, 15], [20, 20]]
     app.store.leave("w")
     assert run("queues", "--json").json[0]["unserved_lanes"] == [[0, 5], [15, 15], [20, 20]]
+    app.store.leave("c")
     (worker,) = run("workers", "--json").json
     assert (worker["lanes"], worker["order"]) == ({"orders": [6, 14]}, "strict")
     assert "orders=6-14,mail" in run("workers").out

@@ -54,7 +54,7 @@ def test_is_seen_and_stops_on_a_signal(start: Start, run: Run, app: Stanchion, s
     (seen,) = run("workers", "--json").json
     assert seen.keys() == {
         *("id", "host", "pid", "queues", "threads", "heartbeat", "state", "started_at", "last_seen_at"),
-        *("running", "late"),
+        *("running", "late", "lanes", "order"),
     }
     assert (seen["pid"], seen["threads"], seen["queues"], seen["late"]) == (worker.pid, 3, ["mail", "orders"], False)
     assert seen["id"].startswith(f"billing-{worker.pid}-")

@@ -20,14 +20,11 @@ from stanchion.core.ids import NAME_MAX, process_id
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.records.workers import CONSUMER, WorkerRow
 from stanchion.waits import Waits
 from stanchion.waits.lost_replies import LostReplies
 
 log = logging.getLogger("stanchion")
-
-STATE = "consumer"
-"""State of a consumer's row. It keeps the consumer out of the coordinated polling of the workers."""
 
 _STOP_SECONDS_MAX = 2.0
 
@@ -127,7 +124,7 @@ class Consumer:
 
     def _row(self) -> WorkerRow:
         host, queues = socket.gethostname(), tuple(sorted(self._queues))
-        return WorkerRow(self.id, host, os.getpid(), queues, threads=0, heartbeat=self._every, state=STATE)
+        return WorkerRow(self.id, host, os.getpid(), queues, threads=0, heartbeat=self._every, state=CONSUMER)
 
     def _run(self) -> None:
         backoff, pause = Backoff(longest=min(5.0, self._every)), self._every

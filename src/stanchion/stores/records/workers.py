@@ -38,6 +38,9 @@ class WorkerRow:
     order: str | None = None
 
 
+CONSUMER: Final = "consumer"
+"""State of the row of a consumer with heartbeats: it takes no part in the polling, and serves no range of lanes."""
+
 HOLDER: Final = "holder"
 """State of the row that `Store.workers` makes for a name under which consumers hold leases, without heartbeats."""
 

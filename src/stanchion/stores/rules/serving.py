@@ -7,7 +7,7 @@ from collections.abc import Collection
 from typing import Any
 
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.records.workers import LaneRange, WorkerRow
+from stanchion.stores.records.workers import CONSUMER, LaneRange, WorkerRow
 from stanchion.stores.rules.liveness import alive, lanes_of
 
 
@@ -39,7 +39,7 @@ def unserved(
 
     `in_use`: the lanes with jobs; those without a lane belong to lane 0.
     """
-    live = [worker for worker in workers if alive(worker, now)]
+    live = [worker for worker in workers if alive(worker, now) and worker.state != CONSUMER]
     served = [lanes for worker in live for lanes in lanes_of(worker) if lanes.queue == settings.name]
     lanes = {*range(settings.lanes), *(max(0, lane) for lane in in_use)}
     missing = sorted(lane for lane in lanes if not any(one.first <= lane <= one.last for one in served))

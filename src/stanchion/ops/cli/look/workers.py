@@ -13,7 +13,7 @@ from stanchion.ops.cli.console.output import Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.stores.records.jobs import SECOND
-from stanchion.stores.records.workers import HOLDER, WorkerRow
+from stanchion.stores.records.workers import CONSUMER, HOLDER, WorkerRow
 
 MISSED_BEATS = 3
 """Missed heartbeats after which a worker counts as dead."""
@@ -30,7 +30,7 @@ COLUMNS = [
 ]
 
 
-_STATE_STYLES = {"running": "green", "consumer": "green", HOLDER: "cyan"}
+_STATE_STYLES = {"running": "green", CONSUMER: "green", HOLDER: "cyan"}
 
 
 @command(cli, "workers", panel=LOOK)
