@@ -29,6 +29,8 @@ missing() {
     has_program sqlite3 '' || echo sqlite3
     has_program psql '' || echo postgresql-client
     has_program mariadb '' || echo mariadb-client
+    has_program node '' || echo nodejs
+    has_program npm '' || echo npm
 }
 
 # $1: path, $2: text. Writes a file for the time of the installation, unless one is there.
