@@ -32,6 +32,8 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
             "expires",
             "expires_with_jobs",
             "timeout",
+            "ordered",
+            "ordered_by",
             "shape",
             "size",
             "counts",
@@ -88,6 +90,14 @@ def test_set_stores_settings(run: Run, app: Stanchion) -> None:
     assert "expires=2 d expires_with_jobs timeout=5 min" in run("queues").out
     assert "max_rate" not in run("queues", "set", "mail", "max_rate=none").out
     assert app.queue("mail").settings.max_rate is None
+
+
+def test_ordered_queues(run: Run) -> None:
+    assert run("queues", "set", "mail", "ordered=on", "ordered_by=tenant").out == "mail: ordered ordered_by=tenant\n"
+    (shown,) = run("queues", "--json").json
+    assert (shown["ordered"], shown["ordered_by"], shown["max_running"]) == (True, "tenant", 1)
+    assert "one job at a time" in run("queues", "set", "mail", "max_running=3").error
+    assert run("queues", "set", "mail", "ordered=off", "ordered_by=none").out == "mail: defaults\n"
 
 
 def test_reset_returns_to_the_code(run: Run, app: Stanchion) -> None:

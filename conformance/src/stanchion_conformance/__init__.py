@@ -95,6 +95,8 @@ from stanchion_conformance.limits.many_waiting import TestManyWaiting
 from stanchion_conformance.limits.order import TestOrder, TestScheduledJobsStandAside
 from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrderInRaces, TestWaitingForAnOrderKey
 from stanchion_conformance.limits.order_succession import TestInASecondLife, TestTheNextOfAKey
+from stanchion_conformance.limits.ordered_by_tenant import TestOrderedByTenant
+from stanchion_conformance.limits.ordered_queues import TestOrderedQueues, TestWaysIntoAnOrderedQueue
 from stanchion_conformance.limits.rates import TestKeyedRates, TestRatesAndOtherLimits, TestRatesOfTheModel
 from stanchion_conformance.limits.semaphore_machine import TestPermitsAlongAnyPath
 from stanchion_conformance.limits.semaphore_races import TestRacesForSlots, TestSeveralSemaphores, TestWaitingForASlot
@@ -293,6 +295,8 @@ __all__ = [
     "TestOrderAndSlots",
     "TestOrderInRaces",
     "TestOrderOfQueues",
+    "TestOrderedByTenant",
+    "TestOrderedQueues",
     "TestOrders",
     "TestOtherQueue",
     "TestPages",
@@ -390,6 +394,7 @@ __all__ = [
     "TestWaiting",
     "TestWaitingForASlot",
     "TestWaitingForAnOrderKey",
+    "TestWaysIntoAnOrderedQueue",
     "TestWhatGoesAlong",
     "TestWhatIsStored",
     "TestWhatWasTakenForSomethingElse",

@@ -51,6 +51,8 @@ THEMES = (
     "limits.order",
     "limits.order_races",
     "limits.order_succession",
+    "limits.ordered_by_tenant",
+    "limits.ordered_queues",
     "limits.rates",
     "limits.semaphore_machine",
     "limits.semaphore_races",

@@ -17,7 +17,7 @@ QUEUES_AT_ONCE = 100
 
 
 class CachedSettings:
-    """The settings that concern more than claims, in one process: lanes and time-outs."""
+    """The settings that concern more than claims, in one process: lanes, time-outs, order keys."""
 
     def __init__(self) -> None:
         self._store: Store | None = None
@@ -54,4 +54,4 @@ class CachedSettings:
 
 
 def _concern_more(settings: QueueSettings) -> bool:
-    return settings.lanes > 1 or settings.timeout is not None
+    return settings.lanes > 1 or settings.timeout is not None or settings.ordered_by is not None

@@ -16,7 +16,17 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from stanchion.context.settings import SETTINGS, check_lanes, check_letters, check_names, lanes_changes, tenant_lanes
+from stanchion.context.settings import (
+    CONCERN_ORDER,
+    SETTINGS,
+    check_lanes,
+    check_letters,
+    check_names,
+    check_order,
+    lanes_changes,
+    ordered_changes,
+    tenant_lanes,
+)
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.queues import QueueSettings
@@ -57,6 +67,7 @@ class DeclaredQueues:
         known = self.settings.get(queue, {})
         merged = {**known, **settings}
         check_lanes(queue, merged)
+        check_order(queue, merged)
         if merged != known:
             self.settings[queue] = merged
             self._missing.add(queue)
@@ -123,6 +134,8 @@ def difference(settings: Mapping[str, Any], current: QueueSettings, now: Callabl
         declared |= {f"{_SEEN}{lanes}": moment for lanes in (mine, before) if lanes}
     elif "lanes_per_tenant" in new:
         changes |= tenant_lanes(settings, current)
+    if not CONCERN_ORDER.isdisjoint(changes):
+        changes |= ordered_changes(changes, current)
     return {**changes, "declared": declared}
 
 

@@ -23,11 +23,12 @@ The remainder is taken as it comes, without rejection: with at most 1024 lanes i
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 from operator import attrgetter
 
 from stanchion.context.cached_settings import CachedSettings
+from stanchion.context.order_keys import with_order_key
 from stanchion.context.shard import MAX_LANES, shuffle_shard
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import UNLANED, NewJob
@@ -42,7 +43,7 @@ _QUEUE = attrgetter("queue")
 
 
 class LaneChooser:
-    """Chooses the lanes of new jobs, in one process."""
+    """Chooses the lanes of new jobs, and their default order keys, in one process."""
 
     def __init__(self, settings: CachedSettings) -> None:
         # A random start in each process spreads jobs evenly over the lanes.
@@ -50,9 +51,13 @@ class LaneChooser:
         self._settings = settings
 
     def assign(self, store: Store, jobs: list[NewJob]) -> None:
-        """Assign lanes to the jobs whose queues have lanes, changing the list in place."""
-        for queue, settings in self._laned(store, set(map(_QUEUE, jobs))).items():
+        """Assign lanes and default order keys to the jobs whose queues have them, changing the list in place."""
+        for queue, settings in self._settings.of(store, set(map(_QUEUE, jobs))).items():
             places = [n for n, job in enumerate(jobs) if job.queue == queue]
+            for n in places if settings.ordered_by else ():
+                jobs[n] = with_order_key(jobs[n], settings)
+            if settings.lanes == 1:
+                continue
             lanes = self._lanes(store, settings, [jobs[n].tenant for n in places])
             for n, lane in zip(places, lanes, strict=True):
                 jobs[n] = jobs[n]._replace(lane=lane)
@@ -60,29 +65,25 @@ class LaneChooser:
     def place(
         self, store: Store, outcomes: Sequence[Outcome], tenants: Callable[[], Mapping[str, str | None]]
     ) -> Sequence[Outcome]:
-        """Return the outcomes, with lanes for jobs that go on to a queue with lanes and have none yet.
+        """Return the outcomes, with lanes and default order keys for jobs that go on to a queue and have none yet.
 
-        `tenants()`: the tenants of the settled jobs, by id; called only if such a queue has lanes.
+        `tenants()`: the tenants of the settled jobs, by id; called only if such a queue has lanes or order keys.
         """
         going_on = [outcome for outcome in outcomes if not isinstance(outcome, Commit) or outcome.jobs]
         queues = {job.queue for outcome in going_on for job in _going_on(outcome, None)}
-        if not queues or not self._laned(store, queues):
+        if not queues or not self._settings.of(store, queues):
             return outcomes
         of = tenants()
         moved = [job for outcome in outcomes for job in _going_on(outcome, of.get(outcome.lease.id))]
         self.assign(store, moved)
-        lanes = {job.id: job.lane for job in moved}
-        return [_placed(outcome, lanes) for outcome in outcomes]
+        placed = {job.id: job for job in moved}
+        return [_placed(outcome, placed) for outcome in outcomes]
 
-    def lane_of(self, store: Store, queue: str, tenant: str | None) -> int:
-        """Return the lane for one job that enters the queue."""
-        settings = self._laned(store, {queue}).get(queue)
-        return UNLANED if settings is None else self._lanes(store, settings, [tenant])[0]
-
-    def _laned(self, store: Store, queues: Set[str]) -> dict[str, QueueSettings]:
-        """Return the settings of those of these queues that have lanes."""
-        found = self._settings.of(store, queues)
-        return {queue: settings for queue, settings in found.items() if settings.lanes > 1} if found else found
+    def placed(self, store: Store, job: NewJob) -> NewJob:
+        """Return one job that enters its queue, with its lane and order key."""
+        jobs = [job]
+        self.assign(store, jobs)
+        return jobs[0]
 
     def _lanes(self, store: Store, settings: QueueSettings, tenants: list[str | None]) -> list[int]:
         size = min(settings.lanes_per_tenant, settings.lanes)
@@ -114,7 +115,7 @@ def _going_on(outcome: Outcome, tenant: str | None) -> list[NewJob]:
     """Return the jobs without a lane that an outcome makes."""
     match outcome:
         case Move(lane=lane) if lane == UNLANED:
-            return [NewJob(outcome.lease.id, outcome.queue, "", tenant=tenant)]
+            return [NewJob(outcome.lease.id, outcome.queue, "", tenant=tenant, order_key=outcome.order_key)]
         case Continue(job=job) if job.lane == UNLANED:
             return [job]
         case Commit(jobs=jobs):
@@ -122,17 +123,19 @@ def _going_on(outcome: Outcome, tenant: str | None) -> list[NewJob]:
     return []
 
 
-def _placed(outcome: Outcome, lanes: Mapping[str, int]) -> Outcome:
-    """Return an outcome whose jobs are in these lanes, by their ids."""
+def _placed(outcome: Outcome, placed: Mapping[str, NewJob]) -> Outcome:
+    """Return an outcome whose jobs have the lanes and order keys of these, by their ids."""
 
-    def in_lane(job: NewJob) -> NewJob:
-        return job._replace(lane=lanes.get(job.id, job.lane))
+    def at(job: NewJob) -> NewJob:
+        found = placed.get(job.id, job)
+        return job._replace(lane=found.lane, order_key=found.order_key)
 
     match outcome:
-        case Move():
-            return outcome._replace(lane=lanes.get(outcome.lease.id, outcome.lane))
+        case Move() if outcome.lease.id in placed:
+            job = placed[outcome.lease.id]
+            return outcome._replace(lane=job.lane, order_key=job.order_key)
         case Continue(job=job):
-            return outcome._replace(job=in_lane(job))
+            return outcome._replace(job=at(job))
         case Commit(jobs=jobs) if jobs:
-            return outcome._replace(jobs=tuple(map(in_lane, jobs)))
+            return outcome._replace(jobs=tuple(map(at, jobs)))
     return outcome

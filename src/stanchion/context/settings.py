@@ -38,6 +38,8 @@ def store_settings(store: Store, queue: str, changes: Mapping[str, Any]) -> Queu
         changes = {**changes, **lanes_changes(changes, settings_of(store, queue), changes["lanes"])}
     elif "lanes_per_tenant" in changes:
         changes = {**changes, **tenant_lanes(changes, settings_of(store, queue))}
+    if not CONCERN_ORDER.isdisjoint(changes):
+        changes = {**changes, **ordered_changes(changes, settings_of(store, queue))}
     return store.configure(queue, changes)
 
 
@@ -92,6 +94,43 @@ def tenant_lanes(settings: Mapping[str, Any], current: QueueSettings) -> dict[st
     if mine > current.lanes and "lanes" not in settings:
         raise _too_many(current.name, mine, current.lanes)
     return {"lanes_per_tenant": min(mine, current.lanes)}
+
+
+def check_order(queue: str, settings: Mapping[str, Any]) -> None:
+    """Raise InvalidInput for an ordered queue with several lanes or running jobs."""
+    if not settings.get("ordered"):
+        return
+    if settings.get("max_running") not in (None, 1):
+        raise InvalidInput(
+            f"queue {queue!r} is ordered: it runs one job at a time, so max_running={settings['max_running']} can't "
+            f"be; leave it out, or set ordered=False"
+        )
+    if settings.get("lanes", 1) > 1:
+        raise InvalidInput(
+            f"queue {queue!r} can't be ordered with {settings['lanes']} lanes, which take turns; set lanes=1, or use "
+            f"ordered_by='tenant' instead, which orders the jobs of each tenant"
+        )
+
+
+def ordered_changes(changes: Mapping[str, Any], current: QueueSettings) -> dict[str, Any]:
+    """Return what else changes with these settings: an ordered queue has `max_running=1`.
+
+    Raises InvalidInput for an ordered queue with several lanes or running jobs.
+    """
+    if not changes.get("ordered", current.ordered):
+        return {"max_running": None} if current.ordered and "max_running" not in changes else {}
+    check_order(current.name, {"lanes": current.lanes, **changes, "ordered": True})
+    return {"max_running": 1}
+
+
+CONCERN_ORDER = frozenset({"ordered", "max_running", "lanes"})
+"""Settings for whose changes `ordered_changes` must be asked."""
+
+
+def _ordered_by(name: str, value: Any) -> str | None:
+    if value not in (None, "tenant"):
+        raise InvalidInput(f"{name} must be 'tenant', or None for no default of order_key, not {shown(value)}")
+    return None if value is None else str(value)
 
 
 def _too_many(queue: str, mine: int, lanes: int) -> InvalidInput:
@@ -156,6 +195,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "lease": _span,
     "expires": lambda name, value: None if value is None else _span(name, value),
     "expires_with_jobs": _flag,
+    "ordered": _flag,
+    "ordered_by": _ordered_by,
     "timeout": lambda name, value: None if value is None else _span(name, value),
 }
 

@@ -27,14 +27,14 @@ _ONCE = UUID("4f0e3f52-6c0c-4a0c-9a53-0e6b6f3b3c1d")
 
 def store_flow(context: Context, plan: Plan, tx: Any = None) -> None:
     """Store a plan; with `tx`, in that transaction."""
-    make_ready(context, _failure_jobs(plan.nodes), tx)
+    nodes = ready_nodes(context, plan.nodes, tx)
     if not plan.streams and len(plan.jobs) <= LARGE:
-        _open(context, plan.nodes, plan.jobs, tx)
+        _open(context, nodes, plan.jobs, tx)
         return
     large = {stream.node for stream in plan.streams}
-    by_id = {node.id: node for node in plan.nodes}
+    by_id = {node.id: node for node in nodes}
     # In a transaction the node of a large group is stored last, with its size: its members are not seen before.
-    first = [node for node in plan.nodes if tx is None or node.id not in large]
+    first = [node for node in nodes if tx is None or node.id not in large]
     waiting = [job for job in plan.jobs if job.waits_kind is not None]
     starting = [job for job in plan.jobs if job.waits_kind is None]
     _open_in_parts(context, first, waiting, tx)
@@ -64,10 +64,10 @@ def extend_once(context: Context, node: FlowNode, parts: Sequence[Part], once: s
             f"once= adds in one step: at most {LARGE:,} jobs, with payloads of {ONCE_CHARACTERS:,} characters in all; "
             f"add them by several calls, each with a name of its own"
         )
-    make_ready(context, _failure_jobs(plan.nodes), tx)
+    nodes = ready_nodes(context, plan.nodes, tx)
     store = make_ready(context, jobs, tx)
     (added,) = store.change_flows(
-        [ExtendFlow(node.id, jobs[:count], OpenFlow(plan.nodes, jobs[count:]), str(uuid5(_ONCE, once)))], tx
+        [ExtendFlow(node.id, jobs[:count], OpenFlow(nodes, jobs[count:]), str(uuid5(_ONCE, once)))], tx
     )
     if not added:
         raise FlowClosed(node.root)
@@ -114,8 +114,13 @@ class _Filled:
         announce(self._context, jobs)
 
 
-def _failure_jobs(nodes: Iterable[FlowNode]) -> list[NewJob]:
-    return [job for node in nodes if (job := flows.failure_job(node)) is not None]
+def ready_nodes(context: Context, nodes: Iterable[FlowNode], tx: Any = None) -> list[FlowNode]:
+    """Return the nodes with their jobs of `on_failure` prepared as an enqueue does."""
+    with_jobs = [(node, flows.failure_job(node)) for node in nodes]
+    jobs = [job for _, job in with_jobs if job is not None]
+    make_ready(context, jobs, tx)
+    ready = map(flows.failure_text, jobs)
+    return [node if job is None else node._replace(on_failure=next(ready)) for node, job in with_jobs]
 
 
 def _open_in_parts(context: Context, nodes: Sequence[FlowNode], jobs: Sequence[NewJob], tx: Any) -> None:

@@ -23,7 +23,7 @@ from stanchion.jobs.call import COLLECT, arguments
 from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.slots import Slot
-from stanchion.stores.rules.flows import FlowPosition
+from stanchion.stores.rules.flows import FlowPosition, failure_text
 from stanchion.stores.rules.slots import node_slot, waits_at
 
 LARGE = 2000
@@ -230,4 +230,4 @@ class Plan:
         if call is None:
             return None
         job = call.new_job(self._context, next(self.ids), FlowPosition(self.root))
-        return json.dumps({name: value for name, value in job._asdict().items() if value is not None})
+        return failure_text(job)

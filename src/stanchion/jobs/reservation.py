@@ -17,7 +17,7 @@ from stanchion.jobs.call import with_checkpoint
 from stanchion.jobs.job import Job, Meter
 from stanchion.jobs.outcome import UNCHANGED, Outcome
 from stanchion.stores.records import outcomes
-from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.rules.claims import holds
 from stanchion.stores.rules.outcomes import commit_of
@@ -156,9 +156,11 @@ class Reservation(Job):
         """Return what `move` does."""
         name = checked_name(queue, "queue")
         seconds = seconds_of(delay, "delay")
-        lane = self._context.lanes.lane_of(self._context.store, name, self.tenant)
+        new = NewJob(self.id, name, "", tenant=self.tenant)
+        placed = self._context.lanes.placed(self._context.store, new)
         new_payload = None if payload is UNCHANGED else self._context.codec.encode(payload)
-        return Settlement(self, outcomes.Move(self.lease, name, new_payload, seconds, lane, keep_entry=keep_entry))
+        move = outcomes.Move(self.lease, name, new_payload, seconds, placed.lane, keep_entry=keep_entry)
+        return Settlement(self, move._replace(order_key=placed.order_key))
 
     def buried(self, reason: BaseException | str = "buried") -> Settlement:
         """Return what `bury` does."""

@@ -257,7 +257,7 @@ class Queue:
 
     def configure(self, **settings: Any) -> QueueSettings:
         """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused,
-        expires, expires_with_jobs, timeout.
+        expires, expires_with_jobs, timeout, ordered, ordered_by.
         """
         stored = store_settings(self.context.store, self.name, checked_settings(settings))
         self.context.settings.forget()

@@ -13,6 +13,7 @@ from stanchion.core.checks import checked_name, seconds_of, shown
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.flows.continuation import continued
+from stanchion.flows.insert import ready_nodes
 from stanchion.flows.parts import Part, Signature, checked_part
 from stanchion.jobs.call import called_with
 from stanchion.jobs.handle import JobHandle
@@ -21,7 +22,6 @@ from stanchion.jobs.job import Job
 from stanchion.jobs.options import EnqueueOptions, Push
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Commit, Continue
-from stanchion.stores.rules.flows import failure_job
 from stanchion.stores.rules.outcomes import commit_of
 from stanchion.tasks.enqueuer import Enqueuer
 
@@ -94,11 +94,11 @@ class Task(Generic[P, R]):
     def _going_on(self, outcome: Continue) -> Continue:
         """Prepare the jobs of a continuation as an enqueue does."""
         jobs = [outcome.job, *outcome.jobs]
-        handlers = [job for node in outcome.nodes if (job := failure_job(node)) is not None]
+        nodes = outcome.nodes
         with suppress(StoreUnavailable):  # jobs without a lane still run; losing the finished work would be worse
-            make_ready(self.context, handlers)
+            nodes = tuple(ready_nodes(self.context, nodes))
             make_ready(self.context, jobs)
-        return outcome._replace(job=jobs[0], jobs=tuple(jobs[1:]))
+        return outcome._replace(job=jobs[0], jobs=tuple(jobs[1:]), nodes=nodes)
 
     def fits(self, args: list[Any], kwargs: dict[str, Any]) -> str | None:
         """Return why stored arguments do not fit the function's current signature, or None."""

@@ -175,7 +175,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if self.mode == "finish":
             return [Commit(lease, job.payload if with_content else None) for lease, job in reserved]
         return [
-            Move(lease, job.queue, job.payload if with_content else None, job.delay or 0.0, job.lane, job.headers)
+            Move(
+                lease,
+                job.queue,
+                job.payload if with_content else None,
+                job.delay or 0.0,
+                job.lane,
+                job.headers,
+                order_key=job.order_key,
+            )
             for lease, job in reserved
         ]
 

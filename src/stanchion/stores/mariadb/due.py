@@ -99,7 +99,7 @@ class MariaDBNextJobs:
 
     def __init__(self, general: NextJobs) -> None:
         self._general = general
-        self.reserve_these = general.reserve_these
+        self.reserve_these, self.first = general.reserve_these, general.first
 
     def reserve(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
         if settings.uses_slots or search.met_slots:

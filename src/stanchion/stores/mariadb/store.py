@@ -14,6 +14,7 @@ from stanchion.stores.sql.claims.admission import Admissions, Decisions
 from stanchion.stores.sql.claims.batches import Claims, UnseenReservations
 from stanchion.stores.sql.claims.claim import ClaimRounds, TransactionClaims
 from stanchion.stores.sql.claims.due import DueJobs
+from stanchion.stores.sql.claims.in_order import InOrder
 from stanchion.stores.sql.claims.lanes import Lanes
 from stanchion.stores.sql.claims.next_jobs import NextInLanes, NextJobs
 from stanchion.stores.sql.claims.parking import Parking
@@ -59,7 +60,10 @@ class MariaDBStore(SqlStore):
         next_jobs = MariaDBNextJobs(general_next)
         lanes = NextInLanes(Lanes(db, MariaDBLanePicks(db), sql.MariaDBLaneStatements), general_next)
         rounds = ClaimRounds(Parking(db, transactions, slots, due))
-        general = TransactionClaims(db, transactions, jobs, queues, recovery, reservations, next_jobs, lanes, rounds)
+        in_order = InOrder(db, queues, next_jobs, lanes)
+        general = TransactionClaims(
+            db, transactions, jobs, queues, recovery, reservations, next_jobs, lanes, in_order, rounds
+        )
         slot_claims = ShortClaims(transactions, reservations, rounds, general, SlotSteps(admissions).claim)
         claims = MariaDBClaims(db, transactions, jobs, reservations, next_jobs, slot_claims, general)
         unseen = UnseenReservations(transactions, jobs, queues, recovery, general_due, reservations)

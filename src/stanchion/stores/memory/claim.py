@@ -54,13 +54,15 @@ class Claims:
         queue.started(len(rows), counted=claim.counted)
         if timed_out:
             return Claimed(rows, 0.0)
-        return Claimed(rows, retry_in if len(rows) == allowed else None)
+        return Claimed(rows, retry_in if len(rows) == allowed else queue.until_head(now))
 
     def _admitted(self, queue: Queue, claim: Claim, limit: int, now: int) -> tuple[list[JobRow], bool]:
         """Reserve due jobs that may run, park or defer the others; return whether time ran out."""
         rows: list[JobRow] = []
         until = now + int(self._seconds(claim) * SECOND)
-        for row in queue.due.each(now, claim.lanes, claim.min_rank):
+        ordered = queue.settings.ordered and limit > 0
+        each = queue.due_head if ordered else queue.due.each
+        for row in each(now, claim.lanes, claim.min_rank):
             if len(rows) == limit:
                 break
             admitted = self._admit(row, claim, now)

@@ -7,17 +7,18 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Protocol
 
-from stanchion.stores.memory.lanes import DueJobs
+from stanchion.stores.memory.lanes import DueJobs, LaneRange
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.records.slots import Slot
+from stanchion.stores.records.slots import ORDER, Slot
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules.rate_limit import Bucket
 from stanchion.stores.rules.shapes import FEW, reshaped, shaped
-from stanchion.stores.rules.slots import order_slot
+from stanchion.stores.rules.slots import HOLDER_BOOST, order_slot
 from stanchion.stores.rules.upkeep import Expiring, Use
 from stanchion.stores.wakeup.listeners import Listeners
 
@@ -69,6 +70,8 @@ class Queue:
         self.running: set[str] = set()
         self.due = DueJobs(self.live)
         self.last_use: Use | None = None
+        self.head: str | None = None
+        """Of an ordered queue: the job that no other may overtake while it is live here."""
         self._leases: list[tuple[int, str]] = []
         self._bucket = Bucket(1.0, 0.0, 0)
 
@@ -107,8 +110,9 @@ class Queue:
         """Return how many jobs may start now and, if the rate allows no more, the seconds to the next start."""
         if self.settings.paused:
             return 0, None
-        if self.settings.max_running is not None:
-            wanted = max(0, min(wanted, self.settings.max_running - len(self.running)))
+        most = 1 if self.settings.ordered else self.settings.max_running
+        if most is not None:
+            wanted = max(0, min(wanted, most - len(self.running)))
         rate = self.settings.max_rate
         if rate is None:
             return wanted, None
@@ -117,6 +121,33 @@ class Queue:
         if starts >= wanted:
             return wanted, None
         return starts, self._bucket.spent(starts).next_in
+
+    def due_head(self, now: int, lanes: LaneRange, min_rank: int) -> Iterator[JobRow]:
+        """Yield the next job of an ordered queue if it is due: the head, or else the first, which becomes the head."""
+        head = self.live.get(self.head or "")
+        if head is None:
+            for row in islice(self.due.each(now, lanes, min_rank), 1):
+                self.head = row.id
+                yield row
+        elif head.rank < min_rank:
+            return
+        elif head.state == QUEUED and head.run_at <= now and (lanes is None or lanes[0] <= head.lane <= lanes[1]):
+            yield head
+        head = self.live.get(self.head or "")
+        if head is not None and head.state == JobState.WAITING:
+            # A job from before the queue was ordered may hold what the head waits for.
+            due = (row for row in self.live.values() if row.slots_held and row.state == QUEUED and row.run_at <= now)
+            of_key = head.waits_kind == ORDER
+            held = (
+                row for row in due if (row.order_key == head.order_key if of_key else row.rank >= HOLDER_BOOST // 2)
+            )
+            yield from islice(held, 1)
+
+    def until_head(self, now: int) -> float | None:
+        """Return the seconds until the head of an ordered queue is due, if the others wait for that."""
+        head = self.live.get(self.head or "") if self.settings.ordered else None
+        early = head is not None and head.state == QUEUED and head.run_at > now
+        return (head.run_at - now) / SECOND if early and head is not None else None
 
     def started(self, jobs: int, *, counted: bool) -> None:
         """Count jobs that were handed out, and take their starts from the rate."""

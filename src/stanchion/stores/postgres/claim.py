@@ -25,7 +25,8 @@ from stanchion.stores.records.jobs import JobRow, row_from
 from stanchion.stores.records.queues import QueueSettings, QueueShape
 from stanchion.stores.rules.claims import in_claim_order
 from stanchion.stores.sql.claims.batches import UnseenReservations
-from stanchion.stores.sql.claims.claim import TransactionClaims, excludes_unlaned
+from stanchion.stores.sql.claims.claim import TransactionClaims
+from stanchion.stores.sql.claims.next_jobs import excludes_unlaned
 from stanchion.stores.sql.claims.reservations import Reservations, reservation
 from stanchion.stores.sql.claims.search import Search
 from stanchion.stores.sql.claims.short import ShortClaims

@@ -19,6 +19,7 @@ from stanchion.stores.sql.claims.admission import Admissions
 from stanchion.stores.sql.claims.batches import Claims, UnseenReservations
 from stanchion.stores.sql.claims.claim import ClaimRounds, TransactionClaims
 from stanchion.stores.sql.claims.due import DueJobs
+from stanchion.stores.sql.claims.in_order import InOrder
 from stanchion.stores.sql.claims.lanes import LanePicks, Lanes
 from stanchion.stores.sql.claims.next_jobs import NextInLanes, NextJobs
 from stanchion.stores.sql.claims.parking import Parking
@@ -67,7 +68,10 @@ class PostgresStore(SqlStore):
         next_jobs = NextJobs(due, reservations, admissions)
         lanes = NextInLanes(Lanes(db, LanePicks(db)), next_jobs)
         rounds = ClaimRounds(Parking(db, transactions, slots, due))
-        general = TransactionClaims(db, transactions, jobs, queues, recovery, reservations, next_jobs, lanes, rounds)
+        in_order = InOrder(db, queues, next_jobs, lanes)
+        general = TransactionClaims(
+            db, transactions, jobs, queues, recovery, reservations, next_jobs, lanes, in_order, rounds
+        )
         two_trips = ShortClaims(transactions, reservations, rounds, general, TwoTrips(admissions).claim)
         unseen = UnseenReservations(transactions, jobs, queues, recovery, general_due, reservations)
         routes = PostgresClaims(db, queues, reservations, two_trips, general, unseen)

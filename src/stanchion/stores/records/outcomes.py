@@ -61,7 +61,7 @@ class Move(NamedTuple):
     """Commit a running job in the queue of its lease and enqueue it in `queue` under the same id, attempts from 0.
 
     `headers` None: unchanged. `keep_entry`: if no move has changed the payload before, and this one does, keep the
-    payload of the entry.
+    payload of the entry. `order_key`: for a job that has none.
     """
 
     lease: Lease
@@ -71,6 +71,7 @@ class Move(NamedTuple):
     lane: int = UNLANED
     headers: str | None = None
     keep_entry: bool = False
+    order_key: str | None = None
 
 
 class Bury(NamedTuple):

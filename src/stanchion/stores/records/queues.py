@@ -42,19 +42,26 @@ class QueueSettings:
     expires_with_jobs: bool = False
     timeout: float | None = None
     """Seconds that one attempt may run, for jobs that name no time-out and whose task names none."""
+    ordered: bool = False
+    """One job at a time, and none before the one begun last has left the queue; goes with `max_running=1`."""
+    ordered_by: Literal["tenant"] | None = None
+    """What becomes the order key of jobs that enter the queue without one."""
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The settings that the code declared last, which may not be in force; see `stanchion.context.declared`."""
 
     @property
     def limited(self) -> bool:
         """True if a claim must check more than the jobs."""
-        return self.paused or self.uses_lanes or self.max_rate is not None or self.max_running is not None
+        return self.paused or self.uses_lanes or self._bounded
+
+    @property
+    def _bounded(self) -> bool:
+        return self.ordered or self.max_rate is not None or self.max_running is not None
 
     @property
     def shape(self) -> QueueShape:
         """The route that claims take in this queue."""
-        bounded = self.max_rate is not None or self.max_running is not None
-        if self.paused or bounded or (self.uses_lanes and self.uses_slots):
+        if self.paused or self._bounded or (self.uses_lanes and self.uses_slots):
             return "limited"
         if self.uses_lanes:
             return "lanes"

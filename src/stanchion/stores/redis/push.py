@@ -28,12 +28,12 @@ class Pushes:
     def __init__(self, jobs: Jobs, follow_up: FollowUp) -> None:
         self._jobs, self._follow_up = jobs, follow_up
 
-    def push(self, jobs: Sequence[NewJob]) -> list[Pushed]:
-        """Store jobs, in order."""
+    def push(self, jobs: Sequence[NewJob], as_of: int | None = None) -> list[Pushed]:
+        """Store jobs, in order; jobs of several calls with one `as_of` count as enqueued together, at that time."""
         pushed: dict[str, Pushed] = {}
         for queue, group in grouped(jobs, _QUEUE_OF).items():
             for part in portions(group, _SCRIPT_JOBS_MAX):
-                self._push_in(queue, part, pushed)
+                self._push_in(queue, part, pushed, as_of)
         return [pushed[job.id] for job in jobs]
 
     def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
@@ -54,18 +54,20 @@ class Pushes:
             if what == b"taken" and jobs[number].on_duplicate == "replace":
                 self._replace(jobs[number], holder.decode())
 
-    def _store(self, queue: str, jobs: Sequence[NewJob], texts: Sequence[str]) -> tuple[int, Iterable[Sequence[Any]]]:
+    def _store(
+        self, queue: str, jobs: Sequence[NewJob], texts: Sequence[str], as_of: int | None = None
+    ) -> tuple[int, Iterable[Sequence[Any]]]:
         """Return the clock, and the jobs that were not stored, in the form of push.lua."""
         self._jobs.places.list_queue(queue)
         self._jobs.announce(jobs)
-        clock, made, met = self._jobs.script("push", queue, *texts)
+        clock, made, met = self._jobs.script("push", queue, "" if as_of is None else as_of, *texts)
         if made:
             self._jobs.places.list_queue(queue, again=True)
         self._jobs.places.remember(queue, (job.id for job in jobs))
         return int(clock), portions(met, 4)
 
-    def _push_in(self, queue: str, jobs: Sequence[NewJob], pushed: dict[str, Pushed]) -> None:
-        now, met = self._store(queue, jobs, [new_text(job) for job in jobs])
+    def _push_in(self, queue: str, jobs: Sequence[NewJob], pushed: dict[str, Pushed], as_of: int | None = None) -> None:
+        now, met = self._store(queue, jobs, [new_text(job) for job in jobs], as_of)
         pushed.update((job.id, Pushed(job.id, due_at(job, now), now)) for job in jobs)
         for number, what, holder, state in met:
             job, holder_id = jobs[number], holder.decode()

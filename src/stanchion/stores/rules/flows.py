@@ -144,6 +144,11 @@ def failure_job(node: FlowNode) -> NewJob | None:
     return None if node.on_failure is None else NewJob(**json.loads(node.on_failure))
 
 
+def failure_text(job: NewJob) -> str:
+    """Return the text that a node keeps of the job to enqueue when it fails."""
+    return json.dumps({name: value for name, value in job._asdict().items() if value is not None})
+
+
 def once_kind(node: str) -> str:
     """Return the kind of the versioned values that record the changes of a node which are made once, by their names."""
     return f"once:{node.replace('-', '')}"

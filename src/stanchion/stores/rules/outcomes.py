@@ -63,7 +63,10 @@ def settled(row: JobRow, outcome: Ending, queue: QueueSettings, now: int) -> Tra
             gone = moved(row, outcome.queue, now, payload, keep_entry=outcome.keep_entry)
             headers = unmarked(row.headers if outcome.headers is None else outcome.headers)
             there = _restarted(gone, now + int(outcome.delay * SECOND))
-            return Transition(there._replace(lane=outcome.lane, headers=headers, key=None), "moved")
+            order_key = row.order_key or outcome.order_key
+            return Transition(
+                there._replace(lane=outcome.lane, headers=headers, key=None, order_key=order_key), "moved"
+            )
         case Continue(job=job):
             return Transition(_continued(row, job, now, outcome.keep_entry), "moved")
         case Bury(error=error, traceback=traceback):

@@ -10,6 +10,7 @@ from stanchion.stores.sql.claims.admission import Admissions, Decisions
 from stanchion.stores.sql.claims.batches import Claims, UnseenReservations
 from stanchion.stores.sql.claims.claim import ClaimRounds, TransactionClaims
 from stanchion.stores.sql.claims.due import DueJobs
+from stanchion.stores.sql.claims.in_order import InOrder
 from stanchion.stores.sql.claims.lanes import Lanes
 from stanchion.stores.sql.claims.next_jobs import NextInLanes, NextJobs
 from stanchion.stores.sql.claims.parking import Parking
@@ -58,7 +59,10 @@ class SqliteStore(SqlStore):
         next_jobs = NextJobs(due, reserves, admissions)
         lanes = NextInLanes(Lanes(db, SqliteLanePicks(db)), next_jobs)
         rounds = ClaimRounds(Parking(db, transactions, slots, due))
-        general = TransactionClaims(db, transactions, jobs, queues, recovery, reservations, next_jobs, lanes, rounds)
+        in_order = InOrder(db, queues, next_jobs, lanes)
+        general = TransactionClaims(
+            db, transactions, jobs, queues, recovery, reservations, next_jobs, lanes, in_order, rounds
+        )
         unseen = UnseenReservations(transactions, jobs, queues, recovery, due, reservations)
 
         staged, plain = StagedJobs(db), PlainFinish(db, jobs, queues)

@@ -103,7 +103,7 @@ def _setting(name: str, value: str) -> Any:
         return None
     if name in _DURATIONS:
         return duration(value, name)
-    if name == "dead_letter":
+    if name in ("dead_letter", "ordered_by"):
         return value
     return {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}.get(
         value.lower(), loose_value(value)

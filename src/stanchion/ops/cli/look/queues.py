@@ -68,7 +68,7 @@ def set_(
             metavar="NAME=VALUE...",
             help="max_rate (jobs started per second), max_running, history_ttl (such as 7d), dead_letter (a queue), "
             "lease (such as 30s), lanes, lanes_per_tenant, paused, expires (such as 1d), expires_with_jobs, "
-            "timeout (such as 5m); `none` removes a limit.",
+            "timeout (such as 5m), ordered, ordered_by (tenant); `none` removes a limit.",
         ),
     ],
 ) -> None:
@@ -205,10 +205,14 @@ def shown_settings(settings: QueueSettings) -> str:
     parts = ["paused"] if settings.paused else []
     if settings.max_rate is not None:
         parts.append(f"max_rate={settings.max_rate:g}")
-    if settings.max_running is not None:
+    if settings.ordered:
+        parts.append("ordered")
+    elif settings.max_running is not None:
         parts.append(f"max_running={settings.max_running}")
     if settings.lanes > 1:
         parts.append(f"lanes={settings.lanes} lanes_per_tenant={settings.lanes_per_tenant}")
+    if settings.ordered_by is not None:
+        parts.append(f"ordered_by={settings.ordered_by}")
     if settings.dead_letter is not None:
         parts.append(f"dead_letter={settings.dead_letter}")
     if settings.history_ttl != usual.history_ttl:

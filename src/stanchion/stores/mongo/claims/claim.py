@@ -21,6 +21,7 @@ from bson import ObjectId
 
 from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.settle import Outcomes
+from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.mongo.claims.lanes import ClaimLocks, Lanes, QueueState, rotated
 from stanchion.stores.mongo.claims.parking import PARKED_AT_ONCE, PARKED_FEW, Parking, passing
@@ -39,6 +40,7 @@ from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.claims import in_claim_order
+from stanchion.stores.rules.slots import HOLDER_BOOST, order_slot
 
 _EXPIRED_AT_ONCE = 500
 _LANE_MAX = 1 << 30
@@ -107,6 +109,8 @@ class DueJobs:
             return Obtained([], state)
         if not state.settings.limited and claim.lanes is None:
             return Obtained(self._take(claim, state, ids, claim.limit), state)
+        if state.settings.ordered:
+            return self._obtain_in_order(claim, state)
         lock = self._locks.acquire(state, claim.limit)
         if lock is None:
             return Obtained([], state)
@@ -121,6 +125,57 @@ class DueJobs:
         in_limits = self._locks.release(lock, len(rows), offset)
         used_up = len(rows) == lock.starts < claim.limit
         return Obtained(rows, state, lock.next_in(len(rows)) if used_up else None, in_limits)
+
+    def _obtain_in_order(self, claim: Claim, state: QueueState) -> Obtained:
+        """Reserve the head of an ordered queue, or else the next job, which becomes the head.
+
+        The head is the job that was handed out, parked or deferred last: as long as it is live in the queue, no other
+        is handed out. It is stored before the job is reserved; after a death in between it is a job like any other.
+        """
+        lock = self._locks.acquire(state, 1)
+        if lock is None:
+            return Obtained([], state)
+        if not lock.starts:
+            return Obtained([], state, lock.next_in(0))
+        state, rows, retry_in = lock.state, [], None
+        if self._locks.allowed(lock) > 0:
+            head = self._head(state)
+            if head is None:
+                ids = (self._next(claim, state, 1) or [])[:1]
+                if ids:
+                    self._locks.set_head(lock, ids[0])
+                    rows = self._take_once(claim, state, ids)
+            elif head["rank"] < claim.min_rank:
+                rows = []
+            elif head["state"] == QUEUED and head["run_at"] > state.now:
+                retry_in = (head["run_at"] - state.now) / SECOND
+            elif head["state"] == QUEUED and _within(claim, head["lane"]):
+                rows = self._take_once(claim, state, [head["_id"]])
+        offset: Document = {f"last_lane.{_range(claim)}": rows[-1].lane} if rows and _by_lanes(claim, state) else {}
+        in_limits = self._locks.release(lock, len(rows), offset)
+        return Obtained(rows, state, retry_in, in_limits)
+
+    def _head(self, state: QueueState) -> Document | None:
+        """Return the head of an ordered queue if it is live there.
+
+        If it is parked, and a job from before the queue was ordered holds what it may wait for, that one goes first.
+        """
+        if (head := state.document.get("head")) is None:
+            return None
+        live: Document = {"queue": state.settings.name, "live": True}
+        fields = dict.fromkeys(("state", "run_at", "lane", "rank", "waits_for", "order_key"), 1)
+
+        def work(on: Place, _again: bool) -> Document | None:
+            found: Document | None = on.jobs.find_one({"_id": head, **live}, fields)
+            if found is None or found["state"] != JobState.WAITING:
+                return found
+            if found["waits_for"] == key_of(order_slot(state.settings.name, found.get("order_key", ""))):
+                of_key = {**live, "order_key": found["order_key"]}
+                return on.jobs.find_one(of_key, fields, sort=[("enqueued_at", 1), ("_id", 1)]) or found
+            granted = {**queued(state.settings.name), "rank": {"$gte": HOLDER_BOOST // 2}}
+            return on.jobs.find_one(granted, fields) or found
+
+        return self._server.call(work)
 
     def _with_lanes(self, queue: str) -> QueueState:
         """Store that a queue has lanes, and return it."""
@@ -221,6 +276,10 @@ def _such(claim: Claim) -> Document:
 def _by_lanes(claim: Claim, state: QueueState) -> bool:
     """Return True if lanes must be read one by one."""
     return state.settings.uses_lanes or claim.lanes is not None
+
+
+def _within(claim: Claim, lane: int) -> bool:
+    return claim.lanes is None or claim.lanes[0] <= lane <= claim.lanes[1]
 
 
 def _range(claim: Claim) -> str:

@@ -153,12 +153,16 @@ class ClaimLocks:
 
     def allowed(self, lock: ClaimLock) -> int:
         """Return how many jobs may start under this lock."""
-        most = lock.state.settings.max_running
+        most = 1 if lock.state.settings.ordered else lock.state.settings.max_running
         if most is None:
             return lock.starts
         running = {"live": True, "queue": lock.state.settings.name, "state": JobState.RUNNING.value}
         count = self._server.call(lambda on, _again: on.jobs.count_documents(running, limit=most))
         return min(lock.starts, most - count)
+
+    def set_head(self, lock: ClaimLock, job: str) -> None:
+        """Store the head of an ordered queue, unless another claimer has the lock by now."""
+        self._change_queue({"_id": lock.state.settings.name, "claim_lock.id": lock.lock_id}, {"$set": {"head": job}})
 
     def release(self, lock: ClaimLock, started: int, offset: Document) -> bool:
         """Release the lock, and store the round-robin offset; False if another claimer has it by now."""

@@ -43,6 +43,8 @@ class Parking:
     def park(self, most: int, claim: Claim, began: int, *, alone: bool) -> Parked:
         """Park up to `most` next due jobs that wait first for a slot in `claim.full`, up to one that does not."""
         state = self._locks.state_of(claim.queue)
+        if state.settings.ordered:
+            return Parked(0, more=False)  # only its head asks for slots
         if not alone and (state.settings.uses_lanes or claim.lanes is not None):
             return Parked(0, more=True)  # another lane may be next
         found = self._waiting_next(most, claim, state, alone=alone)

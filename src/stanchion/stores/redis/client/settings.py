@@ -47,4 +47,6 @@ _KINDS: dict[str, Callable[[str], Any]] = {
     "expires": _unless_empty(float),
     "expires_with_jobs": lambda text: text == "1",
     "timeout": _unless_empty(float),
+    "ordered": lambda text: text == "1",
+    "ordered_by": _unless_empty(str),
 }

@@ -50,8 +50,9 @@ class Assembly:
         if nodes and all(opened):
             return None  # stored before; some of the jobs may be forgotten already
         waiting, others = ([job for job in jobs if (job.waits_kind is None) is free] for free in (False, True))
-        push = self._pushes.push
-        pushed = push(list(map(unrefused, waiting))) + push(list(map(unrefused, others)))
+        # Their order keys put them in the order of their ids, though those that wait are stored first.
+        now, push = self._server.now(), self._pushes.push
+        pushed = push(list(map(unrefused, waiting)), now) + push(list(map(unrefused, others)), now)
         self._server.all([Call(("HSET", self._keys.flow(node.id) + "node", "opened", "1")) for node in nodes])
         empty = [node for node in nodes if node.closed and node.size <= 0]
         ended = map(self._nodes.end, (one.id for one in empty))

@@ -41,12 +41,16 @@ if again == '1' then
     end
 end
 
-local paused, max_rate, max_running, own_lease, tokens, filled_at, uses_lanes, history_ttl = unpack(redis.call(
+local paused, max_rate, max_running, own_lease, tokens, filled_at, uses_lanes, history_ttl, ordered, head = unpack(redis.call(
     'HMGET', P .. 'settings', 'paused', 'max_rate', 'max_running', 'lease', 'rate_tokens', 'rate_at', 'uses_lanes',
-    'history_ttl'
+    'history_ttl', 'ordered', 'head'
 ))
 if paused == '1' then
     return { 'jobs', '', '' }
+end
+ordered = ordered == '1'
+if ordered then
+    max_running = '1'
 end
 if max_running and max_running ~= '' then
     limit = math.min(limit, tonumber(max_running) - redis.call('ZCARD', P .. 'running'))
@@ -202,6 +206,48 @@ local function take_round_robin(first, last)
     end
 end
 
+-- Takes a queued job if it is due, and in the range of the claim.
+local function take_this(id, job)
+    local lane = tonumber(job[LANE])
+    if tonumber(job[RUN_AT]) > now then
+        wait = string.format('%.9f', (tonumber(job[RUN_AT]) - now) / 1000000)
+    elseif first_lane == '' or (lane >= tonumber(first_lane) and lane <= tonumber(last_lane)) then
+        take_from_list(P, list_of(job[LANE], job[RANK]), { id })
+        ids[1] = id
+    end
+end
+
+-- Returns the job that holds what a parked head waits for, if it is queued in this queue: the first one of its order
+-- key, or one that was granted a semaphore. Only jobs from before the queue was ordered are.
+local function holder_before(job)
+    if string.sub(job[WAITS_FOR], 1, 1) == 'o' then
+        local first = redis.call('ZRANGEBYLEX', P .. 'orders', '[' .. job[ORDER] .. US, '+', 'LIMIT', 0, 1)[1]
+        return first and string.match(first, '[^\31]*$')
+    end
+    for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
+        if tonumber(string.sub(list, 7)) < 4500 then -- the rank of a granted job is its priority and 1000
+            return redis.call('ZRANGE', P .. 'ready:' .. list, 0, 0)[1]
+        end
+    end
+end
+
+-- Takes the head of an ordered queue if it is due; returns whether it is live, so that no other job may overtake it.
+local function take_head()
+    local state = head and redis.call('HGET', P .. 'live', head)
+    if not state then
+        return false
+    end
+    local job = fields(state)
+    local id = job[STATE] == 'waiting' and holder_before(job) or head
+    if id ~= head then
+        job = fields(redis.call('HGET', P .. 'live', id) or state)
+    end
+    if job[STATE] == 'queued' and tonumber(job[RANK]) >= tonumber(ARGV[12]) then
+        take_this(id, job)
+    end
+    return true
+end
+
 if limit > 0 then
     -- A server out of memory still hands out jobs that leave nothing behind, so that it can be emptied.
     if counted == '' or tonumber(history_ttl or 1) == 0 then
@@ -209,7 +255,9 @@ if limit > 0 then
     else
         begin()
     end
-    if first_lane ~= '' then
+    if ordered and take_head() then
+        limit = 0 -- the others wait for it
+    elseif first_lane ~= '' then
         take_round_robin(string.format('%05d', first_lane), string.format('%05d', last_lane))
     elseif uses_lanes == '1' then
         take_round_robin(NO_LANE, '99999')
@@ -220,6 +268,9 @@ if limit > 0 then
 end
 
 local states = {}
+if ordered and ids[1] and ids[1] ~= head then
+    redis.call('HSET', P .. 'settings', 'head', ids[1])
+end
 if #ids > 0 then
     local until_when = ''
     if worker == '' then

@@ -10,6 +10,9 @@ local first, last = tonumber(ARGV[4]) or -1, tonumber(ARGV[5]) or 99999
 local PARTS = '^([^\31]*)\31[^\31]*\31(.*)' .. string.rep('\31[^\31]*', 5) .. '\31([^\31]*\31([^\31]*))$'
 
 local lists = redis.call('ZRANGE', P .. 'ready', 0, -1)
+if redis.call('HGET', P .. 'settings', 'ordered') == '1' then
+    return { 0, 0 } -- only its head asks for slots
+end
 if redis.call('HGET', P .. 'settings', 'uses_lanes') == '1' and not alone then
     return { 0, 1 }
 end

@@ -293,7 +293,7 @@ local function push(keys, arguments)
         given.key or '', '', order, bound, '', content, given.task or '', given.headers or '', given.tenant or '', limits,
         '', '', '', '', '', attempts, timeout, '',
     }, US)
-    local answers = store({ P }, { '0', job })[3]
+    local answers = store({ P }, { '0', '', job })[3]
     return answers[3] or id
 end
 

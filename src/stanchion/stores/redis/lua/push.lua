@@ -1,6 +1,6 @@
--- Stores new jobs. ARGV: offset, then for each job: id, what to do about a duplicate, priority, lane, run_at, delay in
--- microseconds, key, what it waits for, order key, the field BOUND, '' or the idempotency key under which it is stored
--- only once, and its body, as one text.
+-- Stores new jobs. ARGV: offset, when they count as enqueued or '' for now, then for each job: id, what to do about a
+-- duplicate, priority, lane, run_at, delay in microseconds, key, what it waits for, order key, the field BOUND, '' or
+-- the idempotency key under which it is stored only once, and its body, as one text.
 --
 -- Returns the clock; 1 if the queue was missing; and the jobs that were not stored: their number in the batch, 'known'
 -- or 'taken' or 'refused', the id of the stored job, and its state, '' if it is not here any more. 'refused' stands
@@ -10,7 +10,8 @@ local PARTS = '^' .. string.rep('([^\31]*)\31', 11) .. '(.*)$'
 local live, past, body, ids = {}, {}, {}, {}
 local coming, given, answers = {}, {}, {}
 
-for number = 2, #ARGV do
+local enqueued_at = ARGV[2] == '' and whole(now) or ARGV[2]
+for number = 3, #ARGV do
     given[#given + 1] = { string.match(ARGV[number], PARTS) }
     ids[#ids + 1] = given[#given][1]
 end
@@ -64,7 +65,7 @@ for number, job in ipairs(given) do
         end
         local state = table.concat({
             '0', slot == '' and 'queued' or 'waiting', '0', '', '', '', '', '', '', lane, priority, priority, run_at,
-            whole(now), '0', '', key, '', '', '', '', '', slot, slot == '' and '' or whole(now), order, bound,
+            enqueued_at, '0', '', key, '', '', '', '', '', slot, slot == '' and '' or whole(now), order, bound,
         }, US)
         if key ~= '' then
             coming[key] = id
@@ -92,7 +93,7 @@ for number, job in ipairs(given) do
         end
         if order ~= '' then
             orders[#orders + 1] = 0
-            orders[#orders + 1] = entry(order, whole(now), id)
+            orders[#orders + 1] = entry(order, enqueued_at, id)
         end
     end
 end

@@ -7,8 +7,8 @@ from typing import Protocol
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.rules.lost_leases import apart
-from stanchion.stores.sql.claims.claim import excludes_unlaned
 from stanchion.stores.sql.claims.due import FindsDue
+from stanchion.stores.sql.claims.next_jobs import excludes_unlaned
 from stanchion.stores.sql.claims.recovery import Recovery
 from stanchion.stores.sql.claims.reservations import Reservations
 from stanchion.stores.sql.claims.search import Search

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from sqlalchemy import BigInteger, Float, String, func, select, update
 
 from stanchion.stores.records.claims import Claim, Claimed
-from stanchion.stores.records.jobs import UNLANED, JobRow
+from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.rate_limit import Bucket
 from stanchion.stores.sql.claims.admission import Admission
-from stanchion.stores.sql.claims.next_jobs import NextInLanes, ReservesNext
+from stanchion.stores.sql.claims.in_order import InOrder
+from stanchion.stores.sql.claims.next_jobs import NextInLanes, ReservesNext, excludes_unlaned
 from stanchion.stores.sql.claims.parking import Parking
 from stanchion.stores.sql.claims.recovery import Recovery
 from stanchion.stores.sql.claims.reservations import Reservations
@@ -94,11 +95,12 @@ class TransactionClaims:
         reservations: Reservations,
         next_jobs: ReservesNext,
         lanes: NextInLanes,
+        in_order: InOrder,
         rounds: ClaimRounds,
     ) -> None:
         self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
         self._recovery, self._reservations, self._rounds = recovery, reservations, rounds
-        self._next_jobs, self._lanes = next_jobs, lanes
+        self._next_jobs, self._lanes, self._in_order = next_jobs, lanes, in_order
 
     def claim(self, claim: Claim) -> Claimed:
         """Reserve jobs, in as many transactions as needed."""
@@ -130,9 +132,10 @@ class TransactionClaims:
             return Admission([])
         settings = row.settings
         limit = claim.limit
-        if settings.max_running is not None:
+        most = 1 if settings.ordered else settings.max_running
+        if most is not None:
             running = run.rows(_RUNNING_COUNT, {"queue": claim.queue})[0][0]
-            limit = min(limit, settings.max_running - running)
+            limit = min(limit, most - running)
         if settings.max_rate is None:
             return self._reserve(run, claim, search, settings, limit, row)
         now = self._db.clock(run)
@@ -157,7 +160,9 @@ class TransactionClaims:
         search.within(claim, settings)
         if limit < 1:
             return Admission([])
-        if settings.uses_lanes and queue is not None:
+        if settings.ordered and queue is not None:
+            found = self._in_order.reserve(run, claim, search, settings, queue)
+        elif settings.uses_lanes and queue is not None:
             found = self._lanes.reserve(run, claim, search, settings, limit, queue)
         elif excludes_unlaned(claim):
             found = Admission([])
@@ -166,8 +171,3 @@ class TransactionClaims:
         if claim.counted:
             self._jobs.count_events(run, [(claim.queue, "reserved")] * len(found.rows))
         return found
-
-
-def excludes_unlaned(claim: Claim) -> bool:
-    """Return whether the claim excludes the jobs without a lane."""
-    return claim.lanes is not None and claim.lanes[0] > UNLANED

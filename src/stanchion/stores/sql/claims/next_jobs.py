@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.claims.admission import Admission, Admissions
 from stanchion.stores.sql.claims.due import FindsDue
@@ -23,6 +23,14 @@ class ReservesNext(Protocol):
     def reserve(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
         """Reserve up to `limit` of them; return their rows after the change, in order."""
 
+    def reserve_these(
+        self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, ids: Sequence[str], room: int
+    ) -> Admission:
+        """Reserve up to `room` of these locked jobs, in order, as far as there are free slots."""
+
+    def first(self, run: Runner, claim: Claim, search: Search) -> list[str]:
+        """Return the id of the next due job, locked, if there is one."""
+
 
 class NextJobs:
     """Finds the next due jobs, locks them, and reserves those that may run."""
@@ -37,6 +45,9 @@ class NextJobs:
         found = self.reserve_these(run, claim, search, settings, ids, limit)
         # If these were all due jobs, there are no more, unless a slot has become free.
         return found._replace(more=found.more and (len(ids) == picks or bool(run.freed)))
+
+    def first(self, run: Runner, claim: Claim, search: Search) -> list[str]:
+        return self._due.due(run, claim.queue, 1, search)
 
     def reserve_these(
         self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, ids: Sequence[str], room: int
@@ -82,3 +93,15 @@ class NextInLanes:
         if served != before:
             self._lanes.serve(run, claim, served)
         return found._replace(rows=held, more=found.asked and len(held) < limit)
+
+    def first(self, run: Runner, claim: Claim, queue: QueueRow) -> list[str]:
+        """Return the id of the next due job, locked, if there is one; `queue`: its row, locked."""
+        picks = self._lanes.next_picks(run, claim, 1, self._lanes.served(run, claim, queue))
+        for pick in picks:
+            self._lanes.serve(run, claim, pick.lane)
+        return [pick.id for pick in picks]
+
+
+def excludes_unlaned(claim: Claim) -> bool:
+    """Return whether the claim excludes the jobs without a lane."""
+    return claim.lanes is not None and claim.lanes[0] > UNLANED

@@ -211,6 +211,8 @@ queues = _table(
     Column("expires", Real),
     Column("expires_with_jobs", Boolean, nullable=False, server_default=false()),
     Column("timeout", Real),
+    Column("ordered", Boolean, nullable=False, server_default=false()),
+    Column("ordered_by", String(20)),
     Column("declared", Long),
     Column("last_lane", Integer, nullable=False, server_default=str(UNLANED)),
     Column("has_dead_letters", Boolean, nullable=False, server_default=false()),
@@ -218,6 +220,7 @@ queues = _table(
     Column("rate_at", BigInteger, nullable=False),
     Column("active_events", BigInteger, nullable=False, server_default="0"),
     Column("active_at", BigInteger, nullable=False, server_default="0"),
+    Column("head", String(36)),
 )
 
 counter_events = _table(

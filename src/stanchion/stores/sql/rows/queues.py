@@ -63,6 +63,8 @@ class QueueRow(NamedTuple):
     expires: float | None
     expires_with_jobs: bool
     timeout: float | None
+    ordered: bool
+    ordered_by: str | None
     declared: str | None
     last_lane: int
     """The lane that was served last."""
@@ -73,6 +75,8 @@ class QueueRow(NamedTuple):
     active_events: int
     """The number of events counted when the last use was recorded, and that time; see `rules.upkeep`."""
     active_at: int
+    head: str | None
+    """Of an ordered queue: the job that no other may overtake while it is live there."""
 
     @property
     def settings(self) -> QueueSettings:
@@ -84,13 +88,18 @@ class QueueRow(NamedTuple):
 
 _SETTINGS = tuple(setting.name for setting in dataclasses.fields(QueueSettings))
 """The first columns of a queue, which hold its settings."""
-_FLAGS = ("paused", "uses_lanes", "uses_slots", "expires_with_jobs")
+_FLAGS = ("paused", "uses_lanes", "uses_slots", "expires_with_jobs", "ordered")
 
 
 def new_queue(queue: str) -> dict[str, object]:
     """Return the parameters of a new queue: default settings, an empty rate bucket."""
     settings = QueueSettings(queue)
-    at_first = {**{column.name: 0 for column in queues.columns}, "last_lane": UNLANED, "has_dead_letters": False}
+    at_first = {
+        **{column.name: 0 for column in queues.columns},
+        "last_lane": UNLANED,
+        "has_dead_letters": False,
+        "head": None,
+    }
     return {**{name: getattr(settings, name, value) for name, value in at_first.items()}, "declared": None}
 
 
