@@ -28,6 +28,20 @@ class DuplicateKey(StanchionError):
         self.queue, self.key, self.job_id = queue, key, job_id
 
 
+class SearchTooWide(StanchionError):
+    """A search looked into as many jobs as one may, and there are more.
+
+    `found`: the ids of those that it found so far. `after`: the id from which a search with `after=` goes on.
+    """
+
+    def __init__(self, looked_at: int, found: Sequence[str], after: str) -> None:
+        super().__init__(
+            f"the search looked into {looked_at:,} jobs, found {len(found):,}, and there are more; narrow it by queue, "
+            f"state, task, tenant or times, ask for fewer by limit, or go on with after={after!r}"
+        )
+        self.looked_at, self.found, self.after = looked_at, list(found), after
+
+
 class LeaseLost(StanchionError):
     """The reservation is lost: its lease expired, the job was taken back, or it has finished."""
 

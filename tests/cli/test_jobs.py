@@ -169,3 +169,21 @@ def test_what_is_encrypted_needs_the_app(run: Run, app: Stanchion) -> None:
     assert shown["payload"] is None
     assert "encrypted" in shown["unreadable"]
     assert "secret" not in json.dumps(run("jobs", "--json").json)
+
+
+def test_filters_by_contents_and_by_the_end(run: Run, app: Stanchion) -> None:
+    mail = app.queue("mail")
+    done = mail.push({"user": {"id": 4}}, headers={"source": "web"}).id
+    mail.reserve()[0].commit()
+    other = mail.push({"user": {"id": "4"}}, headers={"source": 4}).id
+
+    def ids(*given: str) -> list[str]:
+        return [job["id"] for job in run("jobs", "--json", *given).json]
+
+    assert ids("--payload", "user.id=4") == [done]
+    assert ids("--payload", 'user.id="4"') == [other]
+    assert ids("--header", "source=web") == [done]
+    assert ids("--header", "source=4") == [other]
+    assert ids("--finished-since", "1h") == [done]
+    assert ids("--finished-until", "1h") == []
+    assert "name=value" in run("jobs", "--payload", "user").error

@@ -130,6 +130,7 @@ from stanchion_conformance.operate.expiring import (
 )
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
 from stanchion_conformance.operate.repair import TestRepair
+from stanchion_conformance.operate.searching_inside import TestSearchByContents, TestSearchByTheEnd
 from stanchion_conformance.operate.selecting import TestColumns, TestOrders, TestPages, TestPartition, TestSelect
 from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
 from stanchion_conformance.operate.shapes import TestEachWayForEachShape, TestShapes
@@ -354,6 +355,8 @@ __all__ = [
     "TestRoundRobinAgainstTheReference",
     "TestScan",
     "TestScheduledJobsStandAside",
+    "TestSearchByContents",
+    "TestSearchByTheEnd",
     "TestSelect",
     "TestSemaphores",
     "TestSettings",

@@ -70,6 +70,7 @@ THEMES = (
     "operate.expiring",
     "operate.values",
     "operate.operating",
+    "operate.searching_inside",
     "operate.selecting",
     "operate.settings",
     "operate.signalled_ends",

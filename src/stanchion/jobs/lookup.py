@@ -9,8 +9,9 @@ from stanchion.context.context import Context
 from stanchion.core.checks import checked_id, checked_ids
 from stanchion.core.ids import new_ids
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
+from stanchion.jobs.contents import selected
 from stanchion.jobs.job import FreshJob, Job
-from stanchion.jobs.search import Search, query_of
+from stanchion.jobs.search import Search, contents_of, query_of
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
 from stanchion.stores.rules.jobs import copy_of, state_of
@@ -41,8 +42,10 @@ def get(context: Context, job_id: str) -> Job | None:
 
 def find(context: Context, **search: Unpack[Search]) -> list[Job]:
     """Search live and finished jobs, newest first; see `Queue.find`."""
-    now = context.store.now()
-    return [Job(context, row, state_of(row, now)) for row in context.store.select(query_of(search)).rows]
+    query, contents = query_of(search), contents_of(search)
+    store, now = context.store, context.store.now()
+    rows = selected(store, query, contents, context.codec) if any(contents) else store.select(query).rows
+    return [Job(context, row, state_of(row, now)) for row in rows]
 
 
 def cancel(context: Context, job_id: str) -> JobState | None:

@@ -10,6 +10,7 @@ from uuid import UUID
 from stanchion.core.checks import aware, checked_id, checked_name, refuse_unknown, shown, whole
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
+from stanchion.jobs.contents import Contents, checked_headers, checked_payload
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.query import Condition, Of, Op, Query
 
@@ -25,6 +26,10 @@ class PageOptions(TypedDict, total=False):
     tenant: str | None
     since: datetime | None
     until: datetime | None
+    finished_since: datetime | None
+    finished_until: datetime | None
+    payload: Mapping[str | tuple[str | int, ...], str | float | bool | None] | None
+    headers: Mapping[str, str | float | bool | None] | None
     text: str | None
     limit: int
     after: str | None
@@ -46,8 +51,20 @@ def query_of(search: Search) -> Query:
     if states:
         where.append(Condition("state", "in", tuple(state.value for state in states)))
     of: Of = "live" if states and not any(state.final for state in states) else "all"
+    if not _OF_THE_END.isdisjoint(given):
+        of = "history"
     return Query(of, tuple(where), given.get("text"), limit=given.get("limit", 100))
 
+
+def contents_of(search: Search) -> Contents:
+    """Return the checked conditions of a search on what is inside of jobs."""
+    payload, headers = search.get("payload"), search.get("headers")
+    return Contents(
+        () if payload is None else checked_payload(payload), () if headers is None else checked_headers(headers)
+    )
+
+
+_OF_THE_END = frozenset({"finished_since", "finished_until"})
 
 _CONDITIONS: dict[str, tuple[str, Op]] = {
     "queue": ("queue", "="),
@@ -56,6 +73,8 @@ _CONDITIONS: dict[str, tuple[str, Op]] = {
     "tenant": ("tenant", "="),
     "since": ("enqueued_at", ">="),
     "until": ("enqueued_at", "<"),
+    "finished_since": ("finished_at", ">="),
+    "finished_until": ("finished_at", "<"),
     "after": ("id", "<"),
 }
 
@@ -106,6 +125,10 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "tenant": lambda value: checked_name(value, "tenant"),
     "since": lambda value: micros(aware(value, "since")),
     "until": lambda value: micros(aware(value, "until")),
+    "finished_since": lambda value: micros(aware(value, "finished_since")),
+    "finished_until": lambda value: micros(aware(value, "finished_until")),
+    "payload": checked_payload,
+    "headers": checked_headers,
     "text": _text,
     "limit": _limit,
     "after": _after,

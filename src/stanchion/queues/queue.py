@@ -207,8 +207,10 @@ class Queue:
     def find(self, *, passed: bool = False, **search: Unpack[PageOptions]) -> list[Job]:
         """Search live and finished jobs, newest first; with `passed`, also those that have moved on from here.
 
-        `since` and `until` bound the enqueue time; `text` is part of the payload or of an error; `after` is the last
-        id of the previous page.
+        `since` and `until` bound the enqueue time, `finished_since` and `finished_until` that of the end; `text` is
+        part of the payload or of an error; `payload={"user.id": 4}` and `headers={"source": "web"}` are values inside;
+        `after` is the last id of the previous page. Raises SearchTooWide if it looked into 100,000 jobs for such
+        values.
         """
         refuse_unknown(search, PageOptions.__optional_keys__, "option of a search")
         if passed:

@@ -10,7 +10,7 @@ import typer
 from stanchion.app import Stanchion
 from stanchion.core.times import moment
 from stanchion.jobs.job import Job, JobState
-from stanchion.ops.cli.console.given import names, past
+from stanchion.ops.cli.console.given import loose_value, names, pairs, past
 from stanchion.ops.cli.console.session import Session
 
 Queue = Annotated[str | None, typer.Option("--queue", "-q", help="Only jobs of this queue.")]
@@ -25,6 +25,21 @@ Since = Annotated[
 ]
 Until = Annotated[str | None, typer.Option("--until", metavar="WHEN", help="Enqueued before then.")]
 Contains = Annotated[str | None, typer.Option("--text", help="Only jobs with this text in the payload or an error.")]
+
+FinishedSince = Annotated[
+    str | None, typer.Option("--finished-since", metavar="WHEN", help="Finished since: 1h (ago) or an ISO 8601 time.")
+]
+FinishedUntil = Annotated[str | None, typer.Option("--finished-until", metavar="WHEN", help="Finished before then.")]
+Payload = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PATH=VALUE", help='Only jobs with this value in the payload: user.id=4, user.name="4". Repeatable.'
+    ),
+]
+Headers = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="NAME=VALUE", help="Only jobs with this value of a header. Repeatable."),
+]
 
 PAGE = 500
 
@@ -49,6 +64,23 @@ def search(
         "since": past(since, now, "--since"),
         "until": past(until, now, "--until"),
         "text": text,
+    }
+
+
+def search_inside(
+    session: Session,
+    finished_since: str | None,
+    finished_until: str | None,
+    payload: list[str] | None,
+    headers: list[str] | None,
+) -> dict[str, Any]:
+    """Return the arguments of `app.find` for the options about the end and the contents of jobs."""
+    now = moment(session.app.store.now())
+    return {
+        "finished_since": past(finished_since, now, "--finished-since"),
+        "finished_until": past(finished_until, now, "--finished-until"),
+        "payload": {path: loose_value(value) for path, value in pairs(payload or (), "--payload").items()} or None,
+        "headers": {name: loose_value(value) for name, value in pairs(headers or (), "--header").items()} or None,
     }
 
 

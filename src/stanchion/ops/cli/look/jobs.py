@@ -17,7 +17,21 @@ from stanchion.ops.cli.console.given import job_ids
 from stanchion.ops.cli.console.human import age, duration, iso, one_line, safe, until
 from stanchion.ops.cli.console.output import Cell, Column, state_cell
 from stanchion.ops.cli.console.root import LOOK, cli
-from stanchion.ops.cli.console.selection import Contains, Queue, Since, States, TaskName, Tenant, Until, search
+from stanchion.ops.cli.console.selection import (
+    Contains,
+    FinishedSince,
+    FinishedUntil,
+    Headers,
+    Payload,
+    Queue,
+    Since,
+    States,
+    TaskName,
+    Tenant,
+    Until,
+    search,
+    search_inside,
+)
 from stanchion.ops.cli.console.session import Exit, Session, command
 from stanchion.ops.cli.look.flows import show_flow
 from stanchion.pipelines.route import FORKED, ROUTE, Stop, route_of
@@ -47,6 +61,10 @@ def jobs(
     tenant: Tenant = None,
     since: Since = None,
     until: Until = None,
+    finished_since: FinishedSince = None,
+    finished_until: FinishedUntil = None,
+    payload: Payload = None,
+    headers: Headers = None,
     text: Contains = None,
     passed: Annotated[
         str | None,
@@ -57,7 +75,8 @@ def jobs(
     """List jobs, live and finished, newest first."""
     app, out = session.app, session.out
     wanted = search(session, queue, state, task, tenant, since, until, text)
-    found = app.find(**wanted, passed=passed, limit=limit)
+    inside = search_inside(session, finished_since, finished_until, payload, headers)
+    found = app.find(**wanted, **inside, passed=passed, limit=limit)
     if out.as_json:
         out.json_list(job_json(job) for job in found)
     elif found:

@@ -1,0 +1,166 @@
+"""Conditions on what is inside of payloads and headers.
+
+A store can't evaluate them: a payload may be encrypted, and databases disagree about numbers, booleans and strange
+keys. So a search reads the jobs that meet its other conditions, newest first, and this process looks into each, up to a
+bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from stanchion.core.checks import shown
+from stanchion.core.codec import Codec
+from stanchion.errors import InvalidInput, SearchTooWide
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import Query
+
+LOOKED_AT_MAX = 100_000
+"""Jobs that one search looks into at most."""
+
+_FIRST_PAGE, _PAGE_MAX, _CHARACTERS = 200, 1000, 8_000_000
+"""Jobs of the first page and of a page at most; characters that a page should not exceed."""
+
+Path = tuple[str, ...]
+"""The keys that lead to a value, from the outermost on; an index of a list as its digits."""
+
+
+class Inside(NamedTuple):
+    """The value at a path must be equal to this one: a text, number, boolean or None."""
+
+    path: Path
+    value: Any
+
+    def is_met_by(self, content: Any) -> bool:
+        """Return True if the decoded content has the value there."""
+        for step in self.path:
+            if isinstance(content, dict) and step in content:
+                content = content[step]
+            elif isinstance(content, list) and (place := _place(step)) is not None and place < len(content):
+                content = content[place]
+            else:
+                return False
+        return _same(content, self.value)
+
+
+def _place(step: str) -> int | None:
+    """Return the position in a list that a step names, or None."""
+    return int(step) if len(step) < 10 and step.isascii() and step.isdigit() else None
+
+
+class Contents(NamedTuple):
+    """All conditions of a search on what is inside of its jobs."""
+
+    payload: tuple[Inside, ...] = ()
+    headers: tuple[Inside, ...] = ()
+
+    def are_in(self, row: JobRow, codec: Codec) -> bool:
+        """Return True if a job meets all. Raises StanchionError for a payload that this app can't decrypt."""
+        return _all_met(self.headers, row.headers, codec) and _all_met(self.payload, row.payload, codec)
+
+
+def _all_met(conditions: tuple[Inside, ...], text: str | None, codec: Codec) -> bool:
+    if not conditions:
+        return True
+    try:
+        content = codec.decode(text)
+    except ValueError:  # no JSON: stored by something else
+        return False
+    return all(one.is_met_by(content) for one in conditions)
+
+
+def selected(store: Store, query: Query, contents: Contents, codec: Codec) -> list[JobRow]:
+    """Return up to `query.limit` jobs of a query with these contents. Raises SearchTooWide at LOOKED_AT_MAX."""
+    found: list[JobRow] = []
+    looked_at, last = 0, ""
+    for rows in _pages(store, query):
+        if looked_at >= LOOKED_AT_MAX:
+            raise SearchTooWide(looked_at, [row.id for row in found], last)
+        for row in rows:
+            if contents.are_in(row, codec):
+                found.append(row)
+                if len(found) == query.limit:
+                    return found
+        looked_at, last = looked_at + len(rows), rows[-1].id
+    return found
+
+
+def _pages(store: Store, query: Query) -> Iterator[list[JobRow]]:
+    """Yield the pages of a query, small ones where payloads are large."""
+    page = store.select(replace(query, limit=_FIRST_PAGE))
+    while page.rows:
+        yield page.rows
+        if page.next is None:
+            return
+        fitting = _CHARACTERS * len(page.rows) // sum(1 + len(row.payload) for row in page.rows)
+        page = store.select(replace(query, after=page.next, limit=max(1, min(_PAGE_MAX, fitting))))
+
+
+def checked_payload(value: Any) -> tuple[Inside, ...]:
+    """Return the conditions of `payload={"user.id": 4}`."""
+    return tuple(Inside(_path(path), _scalar(path, one)) for path, one in _pairs(value, "payload", "{'user.id': 4}"))
+
+
+def checked_headers(value: Any) -> tuple[Inside, ...]:
+    """Return the conditions of `headers={"source": "web"}`; names of headers are taken as they are."""
+    return tuple(
+        Inside((_name(name),), _scalar(name, one)) for name, one in _pairs(value, "headers", "{'source': 'web'}")
+    )
+
+
+def _pairs(value: Any, what: str, example: str) -> list[tuple[Any, Any]]:
+    if not isinstance(value, Mapping) or not value:
+        raise InvalidInput(f"{what} must be a mapping of what the jobs must contain, such as {example}, not {value!r}")
+    return list(value.items())
+
+
+def _name(name: Any) -> str:
+    if not isinstance(name, str):
+        raise InvalidInput(f"the name of a header is text, not {shown(name)}")
+    return name
+
+
+def _path(path: Any) -> Path:
+    if isinstance(path, tuple) and path and all(isinstance(step, (str, int)) for step in path):
+        return tuple(map(str, path))
+    if not isinstance(path, str) or not path:
+        raise InvalidInput(f"a path in the payload is text such as 'user.id', or a tuple of keys, not {shown(path)}")
+    return tuple(_split(path))
+
+
+def _split(path: str) -> list[str]:
+    """Return the steps of a path; a backslash takes the dot or the backslash behind it as it is."""
+    steps, step = [], ""
+    escaped = False
+    for character in path:
+        if escaped:
+            step += character if character in ".\\" else f"\\{character}"
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character == ".":
+            steps.append(step)
+            step = ""
+        else:
+            step += character
+    return [*steps, step + "\\" * escaped]
+
+
+def _scalar(name: Any, value: Any) -> Any:
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise InvalidInput(
+        f"a search compares texts, numbers, booleans and None, not {shown(value)}; for {name!r} give the path to one"
+    )
+
+
+def _same(value: Any, wanted: Any) -> bool:
+    """Return True if two JSON values are the same: true is not 1, "4" is not 4, and 4.0 is 4."""
+    if isinstance(value, bool) or isinstance(wanted, bool) or value is None or wanted is None:
+        return value is wanted
+    if isinstance(value, str) or isinstance(wanted, str):
+        return isinstance(value, str) and isinstance(wanted, str) and value == wanted
+    return isinstance(value, (int, float)) and bool(value == wanted)
