@@ -18,11 +18,14 @@ class UnknownTask(StanchionError, LookupError):
 
 
 class DuplicateKey(StanchionError):
-    """A live job of the queue already has this key, and on_duplicate is "raise"."""
+    """A job of the queue already has this key, and on_duplicate is "raise"."""
 
-    def __init__(self, queue: str, key: str, job_id: str) -> None:
+    def __init__(self, queue: str, key: str, job_id: str, *, finished: bool = False) -> None:
         super().__init__(
-            f"queue {queue!r} already has the live job {job_id} with key {key!r}; wait until it has finished, "
+            f"queue {queue!r} has finished the job {job_id} with key {key!r} within key_ttl; use another key, "
+            f"leave out key_ttl, or enqueue with on_duplicate='return'"
+            if finished
+            else f"queue {queue!r} already has the live job {job_id} with key {key!r}; wait until it has finished, "
             f"cancel it, or enqueue with on_duplicate='return' or 'replace'"
         )
         self.queue, self.key, self.job_id = queue, key, job_id

@@ -51,12 +51,15 @@ def test_json_is_the_whole_job(run: Run) -> None:
     assert (job["queue"], job["payload"], job["state"], job["duplicate"]) == ("q", [1], "ready", False)
 
 
-def test_a_duplicate_says_so(run: Run) -> None:
+def test_a_duplicate_says_so(run: Run, app: Stanchion) -> None:
     first = run("push", "q", "1", "--key", "k")
     again = run("push", "q", "2", "--key", "k")
     assert again.out == first.out
     assert "already has this key" in again.err
     assert run("push", "q", "2", "--key", "k", "--json").json["duplicate"] is True
+    app.queue("q").reserve()[0].commit()
+    assert run("push", "q", "2", "--key", "k", "--key-ttl", "1h").out == first.out
+    assert run("push", "q", "2", "--key", "k").out != first.out
     refused = run("push", "q", "2", "--key", "k", "--on-duplicate", "raise")
     assert refused.code == 1
     assert "already has the live job" in refused.error

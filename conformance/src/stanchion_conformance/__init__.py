@@ -62,6 +62,7 @@ from stanchion_conformance.jobs.dead_letters import (
     letters,
 )
 from stanchion_conformance.jobs.encryption import TestEncryption, key, sealed
+from stanchion_conformance.jobs.held_keys import TestHeldKeys
 from stanchion_conformance.jobs.history import TestHistory, TestPurge
 from stanchion_conformance.jobs.holders import TestHolders, TestLeaseOfAHolder, TestListOfHolders
 from stanchion_conformance.jobs.leases import TestFencing, TestLease, TestRepeatedClaim, TestRepeatedOutcome
@@ -251,6 +252,7 @@ __all__ = [
     "TestHeadersOfAMove",
     "TestHeads",
     "TestHeartbeat",
+    "TestHeldKeys",
     "TestHistory",
     "TestHolders",
     "TestInASecondLife",

@@ -25,6 +25,7 @@ THEMES = (
     "jobs.concurrency",
     "jobs.dead_letters",
     "jobs.encryption",
+    "jobs.held_keys",
     "jobs.history",
     "jobs.leases",
     "jobs.lost_leases",

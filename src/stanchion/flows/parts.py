@@ -24,7 +24,7 @@ from stanchion.errors import InvalidInput
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.insert import store_flow
 from stanchion.flows.plan import After, Inside, Kind, Plan, fresh_ids
-from stanchion.jobs.options import Push, checked
+from stanchion.jobs.options import Push, checked, member
 from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.flows import FlowPosition
@@ -191,7 +191,7 @@ class Payload(Single):
         """Return the job with this payload. A duplicate key is an error, as the member would be missing."""
         fields = checked(self._push.options, context.codec, queue=self.queue)
         job = NewJob(job_id, self.queue, context.codec.encode(self._push.payload), **fields)
-        return placed(job if job.key is None else job._replace(on_duplicate="raise"), position, waits_for)
+        return placed(member(job), position, waits_for)
 
     def __repr__(self) -> str:
         return repr(self._push)

@@ -7,9 +7,12 @@ their semaphores are known, (4) choose lanes, (5) store the jobs, (6) fire the e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from stanchion.context.context import Context
+from stanchion.context.settings import settings_of
+from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import jobs_of
 from stanchion.stores.protocol import Store
@@ -36,7 +39,22 @@ def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
             context.semaphores.check(jobs, store, tx)
             break
     context.lanes.assign(store, jobs)
+    if set(map(_KEY_TTL, jobs)) - _NONE:
+        _check_key_ttl(store, jobs)
     return store
+
+
+def _check_key_ttl(store: Store, jobs: Sequence[NewJob]) -> None:
+    """Raise InvalidInput for a key that is to hold for longer than its queue keeps history."""
+    for queue, ttl in {job.queue: job.key_ttl for job in jobs if job.key_ttl is not None}.items():
+        if ttl > (kept := settings_of(store, queue).history_ttl):
+            raise InvalidInput(
+                f"key_ttl={ttl:g} is more than the {kept:g} seconds for which queue {queue!r} keeps its history, where "
+                f"the key is found; raise history_ttl, or lower key_ttl"
+            )
+
+
+_KEY_TTL, _NONE = attrgetter("key_ttl"), {None}
 
 
 def insert(context: Context, jobs: list[NewJob], tx: Any = None) -> list[Pushed]:

@@ -24,6 +24,7 @@ from stanchion.core.retry import MOST_ATTEMPTS
 from stanchion.core.service_levels import BandName
 from stanchion.core.times import micros
 from stanchion.errors import InvalidInput
+from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.rules.limits import Limits, Rate, limits_text
 
 OnDuplicate = Literal["return", "raise", "replace"]
@@ -37,7 +38,8 @@ class PushOptions(TypedDict, total=False):
 
     `run_at`: an aware datetime; `delay`: seconds or a timedelta from now; `priority`: -100 to 100, higher
     first, or a band by its name, such as "interactive"; `tenant`: the tenant it belongs to; `key`: unique among the
-    queue's live jobs; `headers`: JSON metadata stored with the payload; `timeout`: seconds that one attempt may run.
+    queue's live jobs, and with `key_ttl` also among those that have finished within so many seconds; `headers`: JSON
+    metadata stored with the payload; `timeout`: seconds that one attempt may run.
 
     `order_key`: jobs of one key run one at a time, in the order in which they were enqueued; `limits`: names of
     semaphores that the job holds while it runs; `rate`: starts per second, a number or text such as "100/m", of all
@@ -50,6 +52,7 @@ class PushOptions(TypedDict, total=False):
     priority: int | BandName
     tenant: str | None
     key: str | None
+    key_ttl: float | timedelta | None
     on_duplicate: OnDuplicate
     order_key: str | None
     limits: Collection[str] | None
@@ -80,6 +83,8 @@ def checked(
     fields = {name: _CHECKS[name](value) for name, value in options.items() if value is not None}
     if "run_at" in fields and "delay" in fields:
         raise InvalidInput("give run_at or delay, not both")
+    if "key_ttl" in fields and "key" not in fields:
+        raise InvalidInput("key_ttl says how long a key holds; give the key too, such as key='order-17'")
     if headers := fields.pop("headers", None):
         text = codec.plain(headers, "headers")
         if len(text) > MAX_HEADERS:
@@ -194,6 +199,7 @@ _CHECKS: dict[str, Any] = {
     "priority": checked_priority,
     "tenant": lambda value: checked_name(value, "tenant"),
     "key": lambda value: checked_name(value, "key"),
+    "key_ttl": lambda value: seconds_of(value, "key_ttl"),
     "on_duplicate": _on_duplicate,
     "order_key": lambda value: checked_name(value, "order_key"),
     "limits": limits_names,
@@ -204,6 +210,13 @@ _CHECKS: dict[str, Any] = {
     "max_attempts": _max_attempts,
     "timeout": checked_timeout,
 }
+
+
+def member(job: NewJob) -> NewJob:
+    """Return a job as a member of a flow: a duplicate key is an error there, as the member would be missing."""
+    if job.key_ttl is not None:
+        raise InvalidInput("a part of a flow can't have key_ttl, as a job of before is none of it; leave it out")
+    return job if job.key is None else job._replace(on_duplicate="raise")
 
 
 class Push:

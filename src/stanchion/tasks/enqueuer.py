@@ -15,7 +15,7 @@ from stanchion.jobs.batches import batches, store_batches
 from stanchion.jobs.call import Call, arguments, call_of
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.insert import insert
-from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked
+from stanchion.jobs.options import ENQUEUE_OPTIONS, EnqueueOptions, checked, member
 from stanchion.stores.records.jobs import NewJob
 
 P = ParamSpec("P")
@@ -59,7 +59,7 @@ class Enqueuer(Generic[P]):
         """Return the job of a call in a flow. A duplicate key is an error there, as the member would be missing."""
         payload = self.context.codec.encode(arguments(args, kwargs), "arguments")
         job = NewJob(job_id, self._queue, payload, self.task_name, **self._fields)
-        return job if job.key is None else job._replace(on_duplicate="raise")
+        return member(job)
 
     def _store(self, batches_of_calls: Iterable[list[Call]]) -> list[JobHandle]:
         stored = store_batches(self.context, (self._new(calls) for calls in batches_of_calls), self._tx)

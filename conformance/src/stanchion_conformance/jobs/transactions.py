@@ -52,6 +52,17 @@ class TestJoining:
         assert q.find() == []
         assert not q.push(2, key="k").duplicate
 
+    def test_keys_of_finished_jobs_hold_in_it_too(self, app: Stanchion, q: Queue) -> None:
+        first = q.push(1, key="k")
+        q.reserve()[0].commit()
+        with rolled_back(app) as tx:
+            assert q.push(2, key="k", key_ttl=60, tx=tx).id == first.id
+            assert not q.push(3, key="new", key_ttl=60, tx=tx).duplicate
+        assert q.size().total == 0
+        with app.transaction() as tx:
+            assert not q.push(3, key="new", key_ttl=60, tx=tx).duplicate
+        assert q.reserve()[0].payload == 3
+
     def test_tasks_are_enqueued_in_it_too(self, app: Stanchion) -> None:
         @app.task(name="work", queue=QUEUE)
         def work() -> None: ...

@@ -11,11 +11,12 @@ from itertools import islice
 from typing import Protocol
 
 from stanchion.stores.memory.lanes import DueJobs, LaneRange
-from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
+from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState, NewJob
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.slots import ORDER, Slot
 from stanchion.stores.rules import claims as claim_rules
+from stanchion.stores.rules.jobs import holds_key
 from stanchion.stores.rules.rate_limit import Bucket
 from stanchion.stores.rules.shapes import FEW, reshaped, shaped
 from stanchion.stores.rules.slots import HOLDER_BOOST, order_slot
@@ -67,6 +68,8 @@ class Queue:
         self.live: dict[str, JobRow] = {}
         self.history: dict[str, JobRow] = {}
         self.keys: dict[str, str] = {}
+        self.ended_keys: dict[str, str] = {}
+        """The finished job that had a key last, unless it was cancelled."""
         self.running: set[str] = set()
         self.due = DueJobs(self.live)
         self.last_use: Use | None = None
@@ -91,7 +94,8 @@ class Queue:
 
     def remove(self, row: JobRow) -> None:
         """Remove a job, live or finished."""
-        self.history.pop(row.id, None)
+        if self.history.pop(row.id, None) and self.ended_keys.get(row.key or "") == row.id:
+            del self.ended_keys[row.key or ""]
         self.running.discard(row.id)
         if self.live.pop(row.id, None) and row.key is not None:
             del self.keys[row.key]
@@ -233,6 +237,12 @@ class Jobs:
         """Yield all live jobs."""
         return (row for queue in self.queues.values() for row in queue.live.values())
 
+    def finished_holder(self, job: NewJob, now: int) -> JobRow | None:
+        """Return the finished job that holds the key of a new one, if it asks for that."""
+        queue = self.known(job.queue)
+        row = queue.history.get(queue.ended_keys.get(job.key or "", ""))
+        return row if row is not None and row.id != job.id and holds_key(row, job, now) else None
+
     def running(self) -> Iterator[JobRow]:
         """Yield all running jobs."""
         return (queue.live[job_id] for queue in self.queues.values() for job_id in queue.running)
@@ -290,6 +300,8 @@ class Jobs:
         """Store a finished job in history."""
         queue = self._queue_of[row.id] = self.queue(row.queue)
         queue.history[row.id] = row
+        if row.key is not None and row.state != JobState.CANCELLED:
+            queue.ended_keys[row.key] = row.id
 
     def remove(self, row: JobRow) -> None:
         """Delete a job, live or finished."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from stanchion.errors import DuplicateKey
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
@@ -26,6 +27,11 @@ class Pushes:
         new = [job for job in jobs if self._jobs.find(job.id) is None]
         keys = ((job.queue, job.key, self._jobs.known(job.queue).keys.get(job.key or "")) for job in new)
         job_rules.refuse_duplicates(new, {(queue, key): holder for queue, key, holder in keys if holder is not None})
+        now = self._jobs.now()
+        for job in new:
+            finished = self._jobs.finished_holder(job, now) if job.on_duplicate == "raise" else None
+            if finished is not None:
+                raise DuplicateKey(job.queue, job.key or "", finished.id, finished=True)
 
     def store(self, jobs: Iterable[NewJob]) -> list[Pushed]:
         """Store jobs that were checked for duplicates."""
@@ -41,6 +47,8 @@ class Pushes:
         if holder is not None:
             row = self._meet(queue.live[holder], job, now)
             return Pushed(row.id, row.run_at, row.enqueued_at, duplicate=True)
+        if (finished := self._jobs.finished_holder(job, now)) is not None:
+            return Pushed(finished.id, finished.run_at, finished.enqueued_at, duplicate=True)
         queue.counts["pushed"] += 1
         row = job_rules.created(job, now)
         self._jobs.put(row)

@@ -6,11 +6,14 @@ others.
 
 Taken keys are found before anything is stored. If another process takes a key in between, a push that asks for
 DuplicateKey deletes the jobs it has just stored, except those already claimed.
+
+A job with `key_ttl` is stored as due half a minute later; (3) history is searched once more, and the job is deleted if
+its key was taken and finished with since, or (4) made due. After a death in between it is late by that half minute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bson import ObjectId
@@ -23,6 +26,7 @@ from stanchion.stores.mongo.client.documents import Document, document_of, event
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import QueueDocuments
 from stanchion.stores.mongo.client.server import Access
+from stanchion.stores.mongo.held_keys import HeldKeys, deferred
 from stanchion.stores.mongo.jobs import Jobs
 from stanchion.stores.mongo.wakeup import Announcer
 from stanchion.stores.records import calls
@@ -43,6 +47,7 @@ class Push:
     ) -> None:
         self._server, self._jobs, self._queues = server, jobs, queues
         self._signals, self._follow_up = signals, follow_up
+        self._held_keys = HeldKeys(server)
 
     def push(self, jobs: Sequence[NewJob]) -> list[Pushed]:
         """Store jobs, in order; raise DuplicateKey for a job that asks for it, and store none of the batch then."""
@@ -69,8 +74,16 @@ class Push:
         for row in rows.values():
             refuse_large(row)
         results, holders = self._there(jobs)
+        results |= self._held_keys.find(
+            (job for job in jobs if job.id not in results and _place(job) not in holders), now
+        )
         fresh = self._insert(
-            [rows[job.id] for job in _first(jobs) if job.id not in results and _place(job) not in holders], extra
+            [
+                deferred(rows[job.id], job)
+                for job in _first(jobs)
+                if job.id not in results and _place(job) not in holders
+            ],
+            extra,
         )
         try:
             # Jobs that ask for DuplicateKey come first, while little needs to be undone.
@@ -78,6 +91,7 @@ class Push:
                 if job.id not in results:
                     row = rows[job.id]
                     results[job.id] = _answer(row) if job.id in fresh else self._meet(job, row, fresh, extra)
+            self._look_again([job for job in jobs if job.key_ttl is not None and job.id in fresh], rows, results)
         except DuplicateKey:
             self._take_back(fresh)
             raise
@@ -135,9 +149,23 @@ class Push:
             for one in documents:
                 if (met := self._meet_holder(job, seen_in(one), row.enqueued_at)) is not None:
                     return met
-            if not documents and self._insert([row], extra):  # the holder has just finished
-                fresh.add(row.id)
-                return _answer(row)
+            if not documents:  # the holder has just finished
+                if held := self._held_keys.find([job], row.enqueued_at):
+                    return held[job.id]
+                if self._insert([deferred(row, job)], extra):
+                    fresh.add(row.id)
+                    return _answer(row)
+
+    def _look_again(self, new: Sequence[NewJob], rows: Mapping[str, JobRow], results: dict[str, Pushed]) -> None:
+        """Take back deferred jobs whose keys others have taken and finished with since the first look, or make them
+        due.
+        """
+        late = self._held_keys.find(new, self._server.now()) if new else {}
+        for job in new:
+            if job.id in late and self._take_back({job.id}):
+                results[job.id] = late[job.id]
+            else:
+                self._held_keys.make_due(rows[job.id])
 
     def _meet_holder(self, job: NewJob, holder: Seen, now: int) -> Pushed | None:
         """Apply a new job to the job that has its key; None if that has changed meanwhile."""
@@ -147,11 +175,13 @@ class Push:
         row = replace_work(self._jobs, self._follow_up, holder, job, now) if replacing else holder.row
         return None if row is None else _answer(row)._replace(duplicate=True)
 
-    def _take_back(self, fresh: set[str]) -> None:
-        """Delete jobs that are unchanged since they were stored."""
+    def _take_back(self, fresh: set[str]) -> bool:
+        """Delete jobs that are unchanged since they were stored; return whether any was."""
         untouched = {"_id": {"$in": list(fresh)}, "version": 0}
-        if fresh:
-            self._server.call(lambda on, _again: on.jobs.delete_many(untouched, session=on.session))
+        if not fresh:
+            return False
+        deleted = self._server.call(lambda on, _again: on.jobs.delete_many(untouched, session=on.session))
+        return bool(deleted.deleted_count)
 
 
 def _place(job: NewJob) -> tuple[str, str | None]:

@@ -16,6 +16,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.joining import must_be_here
 from stanchion.stores.sql.engine.runner import Asked, Params, Runner
 from stanchion.stores.sql.engine.schema import LIVE_COLUMNS
+from stanchion.stores.sql.jobs.held_keys import HeldKeys, any_held
 from stanchion.stores.sql.jobs.push import Push, push_within
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.queues import QueueRows
@@ -98,13 +99,15 @@ class PostgresPush:
     def __init__(self, db: Database, transactions: Transactions, jobs: Jobs, queues: QueueRows, general: Push) -> None:
         self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
         self._general = general
+        self._held_keys = HeldKeys(db, jobs)
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
         if not jobs:
             return []
         if tx is not None or set(map(_KEY, jobs)) != _NO_KEYS:  # a duplicate may undo the batch
-            guarded = set(map(_LANE, jobs)) == _NO_LANES
-            return push_within(self._transactions, jobs, tx, self.push_in, guarded=guarded)
+            guarded = set(map(_LANE, jobs)) == _NO_LANES and not any_held(jobs)
+            push_in = self._held_keys.respected(jobs, self.push_in)
+            return push_within(self._transactions, jobs, tx, push_in, guarded=guarded)
         self._queues.make_for(jobs)
         pushed = self._db.statement(lambda run, again: self.push_in(run, jobs, again=again))
         self._db.dialect.announce(set(map(_QUEUE, jobs)))

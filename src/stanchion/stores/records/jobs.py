@@ -71,6 +71,8 @@ class NewJob(NamedTuple):
     waits_queue: str | None = None
     waits_name: str | None = None
     trail: str | None = None
+    key_ttl: float | None = None
+    """Seconds for which a job that has finished still holds the key, against this one."""
 
     @property
     def waits_for(self) -> Slot | None:
@@ -79,7 +81,7 @@ class NewJob(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """The result of pushing a NewJob. For a duplicate, `id` is that of the live job that has the key."""
+    """The result of pushing a NewJob. For a duplicate, `id` is that of the job that has the key."""
 
     id: str
     run_at: int

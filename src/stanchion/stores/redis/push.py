@@ -72,13 +72,13 @@ class Pushes:
         for number, what, holder, state in met:
             job, holder_id = jobs[number], holder.decode()
             if what == b"refused" or (what == b"taken" and job.on_duplicate == "raise"):
-                raise DuplicateKey(queue, job.key or "", holder_id)
+                raise DuplicateKey(queue, job.key or "", holder_id, finished=bool(state) and _is_finished(state))
             if not state:
                 pushed[job.id] = self._gone(job, now)
                 continue
             fields = state.decode().split(FIELD)
             there = Pushed(holder_id, int(fields[12]), int(fields[13]), duplicate=what == b"taken")
-            if there.duplicate and job.on_duplicate == "replace":
+            if there.duplicate and job.on_duplicate == "replace" and not _is_finished(state):
                 there = self._replace(job, holder_id)
             pushed[job.id] = there
 
@@ -105,6 +105,10 @@ class Pushes:
         asked = [Call(("HGET", server.keys.queue(job.queue) + "keys", job.key)) for job in keyed]
         found = zip(keyed, server.all(asked), strict=True)
         refuse_duplicates(keyed, {(job.queue, job.key): holder.decode() for job, holder in found if holder})
+
+
+def _is_finished(state: bytes) -> bool:
+    return bool(state.split(FIELD.encode())[15])
 
 
 def _grouped(parts: Sequence[list[T]], most: int) -> Iterator[list[T]]:

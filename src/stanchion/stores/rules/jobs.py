@@ -106,6 +106,21 @@ def refuse_duplicates(jobs: Iterable[NewJob], holders: Mapping[tuple[str, str | 
             raise DuplicateKey(job.queue, job.key or "", holder)
 
 
+def key_held_since(job: NewJob, now: int) -> int:
+    """Return the time after which a job with the key of `job` must have finished to hold it."""
+    return now - int((job.key_ttl or 0) * SECOND)
+
+
+def holds_key(row: JobRow, job: NewJob, now: int) -> bool:
+    """Return True if a finished job holds its key against a new one with the same key: not if it was cancelled."""
+    return (
+        job.key_ttl is not None
+        and row.state != JobState.CANCELLED
+        and row.finished_at is not None
+        and row.finished_at > key_held_since(job, now)
+    )
+
+
 def copy_of(row: JobRow, new_id: str) -> NewJob:
     """Return a copy of a finished job as it came to its queue, due now; `origin` names the finished job."""
     return NewJob(

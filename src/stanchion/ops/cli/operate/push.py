@@ -60,6 +60,10 @@ Priority = Annotated[
 ]
 Tenant = Annotated[str | None, typer.Option(help="The tenant that the job belongs to.")]
 Key = Annotated[str | None, typer.Option(help="Unique among the live jobs of the queue.")]
+KeyTtl = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="A job that has finished within this time, such as 1h, holds its key."),
+]
 OnDuplicate = Annotated[
     str | None, typer.Option(help="What to do if the key is taken: return (default), raise or replace.")
 ]
@@ -88,6 +92,7 @@ def push(
     priority: Priority = None,
     tenant: Tenant = None,
     key: Key = None,
+    key_ttl: KeyTtl = None,
     on_duplicate: OnDuplicate = None,
     order_key: OrderKey = None,
     limits: Limits = None,
@@ -110,6 +115,7 @@ def push(
         "priority": None if priority is None else loose_value(priority),
         "tenant": tenant,
         "key": key,
+        "key_ttl": optional_duration(key_ttl, "--key-ttl"),
         "on_duplicate": on_duplicate,
         "order_key": order_key,
         "limits": names(limits),

@@ -71,6 +71,12 @@ INDEXES: dict[str, tuple[Index, ...]] = {
         Index("reserved", {"token": ASCENDING, "_id": ASCENDING}, {"partialFilterExpression": {"state": "running"}}),
         Index("newest", {"queue": ASCENDING, "_id": DESCENDING}, {}),
         Index("finished", {"queue": ASCENDING, "finished_at": ASCENDING}, _where("finished_at")),
+        # The finished jobs of a key.
+        Index(
+            "ended_keys",
+            {"queue": ASCENDING, "key": ASCENDING, "finished_at": ASCENDING},
+            {"partialFilterExpression": {"key": {"$exists": True}, "finished_at": {"$exists": True}}},
+        ),
         Index("gone", {"gone": ASCENDING}, _where("gone")),
         Index("events", {"events.queue": ASCENDING}, {"sparse": True}),
         Index("expired", {"expires_at": ASCENDING}, {"expireAfterSeconds": 0}),

@@ -9,7 +9,7 @@ from typing import Final
 
 from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.slot_keys import key_of, slot_of
-from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.rules.jobs import due_at
 from stanchion.stores.rules.slots import slots_of
 
@@ -110,7 +110,9 @@ def new_text(job: NewJob, once: str = "") -> str:
     run_at, delay = (str(due), "") if job.run_at is not None else ("", str(due))
     key, waits_for, order_key = job.key or "", _waits(job), job.order_key or ""
     place = (str(job.priority), str(job.lane), run_at, delay)
-    return FIELD.join((job.id, job.on_duplicate, *place, key, waits_for, order_key, _bound(job), once, body_text(job)))
+    ttl = "" if job.key_ttl is None else str(int(job.key_ttl * SECOND))
+    given = (job.id, job.on_duplicate, *place, key, waits_for, order_key, _bound(job), once, ttl)
+    return FIELD.join((*given, body_text(job)))
 
 
 def seen_in(text: str, queue: str) -> list[Seen]:

@@ -37,7 +37,8 @@ if #done == 0 then
     return answers
 end
 
-if keeps_history() then
+local kept = keeps_history()
+if kept then
     begin_change(brought, #done)
     each('HSET', P .. 'past', past, 2)
     each('ZADD', P .. 'ended', ended, 2)
@@ -56,6 +57,9 @@ free_place()
 for _, id in ipairs(done) do
     if seen[id] ~= '' and redis.call('HGET', P .. 'keys', seen[id]) == id then
         redis.call('HDEL', P .. 'keys', seen[id])
+        if kept then
+            redis.call('HSET', P .. 'ended_keys', seen[id], id)
+        end
     end
 end
 return answers

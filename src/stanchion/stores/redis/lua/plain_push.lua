@@ -290,7 +290,7 @@ local function push(keys, arguments)
     local id = new_id(P, payload)
     local job = table.concat({
         id, 'return', priority, '<unlaned>', run_at, run_at == '' and string.format('%.0f', delay) or '',
-        given.key or '', '', order, bound, '', content, given.task or '', given.headers or '', given.tenant or '', limits,
+        given.key or '', '', order, bound, '', '', content, given.task or '', given.headers or '', given.tenant or '', limits,
         '', '', '', '', '', attempts, timeout, '',
     }, US)
     local answers = store({ P }, { '0', '', job })[3]

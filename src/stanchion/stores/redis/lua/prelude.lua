@@ -5,6 +5,7 @@
 --   live      hash    id -> state of a live job          body     hash   id -> fields that rarely change
 --   past      hash    id -> state of a finished job      ended    zset   finished jobs by their end
 --   ids       zset    all ids, in the order of the text  keys     hash   unique key -> id of its holder
+--   ended_keys hash   unique key -> id of the finished job that had it last, unless it was cancelled
 --   ready     zset    ready lists: lanes and ranks in use, lane by lane, highest rank first; see `list_of`
 --   ready:L:R zset    queued jobs of one lane and rank by run_at, then id
 --   orders    zset    live jobs that have an order key, by it, enqueued_at and id; see `entry`
@@ -160,9 +161,23 @@ local function running_ids(from, to)
     return ids
 end
 
+-- Keeps the key of a job that is finished, unless it was cancelled; `job`: its state.
+local function keep_key(prefix, id, job)
+    if job[KEY] ~= '' and job[STATE] ~= 'cancelled' then
+        redis.call('HSET', prefix .. 'ended_keys', job[KEY], id)
+    end
+end
+
+local function forget_key(id, key)
+    if key ~= '' and redis.call('HGET', P .. 'ended_keys', key) == id then
+        redis.call('HDEL', P .. 'ended_keys', key)
+    end
+end
+
 -- Removes a job from the queue and its indexes.
 local function drop(id, job)
     if job[FINISHED] ~= '' then
+        forget_key(id, job[KEY])
         redis.call('HDEL', P .. 'past', id)
         redis.call('ZREM', P .. 'ended', id)
     else
@@ -217,6 +232,7 @@ local function put(prefix, id, text, job, body)
     if job[FINISHED] ~= '' then
         redis.call('HSET', prefix .. 'past', id, text)
         redis.call('ZADD', prefix .. 'ended', job[FINISHED], id)
+        keep_key(prefix, id, job)
         return
     end
     redis.call('HSET', prefix .. 'live', id, text)
@@ -279,6 +295,7 @@ local function delete_queue()
     for _, name in ipairs({
         'live', 'body', 'past', 'ended', 'ids', 'keys', 'ready', 'running', 'leases', 'stopping', 'counts', 'settings',
         'signals', 'ends', 'leaving', 'arrived', 'gone', 'orders', 'waits', 'outbox', 'batches',
+        'ended_keys',
     }) do
         redis.call('UNLINK', P .. name)
     end

@@ -8,6 +8,13 @@ end
 local newest = now - math.floor(tonumber(age) * 1000000)
 local ids = redis.call('ZRANGEBYSCORE', P .. 'ended', '-inf', whole(newest), 'LIMIT', 0, ARGV[3])
 if #ids > 0 then
+    if redis.call('EXISTS', P .. 'ended_keys') == 1 then
+        for index, state in pairs(several('HMGET', P .. 'past', ids)) do
+            if state then
+                forget_key(ids[index], fields(state)[KEY])
+            end
+        end
+    end
     each('ZREM', P .. 'ended', ids, 1)
     each('HDEL', P .. 'past', ids, 1)
     each('HDEL', P .. 'body', ids, 1)

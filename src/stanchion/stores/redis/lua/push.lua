@@ -1,12 +1,13 @@
 -- Stores new jobs. ARGV: offset, when they count as enqueued or '' for now, then for each job: id, what to do about a
 -- duplicate, priority, lane, run_at, delay in microseconds, key, what it waits for, order key, the field BOUND, '' or
--- the idempotency key under which it is stored only once, and its body, as one text.
+-- the idempotency key under which it is stored only once, '' or the microseconds for which a finished job holds its
+-- key, and its body, as one text.
 --
 -- Returns the clock; 1 if the queue was missing; and the jobs that were not stored: their number in the batch, 'known'
 -- or 'taken' or 'refused', the id of the stored job, and its state, '' if it is not here any more. 'refused' stands
 -- alone: nothing was stored.
 
-local PARTS = '^' .. string.rep('([^\31]*)\31', 11) .. '(.*)$'
+local PARTS = '^' .. string.rep('([^\31]*)\31', 12) .. '(.*)$'
 local live, past, body, ids = {}, {}, {}, {}
 local coming, given, answers = {}, {}, {}
 
@@ -26,17 +27,26 @@ for _, job in ipairs(given) do
     end
 end
 
-local function holder_of(key, id)
-    return redis.call('HGET', P .. 'keys', key) or coming[key] or id
+-- Returns the finished job that holds a key, with its state.
+local function finished_holder(key, id, ttl)
+    local holder = ttl ~= '' and redis.call('HGET', P .. 'ended_keys', key)
+    local state = holder and holder ~= id and redis.call('HGET', P .. 'past', holder)
+    if state and tonumber(fields(state)[FINISHED]) > now - tonumber(ttl) then
+        return holder, state
+    end
+end
+
+local function holder_of(key, id, ttl)
+    return redis.call('HGET', P .. 'keys', key) or coming[key] or finished_holder(key, id, ttl) or id
 end
 
 for number, job in ipairs(given) do
     local id, key = job[1], job[7]
     if key ~= '' and not (lives[number] or pasts[number] or gone[number]) then
-        local holder = holder_of(key, id)
+        local holder = holder_of(key, id, job[12])
         coming[key] = coming[key] or id
         if holder ~= id and job[2] == 'raise' then
-            return { whole(now), 0, { number - 1, 'refused', holder, '' } }
+            return { whole(now), 0, { number - 1, 'refused', holder, redis.call('HGET', P .. 'past', holder) or '' } }
         end
     end
 end
@@ -46,9 +56,9 @@ coming = {}
 local lists, stored, states, orders, waits = {}, {}, {}, {}, {}
 local in_lanes, use_slots = false, false
 for number, job in ipairs(given) do
-    local id, _, priority, lane, run_at, delay, key, slot, order, bound, once, rest = unpack(job)
+    local id, _, priority, lane, run_at, delay, key, slot, order, bound, once, ttl, rest = unpack(job)
     local known = stored[id] or lives[number] or pasts[number] or (gone[number] or stored_once[once]) and ''
-    local holder = key ~= '' and not known and holder_of(key, id) or id
+    local holder = key ~= '' and not known and holder_of(key, id, ttl) or id
     if known then
         answers[#answers + 1] = number - 1
         answers[#answers + 1] = 'known'
@@ -59,6 +69,7 @@ for number, job in ipairs(given) do
         answers[#answers + 1] = 'taken'
         answers[#answers + 1] = holder
         answers[#answers + 1] = stored[holder] or redis.call('HGET', P .. 'live', holder)
+            or redis.call('HGET', P .. 'past', holder)
     else
         if run_at == '' then
             run_at = whole(now + tonumber(delay))

@@ -193,6 +193,13 @@ _whole("stanchion_jobs_waiting", *_WAITING)
 _whole("stanchion_jobs_order", jobs.c.order_key, jobs.c.queue, jobs.c.enqueued_at)
 
 Index("stanchion_history_ended", history.c.queue, history.c.finished_at)  # the purge
+# The finished jobs of a key. MariaDB and MySQL have an entry for each job, as they have no partial indexes.
+_partial(
+    "stanchion_history_key",
+    *(history.c.queue, history.c.key, history.c.finished_at),
+    where=history.c.key.is_not(None),
+)
+_whole("stanchion_history_key", history.c.key, history.c.queue, history.c.finished_at)
 Index("stanchion_history_page", history.c.queue, history.c.id)  # the search, newest first
 
 queues = _table(
@@ -336,6 +343,7 @@ stage = _table(
     Column("waits_queue", Name),
     Column("waits_name", Name),
     Column("trail", Long),
+    Column("key_ttl", Real),
     sqlite_with_rowid=False,
 )
 # A server crash may empty this table; publishing then finds jobs missing, and the write is staged again.

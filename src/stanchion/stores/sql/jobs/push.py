@@ -15,6 +15,7 @@ from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import jobs
+from stanchion.stores.sql.jobs.held_keys import HeldKeys
 from stanchion.stores.sql.rows.jobs import Jobs, Step
 from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.slots import record_freed
@@ -83,9 +84,10 @@ class Push:
     ) -> None:
         self._db, self._transactions = db, transactions
         self._jobs, self._queues, self._inserts = jobs, queues, inserts
+        self._held_keys = HeldKeys(db, jobs)
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
-        return push_within(self._transactions, jobs, tx, self.push_in)
+        return push_within(self._transactions, jobs, tx, self._held_keys.respected(jobs, self.push_in))
 
     def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
         if self._db.dialect.single_writer:
