@@ -44,7 +44,7 @@ class MariaDBStore(SqlStore):
         inserts = MariaDBInserts(jobs, Inserts(db, jobs, MariaDBInsertStatements))
         values = Values(db)
         pushes = Push(db, transactions, jobs, queues, inserts)
-        flows = Flows(db, transactions, jobs, queues, pushes, FlowEnds(db))
+        flows = Flows(db, transactions, jobs, queues, pushes, FlowEnds(db), values)
         held_jobs = HeldJobs(db, queues, MariaDBHeldStatements)
         held_rows = MariaDBHeldRows(held_jobs)
         commits = MariaDBCommits(held_rows, jobs, TransactionCommits(held_rows, jobs, flows))

@@ -55,7 +55,7 @@ class PostgresStore(SqlStore):
         queues, jobs, slots, transactions = rows.queues, rows.jobs, rows.slots, rows.transactions
         inserts, values = Inserts(db, jobs), Values(db)
         pushes = PostgresPush(db, transactions, jobs, queues, general=Push(db, transactions, jobs, queues, inserts))
-        flows = Flows(db, transactions, jobs, queues, pushes, FlowEnds(db, PostgresFlowEndStatements))
+        flows = Flows(db, transactions, jobs, queues, pushes, FlowEnds(db, PostgresFlowEndStatements), values)
         held_jobs = HeldJobs(db, queues)
         commits = PostgresCommits(db, TransactionCommits(held_jobs, jobs, flows))
         general_outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits)

@@ -47,7 +47,7 @@ class SqliteStore(SqlStore):
         queues, jobs, slots, transactions = rows.queues, rows.jobs, rows.slots, rows.transactions
         inserts, values = Inserts(db, jobs), Values(db)
         pushes = Push(db, transactions, jobs, queues, inserts)
-        flows = Flows(db, transactions, jobs, queues, pushes, FlowEnds(db))
+        flows = Flows(db, transactions, jobs, queues, pushes, FlowEnds(db), values)
         held_jobs = HeldJobs(db, queues)
         commits = TransactionCommits(held_jobs, jobs, flows)
         outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits)

@@ -97,11 +97,17 @@ class Flows:
     """Opens flows, and applies the ends of their members."""
 
     def __init__(
-        self, db: Database, transactions: Transactions, jobs: Jobs, queues: QueueRows, push: Pushes, ends: FlowEnds
+        self,
+        db: Database,
+        transactions: Transactions,
+        jobs: Jobs,
+        queues: QueueRows,
+        push: Pushes,
+        ends: FlowEnds,
+        values: Values,
     ) -> None:
         self._db, self._transactions = db, transactions
-        self._jobs, self._queues, self._push, self._ends = jobs, queues, push, ends
-        self._values = Values(db)
+        self._jobs, self._queues, self._push, self._ends, self._values = jobs, queues, push, ends, values
         self._statements = db.dialect.once(FlowStatements)
 
     # -- flows
