@@ -87,6 +87,9 @@ def test_it_does_what_workers_do(spark: "SparkSession", sql_app: Stanchion, tmp_
     job = sql_app.get(pushed[0].id)
     assert job is not None
     assert (job.state, [stop[0] for stop in job.headers["x-route"]]) == ("done", ["raw", "priced"])
+    assert [stop.queue.rpartition(".")[2] for stop in job.trail] == ["raw", "priced", "done"]
+    (again,) = etl.replay([job.id])  # the payload of the entry is kept, as on workers
+    assert again.payload == pushed[0].payload
 
 
 def test_rows_without_the_id_of_an_item_are_new_items(spark: "SparkSession", app: Stanchion) -> None:
