@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from stanchion import JobState, Push, Queue, Stanchion
+from stanchion.core import ids
 from stanchion.core.times import micros, moment
 from stanchion.errors import LeaseLost
 from stanchion.stores.protocol import Store
@@ -129,6 +130,7 @@ def wrong_clock(request: pytest.FixtureRequest, store: Store, monkeypatch: pytes
 
     monkeypatch.setattr(time, "time", lambda: true_time() + offset)
     monkeypatch.setattr(time, "time_ns", lambda: true_time_ns() + offset * 10**9)
+    monkeypatch.setattr(ids, "_last", ids._last)  # ids never go back: those of later tests would stay ahead
     monkeypatch.setattr(datetime_module, "datetime", WrongDatetime)
     for name, module in list(sys.modules.items()):
         if name.startswith("stanchion.") and getattr(module, "datetime", None) is true_datetime:
