@@ -39,7 +39,7 @@ class Reader:
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "HOME": str(folder),
             "COLUMNS": "120",
-            "PYTHONPATH": str(ROOT / "src"),
+            "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'conformance' / 'src'}",
         }
         self._running: list[tuple[subprocess.Popen[bytes], Path]] = []
 
