@@ -32,6 +32,7 @@ from stanchion.errors import (
     TaskTimeout,
     UnknownTask,
 )
+from stanchion.feed import Feed, FeedEvent
 from stanchion.flows.event_group import EventGroup
 from stanchion.flows.handle import FlowHandle, FlowState
 from stanchion.flows.parts import Signature, barrier, chain, group
@@ -58,6 +59,8 @@ __all__ = [
     "Consumer",
     "DuplicateKey",
     "EventGroup",
+    "Feed",
+    "FeedEvent",
     "FlowCancelled",
     "FlowClosed",
     "FlowFailed",

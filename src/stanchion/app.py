@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
 from zoneinfo import ZoneInfo
 
@@ -20,6 +20,9 @@ from stanchion.core.retry import Retry
 from stanchion.cron.schedule import Missed, Schedule, declared, on_task, schedule_named, schedules
 from stanchion.cron.ticker import Ticker
 from stanchion.errors import CannotJoin
+from stanchion.feed.event import KINDS
+from stanchion.feed.feed import Feed
+from stanchion.feed.options import FeedOptions, watch
 from stanchion.flows.event_group import EventGroup
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.parts import Part, Single, checked_part
@@ -288,6 +291,21 @@ class Stanchion:
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
         """Enqueue copies of finished jobs; each names its origin. Ids not in history are left out."""
         return lookup.replay(self.context, job_ids)
+
+    def watch(
+        self,
+        queues: Sequence[str] | None = None,
+        events: Iterable[str] = KINDS,
+        since: str | datetime | None = None,
+        **options: Unpack[FeedOptions],
+    ) -> Feed:
+        """Return a feed of what happens: `for event in app.watch():`, or `async for event in app.watch():`.
+
+        `queues`: their names; None for all, new ones included. `events`: some of pushed, started, finished. `since`:
+        the position of an event or of a feed, to continue there; or a time, as far back as history reaches; None: from
+        now on. `task`, `tenant`: only jobs of these. `overlap`, `skew`: see `feed.options`.
+        """
+        return watch(self.context, queues, events, since, options)
 
     def settle(self, settlements: Iterable[Settlement], *, tx: Any = None) -> list[JobState | None]:
         """End many reserved jobs together: `app.settle([job.committed(result), other.rolled_back(error="no")])`.

@@ -8,7 +8,7 @@ from stanchion.stores.records.outcomes import Rollback
 from stanchion_conformance import *  # noqa: F403
 from stanchion_conformance.harness import NewStore, StoreClock, claim, new_job, worker
 
-del TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
+del TestFeedInTransactions, TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from stanchion.stores.registry import open_store
 from stanchion_conformance import *  # noqa: F403
 from stanchion_conformance.harness import NewStore
 
-del TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
+del TestFeedInTransactions, TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from stanchion_conformance.harness import NewStore
 from tests.conformance.variants import leave_out_the_model
 from tests.servers.redis import PACKAGED, RedisServer
 
-del TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
+del TestFeedInTransactions, TestJoining, TestTogetherInTransactions, TestAnotherDatabase  # noqa: F821
 leave_out_the_model(globals())
 
 pytestmark = pytest.mark.slow

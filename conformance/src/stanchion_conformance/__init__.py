@@ -4,7 +4,8 @@ A test module imports all of this, deletes the cases that do not apply to its st
 
     from stanchion_conformance import *
 
-    del TestRefusing  # of a store that joins transactions; of one that doesn't, TestJoining and TestAnotherDatabase
+    del TestRefusing  # of a store that joins transactions; of one that doesn't, TestJoining and TestAnotherDatabase,
+    # and TestFeedInTransactions
     del TestPushSignal, TestSignalledEnds  # of a store without push_wakeup
 
     @pytest.fixture
@@ -29,6 +30,9 @@ from stanchion_conformance.cron.cron_declaring import TestDeclaring, TestWhatIsS
 from stanchion_conformance.cron.cron_operating import TestANewRelease, TestOperatingSchedules
 from stanchion_conformance.cron.schedules import calendar
 from stanchion_conformance.flows.added_once import TestAddedOnce, TestAddedOnceInTransactions, TestExtendedOnce
+from stanchion_conformance.feed.events import TestCostOfAFeed, TestFeed
+from stanchion_conformance.feed.resuming import TestFeedInTransactions, TestFeedResumed
+from stanchion_conformance.feed.waiting import TestWaitForWork
 from stanchion_conformance.flows.fan_out import TestFanOut, TestFanOutInTransactions, TestHeadersOfAMove, parent
 from stanchion_conformance.flows.flow_ends import TestAFailedMember, TestAStoppedFlow, TestContinuing
 from stanchion_conformance.flows.flow_failures import TestCancelAFlow, TestFailure
@@ -205,6 +209,7 @@ __all__ = [
     "TestConditions",
     "TestConsumers",
     "TestContinuing",
+    "TestCostOfAFeed",
     "TestCounts",
     "TestDeadLetters",
     "TestDeadToThoseWhoLook",
@@ -239,6 +244,9 @@ __all__ = [
     "TestFairness",
     "TestFanOut",
     "TestFanOutInTransactions",
+    "TestFeed",
+    "TestFeedInTransactions",
+    "TestFeedResumed",
     "TestFencing",
     "TestFind",
     "TestFindItems",
@@ -396,6 +404,7 @@ __all__ = [
     "TestUnknownOptions",
     "TestUnknownWork",
     "TestValues",
+    "TestWaitForWork",
     "TestWaiting",
     "TestWaitingForASlot",
     "TestWaitingForAnOrderKey",

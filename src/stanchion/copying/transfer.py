@@ -172,7 +172,8 @@ class Transfer:
         refused: list[str] = []
         query: Query | None = replace(such.also(Condition("queue", "=", copied.queue)), limit=_FIRST_PAGE)
         while query is not None:
-            rows, after = self._source.select(query)
+            page = self._source.select(query)
+            rows, after = page.rows, page.next
             movable = [row for row in rows if row.flow_root is None or row.finished_at is not None]
             of_flows += len(rows) - len(movable)
             # A database without booleans has 0 here; jobs that are not running are not asked to stop.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Unpack, overload
@@ -11,6 +12,7 @@ from stanchion.context.declared import as_declared, resettable
 from stanchion.context.settings import checked_settings, settings_of, store_settings
 from stanchion.context.shard import shown_lane, stored_range
 from stanchion.core.aio import off_loop
+from stanchion.core.backoff import deadline_in
 from stanchion.core.checks import (
     checked_ids,
     checked_name,
@@ -174,6 +176,18 @@ class Queue:
 
     def _reserved(self, rows: list[JobRow]) -> list[Reservation]:
         return [Reservation(self.context, row) for row in rows]
+
+    def wait(self, timeout: float | timedelta | None = None) -> bool:
+        """Wait until a job may be due, without taking it; False after `timeout` seconds (None: no limit).
+
+        False too while the queue is paused or at its `max_running`. Another consumer may take the job first.
+        """
+        return self.context.waits.for_due(self.name, deadline_in(timeout)).result()
+
+    async def await_(self, timeout: float | timedelta | None = None) -> bool:
+        """Await `wait`. Waiting takes no thread."""
+        loop = asyncio.get_running_loop()
+        return await self.context.waits.for_due(self.name, deadline_in(timeout), loop).answer()
 
     # -- inspecting
 

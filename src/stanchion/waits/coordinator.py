@@ -20,9 +20,11 @@ from stanchion.stores.records.flows import FlowNode
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
 from stanchion.waits.claims import ClaimPoll, Request, put_back
+from stanchion.waits.due import DuePoll
 from stanchion.waits.ends import FlowPoll, JobPoll, SeenJob
 from stanchion.waits.lost_replies import LostClaims
 from stanchion.waits.poll import Host, Poll
+from stanchion.waits.signals import Subscription
 from stanchion.waits.waiter import Waiter
 
 log = logging.getLogger("stanchion")
@@ -91,6 +93,32 @@ class Waits:
             poll.add(Request(waiter, claim.limit, lost_claim))
             if poll.due <= time.monotonic():
                 self._start(poll)
+        self._wake_coordinator()
+        return waiter
+
+    def for_due(self, queue: str, deadline: float, loop: asyncio.AbstractEventLoop | None = None) -> Waiter[bool]:
+        """Wait until the queue has a due job; answer True, or False at the deadline."""
+
+        def left() -> None:
+            with self.lock:
+                poll.forget_gone()
+
+        waiter: Waiter[bool] = Waiter(deadline, loop, left=left)
+        with self.lock:
+            poll: DuePoll = self._poll("due", lambda: DuePoll(self))
+            poll.add(queue, waiter)
+            self._start(poll)
+        self._wake_coordinator()
+        return waiter
+
+    def for_sign(
+        self, subscription: Subscription, deadline: float, loop: asyncio.AbstractEventLoop | None = None
+    ) -> Waiter[bool]:
+        """Wait for the next sign of a subscription; answer True, or False at the deadline."""
+        waiter: Waiter[bool] = Waiter(deadline, loop)
+        with self.lock:
+            self._poll(("signs", id(subscription)), lambda: subscription)
+            subscription.add(waiter)
         self._wake_coordinator()
         return waiter
 

@@ -12,7 +12,7 @@ from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Bury, Commit, Rollback
-from stanchion.stores.records.query import Condition, Order, Query
+from stanchion.stores.records.query import Condition, Order, Page, Query
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import order_slot, semaphore_slot
 from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of
@@ -64,7 +64,7 @@ class TestSelect:
 
     def test_an_empty_store_has_nothing(self, store: Store) -> None:
         for of in ("live", "history", "all"):
-            assert store.select(Query(of=of)) == ([], None)
+            assert store.select(Query(of=of)) == Page([])
 
     def test_all_conditions_are_met(self, store: Store) -> None:
         jobs = [new_job(queue=queue, tenant=tenant) for queue in (QUEUE, OTHER) for tenant in ("a", "b")]

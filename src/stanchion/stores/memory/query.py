@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from stanchion.stores.memory.jobs import Jobs
 from stanchion.stores.records.jobs import QUEUED, JobRow
-from stanchion.stores.records.query import Page, Query
+from stanchion.stores.records.query import Horizon, Page, Query
 from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
 from stanchion.stores.rules.jobs import stored_state_of
 from stanchion.stores.rules.query import (
@@ -32,7 +32,9 @@ class Queries:
 
     def select(self, query: Query) -> Page:
         """Return a page of the jobs that meet the conditions."""
-        return page_of(self._selected(query), query)
+        page = page_of(self._selected(query), query)
+        # The caller holds the lock, so no other step is under way.
+        return page._replace(horizon=Horizon(self._jobs.now(), frozenset())) if query.horizon else page
 
     def partition(self, query: Query, parts: int) -> list[Query]:
         """Split a query into up to `parts` disjoint queries of about equal size."""

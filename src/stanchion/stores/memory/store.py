@@ -40,6 +40,7 @@ CAPABILITIES = Capabilities(
     atomic_batches=True,
     durable="until the process ends",
     processes=False,
+    feed="exact",
 )
 
 

@@ -11,7 +11,7 @@ from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import BULK_SECONDS, Access
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
-from stanchion.stores.records.query import Condition, Of, Page, Query
+from stanchion.stores.records.query import Condition, Horizon, Of, Page, Query
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.query import (
     ORDERED,
@@ -48,12 +48,14 @@ class Queries:
         whole = not query.columns or not _TOLD_BY_OTHERS.isdisjoint(query.columns)
         fields = None if whole else dict.fromkeys(map(_named, (*query.columns, *ORDERED[query.order])), 1)
 
+        horizon = Horizon(self._server.now()) if query.horizon else None
+
         def work(on: Place, _again: bool) -> list[Document]:
             return list(on.jobs.find(wanted, fields).sort(sort).limit(query.limit))
 
         walks = query.order == "id" and value_of(query, "token") is None
         found = self._server.call(work, BULK_SECONDS if walks else calls.CALL_SECONDS)
-        return cut_off([as_reserved(row_of(one)) for one in found], query)
+        return cut_off([as_reserved(row_of(one)) for one in found], query)._replace(horizon=horizon)
 
     def partition(self, query: Query, parts: int) -> list[Query]:
         """Split a query into up to `parts` disjoint queries of about equal size."""

@@ -61,6 +61,7 @@ CAPABILITIES = Capabilities(
     processes=True,
     extra="postgres",
     arrow=find_spec("adbc_driver_postgresql") is not None,
+    feed="exact",
 )
 
 _CONNECT_SECONDS = 5
@@ -86,6 +87,13 @@ _END_FROZEN_SESSIONS = text("""
     AND query_start < clock_timestamp() - make_interval(secs => CAST(:seconds AS float8))
 """)
 _APPLICATION = "stanchion"
+# A transaction keeps these locks from before it writes, or reads to write, until it has ended; everybody may read them.
+_WRITERS = text("""
+    SELECT DISTINCT virtualtransaction FROM pg_locks
+    WHERE locktype = 'relation' AND mode IN ('RowShareLock', 'RowExclusiveLock')
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND relation IN (to_regclass('stanchion_jobs'), to_regclass('stanchion_history'))
+""")
 _FORBIDDEN = "42501"
 _HOPELESS = frozenset({"28P01", "28000", "3D000", _FORBIDDEN})
 
@@ -106,6 +114,7 @@ class PostgresDialect(Dialect):
         literal_column("CAST(extract(epoch FROM statement_timestamp()) * 1000000 AS BIGINT)", BigInteger) + CLOCK_OFFSET
     )
 
+    writers = _WRITERS
     new_identity = "CAST(gen_random_uuid() AS text)"
     identity = IDENTITY
     strange = frozenset({"42P01", "42703", "3F000"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,3 +21,6 @@ class Capabilities:
     """The extra to install for it: `pip install 'stanchion[extra]'`."""
     arrow: bool = False
     """True if the store returns queries as Arrow, see `ArrowReads`, and the driver for that is installed."""
+    feed: Literal["exact", "overlap"] = "overlap"
+    """How a feed knows that it has seen all: `exact` as the store names its open transactions, see `Horizon`; `overlap`
+    as it reads the last seconds again."""

@@ -54,6 +54,8 @@ class Query:
 
     The orders: `newest` and `id` by id, descending and ascending; `due` as claims take jobs, by rank, `run_at` and id;
     `arrival` as jobs came to the slot that they wait for; `finished` by time of the end, oldest first.
+
+    `horizon`: the page comes with a Horizon, read before the jobs.
     """
 
     of: Of = "all"
@@ -63,10 +65,22 @@ class Query:
     after: str | None = None
     limit: int = 1000
     columns: tuple[str, ...] = ()
+    horizon: bool = False
 
     def also(self, *where: Condition) -> Self:
         """Return the query with additional conditions."""
         return replace(self, where=(*self.where, *where))
+
+
+class Horizon(NamedTuple):
+    """The moment of a read, and who may still add to what was before it.
+
+    `now`: by the store's clock. `writers`: names of the transactions that were open then and may write jobs, each name
+    used once; None: the store can't tell.
+    """
+
+    now: int
+    writers: frozenset[str] | None = None
 
 
 class Page(NamedTuple):
@@ -77,3 +91,4 @@ class Page(NamedTuple):
 
     rows: list[Any]
     next: str | None = None
+    horizon: Horizon | None = None

@@ -17,7 +17,7 @@ from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.slots import SlotRows
-from stanchion.stores.rules.query import behind, value_of
+from stanchion.stores.rules.query import behind, queues_of, value_of
 
 _HIGHEST_RANK = 5000
 """The prelude of the scripts subtracts a rank from this, to sort ranks as text."""
@@ -42,9 +42,13 @@ class Orders:
             queues = self._slots.queues_at(slot)
             yield from self._read(query, None, partial(self._waiting, key_of(slot), queues))
             return
+        if query.order == "finished":
+            queue = value_of(query, "queue")
+            known = [queue] if queue is not None else queues_of(query, self._jobs.places.queues())
+            yield from self._read(query, queue, partial(self._finished, known, _ends_within(query)))
+            return
         queue = value_of(query, "queue")
-        next_ones = self._finished if query.order == "finished" else self._due
-        yield from self._read(query, queue, partial(next_ones, self._server.keys.queue(queue)))
+        yield from self._read(query, queue, partial(self._due, self._server.keys.queue(queue)))
 
     def _read(self, query: Query, queue: str | None, next_ones: Callable[[Entry, int], list[Entry]]) -> Found:
         last: Entry = behind(query)
@@ -72,9 +76,19 @@ class Orders:
             found += [(int(since), job_id) for since, job_id in here]
         return sorted(found)[:most]
 
-    def _finished(self, key: str, last: Entry, most: int) -> list[Entry]:
-        """Return the next finished jobs: end, and id."""
-        return self._scored([f"{key}ended"], last, most)
+    def _finished(self, queues: Sequence[str], within: tuple[str, str], last: Entry, most: int) -> list[Entry]:
+        """Return the next jobs that finished between two times: end, and id."""
+        first, end = (str(last[0]) if last else within[0]), within[1]
+        names = {queue: f"{self._server.keys.queue(queue)}ended" for queue in queues}
+        calls = [Call(("ZRANGEBYSCORE", name, first, end, "WITHSCORES", "LIMIT", 0, most)) for name in names.values()]
+        found: list[Entry] = []
+        for (queue, name), given in zip(names.items(), self._server.all(calls), strict=True):
+            here = _entries(given)
+            if len(here) >= most and last:  # among them may be some that were given before
+                here = self._next_of(name, last, most, end)
+            self._jobs.places.remember(queue, (job_id for _, job_id in here))
+            found += here
+        return sorted(entry for entry in found if not last or entry > last)[:most]
 
     def _due(self, key: str, last: Entry, most: int) -> list[Entry]:
         """Return the next queued jobs: rank, due time, and id."""
@@ -98,16 +112,29 @@ class Orders:
             found += self._next_of(key, last, most)
         return sorted(found)[:most]
 
-    def _next_of(self, key: str, last: Entry, most: int) -> list[Entry]:
+    def _next_of(self, key: str, last: Entry, most: int, end: str = "+inf") -> list[Entry]:
         # Entries with the score of the last one are read again; at worst all of them have it.
         begin, asked = (last[0] if last else "-inf"), most
         while True:
-            given = self._server.command("ZRANGEBYSCORE", key, begin, "+inf", "WITHSCORES", "LIMIT", 0, asked)
-            entries = [(int(float(score)), job_id.decode()) for job_id, score in _pairs(given)]
+            given = self._server.command("ZRANGEBYSCORE", key, begin, end, "WITHSCORES", "LIMIT", 0, asked)
+            entries = _entries(given)
             further = [entry for entry in entries if not last or entry > last]
             if len(further) >= most or len(entries) < asked:
                 return further[:most]
             asked *= 2
+
+
+def _ends_within(query: Query) -> tuple[str, str]:
+    """Return the bounds of the time of the end, as ZRANGEBYSCORE takes them."""
+    asked = [(op, value) for field, op, value in query.where if field == "finished_at"]
+    low = [value for op, value in asked if op in (">", ">=", "=")]
+    high = [value for op, value in asked if op in ("<", "<=", "=")]
+    return str(max(low, default="-inf")), str(min(high, default="+inf"))
+
+
+def _entries(given: Sequence[Any]) -> list[Entry]:
+    """Return members with whole scores as entries."""
+    return [(int(float(score)), member.decode()) for member, score in _pairs(given)]
 
 
 def _pairs(given: Sequence[Any]) -> Iterator[tuple[bytes, Any]]:

@@ -13,8 +13,9 @@ from dataclasses import replace
 from stanchion.stores.cas.entries import as_reserved
 from stanchion.stores.cas.portions import portions
 from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState
-from stanchion.stores.records.query import Page, Query
+from stanchion.stores.records.query import Horizon, Page, Query
 from stanchion.stores.redis.client.rows import FIELD, rows_in
+from stanchion.stores.redis.client.server import Call
 from stanchion.stores.redis.flows.nodes import Nodes
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.redis.orders import Orders
@@ -36,6 +37,7 @@ from stanchion.stores.rules.query import (
 _READ_MIN = 100
 _READ_MAX = 4000
 """Jobs of all queues read in one call when few of them may meet the conditions."""
+_ONLY_RUNNING = frozenset({JobState.RUNNING})
 _LETTER = "letter"
 """Asks the script for dead letters too."""
 _LIVE = (QUEUED, JobState.WAITING.value, JobState.RUNNING.value)
@@ -57,6 +59,10 @@ class Queries:
 
     def select(self, query: Query) -> Page:
         """Return a page of the jobs that meet the conditions."""
+        horizon = Horizon(self._jobs.now()) if query.horizon else None
+        return self._page(query)._replace(horizon=horizon)
+
+    def _page(self, query: Query) -> Page:
         named = None if checked(query).order in NEEDS else self._named(query)
         if named is not None and query.columns == ("id",) and {one.field for one in query.where} == {"queue", "token"}:
             return cut_off([_NOTHING._replace(id=job_id) for job_id in named[: query.limit]], query)
@@ -74,8 +80,9 @@ class Queries:
         if query.order in NEEDS:
             yield from ((now, [one.row for one in seen]) for now, seen in self._orders.jobs_of(query))
         elif named is not None:
+            queue = value_of(query, "queue")
             for part in portions(named, max(query.limit, _READ_MIN)):
-                now, seen = self._jobs.read(part)
+                now, seen = self._jobs.read(part, None if queue is None else [queue] * len(part))
                 yield now, [seen[job_id].row for job_id in part if job_id in seen]
         elif (root := value_of(query, "flow_root")) is not None:
             low, high = _bounds(query)
@@ -98,6 +105,8 @@ class Queries:
             self._jobs.places.remember(queue, ids)
         elif (named := value_of(query, "id")) is not None:
             ids = [named]
+        elif query.of == "live" and states_in(query) == _ONLY_RUNNING:
+            ids = self._running(queues_of(query, self._jobs.places.queues()))
         elif several := [one.value for one in query.where if one.field == "id" and one.op == "in"]:
             ids = list(several[0])
         else:
@@ -105,6 +114,17 @@ class Queries:
         newest, begins = query.order == "newest", "".join(behind(query))
         further = (job_id for job_id in set(ids) if not begins or (job_id < begins if newest else job_id > begins))
         return sorted(further, reverse=newest)
+
+    def _running(self, queues: Sequence[str]) -> list[str]:
+        """Return the ids of the running jobs of these queues."""
+        server = self._jobs.server
+        indexes = [Call(("ZRANGE", f"{server.keys.queue(queue)}running", 0, -1)) for queue in queues]
+        ids: list[str] = []
+        for queue, entries in zip(queues, server.all(indexes), strict=True):
+            here = [entry.decode().rpartition(FIELD)[2] for entry in entries]
+            self._jobs.places.remember(queue, here)
+            ids += here
+        return ids
 
     def _walk(self, query: Query) -> Iterator[tuple[int, list[JobRow]]]:
         """Walk along the ids of all queues at once, with bounded reads that make up a page together."""

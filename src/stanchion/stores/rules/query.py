@@ -26,7 +26,8 @@ NEEDS: Mapping[Order, tuple[str, str]] = {
     "arrival": ("waits_for", "live"),
     "finished": ("queue", "history"),
 }
-"""For orders that need an index: the field that a query must name by `=`, and the value of `of`."""
+"""For orders that need an index: the field that a query must name by `=`, and the value of `of`. The order `finished`
+also serves queues named by `in`."""
 
 
 def checked(query: Query) -> Query:
@@ -43,7 +44,8 @@ def checked(query: Query) -> Query:
         raise InvalidInput(f"a job has no {', '.join(sorted(unknown))}; it has {', '.join(JobRow._fields)}")
     if query.order in NEEDS:
         field, of = NEEDS[query.order]
-        if query.of != of or value_of(query, field) is None:
+        named = value_of(query, field) is not None or (query.order == "finished" and several_of(query, field))
+        if query.of != of or not named:
             raise InvalidInput(f"the order {query.order} is of {of} jobs with a condition {field} = ...")
     if query.limit < 1:
         raise InvalidInput(f"a page has at least 1 job, not {query.limit}")
@@ -95,6 +97,11 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 def value_of(query: Query, field: str) -> Any:
     """Return the value that a query requires of a field by `=`; None if it requires none."""
     return next((value for name, op, value in query.where if name == field and op == "="), None)
+
+
+def several_of(query: Query, field: str) -> tuple[Any, ...]:
+    """Return the values among which a query wants a field by `in`; none if it has no such condition."""
+    return next((value for name, op, value in query.where if name == field and op == "in"), ())
 
 
 def states_in(query: Query) -> frozenset[JobState] | None:

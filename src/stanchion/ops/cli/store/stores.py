@@ -23,6 +23,7 @@ _COLUMNS = [
     Column("PUSH WAKE-UP"),
     Column("ATOMIC BATCHES"),
     Column("MANY PROCESSES"),
+    Column("FEED"),
     Column("INSTALLED"),
     Column("URL", shrinks=True, from_width=100),
 ]
@@ -88,8 +89,9 @@ def describe(module: str, schemes: list[str]) -> dict[str, Any]:
 
 
 def _row(store: dict[str, Any]) -> list[Cell]:
-    able = ("joins_transactions", "push_wakeup", "atomic_batches", "processes", "installed")
-    return [store["name"], *(_mark(store[name]) for name in able), " ".join(f"{name}://" for name in store["schemes"])]
+    able = ("joins_transactions", "push_wakeup", "atomic_batches", "processes")
+    urls = " ".join(f"{name}://" for name in store["schemes"])
+    return [store["name"], *(_mark(store[name]) for name in able), store["feed"], _mark(store["installed"]), urls]
 
 
 def _mark(able: bool) -> Text:

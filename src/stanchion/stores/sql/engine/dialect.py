@@ -88,6 +88,8 @@ class Dialect(ABC):
     """The spelling of this column in a statement; it is a reserved word in MySQL."""
     reading = ""
     """Ends a read that, in a caller's transaction too, sees what was committed last; it may wait for locks."""
+    writers: Executable | None = None
+    """The query for names of the open transactions that may write jobs; None: the database does not tell everybody."""
     way_out: str
     """What an operator can do if the database can't be reached."""
     rights = "give the user of the URL the rights that the store's page names"

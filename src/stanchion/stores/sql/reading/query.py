@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from stanchion.stores.records import calls
 from stanchion.stores.records.jobs import JobRow, row_from
-from stanchion.stores.records.query import Page, Query
+from stanchion.stores.records.query import Horizon, Page, Query
 from stanchion.stores.records.slots import SEMAPHORE
 from stanchion.stores.rules.query import ORDERED, checked, cursor, cut, cut_off, value_of
 from stanchion.stores.rules.slots import held_slots
@@ -68,7 +68,11 @@ class Queries:
     def _page(self, query: Query) -> Page:
         shape = selection.shape_of(query)
 
+        horizon: Horizon | None = None
+
         def work(run: Runner) -> list[Row]:
+            nonlocal horizon
+            horizon = self._horizon(run) if query.horizon else None
             letters = self._letter_queues(run, query) if shape.seeks_letters else []
             statement = selection.page(self._dialect, shape, letters=bool(letters))
             given = {**selection.params_of(query), "letters": json.dumps(letters)}
@@ -81,8 +85,15 @@ class Queries:
             names = shape.columns or JobRow._fields
             more = cursor([rows[-1][names.index(name)] for name in ORDERED[query.order]])
         if query.columns:
-            return Page([row[: len(query.columns)] for row in rows], more)
-        return Page(list(map(row_from, rows)), more)
+            return Page([row[: len(query.columns)] for row in rows], more, horizon)
+        return Page(list(map(row_from, rows)), more, horizon)
+
+    def _horizon(self, run: Runner) -> Horizon:
+        """Return the clock, and the open transactions if the database names them: read in this order, before jobs."""
+        now = self._database.clock(run)
+        if self._dialect.writers is None:
+            return Horizon(now)
+        return Horizon(now, frozenset(name for (name,) in run.rows(self._dialect.writers)))
 
     def _letter_queues(self, run: Runner, query: Query) -> list[str]:
         """Return the queues that may have dead letters."""

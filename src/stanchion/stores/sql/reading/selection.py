@@ -83,9 +83,12 @@ class Shape(NamedTuple):
 
     def walks(self, table: Table) -> bool:
         """Return whether jobs are found by a walk in their order, instead of by an index of the conditions."""
+        if table is jobs and self.states == _ONLY_RUNNING:
+            return False
         return _OWN_INDEX[table.name].isdisjoint(field for field, _ in self.where)
 
 
+_ONLY_RUNNING = frozenset({JobState.RUNNING})
 _IN_QUEUE = frozenset({JobState.SCHEDULED, JobState.READY, JobState.WAITING})
 _SEEN_LIVE = _IN_QUEUE | {JobState.RUNNING, JobState.DEAD}
 

@@ -1,0 +1,1 @@
+"""Feeds of what happens, and waiting for work without taking it."""
