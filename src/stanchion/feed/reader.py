@@ -47,7 +47,7 @@ _LONG_LOOK_SECONDS, _LONG_LOOKS_APART = 0.25, 8
 _AGAIN_MICROS = 2 * SECOND
 _NOW = Query(
     "live",
-    (Condition("queue", "=", ""), Condition("id", "=", "")),
+    (Condition("queue", "=", "-"), Condition("id", "=", "")),
     order="id",
     limit=1,
     columns=("id",),
@@ -130,8 +130,8 @@ class Reader:
         begin = self.position.after
         while True:
             end = min(begin + self._slice, self._settled.at)
-            self.behind = end < self._settled.at
-            if end <= begin:
+            self.behind = end > begin  # then the next slice, or what is not settled
+            if not self.behind:
                 return
             number = 0
             try:

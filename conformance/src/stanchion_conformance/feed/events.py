@@ -89,14 +89,14 @@ class TestFeed:
         assert rest(feed) == []
 
     def test_a_dead_letter_is_dead_in_its_queue(self, app: Stanchion, q: Queue) -> None:
-        q.configure(dead_letter="graveyard")
+        q.configure(dead_letter="Größe")
         job = q.push(1)
         feed = app.watch([QUEUE], events={"finished"})
         q.reserve()[0].bury("why")
         (event,) = taken(feed, 1)
         assert (event.id, event.queue, event.state, event.attempt) == (job.id, QUEUE, JobState.DEAD, 1)
         assert rest(feed) == []
-        app.queue("graveyard").retry(job.id)
+        app.queue("Größe").retry(job.id)
         q.reserve()[0].bury("again")
         (again,) = taken(feed, 1)
         assert (again.id, again.state) == (job.id, JobState.DEAD)

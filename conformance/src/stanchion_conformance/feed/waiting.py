@@ -54,13 +54,12 @@ class TestWaitForWork:
 
     def test_on_an_event_loop_without_threads(self, app: Stanchion, q: Queue, other_q: Queue) -> None:
         async def waiting() -> list[bool]:
+            before = threading.active_count()
             waits = [asyncio.ensure_future(q.await_(LONG)) for _ in range(50)]
             await asyncio.sleep(0.5)
-            before = threading.active_count()
+            assert threading.active_count() - before < 50
             await other_q.apush(1)
-            found = await asyncio.gather(*waits)
-            assert before < 50
-            return found
+            return await asyncio.gather(*waits)
 
         assert asyncio.run(waiting()) == [True] * 50
         assert app.queue(QUEUE).size().ready == 1

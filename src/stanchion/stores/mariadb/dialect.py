@@ -14,6 +14,7 @@ from sqlalchemy import (
     Select,
     SelectBase,
     Table,
+    column,
     event,
     func,
     insert,
@@ -36,7 +37,7 @@ from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, IDLE_SECONDS, Dialect, Fault
 from stanchion.stores.sql.engine.runner import Together
-from stanchion.stores.sql.engine.schema import SlotName
+from stanchion.stores.sql.engine.schema import Name, SlotName
 from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.wakeup.listeners import Listeners
 
@@ -212,6 +213,8 @@ class MariaDBDialect(Dialect):
             )
 
     def values(self, name: str, kind: TypeEngine[Any]) -> SelectBase:
+        if getattr(kind, "length", 0) == Name.length:
+            return text(f"SELECT value FROM {self.elements(name)}").columns(column("value", Name))
         return elements(name)
 
     def among(self, column: str, name: str, kind: str = "text") -> str:

@@ -120,7 +120,7 @@ def params_of(query: Query) -> dict[str, Any]:
         elif field == "passed":
             given |= {f"is{n}": value, f"stop{n}": entry_in_trail(value)}
         else:
-            given[f"is{n}"] = json.dumps(value) if op == "in" else value
+            given[f"is{n}"] = json.dumps(value, ensure_ascii=False) if op == "in" else value
     return given | {f"behind_{name}": value for name, value in zip(ORDERED[query.order], behind(query), strict=False)}
 
 
