@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +21,12 @@ from tests.servers.mariadb import MariaDBServer
 
 from stanchion import Stanchion
 from stanchion.core.ids import new_ids
+from stanchion.feed.event import KINDS
+from stanchion.feed.sources import Period, Selection, pushes, starts_and_ends
 from stanchion.queues.purging import purge
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import UNLANED, JobRef, JobRow, NewJob
+from stanchion.stores.records.jobs import SECOND, UNLANED, JobRef, JobRow, NewJob
 from stanchion.stores.records.outcomes import Commit, Extend, Move, Progress, Rollback
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.workers import WorkerRow
@@ -67,6 +70,23 @@ def ended(store: Store) -> list[JobRef]:
     return [row.ref for row in store.select(Query("history", OF_BIG, order="finished", limit=BATCH)).rows]
 
 
+FED = Selection(frozenset(KINDS), ("big", "laned", "nowhere"))
+ENDS = Period(int(FAR) + 1000, int(FAR) + 1000 + BATCH, 0, 0)
+
+
+def events_of(store: Store, period: Period) -> None:
+    """Ask what a feed of several queues asks of a period."""
+    queries = [pushes(FED, period), *(query for _, query in starts_and_ends(FED, FED.queues or (), period))]
+    for query in queries:
+        store.select(replace(query, horizon=True))
+
+
+def events_of_now(store: Store, _held: list[JobRow]) -> None:
+    """Ask what a feed asks of the last minute."""
+    now = store.now()
+    events_of(store, Period(now - 60 * SECOND, now, SECOND, now))
+
+
 Operation = Callable[[Store, list[JobRow]], object]
 
 OPERATIONS: dict[str, Operation] = {
@@ -100,6 +120,8 @@ OPERATIONS: dict[str, Operation] = {
     "select who holds": lambda store, _: store.select(
         Query("live", (Condition("holds", "=", semaphore_slot("x")),), order="id", limit=BATCH)
     ),
+    "events of now": events_of_now,
+    "events of a period": lambda store, _: events_of(store, ENDS),
     "select of a flow": lambda store, held: store.select(Query(where=(Condition("flow_root", "=", held[0].id),))),
     "cancel": lambda store, held: store.cancel([held[0].id]),
     "delete": lambda store, held: store.delete([JobRef(job.id) for job in held]),

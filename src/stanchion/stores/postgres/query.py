@@ -40,7 +40,7 @@ class PostgresQueries:
         blocks = sum(self._blocks(table.name) for table in shape.tables)
         if blocks < 2 * BLOCKS:
             return []
-        given = {**selection.params_of(query), "percent": 100 * BLOCKS / blocks}
+        given = {**selection.params_of(self._database.dialect, query), "percent": 100 * BLOCKS / blocks}
         statement = _sampled(self._database.dialect, shape)
         return [one for (one,) in self._database.read(lambda run: run.rows(statement, given), SCAN_SECONDS)]
 

@@ -49,7 +49,7 @@ class Arrow:
         shape = selection.shape_of(checked(query))
         if not shape.tables:
             return
-        params = {**self._database.given(), **selection.params_of(query)}
+        params = {**self._database.given(), **selection.params_of(self._database.dialect, query)}
         yield from self._give(self._database, _statement(self._database.dialect, shape, query.columns), params)
 
 

@@ -75,7 +75,7 @@ class Queries:
             horizon = self._horizon(run) if query.horizon else None
             letters = self._letter_queues(run, query) if shape.seeks_letters else []
             statement = selection.page(self._dialect, shape, letters=bool(letters))
-            given = {**selection.params_of(query), "letters": json.dumps(letters)}
+            given = {**selection.params_of(self._dialect, query), "letters": json.dumps(letters)}
             return [] if statement is None else run.rows(statement, given)
 
         scans = query.order == "id" and any(map(shape.walks, shape.tables))
@@ -106,6 +106,6 @@ class Queries:
         if parts < 2 or not shape.tables:
             return [query]
         statement = selection.firsts(self._dialect, shape)
-        given: dict[str, Any] = {**selection.params_of(query), "parts": parts}
+        given: dict[str, Any] = {**selection.params_of(self._dialect, query), "parts": parts}
         rows = self._database.read(lambda run: run.rows(statement, given), SCAN_SECONDS)
         return cut(query, (first for (first,) in rows)) if rows else [query]

@@ -29,6 +29,7 @@ from sqlalchemy import (
     null,
     or_,
     select,
+    text,
     true,
     union,
     union_all,
@@ -106,7 +107,7 @@ def _kind(field: str, value: Any) -> str:
     return "holds_key" if field == "holds" and value.kind != SEMAPHORE else field
 
 
-def params_of(query: Query) -> dict[str, Any]:
+def params_of(dialect: Dialect, query: Query) -> dict[str, Any]:
     """Return the parameters of a query."""
     given: dict[str, Any] = {"most": query.limit, "text": query.text}
     conditions = (one for one in query.where if one.field != "state")
@@ -120,8 +121,13 @@ def params_of(query: Query) -> dict[str, Any]:
         elif field == "passed":
             given |= {f"is{n}": value, f"stop{n}": entry_in_trail(value)}
         else:
-            given[f"is{n}"] = json.dumps(value, ensure_ascii=False) if op == "in" else value
+            given[f"is{n}"] = _given(dialect, field, value) if op == "in" else value
     return given | {f"behind_{name}": value for name, value in zip(ORDERED[query.order], behind(query), strict=False)}
+
+
+def _given(dialect: Dialect, field: str, values: tuple[Any, ...]) -> Any:
+    """Return the parameter for a condition with several values; no queue has an empty name."""
+    return dialect.listed(values or ("",)) if field == "queue" else json.dumps(values, ensure_ascii=False)
 
 
 @cache
@@ -235,6 +241,8 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
             of_key = and_(jobs.c.queue == param(f"queue{n}", String), jobs.c.order_key == param(f"is{n}", String))
             return and_(jobs.c.slots_held > literal_column("0"), of_key)
     column: ColumnElement[Any] = table.c[field]
+    if op == "in" and field == "queue":  # a list, from which an index can start once per queue
+        return and_(text(dialect.among(f"{table.name}.queue", f"is{n}")))
     if op == "in":
         return column.in_(dialect.values(f"is{n}", table.c[field].type))
     if field in ("queue", "task", "tenant") and op != "=":
