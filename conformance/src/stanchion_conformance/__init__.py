@@ -29,10 +29,11 @@ from stanchion_conformance.cron.cron_deaths import TestDeath
 from stanchion_conformance.cron.cron_declaring import TestDeclaring, TestWhatIsStored
 from stanchion_conformance.cron.cron_operating import TestANewRelease, TestOperatingSchedules
 from stanchion_conformance.cron.schedules import calendar
-from stanchion_conformance.flows.added_once import TestAddedOnce, TestAddedOnceInTransactions, TestExtendedOnce
 from stanchion_conformance.feed.events import TestCostOfAFeed, TestFeed
+from stanchion_conformance.feed.readers import TestFeedWithinATick, TestReadersOfAFeed
 from stanchion_conformance.feed.resuming import TestFeedInTransactions, TestFeedResumed
 from stanchion_conformance.feed.waiting import TestWaitForWork
+from stanchion_conformance.flows.added_once import TestAddedOnce, TestAddedOnceInTransactions, TestExtendedOnce
 from stanchion_conformance.flows.fan_out import TestFanOut, TestFanOutInTransactions, TestHeadersOfAMove, parent
 from stanchion_conformance.flows.flow_ends import TestAFailedMember, TestAStoppedFlow, TestContinuing
 from stanchion_conformance.flows.flow_failures import TestCancelAFlow, TestFailure
@@ -247,6 +248,7 @@ __all__ = [
     "TestFeed",
     "TestFeedInTransactions",
     "TestFeedResumed",
+    "TestFeedWithinATick",
     "TestFencing",
     "TestFind",
     "TestFindItems",
@@ -337,6 +339,7 @@ __all__ = [
     "TestRangesOfLanes",
     "TestRatesAndOtherLimits",
     "TestRatesOfTheModel",
+    "TestReadersOfAFeed",
     "TestRecovery",
     "TestRefusedAtTheDoor",
     "TestRefusedPositions",

@@ -8,6 +8,7 @@ THEMES = (
     "cron.cron_operating",
     "cron.schedules",
     "feed.events",
+    "feed.readers",
     "feed.resuming",
     "feed.waiting",
     "flows.added_once",

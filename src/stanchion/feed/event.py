@@ -16,17 +16,28 @@ Kind = Literal["pushed", "started", "finished", "gap"]
 KINDS: tuple[Kind, ...] = ("pushed", "started", "finished")
 """The kinds of events of jobs, in the order in which they happen to one; a `gap` is of a queue."""
 
-_POSITION = re.compile(r"1\.(\d{1,18})\.(\d{1,18})")
+_POSITION = re.compile(r"1\.(\d{1,18})\.(\d{1,18})(?:\.(\d)\.([0-9a-f-]{1,36}))?")
 
 
 class Position(NamedTuple):
-    """A moment by the store's clock: all events up to it were delivered, none of those before `origin` was wanted."""
+    """A place among the events, which are in the order of time, rank and id; times by the store's clock.
+
+    All events up to the time `after` were delivered, and of those at the next microsecond all up to `rank` and `id`.
+    None of those before `origin` was wanted.
+    """
 
     after: int
     origin: int
+    rank: int = 0
+    id: str = ""
 
     def __str__(self) -> str:
-        return f"1.{self.after}.{self.origin}"
+        within = f".{self.rank}.{self.id}" if self.id else ""
+        return f"1.{self.after}.{self.origin}{within}"
+
+    def covers(self, at: int, rank: int, job_id: str) -> bool:
+        """Return whether an event of this time was delivered."""
+        return at <= self.after or (at == self.after + 1 and (rank, job_id) <= (self.rank, self.id))
 
 
 def position_in(text: str) -> Position:
@@ -34,7 +45,13 @@ def position_in(text: str) -> Position:
     found = _POSITION.fullmatch(text)
     if found is None:
         raise InvalidInput(f"since={shown(text)} is no position of a feed; it is text, such as event.position")
-    return Position(*map(int, found.groups()))
+    after, origin, rank, job_id = found.groups()
+    return Position(int(after), int(origin), int(rank or 0), job_id or "")
+
+
+def is_position(text: str) -> bool:
+    """Return whether a text is a position of a feed."""
+    return _POSITION.fullmatch(text) is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,8 @@ log = logging.getLogger("stanchion")
 
 _SECONDS_PER_READ = 0.4
 """Seconds between two looks without a sign, per statement of a look: so an idle feed runs 2.5 statements a second."""
+_CLOCK_STEP_MICROS = 2000
+"""Twice the step of the coarsest clocks of stores, so that a push right after the call of `watch` is not before it."""
 _APART_SECONDS, _APART_LOOKS = 0.02, 2
 """Looks that signs ask for are apart by this, and by this many times as long as one takes."""
 
@@ -49,7 +51,7 @@ class Feed:
         self._reader: Reader | None = None
         self._look: Iterator[list[FeedEvent]] | None = None
         self._reading = threading.Lock()
-        self._began = self._next_at = self._not_before = 0.0
+        self._next_at = self._not_before = 0.0
         self._backoff = Backoff()
         self._subscription: Subscription | None = None
         self._last: str | None = None
@@ -177,7 +179,7 @@ class Feed:
         if self._reader is None:
             self._reader = self._new_reader()
         if self._look is None:
-            self._began, self._next_at = time.monotonic(), math.inf
+            self._next_at = math.inf
             self._last = str(self._reader.position)
             self._look = self._reader.look()
         chunk = next(self._look, None)
@@ -187,7 +189,7 @@ class Feed:
         self._look = None
         self._backoff.succeeded()
         now = time.monotonic()
-        self._not_before = now + max(_APART_SECONDS, _APART_LOOKS * (now - self._began))
+        self._not_before = now + max(_APART_SECONDS, _APART_LOOKS * self._reader.seconds)
         self._next_at = now if self._reader.behind else now + self._pause(self._reader)
         if self._reader.behind:
             self._not_before = now
@@ -198,7 +200,7 @@ class Feed:
         store = self._context.store
         now = store.now()
         if self._start is None:
-            asked_at = now - int((time.monotonic() - self._asked_at) * SECOND)
+            asked_at = now - int((time.monotonic() - self._asked_at) * SECOND) - _CLOCK_STEP_MICROS
             self._start = Position(asked_at, asked_at)
         return Reader(store, self._wanted, self._start, self._overlap, self._skew)
 

@@ -36,7 +36,7 @@ from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.records.queues import QueueSettings
 
 CHUNK = 5000
-"""Events that are sorted and delivered together."""
+"""Events that are sorted and delivered together; more only come out of order if they are not settled."""
 DELIVERED_MAX = 100_000
 """Delivered events that are remembered; beyond that the feed delivers only what is settled."""
 
@@ -45,6 +45,8 @@ _SLICE_MICROS_MIN = SECOND // 10
 _SETTINGS_SECONDS = 2.0
 _LONG_LOOK_SECONDS, _LONG_LOOKS_APART = 0.25, 8
 _AGAIN_MICROS = 2 * SECOND
+_PUSHED, _STARTED, _FINISHED, _DIED = range(4)
+"""Ranks: the order of the events of one time. Ends are found in the order of time, dead letters after them."""
 _NOW = Query(
     "live",
     (Condition("queue", "=", "-"), Condition("id", "=", "")),
@@ -57,16 +59,24 @@ _NOW = Query(
 
 
 class Found(NamedTuple):
-    """An event that a look has found. `at` comes first: events are delivered in its order."""
+    """An event that a look has found, at a time. The look finds it by the time `found_by`: of the event, or of the end.
+
+    Events are delivered in the order of time and rank. Those of one time and rank are found in the order of ids.
+    """
 
     at: int
     rank: int
     kind: Kind
     job: Seen
+    found_by: int
 
 
 class TooManyEvents(Exception):
-    """A period with an end has more events than are delivered together."""
+    """A period with an end has more events than are delivered together; half of them may come before `middle`."""
+
+    def __init__(self, middle: int) -> None:
+        super().__init__(middle)
+        self.middle = middle
 
 
 Key = tuple[Kind, int, str]
@@ -78,10 +88,10 @@ class Reader:
 
     def __init__(self, store: Store, wanted: Selection, start: Position, overlap: int, skew: int) -> None:
         self._store, self._wanted, self._skew = store, wanted, skew
-        self.position = start
-        self._start = start.after
+        self.position = self._start = self._reached_last = start
         self._settled = Settled(start.after, overlap)
-        self._delivered: set[Key] = set()
+        self._delivered: dict[Key, int] = {}
+        """The delivered events that a look may find again, with the time by which it does."""
         self._running: dict[str, int] = {}
         """Delivered starts of jobs whose end was not delivered, by id."""
         self._names: tuple[str, ...] = wanted.queues or ()
@@ -89,13 +99,13 @@ class Reader:
         self._settings: list[QueueSettings] = []
         self._settings_at = self._whole_at = self._clock_at = float("-inf")
         self._whole_took = 0.0
-        self._now = 0
+        self._now = self._ids_until = 0
         self._slice = SECOND
         self._complete_until = start.after
         """The time up to which some look has read everything that was visible then."""
         self._told_gaps: set[str] = set()
-        self.reads = 0
-        """Statements of the last look."""
+        self.reads, self.seconds = 0, 0.0
+        """Statements of the last look, and the time that they took."""
         self.behind = False
         """There is more to read at once."""
 
@@ -106,7 +116,7 @@ class Reader:
 
     def look(self) -> Iterator[list[FeedEvent]]:
         """Yield the new events, in chunks; the position moves once all were taken."""
-        self.reads = 0
+        self.reads, self.seconds = 0, 0.0
         if self._clock_at == float("-inf"):
             self._read(_NOW)
         if gaps := self._gaps():
@@ -128,23 +138,22 @@ class Reader:
     def _slices(self) -> Iterator[list[FeedEvent]]:
         """Deliver one slice of what is settled; its events appear in it for the last time."""
         begin = self.position.after
-        while True:
-            end = min(begin + self._slice, self._settled.at)
-            self.behind = end > begin  # then the next slice, or what is not settled
-            if not self.behind:
-                return
-            number = 0
+        end = min(begin + self._slice, self._settled.at)
+        while end > begin:
+            self._ids_until, number = end, 0
             try:
-                for chunk in self._events(Period(begin, end, self._skew, end), end):
+                for chunk in self._events(Period(begin, end, self._skew, end)):
                     number += len(chunk)
                     yield chunk
-            except TooManyEvents:
-                self._slice = max(_SLICE_MICROS_MIN, (end - begin) // 4)
+            except TooManyEvents as many:
+                self._slice = max(_SLICE_MICROS_MIN, self._slice // 4)
+                end = max(begin + 1, many.middle - 1)
                 continue
             if number < CHUNK // 4:
                 self._slice *= 2
             self._move(end)
-            return
+            break
+        self.behind = end > begin  # then the next slice, or what is not settled
 
     def _latest(self) -> Iterator[list[FeedEvent]]:
         """Deliver all that is visible now."""
@@ -153,20 +162,29 @@ class Reader:
         whole = self._whole_took < _LONG_LOOK_SECONDS or began - self._whole_at >= apart
         now = self._estimated_now()
         if whole:
-            yield from self._events(Period(self.position.after, None, self._skew, now), None)
-            self._whole_at, self._whole_took = began, time.monotonic() - began
-            self._move(self._settled.at)
+            self._ids_until = now
+            yield from self._events(Period(self.position.after, None, self._skew, now))
+            self._whole_at, self._whole_took = began, self.seconds
+            self._move(self._complete)
+            # After a step of the clock, or a sleep of this computer, the look did not reach as far as it should have.
+            self.behind = self._settled.at - self._complete > SECOND
         else:  # the part of the period where most events appear
+            self._ids_until = self.position.after
             recent = max(self.position.after, self._complete_until - _AGAIN_MICROS)
-            yield from self._events(Period(recent, None, min(self._skew, _AGAIN_MICROS), now), self.position.after)
+            yield from self._events(Period(recent, None, min(self._skew, _AGAIN_MICROS), now))
         self._complete_until = now
+
+    @property
+    def _complete(self) -> int:
+        """The time up to which this look finds all events, and none can appear any more."""
+        return min(self._settled.at, self._ids_until)
 
     def _move(self, after: int) -> None:
         """Move the position: all events up to it were delivered."""
         if after > self.position.after:
-            self.position = self.position._replace(after=after)
+            self.position = Position(after, self.position.origin)
             self._complete_until = max(self._complete_until, after)
-            self._delivered = {one for one in self._delivered if one[1] > after}
+            self._delivered = {one: found_by for one, found_by in self._delivered.items() if found_by > after}
 
     def _moved(self) -> int:
         return int(self._store.clock_offset * SECOND)
@@ -176,25 +194,23 @@ class Reader:
 
     # -- events
 
-    def _events(self, period: Period, complete_until: int | None) -> Iterator[list[FeedEvent]]:
+    def _events(self, period: Period) -> Iterator[list[FeedEvent]]:
         """Yield the new events of a period, in order if they are few, else chunk by chunk.
 
-        `complete_until`: the time up to which the position may follow the events; None: what is settled by then. Raises
-        TooManyEvents for a period that should be divided; none of its events is delivered then.
+        Raises TooManyEvents for a period that can be divided; none of its events is delivered then.
         """
         found: dict[Key, Found] = {}
-        split = False
+        in_order, one_tick = True, period.until == period.after + 1
         for source, jobs in self._jobs(period):
             found |= self._new(source, jobs, period)
             if len(found) >= CHUNK:
-                if not split and period.until is not None and period.until - period.after > _SLICE_MICROS_MIN:
-                    raise TooManyEvents
-                split = True
-                yield self._chunk(found, period, self.position.after)
+                if period.until is not None and not one_tick:
+                    raise TooManyEvents(sorted(one.found_by for one in found.values())[CHUNK // 2])
+                in_order = one_tick  # the events of one microsecond are found in their order
+                yield self._chunk(found, period, self._complete if in_order else self.position.after)
                 found = {}
-        until = self._settled.at if complete_until is None else complete_until
         if found:
-            yield self._chunk(found, period, self.position.after if split else until)
+            yield self._chunk(found, period, self._complete if in_order else self.position.after, last=True)
 
     def _jobs(self, period: Period) -> Iterator[tuple[Source, list[Seen]]]:
         """Yield the jobs with events in a period, page by page. The horizon is read first."""
@@ -222,7 +238,9 @@ class Reader:
 
     def _read(self, query: Query) -> tuple[list[tuple[Any, ...]], str | None]:
         self.reads += 1 + query.horizon
+        began = time.monotonic()
         page = self._store.select(query)
+        self.seconds += time.monotonic() - began
         if page.horizon is not None:
             self._now, self._clock_at = page.horizon.now, time.monotonic()
             self._settled.move(page.horizon)
@@ -232,48 +250,68 @@ class Reader:
         """Return the events of these jobs that were not delivered yet."""
         events = (event for job in jobs for event in self._of(source, job, period))
         keys = (((event.kind, event.at, event.job.id), event) for event in events if event.kind in self._wanted.kinds)
-        return {key: event for key, event in keys if key not in self._delivered}
+        return {key: event for key, event in keys if key not in self._delivered and not self._before_start(event)}
+
+    def _before_start(self, event: Found) -> bool:
+        """Return whether the feed from which this one continues has delivered an event of its last microsecond.
+
+        Starts are delivered again, as they are not found in order.
+        """
+        at_once = event.at == event.found_by == self._start.after + 1 and event.rank != _STARTED
+        return at_once and self._start.covers(event.at, event.rank, event.job.id)
 
     def _of(self, source: Source, job: Seen, period: Period) -> Iterator[Found]:
         """Yield the events of a job in a period, and those that could not be found in an earlier one."""
         if source == "pushes":
-            yield Found(job.enqueued_at, 0, "pushed", job)
+            yield Found(job.enqueued_at, _PUSHED, "pushed", job, job.enqueued_at)
             return
+        found_by = job.finished_at or job.started_at or 0
         # Tests move the clock of the store, and not that of the ids.
         off = abs(made_at(job.id) - job.enqueued_at), abs(made_at(job.id) + self._moved() - job.enqueued_at)
         strange = min(off) > self._skew
         if source == "ends" and strange and job.enqueued_at > self.position.origin:
-            yield Found(job.enqueued_at, 0, "pushed", job)
-        fresh = source == "running" or (source == "ends" and (job.started_at or 0) > self._start)
+            yield Found(job.enqueued_at, _PUSHED, "pushed", job, found_by)
+        fresh = source == "running" or (source == "ends" and (job.started_at or 0) > self.position.origin)
         if fresh and job.started_at is not None and self._running.get(job.id) != job.started_at:
-            yield Found(job.started_at, 1, "started", job)
+            yield Found(job.started_at, _STARTED, "started", job, found_by)
         if job.finished_at is not None and period.contains(job.finished_at):
-            yield Found(job.finished_at, 2, "finished", job)
+            yield Found(job.finished_at, _DIED if source == "deaths" else _FINISHED, "finished", job, found_by)
 
     def _remember(self, found: Mapping[Key, Found], period: Period) -> None:
         """Remember that these events are delivered; those of a period with an end are not read again."""
-        if period.until is None:
-            self._delivered.update(found)
+        delivered = {key: event.found_by for key, event in found.items()}
         for kind, at, job_id in found:
             if kind == "started" and found[kind, at, job_id].job.finished_at is None:
                 self._running[job_id] = at
                 if len(self._running) > DELIVERED_MAX:
                     del self._running[next(iter(self._running))]
-            elif kind == "finished":
-                self._running.pop(job_id, None)
+            elif kind == "finished" and (started_at := self._running.pop(job_id, None)) is not None:
+                delivered["started", started_at, job_id] = at
+        if period.until is None:
+            self._delivered |= delivered
 
-    def _chunk(self, found: Mapping[Key, Found], period: Period, until: int) -> list[FeedEvent]:
-        """Return events in their order, as delivered; each has the position after it, at most `until`."""
+    def _chunk(self, found: Mapping[Key, Found], period: Period, until: int, *, last: bool = False) -> list[FeedEvent]:
+        """Return events in their order, as delivered; each has the position after it, at most `until`.
+
+        `last`: no other event of the period follows.
+        """
         self._remember(found, period)
         ordered = sorted(found.values(), key=lambda one: (one.at, one.rank, one.job.id))
-        events = []
+        events, position = [], max(self.position, self._reached_last)
         for one, following in zip(ordered, [*ordered[1:], None], strict=True):
-            # Of events of one time, only the last leaves nothing behind.
-            alone = following is None or following.at > one.at
-            reached = min(until, one.at if alone else one.at - 1)
-            position = self.position._replace(after=max(self.position.after, reached))
+            ends_its_time = last if following is None else following.at > one.at
+            reached = self._reached(one, until, ends_its_time=ends_its_time)
+            position = max(position, reached)
             events.append(_event(one, str(position)))
+        self._reached_last = position
         return events
+
+    def _reached(self, one: Found, until: int, *, ends_its_time: bool) -> Position:
+        """Return the position after an event and all before it, of which those up to `until` are complete."""
+        origin = self.position.origin
+        if one.at > until:
+            return Position(until, origin)
+        return Position(one.at, origin) if ends_its_time else Position(one.at - 1, origin, one.rank, one.job.id)
 
     # -- queues
 

@@ -84,9 +84,9 @@ def starts_and_ends(wanted: Selection, names: Sequence[str], period: Period) -> 
 def letters_query(wanted: Selection, names: Sequence[str], period: Period) -> Query:
     """Return the query for the jobs that died in a period and were moved to these dead-letter queues.
 
-    A dead letter is due at the time of its death.
+    A dead letter is due at the time of its death, until somebody reserves it.
     """
-    query = _query(wanted, "live", "id", names, Condition("state", "=", "dead"), Condition("run_at", ">", period.after))
+    query = _query(wanted, "live", "id", names, Condition("state", "=", "dead"), *_within("run_at", period))
     return Query(query.of, query.where, order=query.order, limit=PAGE, columns=(*_COLUMNS, "headers"))
 
 
@@ -103,7 +103,7 @@ def deaths(rows: Iterable[tuple[Any, ...]], queues: Sequence[str]) -> Iterator[S
 
 
 def _query(wanted: Selection, of: Of, order: Order, queues: Sequence[str], *where: Condition) -> Query:
-    named = [Condition("queue", "in", tuple(queues))] if len(queues) != 1 else [Condition("queue", "=", queues[0])]
+    named = [Condition("queue", "in", tuple(queues))]
     filters = [Condition(name, "=", value) for name in ("task", "tenant") if (value := getattr(wanted, name))]
     return Query(of, (*(named if queues else ()), *filters, *where), order=order, limit=PAGE, columns=_COLUMNS)
 

@@ -88,11 +88,15 @@ _END_FROZEN_SESSIONS = text("""
 """)
 _APPLICATION = "stanchion"
 # A transaction keeps these locks from before it writes, or reads to write, until it has ended; everybody may read them.
+# Some steps read the clock, and wait for a row of another table before they write jobs: so all these tables count.
 _WRITERS = text("""
     SELECT DISTINCT virtualtransaction FROM pg_locks
     WHERE locktype = 'relation' AND mode IN ('RowShareLock', 'RowExclusiveLock')
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND relation IN (to_regclass('stanchion_jobs'), to_regclass('stanchion_history'))
+        AND relation IN (
+            to_regclass('stanchion_jobs'), to_regclass('stanchion_history'), to_regclass('stanchion_queues'),
+            to_regclass('stanchion_slots'), to_regclass('stanchion_flow_nodes'), to_regclass('stanchion_values')
+        )
 """)
 _FORBIDDEN = "42501"
 _HOPELESS = frozenset({"28P01", "28000", "3D000", _FORBIDDEN})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from typing import Annotated
 
@@ -12,14 +11,12 @@ from stanchion.core.checks import whole
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.feed import Feed, FeedEvent
-from stanchion.feed.event import KINDS
+from stanchion.feed.event import KINDS, is_position
 from stanchion.ops.cli.console.given import names, optional_duration, past
 from stanchion.ops.cli.console.human import safe
 from stanchion.ops.cli.console.root import LOOK, cli
 from stanchion.ops.cli.console.selection import TaskName, Tenant
 from stanchion.ops.cli.console.session import Session, command
-
-_POSITION = re.compile(r"\d+\.\d+\.\d+")
 
 
 @command(cli, "watch", panel=LOOK)
@@ -52,7 +49,7 @@ def watch(
         whole(limit, "--limit")
     idle = optional_duration(until_idle, "--until-idle")
     app = session.app
-    begin = since if since is not None and _POSITION.fullmatch(since) else _past(session, since)
+    begin = since if since is not None and is_position(since) else _past(session, since)
     with app.watch(names(queues), names(events) or KINDS, begin, task=task, tenant=tenant) as feed:
         try:
             _print(session, feed, limit, idle)
