@@ -26,11 +26,16 @@ class Streams:
     def __init__(self, spark: "SparkSession", app: Stanchion, folder: Path) -> None:
         self.spark, self.app, self.folder = spark, app, folder
 
-    def run(self, *columns: str, where: str = "true", **writes: Any) -> None:
+    def run(
+        self, *columns: str, where: str = "true", stream: str = "raw", lanes: str | None = None, **writes: Any
+    ) -> None:
         """Run a query whose rows have these columns, until all is done that is ready now."""
         reads: dict[str, Any] = {"url": self.app.url, "queue": "raw", "maxRecordsPerBatch": 200, "partitions": 2}
+        if lanes is not None:
+            reads |= {"stream": stream, "lanes": lanes}
         frame = self.spark.readStream.format("stanchion").options(**reads).load().where(where).selectExpr(*columns)
-        writes = {"url": self.app.url, "stream": "raw", "checkpointLocation": str(self.folder / "checkpoint"), **writes}
+        checkpoint = str(self.folder / f"checkpoint of {stream}")
+        writes = {"url": self.app.url, "stream": stream, "checkpointLocation": checkpoint, **writes}
         query = frame.writeStream.format("stanchion").options(**writes).trigger(availableNow=True)
         supervised(lambda: query.start().awaitTermination())
 
@@ -73,6 +78,18 @@ class TestModes:
         (dead,) = raw.find(state=JobState.DEAD)
         assert dead.payload == {"n": 7}
         assert dead.errors[-1]["error"] == "seven"
+
+    @pytest.mark.parametrize("streams", [nightly("sqlite_url")], indirect=True)
+    def test_lanes_as_streams_of_their_own(self, streams: Streams) -> None:
+        raw = streams.app.queue("raw")
+        raw.configure(lanes=8, lanes_per_tenant=1)
+        raw.push_many([Push({"n": n}, tenant=f"t{n}") for n in range(64)])
+        low = [job.payload["n"] for job in raw.find(limit=100) if job.lane is not None and job.lane < 4]
+        assert 0 < len(low) < 64
+        streams.run("id as job_id", "payload", stream="raw-0-3", lanes="0-3", mode="move", to="low")
+        assert (streams.found("low"), raw.size().total) == (sorted(low), 64 - len(low))
+        streams.run("id as job_id", "payload", stream="raw-4-", lanes="4-", mode="move", to="high")
+        assert (len(streams.found("high")), raw.size().total) == (64 - len(low), 0)
 
     @pytest.mark.parametrize("streams", TRANSACTIONAL, indirect=True)
     def test_append(self, streams: Streams) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.core.ids import new_id
-from stanchion.stores.records.claims import Claimed
+from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, NewJob
 from stanchion.stores.records.workers import LaneRange
 from stanchion.stores.wakeup.signs import ANY, NO_SIGNS, Signs
@@ -141,6 +141,20 @@ class TestInOrder:
         assert due.next() == [Turn("other")]
         app.queue("full").push(1, priority=7)
         assert due.next() == [Turn("full", 7), Turn("other", 5), Turn("full", 1), Turn("other")]
+
+    def test_after_a_poll_one_job_of_a_queue_that_refuses_is_asked_for(self, app: Stanchion) -> None:
+        served, now = ServedQueues(app.context, QUEUES, {}), app.store.now()
+        jobs = (("full", 9), ("full", 9), ("other", 5), ("full", 1))
+        app.store.push([NewJob(new_id(), queue, "1", priority=priority, run_at=now) for queue, priority in jobs])
+        due = DueQueues(app.context, served, poll=1e-9, order="priority")
+        probe = Turn("full", most=1)
+        assert not due.claimed(due.next()[0], Claimed([]))
+        for _ in range(3):
+            assert due.next() == [probe, Turn("other")]
+            assert not due.claimed(probe, Claimed([]))
+        (row,) = app.store.claim(Claim("full", 1, "token")).rows
+        assert due.claimed(probe, Claimed([row]))
+        assert due.next() == [Turn("full", 9), Turn("other", 5), Turn("full")]
 
     def test_a_claim_that_stopped_early_is_repeated(self, app: Stanchion, due: DueQueues) -> None:
         app.queue("full").push(1, priority=9)

@@ -192,7 +192,7 @@ class Claimer:
         for turn in self.due.next():
             if refusals[turn.queue] == MOST_REFUSALS:
                 continue
-            claimed = self._claimed_from(turn, wanted - found)
+            claimed = self._claimed_from(turn, min(turn.most or wanted, wanted - found))
             if not self.due.claimed(turn, claimed):
                 refusals[turn.queue] += 1
             if claimed.rows:

@@ -14,7 +14,7 @@ from stanchion.stores.wakeup.signs import Signs
 from stanchion.waits.poll import BACKUP_POLLS
 from stanchion.worker.order import Order, Turn, turns_by_priority
 from stanchion.worker.pace import poll_interval
-from stanchion.worker.served_queues import ServedQueues
+from stanchion.worker.served_queues import REFRESH_SECONDS, ServedQueues
 
 SHORTEST_NAP = 0.001
 
@@ -90,21 +90,21 @@ class DueQueues:
             self._heads, looked = _due_heads(seen), self.ordered
         chosen = [queue for queue in self._queues if named is None or queue in named]
         self._claimed_from = frozenset(chosen)
-        if chosen:
-            self._seen = None
         if self._order == "fair" and self._queues:
             self._queues.append(self._queues.pop(0))
-        if not looked:
-            self._heads = {}
-            return [Turn(queue) for queue in chosen]
-        ranks = self._not_refused(chosen)
-        if self._order == "strict":
-            return [Turn(queue) for queue in self._served.names if queue in ranks]
-        return turns_by_priority(ranks, self._queues)
+        if looked:
+            turns = self._in_order(chosen)
+        else:
+            self._heads, turns = {}, [Turn(queue) for queue in chosen]
+        if turns:
+            self._seen = None
+        return turns
 
     def claimed(self, turn: Turn, claimed: Claimed) -> bool:
         """Record what a claim got; return False if it got nothing, although a look has found a job for it."""
         if claimed.rows:
+            if turn.most is not None:
+                self._refusals.pop(turn.queue, None)
             if self.ordered:
                 self._queues.remove(turn.queue)
                 self._queues.append(turn.queue)
@@ -182,7 +182,7 @@ class DueQueues:
         if retry_in is not None:
             naps.append(retry_in)
         if (look_in := self._served.look_in) is not None:
-            naps.append(look_in)
+            naps.append(look_in + REFRESH_SECONDS)  # so that mostly a poll ends the nap
         naps += [(at - now) / SECOND for at in seen.dues.values() if at > now]
         return max(SHORTEST_NAP, min(naps))
 
@@ -206,22 +206,28 @@ class DueQueues:
         self._refusals = {queue: one for queue, one in self._refusals.items() if one.by_rate or queue not in ended}
         return ended
 
-    def _not_refused(self, queues: Collection[str]) -> dict[str, set[int]]:
-        """Return the ranks of the due jobs of some queues that claims should be made for.
+    def _in_order(self, queues: Collection[str]) -> list[Turn]:
+        """Return the claims to make from queues whose due heads are known.
 
-        A claim got no job of the others although some were due, the same as now, and no job of their queue has ended
-        here since.
+        A claim got no job of some ranks although some were due, the same as now, and no job of their queue has ended
+        here since: these are left out for a while. Then one job is asked for, of any rank, in the place of the best.
         """
         self._let_go_on()
-        now, wanted = time.monotonic(), {}
+        ranks, again, now = {}, set(), time.monotonic()
         for queue in queues:
-            ranks = {head.rank for head in self._heads[queue]}
+            ranks[queue] = {head.rank for head in self._heads[queue]}
             refusal = self._refusals.get(queue)
-            if refusal and now < refusal.until and refusal.heads == self._places(queue, refusal.min_rank):
-                ranks = {rank for rank in ranks if rank < refusal.min_rank}
-            if ranks:
-                wanted[queue] = ranks
-        return wanted
+            if refusal and refusal.heads == self._places(queue, refusal.min_rank):
+                if now < refusal.until:
+                    ranks[queue] = {rank for rank in ranks[queue] if rank < refusal.min_rank}
+                elif not refusal.by_rate:
+                    again.add(queue)
+                    ranks[queue] = {max(ranks[queue])}
+        if self._order == "strict":
+            turns = [Turn(queue) for queue in self._served.names if ranks.get(queue)]
+        else:
+            turns = turns_by_priority(ranks, self._queues)
+        return [Turn(turn.queue, most=1) if turn.queue in again else turn for turn in turns]
 
 
 def _due(dues: Mapping[str, int], now: int) -> dict[str, int]:

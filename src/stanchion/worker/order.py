@@ -15,10 +15,11 @@ the queues in the order given, each until it has no due job. `fair`: all queues 
 
 
 class Turn(NamedTuple):
-    """A claim to make: from this queue, only jobs of at least this rank."""
+    """A claim to make: from this queue, only jobs of at least this rank, `most` of them if given."""
 
     queue: str
     min_rank: int = LOWEST_RANK
+    most: int | None = None
 
 
 def checked_order(value: Any) -> Order:
