@@ -37,7 +37,7 @@ _VALUES: dict[str, object] = {
 }
 
 
-def filled(text: str, **values: object) -> str:
+def filled(text: str, /, **values: object) -> str:
     """Return the text with values in place of words in angle brackets; `values`: those of the database."""
     known = {**_VALUES, **values}
     return re.sub(r"<(\w+)>", lambda word: str(known[word[1]]), text)
