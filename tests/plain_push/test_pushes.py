@@ -221,6 +221,32 @@ def test_a_laned_queue_drains_it(way: Way, app: Stanchion) -> None:
     assert row.payload == "5"
 
 
+def test_the_tenant_is_the_default_of_the_order_key(way: Way, app: Stanchion, store: Store) -> None:
+    q = app.queue("q", ordered_by="tenant")
+    own = [q.push(0, tenant="a", key="x"), q.push(0, key="y"), q.push(0, tenant="b", order_key="own", key="z")]
+    options: list[dict[str, Any]] = [{"tenant": "a"}, {}, {"tenant": "b", "order_key": "own"}]
+    pushed = [way.push("q", "0", **each) for each in options]
+    assert [fields(store, one) for one in pushed] == [{**fields(store, job.id), "key": None} for job in own]
+    assert [fields(store, one)["order_key"] for one in pushed] == ["a", None, "own"]
+    store.configure("first", {"ordered_by": "tenant"})
+    for payload, tenant in enumerate("aab"):
+        way.push("first", str(payload), tenant=tenant)
+    (settings,) = store.queues(["first"])
+    assert settings.uses_slots
+    assert sorted(job.payload for job in app.queue("first").reserve(5)) == [0, 2]
+
+
+def test_an_ordered_queue_hands_it_out_in_order(way: Way, app: Stanchion) -> None:
+    q = app.queue("q")
+    q.configure(ordered=True)
+    for number in range(3):
+        way.push("q", str(number))
+    for number in range(3):
+        (job,) = q.reserve(5)
+        assert job.payload == number
+        job.commit()
+
+
 def test_a_paused_queue_keeps_it(way: Way, app: Stanchion) -> None:
     q = app.queue("q")
     q.pause()

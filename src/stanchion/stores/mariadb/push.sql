@@ -4,7 +4,7 @@ CREATE /*M! OR REPLACE */ PROCEDURE stanchion_push(
 MODIFIES SQL DATA SQL SECURITY DEFINER
 BEGIN
     DECLARE given, content, own_headers, slots, value LONGTEXT <text>;
-    DECLARE name, kind, own_task, own_tenant, own_key, own_order_key, semaphore LONGTEXT <text>;
+    DECLARE name, kind, own_task, own_tenant, own_key, own_order_key, ordered_by, semaphore LONGTEXT <text>;
     DECLARE refused LONGTEXT <text>;
     DECLARE own_priority SMALLINT DEFAULT 0;
     DECLARE own_attempts INT DEFAULT <max_attempts>;
@@ -178,8 +178,12 @@ BEGIN
 
     SET due = due + COALESCE(FLOOR(seconds * 1000000), 0);
     SET slots = CONCAT('{"hold":[', slots, ']}');
+    SELECT MAX(settings.uses_slots), MAX(settings.ordered_by) INTO known, ordered_by
+    FROM stanchion_queues AS settings WHERE settings.name = queue;
+    IF ordered_by = 'tenant' THEN
+        SET own_order_key = COALESCE(own_order_key, own_tenant);
+    END IF;
     SET using_slots = slots IS NOT NULL OR own_order_key IS NOT NULL;
-    SELECT MAX(settings.uses_slots) INTO known FROM stanchion_queues AS settings WHERE settings.name = queue;
     IF known IS NULL OR (using_slots AND NOT known) THEN
         -- One lock from the start: two that share it, and then both write, would deadlock.
         INSERT INTO stanchion_queues (name, uses_slots, <queue_columns>) VALUES (queue, using_slots, <queue_values>)

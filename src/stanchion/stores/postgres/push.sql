@@ -27,6 +27,8 @@ DECLARE
     slots text;
     unknown text;
     uses_slots boolean;
+    ordered_by text;
+    own_order_key text := order_key;
     micros bigint;
     due bigint;
     job uuid;
@@ -118,12 +120,16 @@ BEGIN
         RAISE EXCEPTION USING ERRCODE = 'invalid_parameter_value', MESSAGE = 'stanchion_push: ' || refused;
     END IF;
 
-    SELECT known.uses_slots INTO uses_slots FROM stanchion_queues AS known WHERE known.name = stanchion_push.queue;
+    SELECT known.uses_slots, known.ordered_by INTO uses_slots, ordered_by
+    FROM stanchion_queues AS known WHERE known.name = stanchion_push.queue;
     IF NOT FOUND THEN
         INSERT INTO stanchion_queues (name, <queue_columns>) VALUES (stanchion_push.queue, <queue_values>)
         ON CONFLICT DO NOTHING;
     END IF;
-    IF NOT coalesce(uses_slots, false) AND (order_key IS NOT NULL OR slots IS NOT NULL) THEN
+    IF ordered_by = 'tenant' THEN
+        own_order_key := coalesce(order_key, tenant);
+    END IF;
+    IF NOT coalesce(uses_slots, false) AND (own_order_key IS NOT NULL OR slots IS NOT NULL) THEN
         UPDATE stanchion_queues AS known SET uses_slots = true
         WHERE known.name = stanchion_push.queue AND NOT known.uses_slots;
     END IF;
@@ -145,7 +151,7 @@ BEGIN
             job, stanchion_push.queue, <unlaned>, '<queued>', coalesce(stanchion_push.priority, 0),
             coalesce(stanchion_push.priority, 0), due, micros, content, stanchion_push.task,
             CAST(nullif(stanchion_push.headers, '{}') AS text), stanchion_push.tenant, stanchion_push.key,
-            stanchion_push.order_key, slots, coalesce(stanchion_push.max_attempts, <max_attempts>),
+            own_order_key, slots, coalesce(stanchion_push.max_attempts, <max_attempts>),
             stanchion_push.timeout
         )
         ON CONFLICT DO NOTHING;

@@ -91,7 +91,9 @@ BEGIN
     SELECT NEW.queue, <queue_values>
     WHERE NOT EXISTS (SELECT 1 FROM stanchion_queues AS known WHERE known.name = NEW.queue);
     UPDATE stanchion_queues SET uses_slots = 1
-    WHERE name = NEW.queue AND NOT uses_slots AND (NEW.order_key IS NOT NULL OR json_array_length(NEW.limits) > 0);
+    WHERE name = NEW.queue AND NOT uses_slots AND (
+        NEW.order_key IS NOT NULL OR json_array_length(NEW.limits) > 0 OR (ordered_by = 'tenant' AND NEW.tenant IS NOT NULL)
+    );
     INSERT INTO stanchion_counter_events (queue, what, n)
     SELECT NEW.queue, 'pushed', 1
     WHERE NOT EXISTS (
@@ -125,7 +127,10 @@ BEGIN
         END,
         NEW.task,
         CASE WHEN EXISTS (SELECT 1 FROM json_each(NEW.headers)) THEN NEW.headers END,
-        NEW.tenant, NEW."key", NEW.order_key,
+        NEW.tenant, NEW."key",
+        coalesce(NEW.order_key, (
+            SELECT NEW.tenant FROM stanchion_queues AS known WHERE known.name = NEW.queue AND known.ordered_by = 'tenant'
+        )),
         CASE WHEN json_array_length(NEW.limits) > 0 THEN (
             SELECT '{"hold":' || json_group_array(name) || '}'
             FROM (SELECT DISTINCT value AS name FROM json_each(NEW.limits) ORDER BY value)
