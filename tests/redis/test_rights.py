@@ -102,6 +102,8 @@ def use_store(store: RedisStore) -> None:
     assert store.lane_depths(QUEUE, [UNLANED]) == {UNLANED: 3}
     assert len(store.partition(ALL, 2)) == 2
     assert due_of(store, QUEUE) is not None
+    assert store.stats([QUEUE], ["heads"])[QUEUE].heads
+    assert [worker.running for worker in store.workers(holders=True)] == [1]
     assert len(pop(store, Claim(QUEUE, 1, "")).rows) == 1
     store.cancel([pushed.id])
     rows = [row for page in pages(store, ALL) for row in page]
