@@ -11,6 +11,7 @@ from stanchion import JobState, Push, Queue, Stanchion, chain
 from stanchion.errors import DuplicateKey, InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.query import Query
 from stanchion_conformance.harness import QUEUE, NewStore, StoreClock, all_at_once, claim, new_job, payloads
 
 HOUR: dict[str, Any] = {"key": "k", "key_ttl": 3600}
@@ -72,6 +73,18 @@ class TestHeldKeys:
         assert q.push("new", **HOUR).payload == 2
         assert q.push("new", key="k", key_ttl=11).payload == 2
         assert not q.push("new", key="k", key_ttl=9).duplicate
+
+    def test_the_last_one_counts_in_whatever_order_they_were_copied(
+        self, q: Queue, store: Store, clock: StoreClock
+    ) -> None:
+        for n in range(2):
+            q.push(n, key="k")
+            finish(q, "done")
+            clock.advance(10)
+        rows = store.select(Query("history")).rows
+        store.delete([row.ref for row in rows])
+        assert store.adopt([max(rows), min(rows)]) == [True, True]
+        assert q.push("new", key="k", key_ttl=11).payload == 1
 
     @pytest.mark.parametrize("key", ["Ä 🐘", "it's 100 %", "a", "a ", "A"])
     def test_keys_may_be_strange(self, q: Queue, key: str) -> None:

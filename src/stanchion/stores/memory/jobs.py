@@ -301,7 +301,8 @@ class Jobs:
         queue = self._queue_of[row.id] = self.queue(row.queue)
         queue.history[row.id] = row
         if row.key is not None and row.state != JobState.CANCELLED:
-            queue.ended_keys[row.key] = row.id
+            last = queue.history.get(queue.ended_keys.get(row.key, ""), row)
+            queue.ended_keys[row.key] = max(row, last, key=lambda one: one.finished_at or 0).id
 
     def remove(self, row: JobRow) -> None:
         """Delete a job, live or finished."""

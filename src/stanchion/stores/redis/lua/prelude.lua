@@ -161,9 +161,14 @@ local function running_ids(from, to)
     return ids
 end
 
--- Keeps the key of a job that is finished, unless it was cancelled; `job`: its state.
+-- Keeps the key of a job that is finished, unless it was cancelled, or a later one had the key; `job`: its state.
 local function keep_key(prefix, id, job)
-    if job[KEY] ~= '' and job[STATE] ~= 'cancelled' then
+    if job[KEY] == '' or job[STATE] == 'cancelled' then
+        return
+    end
+    local other = redis.call('HGET', prefix .. 'ended_keys', job[KEY])
+    local state = other and redis.call('HGET', prefix .. 'past', other)
+    if not state or tonumber(fields(state)[FINISHED]) <= tonumber(job[FINISHED]) then
         redis.call('HSET', prefix .. 'ended_keys', job[KEY], id)
     end
 end
