@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from stanchion.core.ids import new_id
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records import calls
 from stanchion.stores.records.claims import Claim
-from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.jobs import JobState, NewJob
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.redis.store import RedisStore
@@ -43,6 +44,9 @@ class TestScriptsForgotten:
             assert store.settle([Commit(row.lease)]) == [JobState.DONE]
             admin.script_flush()
             assert store.settle([Rollback(other.lease, 0.0)]) == [JobState.READY]
+            admin.script_flush()
+            store.push([NewJob(new_id(), queue, "1") for queue in (QUEUE, "other", QUEUE)])
+            assert (sizes_of(store, QUEUE).ready, sizes_of(store, "other").ready) == (3, 1)
         assert broken_rules(store, QUEUE) == []
 
     def test_under_load(self, own_redis_server: RedisServer, opened: Open) -> None:

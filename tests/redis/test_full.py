@@ -143,3 +143,15 @@ def test_a_long_result_is_refused_and_nothing_is_half_done(any_server: RedisServ
         store.settle([Commit(row.lease, '"' + 3000 * "x" + '"') for row in rows])
     assert sizes_of(store, QUEUE).running == 2
     assert broken_rules(store, QUEUE) == []
+
+
+def test_a_push_to_several_queues_is_refused_in_all(any_server: RedisServer, store: RedisStore) -> None:
+    wide = [job._replace(queue=f"{QUEUE}{number}") for number, job in enumerate(new_jobs(20))]
+    store.push(wide)
+    fill(any_server)
+    for jobs in (wide[:1], [job._replace(id=new_id()) for job in wide]):
+        with pytest.raises(StoreUnavailable, match="maxmemory"):
+            store.push([*jobs, NewJob(new_id(), QUEUE, "1")])
+    any_server.configure(maxmemory="0")
+    assert [sizes_of(store, job.queue).total for job in wide] == [1] * 20
+    assert sizes_of(store, QUEUE).total == 0

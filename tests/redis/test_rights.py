@@ -35,7 +35,7 @@ RIGHTS = re.search(r"^ACL SETUSER app on >secret (.*?)^```", (ROOT / "docs/store
 IN_CLUSTERS = "+cluster|slots +command +asking"
 PARTS = {"prelude", "bucket", "plain_push"}
 """Of other scripts, or of a function; those that only a cluster runs are tried below."""
-BY_THE_CLIENT = {"client|setname", "select", "time"}
+BY_THE_CLIENT = {"client|setname", "select", "time", "multi", "exec"}
 ALL = Query("live", (Condition("queue", "=", QUEUE),), order="id")
 NOT_NEEDED = {"info", "client", "client|setinfo", "function", "function|load"}
 

@@ -56,6 +56,7 @@ CAPABILITIES = Capabilities(
     push_wakeup=False,
     wakeup="none between processes: the workers poll, all together at one rate",
     atomic_batches=True,
+    atomic_pushes=True,
     durable="as innodb_flush_log_at_trx_commit says; by default every commit reaches the disk",
     processes=True,
     extra="mysql",

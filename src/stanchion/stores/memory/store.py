@@ -38,6 +38,7 @@ CAPABILITIES = Capabilities(
     push_wakeup=True,
     wakeup="in the process",
     atomic_batches=True,
+    atomic_pushes=True,
     durable="until the process ends",
     processes=False,
     feed="exact",

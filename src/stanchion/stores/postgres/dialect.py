@@ -57,6 +57,7 @@ CAPABILITIES = Capabilities(
     push_wakeup=True,
     wakeup="LISTEN/NOTIFY, coalesced, sent outside of the write",
     atomic_batches=True,
+    atomic_pushes=True,
     durable="as synchronous_commit says; by default every commit reaches the disk",
     processes=True,
     extra="postgres",

@@ -17,6 +17,8 @@ class Capabilities:
     atomic_batches: bool
     durable: str
     processes: bool
+    atomic_pushes: bool = False
+    """True if a push is stored in one step, also one to several queues, as far as no key of its jobs is taken."""
     extra: str | None = None
     """The extra to install for it: `pip install 'stanchion[extra]'`."""
     arrow: bool = False

@@ -17,6 +17,7 @@ CAPABILITIES = Capabilities(
     push_wakeup=True,
     wakeup="blocking read of a stream of signals per queue",
     atomic_batches=False,
+    atomic_pushes=True,  # but not on a cluster
     durable="as the server's appendonly and appendfsync say: always keeps every write, everysec all but about the "
     "last second when the machine dies, and without appendonly what the last snapshot has",
     processes=True,

@@ -1,8 +1,11 @@
-"""Push: all jobs of one queue in one step, up to two thousand."""
+"""Push: up to two thousand jobs in one step: of one queue, or on a single server of several.
+
+One queue: one script. Several: one transaction (MULTI) with a script for each.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -30,11 +33,38 @@ class Pushes:
 
     def push(self, jobs: Sequence[NewJob], as_of: int | None = None) -> list[Pushed]:
         """Store jobs, in order; jobs of several calls with one `as_of` count as enqueued together, at that time."""
+        pushed = self._push_each(grouped(jobs, _QUEUE_OF), as_of)
+        return [pushed[job.id] for job in jobs]
+
+    def push_in_one_step(self, jobs: Sequence[NewJob]) -> list[Pushed]:
+        """Store jobs of several queues in one step, unless they are in a cluster or too many."""
+        groups = grouped(jobs, _QUEUE_OF)
+        apart = len(groups) == 1 or len(jobs) > _SCRIPT_JOBS_MAX or self._jobs.server.address.cluster
+        pushed = self._push_each(groups) if apart else self._push_together(groups)
+        return [pushed[job.id] for job in jobs]
+
+    def _push_each(self, groups: Mapping[str, Sequence[NewJob]], as_of: int | None = None) -> dict[str, Pushed]:
         pushed: dict[str, Pushed] = {}
-        for queue, group in grouped(jobs, _QUEUE_OF).items():
+        for queue, group in groups.items():
             for part in portions(group, _SCRIPT_JOBS_MAX):
                 self._push_in(queue, part, pushed, as_of)
-        return [pushed[job.id] for job in jobs]
+        return pushed
+
+    def _push_together(self, groups: Mapping[str, Sequence[NewJob]]) -> dict[str, Pushed]:
+        server = self._jobs.server
+        for queue, group in groups.items():
+            self._jobs.places.list_queue(queue)
+            self._jobs.announce(group)
+        answers = server.together(
+            [
+                server.script("push", server.keys.queue(queue), "", *map(new_text, group))
+                for queue, group in groups.items()
+            ]
+        )
+        pushed: dict[str, Pushed] = {}
+        for (queue, group), answer in zip(groups.items(), answers, strict=True):
+            self._answer(queue, group, *self._stored(queue, group, answer), pushed)
+        return pushed
 
     def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
         """Store jobs, each batch under an idempotency key."""
@@ -60,14 +90,28 @@ class Pushes:
         """Return the clock, and the jobs that were not stored, in the form of push.lua."""
         self._jobs.places.list_queue(queue)
         self._jobs.announce(jobs)
-        clock, made, met = self._jobs.script("push", queue, "" if as_of is None else as_of, *texts)
+        answer = self._jobs.script("push", queue, "" if as_of is None else as_of, *texts)
+        return self._stored(queue, jobs, answer)
+
+    def _stored(self, queue: str, jobs: Sequence[NewJob], answer: Any) -> tuple[int, Iterable[Sequence[Any]]]:
+        clock, made, met = answer
         if made:
             self._jobs.places.list_queue(queue, again=True)
         self._jobs.places.remember(queue, (job.id for job in jobs))
         return int(clock), portions(met, 4)
 
     def _push_in(self, queue: str, jobs: Sequence[NewJob], pushed: dict[str, Pushed], as_of: int | None = None) -> None:
-        now, met = self._store(queue, jobs, [new_text(job) for job in jobs], as_of)
+        self._answer(queue, jobs, *self._store(queue, jobs, [new_text(job) for job in jobs], as_of), pushed)
+
+    def _answer(
+        self,
+        queue: str,
+        jobs: Sequence[NewJob],
+        now: int,
+        met: Iterable[Sequence[Any]],
+        pushed: dict[str, Pushed],
+    ) -> None:
+        """Add what became of the jobs to `pushed`."""
         pushed.update((job.id, Pushed(job.id, due_at(job, now), now)) for job in jobs)
         for number, what, holder, state in met:
             job, holder_id = jobs[number], holder.decode()

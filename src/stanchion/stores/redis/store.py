@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stanchion.errors import CannotJoin
@@ -44,9 +45,8 @@ from stanchion.stores.rules.lost_leases import LostLeaseDelay
 class RedisStore:
     """Jobs in Redis."""
 
-    capabilities = CAPABILITIES
-
     def __init__(self, server: Server) -> None:
+        self.capabilities = replace(CAPABILITIES, atomic_pushes=not server.address.cluster)
         self.server, self._signals = server, StreamSignals(server, server.keys.queue)
         self._jobs = jobs = Jobs(server, Places(server))
         self._slot_rows, values = SlotRows(jobs), Values(server)
@@ -122,7 +122,7 @@ class RedisStore:
 
     def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
         _refuse(tx)
-        return self._pushes.push(jobs)
+        return self._pushes.push_in_one_step(jobs)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         _refuse(tx)

@@ -53,6 +53,7 @@ CAPABILITIES = Capabilities(
     push_wakeup=True,
     wakeup="change counter of the file, read every few milliseconds",
     atomic_batches=True,
+    atomic_pushes=True,
     durable="every commit reaches the disk (synchronous=FULL); ?synchronous=normal may lose the last commits "
     "when the machine loses power, never when a process dies",
     processes=True,

@@ -6,7 +6,7 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -121,6 +121,26 @@ class Server:
             elif isinstance(answer, Exception):
                 raise answer
         return list(answers)
+
+    def together(self, calls: Sequence[Call]) -> list[Any]:
+        """Run calls of one script as one transaction, not on a cluster; they must be safe to repeat."""
+
+        def work(_again: bool) -> list[Any]:
+            answers = self._transaction([call.sent for call in calls])
+            if isinstance(answers[0], NoScriptError):  # so none of them ran
+                answers = self._transaction([calls[0].whole, *(call.sent for call in calls[1:])])
+            for answer in answers:
+                if isinstance(answer, Exception):
+                    raise answer
+            return answers
+
+        return self.call(work)
+
+    def _transaction(self, commands: Iterable[tuple[Any, ...]]) -> list[Any]:
+        with self.client.pipeline(transaction=True) as pipeline:
+            for command in commands:
+                pipeline.execute_command(*command)
+            return list(pipeline.execute(raise_on_error=False))
 
     def command(self, *parts: Any) -> Any:
         """Run a command on one key, repeated if necessary; it must be safe to repeat."""
