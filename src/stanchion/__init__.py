@@ -45,6 +45,7 @@ from stanchion.pipelines import Pipeline, Send
 from stanchion.queues.consumer import Consumer
 from stanchion.queues.queue import Queue
 from stanchion.tasks.task import Task
+from stanchion.topics.topic import Event, Lag, Subscription, Topic
 from stanchion.worker import Worker
 
 __version__ = "0.1.0"
@@ -58,6 +59,7 @@ __all__ = [
     "CannotJoin",
     "Consumer",
     "DuplicateKey",
+    "Event",
     "EventGroup",
     "Feed",
     "FeedEvent",
@@ -75,6 +77,7 @@ __all__ = [
     "JobHandle",
     "JobNotFound",
     "JobState",
+    "Lag",
     "LeaseLost",
     "LeasesLost",
     "MissingExtra",
@@ -97,8 +100,10 @@ __all__ = [
     "StoreUnavailable",
     "StreamStopped",
     "StreamTaken",
+    "Subscription",
     "Task",
     "TaskTimeout",
+    "Topic",
     "UnknownTask",
     "Worker",
     "__version__",

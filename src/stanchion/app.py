@@ -44,6 +44,7 @@ from stanchion.stores.registry import open_store
 from stanchion.tasks.enqueuer import Enqueuer
 from stanchion.tasks.inline import drained, enqueued
 from stanchion.tasks.task import Task, registered
+from stanchion.topics.topic import Topic, topic_of, topics_of
 from stanchion.worker.worker import run_worker
 
 P = ParamSpec("P")
@@ -226,6 +227,16 @@ class Stanchion:
     def stations(self) -> dict[str, Station]:
         """The stations of all pipelines, by the names of their queues."""
         return cast("dict[str, Station]", self.context.registry.stations)
+
+    # -- topics
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic: each event pushed to it becomes a job for each of its subscriptions."""
+        return topic_of(self.context, name)
+
+    def topics(self) -> list[Topic]:
+        """Return the topics that have subscriptions, by name."""
+        return topics_of(self.context)
 
     # -- schedules
 

@@ -17,6 +17,7 @@ leave_out_all_but(
     *("TestPush", "TestUniqueKeys", "TestReserve", "TestFencing", "TestAttempts", "TestRecovery", "TestCancel"),
     *("TestSlots", "TestWaitingForASlot", "TestOrder", "TestOneWins", "TestGroup", "TestFanOut"),
     *("TestPublishing", "TestWaiting"),
+    *("TestTopics", "TestRepeatedEvents", "TestLateSubscribers"),
 )
 
 __all__ = ["store_factory"]

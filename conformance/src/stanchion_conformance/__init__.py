@@ -173,6 +173,19 @@ from stanchion_conformance.streams.stream_driver import mode
 from stanchion_conformance.streams.stream_failures import TestInnocentJobs, TestPoison, TestStoppedStreams
 from stanchion_conformance.streams.stream_states import TestQueriesWithState, sink
 from stanchion_conformance.streams.streams import TestOperatingStreams, TestRefusedPositions, TestStreams
+from stanchion_conformance.topics.filters import TestFilters
+from stanchion_conformance.topics.late import TestLateSubscribers
+from stanchion_conformance.topics.meanwhile import TestSubscriptionsMeanwhile, TestTermsThatHarmNobody, apps
+from stanchion_conformance.topics.repeats import TestRepeatedEvents
+from stanchion_conformance.topics.topics import (
+    TestKeysOfEvents,
+    TestSubscribedTasks,
+    TestTopics,
+    TestTopicsAtTheDoor,
+    TestTopicsInTransactions,
+    topic,
+    uncached,
+)
 
 __all__ = [
     "TestAFailedMember",
@@ -250,6 +263,7 @@ __all__ = [
     "TestFeedResumed",
     "TestFeedWithinATick",
     "TestFencing",
+    "TestFilters",
     "TestFind",
     "TestFindItems",
     "TestFlowsAtTheDoor",
@@ -270,6 +284,7 @@ __all__ = [
     "TestInsideALane",
     "TestJoining",
     "TestKeyedRates",
+    "TestKeysOfEvents",
     "TestLaneDepths",
     "TestLaneOfATenant",
     "TestLaneSettings",
@@ -277,6 +292,7 @@ __all__ = [
     "TestLanesAndLimits",
     "TestLanesElsewhere",
     "TestLargeBatches",
+    "TestLateSubscribers",
     "TestLease",
     "TestLeaseOfAHolder",
     "TestLimits",
@@ -347,6 +363,7 @@ __all__ = [
     "TestRenewals",
     "TestRepair",
     "TestRepeatedClaim",
+    "TestRepeatedEvents",
     "TestRepeatedOutcome",
     "TestRepeats",
     "TestReplay",
@@ -389,9 +406,12 @@ __all__ = [
     "TestStoppedStreams",
     "TestStrangeNames",
     "TestStreams",
+    "TestSubscribedTasks",
+    "TestSubscriptionsMeanwhile",
     "TestSuspended",
     "TestTailCalls",
     "TestTasks",
+    "TestTermsThatHarmNobody",
     "TestTheClock",
     "TestTheFirstIsWaitedFor",
     "TestTheLine",
@@ -401,6 +421,9 @@ __all__ = [
     "TestTicks",
     "TestTogether",
     "TestTogetherInTransactions",
+    "TestTopics",
+    "TestTopicsAtTheDoor",
+    "TestTopicsInTransactions",
     "TestTrail",
     "TestTwoDrivers",
     "TestUniqueKeys",
@@ -417,6 +440,7 @@ __all__ = [
     "TestWhatWasTakenForSomethingElse",
     "TestWorkersOfLanes",
     "app",
+    "apps",
     "calendar",
     "clock",
     "etl",
@@ -440,7 +464,9 @@ __all__ = [
     "store",
     "stores",
     "three",
+    "topic",
     "trips",
+    "uncached",
     "work",
     "wrong_clock",
 ]

@@ -100,4 +100,9 @@ THEMES = (
     "streams.stream_failures",
     "streams.stream_states",
     "streams.streams",
+    "topics.filters",
+    "topics.late",
+    "topics.meanwhile",
+    "topics.repeats",
+    "topics.topics",
 )

@@ -114,12 +114,13 @@ class Context:
         return retry.delay_or_default(number, LeaseLost(row.id), row.task)
 
     def setup(self) -> None:
-        """Create or migrate the tables, and store the queue settings and semaphores that the code declares."""
+        """Create or migrate the tables, and store what the code declares: settings, semaphores, subscriptions."""
         store = self._store or open_store(self.url)
         try:
             store.setup()
             self.semaphores.store(store)
             self.declared.store(store, self.declared)
+            self.store_subscriptions(store)
         finally:
             if store is not self._store:
                 store.close()
@@ -145,7 +146,7 @@ class Context:
     # -- what the code declares
 
     def declare(self, queue: str, tx: Any = None) -> None:
-        """Store new declared settings of a queue, and new declared semaphores.
+        """Store new declared settings of a queue, and new declared semaphores and subscriptions.
 
         For the queue of a station, include those of the other stations, as its items go on to them.
         """
@@ -158,6 +159,13 @@ class Context:
             and self.declared.store(store, self.registry.queues_with(queue), tx)
         ):
             self.settings.forget()
+        if self.registry.declared_topics and tx is None:
+            self.store_subscriptions(store)
+
+    def store_subscriptions(self, store: Store) -> None:
+        """Store new declared subscriptions."""
+        for topic in self.registry.declared_topics.values():
+            topic.store_declared(store)
 
     def keep_declared(self) -> None:
         """Check from time to time that declared settings are still stored; see `DeclaredQueues.keep`."""

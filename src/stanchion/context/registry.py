@@ -6,7 +6,7 @@ from collections.abc import Collection
 from typing import Any
 
 from stanchion.context.unknown_work import Unknown
-from stanchion.context.work import QueueWork, Work
+from stanchion.context.work import DeclaredTopic, QueueWork, Work
 from stanchion.errors import UnknownTask
 from stanchion.stores.records.jobs import JobRow
 
@@ -21,6 +21,12 @@ class Registry:
         self.stations: dict[str, QueueWork] = {}
         """The stations of all pipelines, by the names of their queues."""
         self.pipelines: dict[str, Any] = {}
+        self.topics: dict[str, Any] = {}
+        """The topics that this process has used, each a `topics.topic.Topic`."""
+        self.declared_topics: dict[str, DeclaredTopic] = {}
+        """The subscriptions that tasks declare, by topic."""
+        self.subscribed: set[str] = set()
+        """The queues of subscriptions whose jobs call tasks of this process."""
         self.crons: dict[str, Any] = {}
         """The schedules; each is a `cron.schedule.Declared`."""
 
@@ -70,9 +76,9 @@ class Registry:
         return work is not None and work.is_async
 
     def own_queues(self) -> list[str]:
-        """Return the queues of the tasks, and of the stations that workers can run."""
+        """Return the queues of the tasks, of their subscriptions, and of the stations that workers can run."""
         stations = {name for name, station in self.stations.items() if station.on_workers}
-        return sorted(stations.union(task.queue for task in self.tasks.values()))
+        return sorted(stations.union(self.subscribed, (task.queue for task in self.tasks.values())))
 
     def queues_with(self, queue: str) -> Collection[str]:
         """Return a queue and those that its items may go on to."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
 from stanchion.core.retry import Retry
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow, NewJob
 from stanchion.stores.records.outcomes import Outcome
 
@@ -63,3 +64,10 @@ class QueueWork(Work, Protocol):
 
     def check_worked(self) -> None:
         """Raise InvalidInput unless a worker can run it."""
+
+
+class DeclaredTopic(Protocol):
+    """The subscriptions that code declares, of one topic."""
+
+    def store_declared(self, store: Store) -> None:
+        """Store new declared subscriptions."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stanchion.ops.cli.console.root import PANELS, cli
-from stanchion.ops.cli.look import jobs, lanes, queues, semaphores, streams, top, watch, workers
+from stanchion.ops.cli.look import jobs, lanes, queues, semaphores, streams, top, topics, watch, workers
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
 from stanchion.ops.cli.run import archive, demo, pipeline, report, worker
 from stanchion.ops.cli.store import bench, copy, stores
@@ -28,6 +28,7 @@ __all__ = [
     "stores",
     "streams",
     "top",
+    "topics",
     "watch",
     "worker",
     "workers",

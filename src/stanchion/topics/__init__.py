@@ -1,0 +1,1 @@
+"""Topics: each event that is pushed becomes a job for every subscription."""
