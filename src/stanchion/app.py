@@ -16,6 +16,7 @@ from stanchion.core.aio import off_loop
 from stanchion.core.checks import checked_name, seconds_of
 from stanchion.core.codec import MAX_PAYLOAD, Codec
 from stanchion.core.events import Event
+from stanchion.core.partition_names import logical_name
 from stanchion.core.retry import Retry
 from stanchion.cron.schedule import Missed, Schedule, declared, on_task, schedule_named, schedules
 from stanchion.cron.ticker import Ticker
@@ -146,7 +147,8 @@ class Stanchion:
 
     def queues(self) -> list[Queue]:
         """Return all queues in the store, by name."""
-        return [Queue(self.context, settings.name) for settings in self.store.queues()]
+        names = (settings.name for settings in self.context.fresh_store.queues())
+        return [Queue(self.context, name) for name in names if logical_name(name) == name]
 
     def semaphore(self, name: str, capacity: int | None = None) -> Semaphore:
         """Return a semaphore. A capacity given here is stored when this process first uses it.

@@ -8,7 +8,20 @@ from stanchion.core.ids import new_id
 from tests.cli.conftest import Run
 
 KEYS = {
-    *("id", "queue", "state", "task", "payload", "headers", "result", "unreadable", "priority", "tenant", "lane"),
+    *(
+        "id",
+        "queue",
+        "partition",
+        "state",
+        "task",
+        "payload",
+        "headers",
+        "result",
+        "unreadable",
+        "priority",
+        "tenant",
+        "lane",
+    ),
     *("key", "order_key", "limits", "run_at", "enqueued_at", "started_at", "finished_at", "pickup_delay", "run_time"),
     *(
         "attempts",

@@ -24,7 +24,7 @@ def test_json_shape(run: Run, app: Stanchion) -> None:
     app.queue("mail").push(1)
     (queue,) = run("queues", "--json").json
     assert queue.keys() == {
-        *("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant"),
+        *("name", "paused", "max_rate", "max_running", "lanes", "lanes_per_tenant", "partitions", "key_partitions"),
         *(
             "history_ttl",
             "dead_letter",

@@ -15,7 +15,8 @@ MODEL = frozenset(
         *("TestDrain", "TestActingOnAnotherQueue", "TestCirclesOfDeadLetters", "TestDeclaredAtTheCall", "TestShares"),
         *("TestExpiryAtTheDoor", "TestNonsense", "TestWhatWasTakenForSomethingElse", "TestUnknownOptions"),
         *("TestNoMembersOfAFlow", "TestDelayOfTheTask", "TestUnknownWork", "TestCancelledAwaits"),
-        *("TestCheckpointsOfTasks",),
+        *("TestCheckpointsOfTasks", "TestFiguresOfPartitions", "TestOperatingPartitions", "TestCopyingPartitions"),
+        *("TestWorkingOnPartitions", "TestDeathsInAResize"),
     )
 )
 """What these try is the model; the verbs that it calls are tried by other cases. So memory and SQLite will do."""

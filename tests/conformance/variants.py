@@ -27,7 +27,22 @@ _OF_THE_MODEL = (
     *("TestUnknownWork", "TestCirclesOfDeadLetters", "TestNonsense", "TestWhatWasTakenForSomethingElse"),
     *("TestDeathAtEachStep", "TestTwoDrivers", "TestPublishedAhead", "TestLostLeases", "TestPoison"),
     *("TestInnocentJobs", "TestStoppedStreams", "TestQueriesWithState"),
+    *("TestPartitionOfAJob", "TestFiguresOfPartitions", "TestFindingInPartitions", "TestOperatingPartitions"),
+    *("TestCopyingPartitions", "TestDeathsInAResize"),
 )
+
+
+OF_A_PARTITIONED_QUEUE = (
+    *("TestPush", "TestUniqueKeys", "TestCommit", "TestRollback", "TestMove", "TestBuryAndAbandon", "TestRepeats"),
+    *("TestFencing", "TestLease", "TestRepeatedOutcome", "TestProgress", "TestCancel", "TestReplay", "TestDrain"),
+    *("TestEveryJobGoesToOne", "TestOneWins", "TestOrderInRaces", "TestRacesForSlots"),
+    *("TestChain", "TestGroup", "TestContinuing", "TestTailCalls", "TestEventGroups", "TestFailure", "TestCancelAFlow"),
+    *("TestDeadLetters", "TestDeadToThoseWhoLook", "TestTicks", "TestManySchedulers"),
+    *("TestStations", "TestForks", "TestLoops", "TestWhatGoesAlong", "TestFanOut"),
+    *("TestSizes", "TestCounts", "TestNextDue", "TestPause", "TestPurge", "TestMaintain"),
+    *("TestStreams", "TestDeathAtEachStep", "TestTwoDrivers"),
+)
+"""The cases that hold across partitions; the others are about the order of a whole queue, or about its rows."""
 
 
 def leave_out_the_model(module: dict[str, Any]) -> None:

@@ -125,3 +125,14 @@ def test_other_servers(other: OtherServer) -> None:
             moment = time.time() + 3600
             client.fcall("stanchion_push", 1, "stanchion:{q}:", "1", "run_at", str(moment))
             assert store.stats(["q"], ["states"])["q"].states.scheduled == 1
+
+
+@on_redis
+def test_it_refuses_keys_of_a_queue_with_partitions(way: Way, app: Stanchion) -> None:
+    queue = app.queue("parted", partitions=3)
+    queue.push(0, key="k")
+    for option in ("key", "order_key"):
+        with pytest.raises(Refused, match="partitions takes no key"):
+            way.push("parted", "1", **{option: "k"})
+    way.push("parted", "2")
+    assert sorted(job.payload for job in queue.reserve(5)) == [0, 2]

@@ -126,3 +126,20 @@ def test_the_printed_script_makes_it(kind: str, request: pytest.FixtureRequest, 
         assert store.setup() == []
         way.push("q", "1")
         assert store.stats(["q"], ["totals"])["q"].totals.pushed == 1
+
+
+def test_it_refuses_keys_of_a_queue_with_partitions(way: SqlWay, app: Stanchion) -> None:
+    """It does not know where they are: such a job could run beside another one of its key."""
+    queue = app.queue("parted", partitions=3)
+    queue.push(0, key="k")
+    for option in ("key", "order_key"):
+        with pytest.raises(Refused, match="partitions takes no key"):
+            way.push("parted", "1", **{option: "k"})
+    way.push("parted", "2")
+    assert sorted(job.payload for job in queue.reserve(5)) == [0, 2]
+    before = app.queue("before")
+    before.push(0, key="k")
+    before.configure(partitions=3)  # its keys stay in the queue itself
+    way.push("before", "1", key="k")
+    way.push("before", "1", key="other")
+    assert sorted(job.payload for job in before.reserve(5)) == [0, 1]

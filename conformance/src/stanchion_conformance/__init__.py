@@ -148,6 +148,21 @@ from stanchion_conformance.operate.waits import TestAwaiting, TestCancelledAwait
 from stanchion_conformance.operate.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
 from stanchion_conformance.operate.worker_lanes import TestQueuePatterns, TestWorkersOfLanes
 from stanchion_conformance.operate.workers import TestHeartbeat, TestRecovery, TestSharedPolling
+from stanchion_conformance.partitions.consuming import TestConsumingPartitions, TestWorkingOnPartitions
+from stanchion_conformance.partitions.operating import (
+    TestCopyingPartitions,
+    TestFiguresOfPartitions,
+    TestFindingInPartitions,
+    TestOperatingPartitions,
+)
+from stanchion_conformance.partitions.placing import (
+    TestKeysStay,
+    TestPartitionOfAJob,
+    elsewhere_parted,
+    elsewhere_q,
+    parted,
+)
+from stanchion_conformance.partitions.resizing import TestDeathsInAResize, TestResizingPartitions, at_once
 from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
 from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
 from stanchion_conformance.streams.publishing import TestPublishingWithAValue, TestPublishingWithFinish
@@ -222,13 +237,16 @@ __all__ = [
     "TestCommit",
     "TestConditions",
     "TestConsumers",
+    "TestConsumingPartitions",
     "TestContinuing",
+    "TestCopyingPartitions",
     "TestCostOfAFeed",
     "TestCounts",
     "TestDeadLetters",
     "TestDeadToThoseWhoLook",
     "TestDeath",
     "TestDeathAtEachStep",
+    "TestDeathsInAResize",
     "TestDeclaredAtTheCall",
     "TestDeclaredInATransaction",
     "TestDeclaredLanes",
@@ -263,9 +281,11 @@ __all__ = [
     "TestFeedResumed",
     "TestFeedWithinATick",
     "TestFencing",
+    "TestFiguresOfPartitions",
     "TestFilters",
     "TestFind",
     "TestFindItems",
+    "TestFindingInPartitions",
     "TestFlowsAtTheDoor",
     "TestFlowsInTransactions",
     "TestFlowsOfACallersTransaction",
@@ -285,6 +305,7 @@ __all__ = [
     "TestJoining",
     "TestKeyedRates",
     "TestKeysOfEvents",
+    "TestKeysStay",
     "TestLaneDepths",
     "TestLaneOfATenant",
     "TestLaneSettings",
@@ -318,6 +339,7 @@ __all__ = [
     "TestOneAtATime",
     "TestOneWins",
     "TestOpeningAFlow",
+    "TestOperatingPartitions",
     "TestOperatingSchedules",
     "TestOperatingStreams",
     "TestOrder",
@@ -330,6 +352,7 @@ __all__ = [
     "TestOtherQueue",
     "TestPages",
     "TestPartition",
+    "TestPartitionOfAJob",
     "TestPassed",
     "TestPause",
     "TestPayloadOfTheEntry",
@@ -379,6 +402,7 @@ __all__ = [
     "TestReserve",
     "TestReservedJobs",
     "TestResizing",
+    "TestResizingPartitions",
     "TestRetry",
     "TestRollback",
     "TestRoundRobin",
@@ -439,10 +463,14 @@ __all__ = [
     "TestWhatIsStored",
     "TestWhatWasTakenForSomethingElse",
     "TestWorkersOfLanes",
+    "TestWorkingOnPartitions",
     "app",
     "apps",
+    "at_once",
     "calendar",
     "clock",
+    "elsewhere_parted",
+    "elsewhere_q",
     "etl",
     "key",
     "laned",
@@ -454,6 +482,7 @@ __all__ = [
     "other_q",
     "other_store",
     "parent",
+    "parted",
     "passing",
     "plain",
     "q",

@@ -6,6 +6,7 @@ import time
 from collections.abc import Set
 from itertools import islice
 
+from stanchion.partitions.settings import PARTITIONED
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
 
@@ -23,6 +24,8 @@ class CachedSettings:
         self._store: Store | None = None
         self._read: dict[str, tuple[float, QueueSettings | None]] = {}
         """When a queue was read, and its settings if any of them concerns more than claims."""
+        self.unknown_partitions = False
+        """A queue was read that has partitions, which the store in use does not know of."""
 
     def forget(self) -> None:
         """Drop all, as this process has just changed some."""
@@ -49,7 +52,10 @@ class CachedSettings:
         # Refresh other queues that this process uses along with these, to save calls.
         others = (queue for queue, (read_at, _) in list(read.items()) if now - read_at > SETTINGS_SECONDS)
         old.update(islice(others, QUEUES_AT_ONCE))
-        found = {settings.name: settings for settings in store.queues(old) if _concern_more(settings)}
+        stored = store.queues(old)
+        if any(PARTITIONED in one.declared and one.partitions == 1 and not one.key_partitions for one in stored):
+            self.unknown_partitions = True
+        found = {settings.name: settings for settings in stored if _concern_more(settings)}
         read.update((queue, (now, found.get(queue))) for queue in old)
 
 

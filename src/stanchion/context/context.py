@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -21,12 +22,14 @@ from stanchion.core.codec import Codec
 from stanchion.core.events import Listeners
 from stanchion.core.retry import Retry
 from stanchion.errors import InvalidInput, LeaseLost
+from stanchion.partitions.layouts import READ_SECONDS
+from stanchion.partitions.store import PartitionedStore, with_partitions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.registry import absolute_url, open_store, shown_url
 from stanchion.waits import Waits
 
-_KEPT = ("retry", "timeout", "events", "registry", "declared")
+_KEPT = ("retry", "timeout", "events", "registry", "declared", "_partitions")
 """The attributes that a pickled context keeps, besides what it was made with."""
 
 JobOf = Callable[["Context", JobRow], Any]
@@ -55,7 +58,11 @@ class Context:
         self._url = url
         self._job_of = job_of
         self._opening = threading.Lock()
-        self._store = None if store is None else self._with_delays(store)
+        self._given = store
+        self._store: Store | None = None
+        self._partitions = False
+        """The code of this process declares partitions, or has set some."""
+        self._noticed_at = 0.0
         self.codec = codec
         self.poll = poll
         self.retry = Retry()
@@ -97,10 +104,40 @@ class Context:
     def _opened(self) -> Store:
         with self._opening:
             if self._store is None:
-                store = open_store(self.url)
-                store.check()
-                self._store = self._with_delays(store)
+                if (store := self._given) is None:
+                    store = open_store(self.url)
+                    store.check()
+                self._store = self._with_delays(with_partitions(store, always=self._partitions))
+                self._noticed_at = time.monotonic()
         return self._store
+
+    def use_partitions(self) -> None:
+        """Use queues with partitions from now on, as this process declares or sets some."""
+        with self._opening:
+            self._partitions = True
+            if self._store is not None:
+                self._store = with_partitions(self._store, always=True)
+
+    @property
+    def fresh_store(self) -> Store:
+        """The store, for a call that is not about single jobs: it knows the partitions of READ_SECONDS ago at least."""
+        store = self.store
+        return store if time.monotonic() - self._noticed_at < READ_SECONDS else self.notice_partitions()
+
+    def current_store(self) -> Store:
+        """The store, with the partitions of queues whose settings were read since it was opened."""
+        return self.notice_partitions() if self.settings.unknown_partitions else self.store
+
+    def notice_partitions(self) -> Store:
+        """Notice queues that other processes have partitioned since; return the store to use from now on."""
+        self.settings.unknown_partitions = False
+        self._noticed_at = time.monotonic()
+        store = self.store
+        if isinstance(store, PartitionedStore):
+            store.layouts.read()
+        else:
+            self._store = store = with_partitions(store)
+        return store
 
     def _with_delays(self, store: Store) -> Store:
         """Apply the retry policies of tasks to jobs that lose their lease."""
@@ -115,33 +152,36 @@ class Context:
 
     def setup(self) -> None:
         """Create or migrate the tables, and store what the code declares: settings, semaphores, subscriptions."""
-        store = self._store or open_store(self.url)
+        store = self._store or self._given or open_store(self.url)
         try:
             store.setup()
+            store = with_partitions(store, always=self._partitions)
             self.semaphores.store(store)
             self.declared.store(store, self.declared)
             self.store_subscriptions(store)
         finally:
-            if store is not self._store:
+            if self._store is None and self._given is None:
                 store.close()
 
     @contextmanager
     def on_store(self, store: Store) -> Iterator[None]:
         """Use another store within the block."""
-        before, self._store = self._store, self._with_delays(store)
+        before, self._store = self._store, self._with_delays(with_partitions(store, always=self._partitions))
         waits, self.waits = self.waits, Waits(self)
         try:
             yield
         finally:
             self.waits.close()
             self._store, self.waits = before, waits
+            if self._partitions:
+                self.use_partitions()  # declared within the block
 
     def close(self) -> None:
         """Release connections and threads; a later call reopens them. Pending waits end with an error."""
         self.waits.close()
         self.calls.close()
-        if self._store is not None:
-            self._store.close()
+        if (store := self._store or self._given) is not None:
+            store.close()
 
     # -- what the code declares
 
@@ -188,4 +228,4 @@ class Context:
         self.events.fire("dead", self._job_of(self, row), LeaseLost(row.id))
 
     def __repr__(self) -> str:
-        return f"<Stanchion {shown_url(self._url) if self._url else self._store}>"
+        return f"<Stanchion {shown_url(self._url) if self._url else self._given}>"

@@ -72,6 +72,11 @@ class DeclaredQueues:
             self.settings[queue] = merged
             self._missing.add(queue)
 
+    def deleted(self, queue: str) -> None:
+        """Record that this process has deleted a queue: its next use stores what is declared."""
+        if queue in self.settings:
+            self._missing.add(queue)
+
     def is_stored(self, store: Store) -> bool:
         """Return whether everything is known to be stored."""
         return store is self._stored_in and not self._missing

@@ -7,6 +7,7 @@ from typing import Any
 
 from stanchion.context.unknown_work import Unknown
 from stanchion.context.work import DeclaredTopic, QueueWork, Work
+from stanchion.core.partition_names import logical_name
 from stanchion.errors import UnknownTask
 from stanchion.stores.records.jobs import JobRow
 
@@ -48,7 +49,7 @@ class Registry:
     def work_of(self, row: JobRow) -> Work | None:
         """Return the work of a job: the task it names or, for a bare payload, the station of its queue."""
         if row.task is None:
-            return self.stations.get(row.queue)
+            return self.stations.get(logical_name(row.queue))
         return self.tasks.get(row.task) or self.built_in.get(row.task)
 
     def known_work_of(self, row: JobRow) -> Work:
@@ -65,9 +66,9 @@ class Registry:
                 "import the module that defines it, or keep the old name with @app.task(name=...)",
             )
         raise Unknown(
-            row.queue,
-            f"no station works on the bare payloads of queue {row.queue!r} here",
-            f"import the pipeline that has it, or take the payloads with app.queue({row.queue!r}).reserve()",
+            queue := logical_name(row.queue),
+            f"no station works on the bare payloads of queue {queue!r} here",
+            f"import the pipeline that has it, or take the payloads with app.queue({queue!r}).reserve()",
         )
 
     def is_async(self, row: JobRow) -> bool:

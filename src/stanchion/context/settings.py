@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from stanchion.context.shard import MAX_LANES
-from stanchion.core.checks import checked_name, refuse_unknown, seconds_of, shown
+from stanchion.core.checks import refuse_unknown, seconds_of, shown
+from stanchion.core.partition_names import MAX_PARTITIONS, checked_queue
 from stanchion.errors import InvalidInput
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.queues import QueueSettings
@@ -173,8 +174,14 @@ def _lanes(name: str, value: Any) -> int:
     return value
 
 
+def _partitions(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_PARTITIONS:
+        raise InvalidInput(f"{name} must be a whole number from 1 to {MAX_PARTITIONS}, not {shown(value)}")
+    return value
+
+
 def _queue_or_none(name: str, value: Any) -> str | None:
-    return None if value is None else checked_name(value, name)
+    return None if value is None else checked_queue(value, name)
 
 
 def _span(name: str, value: Any) -> float:
@@ -198,6 +205,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "ordered": _flag,
     "ordered_by": _ordered_by,
     "timeout": lambda name, value: None if value is None else _span(name, value),
+    "partitions": _partitions,
 }
 
 SETTINGS = tuple(_CHECKS)

@@ -3,42 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
+from stanchion.core.hashing import shuffle_shard
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import UNLANED
 
+__all__ = ["MAX_LANES", "shown_lane", "shuffle_shard", "stored_range"]
+
 MAX_LANES = 1024
-
-_MASK = (1 << 64) - 1
-
-
-@lru_cache(maxsize=10_000)
-def shuffle_shard(tenant: str, lanes: int, size: int) -> tuple[int, ...]:
-    """Return the tenant's `size` lanes out of 0 to `lanes` - 1, in its order of preference."""
-    draws = _splitmix64(_fnv1a(tenant.encode()))
-    lane = list(range(lanes))
-    for i in range(size):
-        j = i + next(draws) % (lanes - i)
-        lane[i], lane[j] = lane[j], lane[i]
-    return tuple(lane[:size])
-
-
-def _fnv1a(data: bytes) -> int:
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 & _MASK
-    return value
-
-
-def _splitmix64(seed: int) -> Iterator[int]:
-    while True:
-        seed = seed + 0x9E3779B97F4A7C15 & _MASK
-        z = (seed ^ seed >> 30) * 0xBF58476D1CE4E5B9 & _MASK
-        z = (z ^ z >> 27) * 0x94D049BB133111EB & _MASK
-        yield z ^ z >> 31
 
 
 def shown_lane(lane: int) -> int | None:

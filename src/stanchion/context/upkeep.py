@@ -75,6 +75,9 @@ class Host(Protocol):
     def store_semaphores(self) -> Store:
         """Store new declared semaphores; return the store."""
 
+    def notice_partitions(self) -> Store:
+        """Notice queues that other processes have partitioned since; return the store to use from now on."""
+
     def fire_dead(self, row: JobRow) -> None:
         """Fire the event for a job that died by a lost lease."""
 
@@ -139,7 +142,7 @@ class Upkeep:
         It takes back only jobs that were lost already at the last share: after an outage of the store, live holders
         have had the time since then to prove that they are alive.
         """
-        store = self._host.store
+        store = self._host.notice_partitions()
         now = store.now()
         last = next(iter(store.values(_KIND, [_NAME])), None)
         if last is not None and abs(now - int(last.text)) < self.every * SECOND / 2:

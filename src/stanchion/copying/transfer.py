@@ -29,10 +29,12 @@ from dataclasses import asdict, dataclass, field, replace
 
 from stanchion.copying.guard import HEARTBEAT, Guard
 from stanchion.errors import InvalidInput
+from stanchion.partitions.settings import PARTITIONED
+from stanchion.partitions.store import PartitionedStore, with_partitions
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import Condition, Query
-from stanchion.stores.records.queues import Sizes
+from stanchion.stores.records.queues import STORED_SETTINGS, Sizes
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.rules.jobs import detached
 
@@ -99,7 +101,8 @@ class Transfer:
         heartbeat: float = HEARTBEAT,
         watcher: Watcher | None = None,
     ) -> None:
-        self._source, self._destination = source, destination
+        self._source = with_partitions(source)
+        self._destination = with_partitions(destination, always=isinstance(self._source, PartitionedStore))
         self._history, self._resume, self._wait, self._settle = history, resume, wait, settle
         self._watcher = watcher or Watcher()
         self._guard = Guard(source, destination, queues, heartbeat)
@@ -131,7 +134,11 @@ class Transfer:
             if copied.queue not in known:
                 raise InvalidInput(f"the source has no queue {copied.queue!r}; it has {', '.join(known) or 'none'}")
         for copied in self._copied:
-            settings = {name: value for name, value in known[copied.queue].items() if name != "name"}
+            given = known[copied.queue]
+            settings = {name: given[name] for name in STORED_SETTINGS if name != "name"}
+            settings["declared"] = {name: value for name, value in given["declared"].items() if name != PARTITIONED}
+            if given["partitions"] > 1:
+                settings["partitions"] = given["partitions"]
             self._source.configure(copied.queue, {"paused": True})
             self._destination.configure(copied.queue, {**settings, "paused": True})
         if self._settle and any(sizes.total for sizes in self._sizes().values()):

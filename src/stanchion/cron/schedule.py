@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 from stanchion.context.context import Context
 from stanchion.core.checks import checked_name, refuse_unknown, shown, whole
 from stanchion.core.ids import new_id
+from stanchion.core.partition_names import checked_queue
 from stanchion.core.times import moment
 from stanchion.cron.expression import timetable, zone
 from stanchion.cron.plan import KIND, Plan
@@ -110,7 +111,7 @@ def _job(context: Context, task: Task[..., Any], call: tuple[Any, Any], options:
     misfit = task.fits(list(args), dict(kwargs))
     if misfit:
         raise InvalidInput(f"the arguments don't fit {task.name}{task.signature}: {misfit}; give args= and kwargs=")
-    queue = checked_name(rest.pop("queue", "default"), "queue")
+    queue = checked_queue(rest.pop("queue", "default"))
     payload = context.codec.encode(arguments(tuple(args), dict(kwargs)), "arguments")
     return NewJob("", queue, payload, task.name, **checked(rest, context.codec, queue=queue, task=task.name))
 

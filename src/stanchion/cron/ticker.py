@@ -22,6 +22,7 @@ from stanchion.cron.plan import KIND, Firing, Plan
 from stanchion.cron.schedule import REFRESH, UNDECLARED, Declared, value_of
 from stanchion.errors import StoreUnavailable
 from stanchion.jobs.insert import insert
+from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.records.jobs import SECOND
 from stanchion.stores.records.values import VersionedValue
 
@@ -98,7 +99,12 @@ class Ticker:
     def _enqueue(self, name: str, plan: Plan) -> int:
         if plan.firing is not None and plan.firing.by != self._id:
             log.warning("completing the tick of schedule %s that another scheduler left", name)
-        return sum(not pushed.duplicate for pushed in insert(self._context, plan.jobs(name)))
+        jobs = plan.jobs(name)
+        if isinstance(store := self._context.store, PartitionedStore):
+            # The queue may have got other partitions since an earlier try, where no push looks for its jobs.
+            known = store.fetch([job.id for job in jobs])
+            jobs = [job for job in jobs if job.id not in known]
+        return sum(not pushed.duplicate for pushed in insert(self._context, jobs)) if jobs else 0
 
     def _change(self, name: str, declared: Declared | None, plan: Plan | None, now: int) -> Plan | None:
         """Return the plan to store now; None: no change."""

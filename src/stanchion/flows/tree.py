@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from stanchion.context.context import Context
+from stanchion.core.partition_names import logical_name
 from stanchion.stores.records.flows import FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRow, JobState
 from stanchion.stores.records.query import Condition, Query
@@ -96,7 +97,7 @@ class _Drawing:
         return tuple(parts[index] for index in sorted(parts))
 
     def _of_job(self, row: JobRow) -> FlowPart:
-        job = FlowPart(row.id, "job", state_of(row, self._now).value, row.task or row.queue)
+        job = FlowPart(row.id, "job", state_of(row, self._now).value, row.task or logical_name(row.queue))
         added = tuple(self.of_node(node) for node in self._added.get(row.id, ()))
         if not added:
             return job

@@ -1,7 +1,7 @@
 """Inserting new jobs: the one function through which they enter the store.
 
 Steps: (1) store the declared settings of their queues, (2) apply the options of stations to their items, (3) check that
-their semaphores are known, (4) choose lanes, (5) store the jobs, (6) fire the event.
+their semaphores are known, (4) choose partitions and lanes, (5) store the jobs, (6) fire the event.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from stanchion.context.settings import settings_of
 from stanchion.errors import InvalidInput
 from stanchion.jobs.job import Job
 from stanchion.jobs.lookup import jobs_of
+from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.rules.jobs import created, state_of
@@ -38,10 +39,12 @@ def make_ready(context: Context, jobs: list[NewJob], tx: Any = None) -> Store:
         if job.limits is not None:
             context.semaphores.check(jobs, store, tx)
             break
+    if isinstance(store, PartitionedStore):
+        jobs[:] = store.placed(jobs)
     context.lanes.assign(store, jobs)
     if set(map(_KEY_TTL, jobs)) - _NONE:
         _check_key_ttl(store, jobs)
-    return store
+    return context.current_store()
 
 
 def _check_key_ttl(store: Store, jobs: Sequence[NewJob]) -> None:
@@ -59,7 +62,10 @@ _KEY_TTL, _NONE = attrgetter("key_ttl"), {None}
 
 def insert(context: Context, jobs: list[NewJob], tx: Any = None) -> list[Pushed]:
     """Store new jobs, changing the list in place; fire the event for all but duplicates."""
-    pushed = make_ready(context, jobs, tx).push(jobs, tx)
+    store = make_ready(context, jobs, tx)
+    if isinstance(store, PartitionedStore):
+        jobs[:] = store.placed(jobs)  # by layouts that were noticed just now: the caller sees the partitions
+    pushed = store.push(jobs, tx)
     if context.events.hears("enqueue"):
         for job in jobs_of(context, jobs, pushed):
             if not job.duplicate:

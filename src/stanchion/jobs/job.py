@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 from stanchion.context.context import Context
 from stanchion.context.shard import shown_lane
+from stanchion.core.partition_names import logical_name, partition_number
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput
 from stanchion.jobs.call import checkpoint_in, without_checkpoint
 from stanchion.stores.records.jobs import SECOND, JobRow, JobState, NewJob, Pushed
-from stanchion.stores.rules.dead_letters import DEAD_AT, is_letter
+from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_FROM, is_letter
 from stanchion.stores.rules.jobs import created
 from stanchion.stores.rules.limits import limits_in
 from stanchion.stores.rules.trail import entry_payload, passed, stops_of
@@ -52,7 +53,12 @@ class Job:
     @property
     def queue(self) -> str:
         """The queue's name."""
-        return self._row.queue
+        return logical_name(self._row.queue)
+
+    @property
+    def partition(self) -> int | None:
+        """The number of its partition; None if the queue has none, or if the job is in the queue itself."""
+        return partition_number(self._row.queue)
 
     @property
     def task(self) -> str | None:
@@ -79,7 +85,10 @@ class Job:
     @property
     def headers(self) -> dict[str, Any]:
         """Metadata stored with the payload."""
-        return self._context.codec.decode(self._row.headers) or {}
+        headers: dict[str, Any] = self._context.codec.decode(self._row.headers) or {}
+        if DEAD_FROM in headers:
+            headers[DEAD_FROM] = logical_name(str(headers[DEAD_FROM]))
+        return headers
 
     @property
     def priority(self) -> int:
@@ -202,7 +211,7 @@ class Job:
 
     def has_passed(self, queue: str) -> bool:
         """Return whether it is in this queue, or has passed it."""
-        return passed(self._row, queue)
+        return passed(self._row._replace(queue=self.queue), queue)
 
     @property
     def entry_payload(self) -> Any:

@@ -8,6 +8,7 @@ from typing import Unpack
 from stanchion.context.context import Context
 from stanchion.core.checks import checked_id, checked_ids
 from stanchion.core.ids import new_ids
+from stanchion.core.partition_names import logical_name
 from stanchion.errors import DuplicateKey, InvalidInput, JobNotFound
 from stanchion.jobs.contents import selected
 from stanchion.jobs.job import FreshJob, Job
@@ -43,7 +44,7 @@ def get(context: Context, job_id: str) -> Job | None:
 def find(context: Context, **search: Unpack[Search]) -> list[Job]:
     """Search live and finished jobs, newest first; see `Queue.find`."""
     query, contents = query_of(search), contents_of(search)
-    store, now = context.store, context.store.now()
+    store, now = context.fresh_store, context.store.now()
     rows = selected(store, query, contents, context.codec) if any(contents) else store.select(query).rows
     return [Job(context, row, state_of(row, now)) for row in rows]
 
@@ -62,7 +63,7 @@ def retry(context: Context, job_id: str) -> Job:
     if verdict is Redriven.RUNNING:
         raise InvalidInput(f"job {job_id} is running; cancel it, or wait until it has finished")
     if verdict is Redriven.KEY_TAKEN:
-        raise DuplicateKey(row.queue if row else "?", (row.key if row else None) or "?", job_id)
+        raise DuplicateKey(logical_name(row.queue) if row else "?", (row.key if row else None) or "?", job_id)
     if verdict is Redriven.MISSING or row is None:
         raise JobNotFound(job_id)
     return job_of(context, row)

@@ -20,6 +20,7 @@ from stanchion.core.checks import (
     whole,
 )
 from stanchion.core.codec import Codec
+from stanchion.core.partition_names import checked_queue
 from stanchion.core.retry import MOST_ATTEMPTS
 from stanchion.core.service_levels import BandName
 from stanchion.core.times import micros
@@ -121,7 +122,7 @@ def _rate(fields: dict[str, Any], queue: str, task: str | None, lifted: bool) ->
 
 def named_queues(value: Any) -> list[str]:
     """Return a list of names of queues, each once."""
-    return list(dict.fromkeys(checked_name(queue, "queue") for queue in several(value, "queues", "['mail']")))
+    return list(dict.fromkeys(checked_queue(queue) for queue in several(value, "queues", "['mail']")))
 
 
 def _run_at(value: Any) -> int:
@@ -227,7 +228,7 @@ class Push:
     def __init__(self, payload: Any, *, queue: str | None = None, **options: Unpack[PushOptions]) -> None:
         refuse_unknown(options, {*PushOptions.__optional_keys__, "queue"})
         self.payload, self.options = payload, options
-        self.queue = None if queue is None else checked_name(queue, "queue")
+        self.queue = None if queue is None else checked_queue(queue)
 
     def __repr__(self) -> str:
         given = {**({} if self.queue is None else {"queue": self.queue}), **self.options}

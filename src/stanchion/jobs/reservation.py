@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Self
 
 from stanchion.context.context import Context, HasContext
 from stanchion.core.aio import off_loop
-from stanchion.core.checks import checked_name, number, seconds_of, shown
+from stanchion.core.checks import number, seconds_of, shown
+from stanchion.core.partition_names import checked_queue
 from stanchion.core.retry import Retry
 from stanchion.errors import CannotJoin, InvalidInput, LeaseLost, StoreUnavailable
 from stanchion.jobs.call import with_checkpoint
@@ -154,7 +155,7 @@ class Reservation(Job):
         self, queue: str, *, payload: Any = UNCHANGED, delay: float | timedelta = 0, keep_entry: bool = False
     ) -> Settlement:
         """Return what `move` does."""
-        name = checked_name(queue, "queue")
+        name = checked_queue(queue)
         seconds = seconds_of(delay, "delay")
         new = NewJob(self.id, name, "", tenant=self.tenant)
         placed = self._context.lanes.placed(self._context.store, new)
@@ -290,7 +291,7 @@ def settled(context: Context, settlements: Sequence[Settlement], tx: Any = None)
     """
     repeat = any(one.reservation.reply_lost for one in settlements)
     try:
-        states = context.store.settle([one.outcome for one in settlements], tx, repeat=repeat)
+        states = context.current_store().settle([one.outcome for one in settlements], tx, repeat=repeat)
     except StoreUnavailable:
         for reservation, _ in settlements:
             reservation.reply_lost = True  # the store may have applied it; the caller may try again

@@ -15,7 +15,6 @@ from stanchion.core.aio import off_loop
 from stanchion.core.backoff import deadline_in
 from stanchion.core.checks import (
     checked_ids,
-    checked_name,
     positive_seconds,
     refuse_unknown,
     seconds_of,
@@ -24,6 +23,7 @@ from stanchion.core.checks import (
     whole,
 )
 from stanchion.core.ids import new_id, new_ids
+from stanchion.core.partition_names import checked_partitioned, checked_queue, logical_name
 from stanchion.core.times import moment
 from stanchion.errors import InvalidInput, JobNotFound
 from stanchion.jobs import lookup
@@ -52,7 +52,7 @@ class Queue:
     """A named queue of jobs. Made by `app.queue(name)`."""
 
     def __init__(self, context: Context, name: str) -> None:
-        self.context, self.name = context, checked_name(name, "queue")
+        self.context, self.name = context, checked_queue(name)
 
     # -- in
 
@@ -201,7 +201,7 @@ class Queue:
 
     def lanes(self) -> dict[int | None, int]:
         """Count the queued jobs of each lane that has any; None stands for no lane."""
-        depths = self.context.store.lane_depths(self.name, at_most=LANE_JOBS_MAX)
+        depths = self.context.fresh_store.lane_depths(self.name, at_most=LANE_JOBS_MAX)
         return {shown_lane(lane): depths[lane] for lane in sorted(depths)}
 
     def next_due(self) -> datetime | None:
@@ -209,7 +209,7 @@ class Queue:
         return moment(self._stats("next_due").next_due)
 
     def _stats(self, field: Stat) -> QueueStats:
-        return self.context.store.stats([self.name], [field])[self.name]
+        return self.context.fresh_store.stats([self.name], [field])[self.name]
 
     def get(self, job_id: str, *, passed: bool = False) -> Job | None:
         """Return the job if it is in this queue, live or finished; else None. `passed`: also if it has moved on."""
@@ -254,28 +254,31 @@ class Queue:
     def replay(self, job_ids: Iterable[str]) -> list[Job]:
         """Enqueue copies of finished jobs of this queue; each names its origin. Other ids are left out."""
         ids = checked_ids(job_ids)
-        known = self.context.store.fetch(ids)
-        mine = [job_id for job_id in ids if job_id in known and known[job_id].queue == self.name]
+        known = self.context.fresh_store.fetch(ids)
+        mine = [job_id for job_id in ids if job_id in known and logical_name(known[job_id].queue) == self.name]
         return lookup.replay(self.context, mine)
 
     def purge_history(self, older_than: float | timedelta | None = None) -> int:
         """Delete jobs that finished more than `older_than` seconds ago (None: the queue's history_ttl)."""
         seconds = None if older_than is None else seconds_of(older_than, "older_than")
-        return purge(self.context.store, self.name, seconds)
+        return purge(self.context.fresh_store, self.name, seconds)
 
     def pause(self) -> None:
         """Stop handing out jobs, in all processes; running jobs finish."""
-        self.context.store.configure(self.name, {"paused": True})
+        self.context.fresh_store.configure(self.name, {"paused": True})
 
     def resume(self) -> None:
         """Hand out jobs again."""
-        self.context.store.configure(self.name, {"paused": False})
+        self.context.fresh_store.configure(self.name, {"paused": False})
 
     def configure(self, **settings: Any) -> QueueSettings:
         """Store settings: max_rate, max_running, lanes, lanes_per_tenant, history_ttl, dead_letter, lease, paused,
-        expires, expires_with_jobs, timeout, ordered, ordered_by.
+        expires, expires_with_jobs, timeout, ordered, ordered_by, partitions.
         """
-        stored = store_settings(self.context.store, self.name, checked_settings(settings))
+        if "partitions" in settings:
+            checked_partitioned(self.name)
+            self.context.use_partitions()
+        stored = store_settings(self.context.fresh_store, self.name, checked_settings(settings))
         self.context.settings.forget()
         return stored
 
@@ -285,20 +288,23 @@ class Queue:
         Without names, `paused` is reset only if it is declared.
         """
         self.context.declare(self.name)
+        self.context.use_partitions()
         current = self.settings
-        changes = as_declared(current, names or resettable(current), self.context.store.now)
-        stored = store_settings(self.context.store, self.name, changes)
+        changes = as_declared(current, names or resettable(current), self.context.fresh_store.now)
+        stored = store_settings(self.context.fresh_store, self.name, changes)
         self.context.settings.forget()
         return stored
 
     @property
     def settings(self) -> QueueSettings:
         """The stored settings; the defaults if the queue does not exist."""
-        return settings_of(self.context.store, self.name)
+        return settings_of(self.context.fresh_store, self.name)
 
     def delete(self) -> int:
         """Delete the queue with its jobs, history and counts; return the number of live jobs deleted."""
-        return self.context.store.drop_queue(self.name)
+        deleted = self.context.fresh_store.drop_queue(self.name)
+        self.context.declared.deleted(self.name)
+        return deleted
 
     apush = off_loop(push)
     asize = off_loop(size)
@@ -311,5 +317,8 @@ class Queue:
 def declared_queue(context: Context, name: str, settings: Mapping[str, Any]) -> Queue:
     """Return a queue. Settings given here are stored at its first use by this process, or by `setup`."""
     if settings:
-        context.declared.declare(name, checked_settings(settings))
+        if "partitions" in settings:
+            checked_partitioned(name)
+            context.use_partitions()
+        context.declared.declare(checked_queue(name), checked_settings(settings))
     return Queue(context, name)

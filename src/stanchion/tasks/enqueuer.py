@@ -7,8 +7,9 @@ from typing import Any, Generic, ParamSpec
 
 from stanchion.context.context import Context
 from stanchion.core.aio import off_loop
-from stanchion.core.checks import checked_name, refuse_unknown, several
+from stanchion.core.checks import refuse_unknown, several
 from stanchion.core.ids import new_id, new_ids
+from stanchion.core.partition_names import checked_queue
 from stanchion.errors import InvalidInput
 from stanchion.flows.parts import Signature
 from stanchion.jobs.batches import batches, store_batches
@@ -28,7 +29,7 @@ class Enqueuer(Generic[P]):
         self.context, self.task_name = context, task
         refuse_unknown(options, ENQUEUE_OPTIONS)
         rest = dict(options)
-        self._queue = checked_name(rest.pop("queue", "default"), "queue")
+        self._queue = checked_queue(rest.pop("queue", "default"))
         self._tx = rest.pop("tx", None)
         self._fields = checked(rest, context.codec, queue=self._queue, task=task)
 

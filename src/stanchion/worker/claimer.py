@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.core.ids import new_token
+from stanchion.core.partition_names import logical_name
 from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
@@ -229,8 +230,9 @@ class Claimer:
     def _hand_over(self, rows: list[JobRow]) -> None:
         self._claimed += len(rows)
         self._prefetch.claimed(rows[-1].lane)
-        self.delays.add(rows[0].queue, rows)
-        self._runners.defaults.meet(rows[0].queue)
+        queue = logical_name(rows[0].queue)
+        self.delays.add(queue, rows)
+        self._runners.defaults.meet(queue)
         if self._stopping.is_set():
             self._give_back(rows)
         elif is_alone(rows[0]):

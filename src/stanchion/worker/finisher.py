@@ -182,7 +182,7 @@ class Finisher:
             [outcome for outcome, _, _ in group if outcome is not None],
             lambda: {job.id: job.tenant for _, job, _ in group if job is not None},
         )
-        states = iter(self._context.store.settle(settling, repeat=repeat) if settling else [])
+        states = iter(self._context.current_store().settle(settling, repeat=repeat) if settling else [])
         return [
             next(states) if outcome is not None else job.settled_as if job is not None else None
             for outcome, job, _ in group

@@ -55,6 +55,7 @@ class Reaper:
                     lag.warn(left)
                     behind = bool(left)
                     self._context.keep_declared()
+                    self._context.notice_partitions()
             except Exception as error:
                 behind = False
                 log.warning("maintaining the store failed: %s: %s", type(error).__name__, error)

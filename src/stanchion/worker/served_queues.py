@@ -10,6 +10,7 @@ from typing import Any
 from stanchion.context.context import Context
 from stanchion.context.shard import range_in, stored_range
 from stanchion.core.checks import several, shown
+from stanchion.core.partition_names import logical_name
 from stanchion.errors import InvalidInput
 from stanchion.jobs.options import named_queues
 from stanchion.stores.records.workers import LaneRange
@@ -63,7 +64,7 @@ class ServedQueues:
         began = time.monotonic()
         if not self._patterns or began < self._look_at:
             return False
-        known = self._context.store.queues()
+        known = [one for one in self._context.fresh_store.queues() if logical_name(one.name) == one.name]
         letters = {settings.dead_letter for settings in known}
         letters |= {settings.get("dead_letter") for settings in self._context.declared.settings.values()}
         in_code = {*self._context.registry.own_queues(), *self._context.declared.settings}

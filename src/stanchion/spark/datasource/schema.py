@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stanchion.core.codec import Codec
+from stanchion.core.partition_names import logical_name
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import UNLANED, JobRow
 from stanchion.stores.rules.jobs import state_of
@@ -94,7 +95,10 @@ def stored_fields(names: Sequence[str]) -> tuple[str, ...]:
 
 def batch_of_rows(rows: Sequence[JobRow], of: Of, names: Sequence[str], now: int, codec: Codec) -> pa.RecordBatch:
     """Return jobs as a batch. `now`: the store's clock, which separates scheduled jobs from ready ones."""
-    shown: dict[str, Callable[[JobRow], Any]] = {"state": lambda row: state_of(row, now).value}
+    shown: dict[str, Callable[[JobRow], Any]] = {
+        "state": lambda row: state_of(row, now).value,
+        "queue": lambda row: logical_name(row.queue),
+    }
     fields = stored_fields(names)
     raw = [pa.array([shown.get(name, itemgetter(JobRow._fields.index(name)))(row) for row in rows]) for name in fields]
     return batch_of_arrow(pa.RecordBatch.from_arrays(raw, list(fields)), of, names, codec)

@@ -62,8 +62,9 @@ class ReservedItems:
 
         The other items are no longer reserved: they were settled before, or were taken back and come again.
         """
-        store, lanes = self.station.context.store, self.station.context.lanes
-        return settle(store, list(lanes.place(store, list(outcomes), lambda: {row.id: row.tenant for row in rows})))
+        context = self.station.context
+        placed = context.lanes.place(context.store, list(outcomes), lambda: {row.id: row.tenant for row in rows})
+        return settle(context.current_store(), list(placed))
 
 
 def work_on_items(items: ReservedItems, like: DataFrame) -> None:

@@ -168,6 +168,12 @@ BEGIN
             SET refused = 'the payload of a task must be {"args": [...], "kwargs": {...}}; or give args';
         END IF;
     END IF;
+    IF refused IS NULL AND (own_key IS NOT NULL OR own_order_key IS NOT NULL) AND EXISTS (
+        SELECT 1 FROM stanchion_values AS layout
+        WHERE layout.kind = 'partitions' AND layout.name = queue AND JSON_VALUE(layout.text, '$.keys') <> 0
+    ) THEN
+        SET refused = 'a queue with partitions takes no key and no order_key from SQL';
+    END IF;
     IF refused IS NULL AND LENGTH(content) > <max_payload> THEN
         SET refused = 'the payload takes more than <max_payload> bytes; store it elsewhere';
     END IF;

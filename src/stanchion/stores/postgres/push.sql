@@ -43,6 +43,14 @@ BEGIN
         END IF;
     END LOOP;
 
+    IF (key IS NOT NULL OR order_key IS NOT NULL) AND EXISTS (
+        SELECT FROM stanchion_values AS layout
+        WHERE layout.kind = 'partitions' AND layout.name = stanchion_push.queue
+            AND CAST(layout.text AS jsonb) -> 'keys' <> '0'
+    ) THEN
+        refused := 'a queue with partitions takes no key and no order_key from SQL, as they decide the partition';
+    END IF;
+
     IF task IS NULL THEN
         content := CAST(payload AS text);
         IF args IS NOT NULL THEN

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal, NamedTuple
 
 QueueShape = Literal["plain", "slots", "lanes", "limited"]
 """The route of a claim: plain jobs; some use slots; they are in lanes; or the queue is limited: paused, with a rate, a
@@ -18,6 +18,9 @@ class SemaphoreRow(NamedTuple):
     capacity: int
     held: int = 0
     waiting: int = 0
+
+
+_NOT_STORED: Final = {"stored": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,11 @@ class QueueSettings:
     """What becomes the order key of jobs that enter the queue without one."""
     declared: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """The settings that the code declared last, which may not be in force; see `stanchion.context.declared`."""
+    partitions: int = field(default=1, metadata=_NOT_STORED)
+    """The physical queues over which new jobs are spread; see `stanchion.partitions`, which stores it elsewhere."""
+    key_partitions: int = field(default=0, metadata=_NOT_STORED)
+    """The partitions over which keys are spread, fixed when the queue is first partitioned; 0: keys stay in the queue
+    itself."""
 
     @property
     def limited(self) -> bool:
@@ -66,6 +74,10 @@ class QueueSettings:
         if self.uses_lanes:
             return "lanes"
         return "slots" if self.uses_slots else "plain"
+
+
+STORED_SETTINGS: Final = tuple(one.name for one in fields(QueueSettings) if one.metadata.get("stored", True))
+"""The fields that a store keeps with the queue, its name first."""
 
 
 class Sizes(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from stanchion.core.partition_names import logical_name
 from stanchion.stores.records.jobs import QUEUED, SECOND, UNLANED, JobRow, JobState, NewJob, Redriven
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Continue, Ending, Move, Outcome, Rollback
@@ -191,7 +192,9 @@ def _dead(row: JobRow, queue: QueueSettings, now: int) -> Transition:
 
 def _continued(row: JobRow, job: NewJob, now: int, keep_entry: bool) -> JobRow:
     """Return the job as its next call: same flow position, and the same key while it stays in its queue."""
-    elsewhere = job.queue != row.queue or job.task is None  # an item may return to its station
+    elsewhere = (
+        logical_name(job.queue) != logical_name(row.queue) or job.task is None
+    )  # an item may return to its station
     gone = moved(row, job.queue, now, job.payload, keep_entry=keep_entry) if elsewhere else None
     return created(job, now)._replace(
         trail=row.trail if gone is None else gone.trail,

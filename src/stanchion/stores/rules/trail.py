@@ -3,7 +3,7 @@
 A job that has not moved has none. A move writes [queue, entered_at, attempts, left] for the queue that it leaves, and
 [queue, entered_at] for the one that it comes to. `left` is 0 if it left with the payload that it came with, 1 with
 another one, 2 as one of several jobs; the stops up to the last 2 are those of the job that it was split from. A trail
-of STOPS_MAX stops may lack some behind the first one.
+of STOPS_MAX stops may lack some behind the first one. Partitions are named like their queue.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from typing import Final, NamedTuple
 
+from stanchion.core.partition_names import logical_name
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.jobs import arrival_payload
 
@@ -33,7 +34,7 @@ def stops_of(row: JobRow) -> list[Stop]:
     """Return the queues that a job has passed, oldest first; the last one is where it is."""
     stops = [] if row.trail is None else [Stop(*stop) for stop in json.loads(row.trail)]
     if not stops or stops[-1].left is not None:
-        stops.append(Stop(row.queue, row.enqueued_at))
+        stops.append(Stop(logical_name(row.queue), row.enqueued_at))
     return stops
 
 
@@ -68,13 +69,13 @@ def moved(row: JobRow, queue: str, now: int, payload: str, *, keep_entry: bool =
     if changed and keep_entry and not _changes(_own(stops)):
         entry = came_with
     stops[-1] = stops[-1]._replace(attempts=row.attempts, left=CHANGED if changed else UNCHANGED)
-    trail = _text(_bounded([*stops, Stop(queue, now)]))
+    trail = _text(_bounded([*stops, Stop(logical_name(queue), now)]))
     return row._replace(queue=queue, payload=payload, arrival_payload=None, trail=trail, entry_payload=entry)
 
 
 def trail_to(row: JobRow, queue: str, now: int) -> str:
     """Return the trail of a job that goes to a queue with its work unchanged."""
-    return _text(_bounded([*_left(row, UNCHANGED), Stop(queue, now)]))
+    return _text(_bounded([*_left(row, UNCHANGED), Stop(logical_name(queue), now)]))
 
 
 def split_trail(row: JobRow) -> str:

@@ -72,6 +72,13 @@ BEGIN
         END, 0) THEN RAISE(
             ABORT, 'stanchion_push: run_at must be such as 2030-01-31T08:00:00Z, or seconds since 1970'
         )
+        WHEN (NEW."key" IS NOT NULL OR NEW.order_key IS NOT NULL) AND EXISTS (
+            SELECT 1 FROM stanchion_values AS layout
+            WHERE layout.kind = 'partitions' AND layout.name = NEW.queue AND json_extract(layout.text, '$.keys') <> 0
+        ) THEN RAISE(
+            ABORT,
+            'stanchion_push: a queue with partitions takes no key and no order_key from SQL, as they decide the partition'
+        )
         WHEN NEW.limits IS NOT NULL AND NOT coalesce(
             CASE WHEN json_valid(NEW.limits) THEN
                 json_type(NEW.limits) = 'array' AND json_array_length(NEW.limits) <= <max_limits>

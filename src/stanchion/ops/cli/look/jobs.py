@@ -123,6 +123,7 @@ def job_json(job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "queue": job.queue,
+        "partition": job.partition,
         "state": str(job.state),
         "task": job.task,
         "payload": payload,
@@ -191,6 +192,7 @@ def story(job: Job, now: datetime, awaited: str | None = None) -> Text:
     line("state", _state(job))
     line("waits for", safe(awaited or ""))
     line("queue", safe(job.queue))
+    line("partition", None if job.partition is None else str(job.partition))
     line("task", safe(job.task or ""))
     line("priority", str(job.priority))
     line("tenant", safe(job.tenant or ""))

@@ -16,6 +16,7 @@ from stanchion.ops.cli.console.human import age, iso
 from stanchion.ops.cli.console.output import STATE_STYLES, Cell, Column, count_cell
 from stanchion.ops.cli.console.root import LOOK, OPERATE, cli
 from stanchion.ops.cli.console.session import Exit, Session, command
+from stanchion.partitions.store import PartitionedStore
 from stanchion.queues.queue import Queue
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import SECOND
@@ -41,10 +42,17 @@ _COLUMNS = [
 
 
 @command(queues_cli, group=True)
-def queues(session: Session) -> Exit:
+def queues(
+    session: Session,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="List the partitions of queues too, each with its own figures.")
+    ] = False,
+) -> Exit:
     """List queues with their sizes and settings; set, purge and delete them."""
     app, out = session.app, session.out
     settings = app.store.queues()
+    if partitions:
+        settings = [one for queue in settings for one in (queue, *_partitions_of(app.store, queue))]
     stats = app.store.stats([one.name for one in settings], ["states", "totals", "next_due"])
     now = app.store.now()
     lanes = unserved_lanes(app.store, settings, now)
@@ -67,8 +75,8 @@ def set_(
         typer.Argument(
             metavar="NAME=VALUE...",
             help="max_rate (jobs started per second), max_running, history_ttl (such as 7d), dead_letter (a queue), "
-            "lease (such as 30s), lanes, lanes_per_tenant, paused, expires (such as 1d), expires_with_jobs, "
-            "timeout (such as 5m), ordered, ordered_by (tenant); `none` removes a limit.",
+            "lease (such as 30s), lanes, lanes_per_tenant, partitions, paused, expires (such as 1d), "
+            "expires_with_jobs, timeout (such as 5m), ordered, ordered_by (tenant); `none` removes a limit.",
         ),
     ],
 ) -> None:
@@ -163,6 +171,14 @@ def describe(settings: QueueSettings, stats: QueueStats, now: int) -> dict[str, 
     }
 
 
+def _partitions_of(store: Store, queue: QueueSettings) -> list[QueueSettings]:
+    if not isinstance(store, PartitionedStore):
+        return []
+    names = [name for name in store.partitions_of(queue.name) if name != queue.name]
+    stored = {one.name: one for one in store.queues(names)}
+    return [stored.get(name, QueueSettings(name)) for name in names]
+
+
 def _row(queue: dict[str, Any]) -> list[Cell]:
     size, counts = Sizes(**queue["size"]), Counts(**queue["counts"])
     settings = QueueSettings(**{name: queue[name] for name in QueueSettings.__slots__ if name in queue})
@@ -213,6 +229,8 @@ def shown_settings(settings: QueueSettings) -> str:
         parts.append(f"lanes={settings.lanes} lanes_per_tenant={settings.lanes_per_tenant}")
     if settings.ordered_by is not None:
         parts.append(f"ordered_by={settings.ordered_by}")
+    if settings.partitions > 1:
+        parts.append(f"partitions={settings.partitions}")
     if settings.dead_letter is not None:
         parts.append(f"dead_letter={settings.dead_letter}")
     if settings.history_ttl != usual.history_ttl:

@@ -86,7 +86,7 @@ class Rates:
 
 def sample(app: Stanchion) -> Sample:
     """Take a sample of the store."""
-    store = app.store
+    store = app.context.fresh_store
     settings = store.queues()
     stats = store.stats([one.name for one in settings], ["states", "totals", "next_due"])
     now = store.now()

@@ -10,10 +10,10 @@ from pymongo.errors import DuplicateKeyError
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.server import Access
 from stanchion.stores.records.jobs import JobRow, NewJob
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
 from stanchion.stores.rules.shapes import NAMES, needs
 
-_SETTINGS = tuple(QueueSettings.__dataclass_fields__)[1:]
+_SETTINGS = STORED_SETTINGS[1:]
 
 
 class QueueDocuments:

@@ -276,6 +276,10 @@ local function push(keys, arguments)
     if order == '' and redis.call('HGET', P .. 'settings', 'ordered_by') == 'tenant' then
         order = given.tenant or ''
     end
+    local parted = redis.call('HGET', P .. 'settings', 'declared partitioned')
+    if parted and (given.key or order ~= '') then
+        refuse('a queue with partitions takes no key and no order_key here, as they decide the partition')
+    end
     local bound, limits = '', ''
     if #semaphores > 0 then
         limits, bound = '{"hold":' .. cjson.encode(semaphores) .. '}', 's:' .. semaphores[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, String, false, select, true, update
 
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob
-from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.queues import STORED_SETTINGS, QueueSettings
 from stanchion.stores.rules.dead_letters import is_letter
 from stanchion.stores.rules.slots import NO_SLOTS, slot_needs
 from stanchion.stores.rules.upkeep import Use
@@ -86,7 +85,7 @@ class QueueRow(NamedTuple):
         return QueueSettings(**{**given, **{name: bool(given[name]) for name in _FLAGS}, "declared": declared})
 
 
-_SETTINGS = tuple(setting.name for setting in dataclasses.fields(QueueSettings))
+_SETTINGS = STORED_SETTINGS
 """The first columns of a queue, which hold its settings."""
 _FLAGS = ("paused", "uses_lanes", "uses_slots", "expires_with_jobs", "ordered")
 

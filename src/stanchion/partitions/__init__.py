@@ -1,0 +1,1 @@
+"""Partitioned queues: one queue for its users, several physical ones for the store."""

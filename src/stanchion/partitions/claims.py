@@ -1,0 +1,111 @@
+"""Claims from a partitioned queue: its physical queues in turn.
+
+A claim asks one of them, the next in turn, and is done if that has enough jobs. Else one look at all tells which others
+have due jobs. If there are none, it asks all from time to time, for jobs whose lease has run out. All claims of one
+call have the same token: so a repeat after a lost reply finds what they reserved.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Sequence
+from itertools import count
+
+from stanchion.errors import StoreUnavailable
+from stanchion.partitions.layouts import Layouts
+from stanchion.stores.protocol import Store, pages
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.rules.lost_leases import apart, is_alone
+
+EXPIRED_SECONDS = 1.0
+"""Seconds after which a claim that finds no job asks all physical queues, as only their claims see expired leases."""
+
+_PAGE = 10_000
+
+
+class PartitionClaims:
+    """Claims from all partitions of a queue, each time beginning with another one."""
+
+    def __init__(self, store: Store, layouts: Layouts) -> None:
+        self._store, self._layouts = store, layouts
+        self._asked_all: dict[str, float] = {}
+        # A random start in each process spreads the consumers over the partitions.
+        self._turns = count(random.randrange(1 << 20))  # noqa: S311 - spreading load
+
+    def claim(self, claim: Claim) -> Claimed:
+        """Reserve jobs of the queue that a claim names."""
+        names = self._layouts.names(claim.queue)
+        first = next(self._turns) % len(names)
+        in_turn = [*names[first:], *names[:first]]
+        if not claim.rows:
+            return self._batch(claim, in_turn)
+        if claim.repeat:
+            return self._apart(self._from(claim, in_turn, Claimed([])))
+        claimed = self._store.claim(claim._replace(queue=in_turn[0]))
+        if len(claimed.rows) >= claim.limit or (claimed.rows and is_alone(claimed.rows[0])):
+            return claimed
+        try:
+            others = self._due(in_turn[1:])
+        except StoreUnavailable:
+            if not claimed.rows:
+                raise
+            return claimed  # one server of several does not answer; these jobs are reserved already
+        claimed = self._from(claim, others, claimed)
+        if not claimed.rows and self._is_time_for_all(claim.queue):
+            claimed = self._from(claim, [name for name in in_turn[1:] if name not in others], claimed)
+        return self._apart(claimed)
+
+    def _is_time_for_all(self, queue: str) -> bool:
+        """Return True if no claim has asked all physical queues of a queue for EXPIRED_SECONDS."""
+        now = time.monotonic() + self._store.clock_offset
+        if abs(now - self._asked_all.get(queue, -math.inf)) < EXPIRED_SECONDS:
+            return False
+        self._asked_all[queue] = now
+        return True
+
+    def _from(self, claim: Claim, queues: Sequence[str], claimed: Claimed) -> Claimed:
+        """Add the jobs of these queues to those claimed already, up to the limit."""
+        rows, retry_in = list(claimed.rows), claimed.retry_in
+        for queue in queues:
+            left = claim.limit - len(rows)
+            if left <= 0 and not claim.repeat:
+                break
+            more = self._store.claim(claim._replace(queue=queue, limit=max(0, left)))
+            rows += more.rows
+            if more.retry_in is not None:
+                retry_in = more.retry_in if retry_in is None else min(retry_in, more.retry_in)
+        return Claimed(rows, retry_in)
+
+    def _due(self, queues: Sequence[str]) -> list[str]:
+        """Return those of the queues that have a due job."""
+        stats = self._store.stats(queues, ["next_due"])
+        dues = [(queue, due) for queue in queues if (due := stats[queue].next_due) is not None]
+        now = self._store.now() if dues else 0
+        return [queue for queue, due in dues if due <= now]
+
+    def _apart(self, claimed: Claimed) -> Claimed:
+        """Give back what came together with a job that must run alone."""
+        claimed, back = apart(claimed)
+        if back:
+            self._store.settle(back)
+        return claimed
+
+    def _batch(self, claim: Claim, in_turn: Sequence[str]) -> Claimed:
+        """Reserve a batch whose rows are read later, by the token: all from one physical queue."""
+        if claim.repeat and (held := self._held(claim, in_turn)):
+            return Claimed([], reserved=held)
+        claimed = Claimed([])
+        for queue in self._due(in_turn):
+            claimed = self._store.claim(claim._replace(queue=queue))
+            if claimed.reserved:
+                break
+        return claimed
+
+    def _held(self, claim: Claim, queues: Sequence[str]) -> int:
+        """Return the number of jobs that an earlier try of the claim has reserved."""
+        where = Condition("queue", "in", tuple(queues)), Condition("token", "=", claim.token)
+        held = Query("live", where, order="id", columns=("id",), limit=_PAGE)
+        return sum(len(page) for page in pages(self._store, held))

@@ -1,0 +1,107 @@
+"""Physical queues for all that enters a store by the name of a partitioned queue."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from stanchion.core.partition_names import logical_name
+from stanchion.partitions.layouts import Layouts
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.flows import CloseFlow, ExtendFlow, FlowChange, FlowNode, OpenFlow, StopFlow
+from stanchion.stores.records.jobs import JobRow, NewJob
+from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.records.staging import Publication
+from stanchion.stores.rules.dead_letters import DEAD_FROM
+from stanchion.stores.rules.flows import failure_job
+
+
+class Placing:
+    """Places jobs, by the layouts that this process knows."""
+
+    def __init__(self, store: Store, layouts: Layouts) -> None:
+        self._store, self._layouts = store, layouts
+
+    def job(self, job: NewJob) -> NewJob:
+        """Return a new job in its physical queue; the copy of a job may name one of an earlier layout."""
+        queue = self._of(job.queue, job.id, job.tenant, job.key, job.order_key)
+        return job if queue == job.queue else job._replace(queue=queue)
+
+    def jobs(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """Return new jobs in their physical queues."""
+        return [self.job(job) for job in jobs]
+
+    def row(self, row: JobRow) -> JobRow:
+        """Return the job of another store in its physical queue here; a dead letter returns to the one here, too."""
+        placed = row._replace(queue=self._of(row.queue, row.id, row.tenant, row.key, row.order_key))
+        if row.headers is None or DEAD_FROM not in row.headers:
+            return placed
+        headers = json.loads(row.headers)
+        headers[DEAD_FROM] = self._of(headers[DEAD_FROM], row.id, row.tenant, row.key, row.order_key)
+        return placed._replace(headers=json.dumps(headers, separators=(",", ":"), ensure_ascii=False))
+
+    def changes(self, changes: Sequence[FlowChange]) -> list[FlowChange]:
+        """Return changes of flows with their jobs in physical queues."""
+        return [self._change(change) for change in changes]
+
+    def outcomes(self, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Return outcomes with physical queues in their leases and for the jobs that go on."""
+        known = self._layouts.known
+        asked = [
+            one.lease.id
+            for one in outcomes
+            if one.lease.queue in known or (isinstance(one, Move) and logical_name(one.queue) in known)
+        ]
+        rows = self._store.fetch(asked) if asked else {}
+        return [self._outcome(one, rows) for one in outcomes]
+
+    def publication(self, publication: Publication) -> Publication:
+        """Return a publication that finishes the jobs of the physical queue in which they are reserved."""
+        finish = publication.finish
+        if finish is None or (layout := self._layouts.known.get(finish.queue)) is None:
+            return publication
+        where = (
+            Condition("queue", "in", layout.names(finish.queue)),
+            Condition("token", "=", finish.token),
+        )
+        found = self._store.select(Query("live", where, order="id", columns=("queue",), limit=1)).rows
+        return publication._replace(finish=finish._replace(queue=found[0][0])) if found else publication
+
+    def _of(self, queue: str, job_id: str, tenant: str | None, key: str | None, order_key: str | None) -> str:
+        layout, name = self._layouts.of(queue), logical_name(queue)
+        return name if layout is None else layout.place(name, job_id, tenant, key, order_key)
+
+    def _change(self, change: FlowChange) -> FlowChange:
+        match change:
+            case OpenFlow(nodes=nodes, jobs=jobs):
+                return OpenFlow([self._node(node) for node in nodes], self.jobs(jobs))
+            case ExtendFlow(jobs=jobs):
+                return change._replace(jobs=self.jobs(jobs))
+            case CloseFlow() | StopFlow():
+                return change
+
+    def _node(self, node: FlowNode) -> FlowNode:
+        job = failure_job(node)
+        if job is None:
+            return node
+        fields = {name: value for name, value in self.job(job)._asdict().items() if value is not None}
+        return node._replace(on_failure=json.dumps(fields))
+
+    def _outcome(self, outcome: Outcome, rows: Mapping[str, JobRow]) -> Outcome:
+        row = rows.get(outcome.lease.id)
+        if row is not None and logical_name(row.queue) == outcome.lease.queue:  # a stream names the queue itself
+            outcome = outcome._replace(lease=outcome.lease._replace(queue=row.queue))
+        match outcome:
+            case Move() if row is not None:
+                queue = self._of(outcome.queue, row.id, row.tenant, None, row.order_key)  # its key does not go along
+                return outcome._replace(queue=queue)
+            case Continue(lease=lease, job=job, nodes=nodes, jobs=jobs):
+                nodes, jobs = tuple(map(self._node, nodes)), tuple(map(self.job, jobs))
+                # Within its queue it stays in its partition, so that it keeps its key.
+                stays = logical_name(job.queue) == logical_name(lease.queue) and job.order_key is None
+                job = job._replace(queue=lease.queue) if stays else self.job(job)
+                return outcome._replace(job=job, nodes=nodes, jobs=jobs)
+            case Commit(jobs=jobs) if jobs:
+                return outcome._replace(jobs=tuple(map(self.job, jobs)))
+        return outcome

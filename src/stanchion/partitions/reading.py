@@ -1,0 +1,134 @@
+"""Reading partitioned queues: queries merged in order, figures added up."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from stanchion.core.partition_names import logical_name
+from stanchion.partitions.layouts import Layouts
+from stanchion.stores.protocol import ArrowReads, Store
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.query import MATCHED, Condition, Page, Query
+from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
+from stanchion.stores.rules.query import ORDERED, cut_off, place, value_of
+
+
+class Reading:
+    """Reads by the names of queues: those of partitioned ones stand for all their physical queues."""
+
+    def __init__(self, store: Store, layouts: Layouts) -> None:
+        self._store, self._layouts = store, layouts
+
+    def names(self, queues: Collection[str]) -> list[str]:
+        """Return the physical queues of these queues."""
+        return [name for queue in queues for name in self._layouts.names(queue)]
+
+    def select(self, query: Query) -> Page:
+        """Return a page of a query. That of one queue is merged of a page of each physical queue, so reads are bounded.
+
+        A query that names few jobs, such as those of a token, is one read.
+        """
+        queries = self._parts(query)
+        if len(queries) == 1:
+            page = self._store.select(queries[0])
+            return page if "queue" not in query.columns else page._replace(rows=_logical(query.columns, page.rows))
+        sort_fields = [name for name in ("id", *ORDERED[query.order]) if name not in query.columns]
+        columns = (*query.columns, *dict.fromkeys(sort_fields)) if query.columns else ()
+        found: dict[str, JobRow] = {}
+        for part in queries:
+            rows = self._store.select(replace(part, columns=columns)).rows
+            found |= {row.id: row for row in ([_row(columns, row) for row in rows] if columns else rows)}
+        ordered = sorted(found.values(), key=lambda row: place(row, query.order), reverse=query.order == "newest")
+        page = cut_off(ordered, query)
+        return page._replace(rows=_logical(query.columns, page.rows)) if query.columns else page
+
+    def _parts(self, query: Query) -> list[Query]:
+        """Return the queries whose jobs, merged, are those of a query."""
+        queue, passed = value_of(query, "queue"), value_of(query, "passed")
+        if passed is not None and passed == queue:
+            query = replace(query, where=tuple(one for one in query.where if one.field != "passed"))
+        elif passed in self._layouts.known and not any(one.field == "queue" for one in query.where):
+            others = tuple(one for one in query.where if one.field != "passed")
+            there = (Condition("queue", "=", name) for name in self.names([passed])[1:])
+            return [query, *(replace(query, where=(*others, one)) for one in there)]
+        if queue not in self._layouts.known or any(one.field in MATCHED for one in query.where):
+            return [self.expanded(query)]
+        others = tuple(one for one in query.where if one.field != "queue")
+        return [replace(query, where=(*others, Condition("queue", "=", name))) for name in self.names([queue])]
+
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        """Split a query, which then names physical queues."""
+        return self._store.partition(self.expanded(query), parts)
+
+    def select_arrow(self, query: Query) -> Iterator[Any]:
+        """Yield the record batches of a query, with the names of the queues themselves."""
+        for batch in cast("ArrowReads", self._store).select_arrow(self.expanded(query)):
+            yield _logical_batch(batch) if "queue" in query.columns else batch
+
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        """Return the figures of queues: sums over their physical queues, and when the first job of any is due."""
+        parts = {queue: self._layouts.names(queue) for queue in queues}
+        found = self._store.stats([name for names in parts.values() for name in names], fields)
+        return {
+            queue: _sum([found[name] for name in names]) if len(names) > 1 else found[queue]
+            for queue, names in parts.items()
+        }
+
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None, at_most: int) -> dict[int, int]:
+        """Count the queued jobs of each lane, over all physical queues."""
+        total: dict[int, int] = {}
+        for name in self.names([queue]):
+            for lane, depth in self._store.lane_depths(name, lanes, at_most).items():
+                total[lane] = min(at_most, total.get(lane, 0) + depth)
+        return total
+
+    def expanded(self, query: Query) -> Query:
+        """Return a query with the physical queues of those that it names."""
+        return replace(query, where=tuple(map(self._expanded, query.where)))
+
+    def _expanded(self, one: Condition) -> Condition:
+        if one.field != "queue" or one.op not in ("=", "in"):
+            return one
+        queues = (one.value,) if one.op == "=" else one.value
+        names = tuple(dict.fromkeys(self.names(queues)))
+        return one if names == tuple(queues) else Condition("queue", "in", names)
+
+
+def _row(columns: Sequence[str], values: Sequence[Any]) -> JobRow:
+    """Return the columns of a job as a row without the others."""
+    fields: Mapping[str, Any] = dict(zip(columns, values, strict=True))
+    return _NOTHING._replace(**fields)
+
+
+_NOTHING = JobRow("", "", -1, "", 0, 0, 0, 0, "")
+
+
+def _logical(columns: Sequence[str], rows: Sequence[Any]) -> list[Any]:
+    if "queue" not in columns:
+        return list(rows)
+    at = tuple(columns).index("queue")
+    return [(*row[:at], logical_name(row[at]), *row[at + 1 :]) for row in rows]
+
+
+def _logical_batch(batch: Any) -> Any:
+    import pyarrow as pa
+
+    at = batch.schema.get_field_index("queue")
+    names = batch.column(at)
+    shown = pa.array([None if name is None else logical_name(name) for name in names.to_pylist()], names.type)
+    return batch.set_column(at, batch.schema.field(at), shown)
+
+
+def _sum(parts: Sequence[QueueStats]) -> QueueStats:
+    heads: dict[tuple[int, int], Head] = {}
+    for head in sorted((head for one in parts for head in one.heads), key=lambda head: head.run_at):
+        heads.setdefault((head.lane, head.rank), head)
+    dues = [one.next_due for one in parts if one.next_due is not None]
+    return QueueStats(
+        Sizes(*map(sum, zip(*(one.states for one in parts), strict=True))),
+        Counts(*map(sum, zip(*(one.totals for one in parts), strict=True))),
+        min(dues, default=None),
+        tuple(heads.values()),
+    )

@@ -1,0 +1,170 @@
+"""A store with partitioned queues: to its callers one queue each, in the database several."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
+from stanchion.core.partition_names import logical_name
+from stanchion.errors import DuplicateKey
+from stanchion.partitions.claims import PartitionClaims
+from stanchion.partitions.layouts import KIND, Layouts
+from stanchion.partitions.listener import LogicalListener
+from stanchion.partitions.placing import Placing
+from stanchion.partitions.reading import Reading
+from stanchion.partitions.settings import PARTITIONED, PartitionSettings
+from stanchion.stores.protocol import Listener, Store, Transactions
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.flows import FlowChange
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed
+from stanchion.stores.records.outcomes import Outcome
+from stanchion.stores.records.query import Page, Query
+from stanchion.stores.records.queues import QueueSettings, QueueStats, Stat
+from stanchion.stores.records.staging import Publication
+from stanchion.stores.rules.lost_leases import LostLeaseDelay
+from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
+
+
+class PartitionedStore:
+    """The store of a database, addressed by the names of queues.
+
+    It translates the name of a partitioned queue to those of its physical queues, and passes all else on. Rows keep the
+    name of their physical queue, as it is part of their lease; `logical_name` gives that of the queue.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.within = store
+        self.capabilities = store.capabilities
+        self.layouts = layouts = Layouts(store)
+        self._placing, self._reading = Placing(store, layouts), Reading(store, layouts)
+        self._claims, self._settings = PartitionClaims(store, layouts), PartitionSettings(store, layouts)
+        layouts.read()
+        # Verbs that name no queue, or are about physical ones.
+        self.setup, self.check, self.close, self.now = store.setup, store.check, store.close, store.now
+        self.recover, self.unstage = store.recover, store.unstage
+        self.beat, self.leave, self.workers, self.fetch = store.beat, store.leave, store.workers, store.fetch
+        self.cancel, self.retry, self.delete = store.cancel, store.retry, store.delete
+        self.set_semaphore, self.semaphores = store.set_semaphore, store.semaphores
+        self.flow_nodes, self.flow_ends = store.flow_nodes, store.flow_ends
+        self.values, self.compare_and_set = store.values, store.compare_and_set
+        self.partition, self.select_arrow = self._reading.partition, self._reading.select_arrow
+
+    @property
+    def clock_offset(self) -> float:
+        return self.within.clock_offset
+
+    @clock_offset.setter
+    def clock_offset(self, seconds: float) -> None:
+        self.within.clock_offset = seconds
+
+    @property
+    def lost_lease_delay(self) -> LostLeaseDelay:
+        return self.within.lost_lease_delay
+
+    @lost_lease_delay.setter
+    def lost_lease_delay(self, delay: LostLeaseDelay) -> None:
+        self.within.lost_lease_delay = delay
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        return cast("Transactions", self.within).transaction()
+
+    # -- queues
+
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+        return self._settings.configure(queue, changes, tx)
+
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        found = self.within.queues(names)
+        if any(PARTITIONED in one.declared and one.name not in self.layouts.known for one in found):
+            self.layouts.read()
+        else:
+            self.layouts.read_again()  # a process that only pushes reads settings, and calls no maintenance
+        return [self._settings.shown(one) for one in found] if names is not None else self._settings.listed(found)
+
+    def partitions_of(self, queue: str) -> tuple[str, ...]:
+        """Return the physical queues of a partitioned queue, itself among them; none for another queue."""
+        layout = self.layouts.known.get(queue)
+        return () if layout is None else layout.names(queue)
+
+    def drop_queue(self, queue: str) -> int:
+        if queue not in self.layouts.known:
+            return self.within.drop_queue(queue)
+        live = sum(self.within.drop_queue(name) for name in reversed(self.partitions_of(queue)))
+        self.layouts.forget(queue)
+        return live
+
+    # -- jobs in
+
+    def placed(self, jobs: Sequence[NewJob]) -> list[NewJob]:
+        """Return new jobs with their physical queues, as `push` stores them."""
+        return self._placing.jobs(jobs)
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        try:
+            return self.within.push(self._placing.jobs(jobs), tx)
+        except DuplicateKey as error:
+            raise _logical(error) from None
+
+    def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
+        self.within.stage(write, attempt, self._placing.jobs(jobs))
+
+    def publish(self, publication: Publication) -> bool:
+        try:
+            return self.within.publish(self._placing.publication(publication))
+        except DuplicateKey as error:
+            raise _logical(error) from None
+
+    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+        try:
+            return self.within.change_flows(self._placing.changes(changes), tx)
+        except DuplicateKey as error:
+            raise _logical(error) from None
+
+    def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
+        return self.within.adopt(list(map(self._placing.row, rows)))
+
+    # -- jobs out
+
+    def claim(self, claim: Claim) -> Claimed:
+        return self._claims.claim(claim) if claim.queue in self.layouts.known else self.within.claim(claim)
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        return self.within.settle(self._placing.outcomes(outcomes), tx, repeat=repeat)
+
+    # -- reading
+
+    def select(self, query: Query) -> Page:
+        return self._reading.select(query)
+
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        return self._reading.stats(queues, fields)
+
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
+        return self._reading.lane_depths(queue, lanes, at_most)
+
+    def listen(
+        self, queues: Iterable[str], *, finished: Iterable[str] | None = None, interchangeable: bool = False
+    ) -> Listener:
+        names = self._reading.names([*queues])
+        ends = None if finished is None else self._reading.names([*finished])
+        return LogicalListener(self.within.listen(names, finished=ends, interchangeable=interchangeable))
+
+    # -- upkeep
+
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
+        self.layouts.read_again()
+        self._settings.repair()
+        return list(dict.fromkeys(map(logical_name, self.within.maintain(seconds))))
+
+
+def _logical(error: DuplicateKey) -> DuplicateKey:
+    return DuplicateKey(logical_name(error.queue), error.key, error.job_id)
+
+
+def with_partitions(store: Store, *, always: bool = False) -> Store:
+    """Return a store that knows its partitioned queues: the same store if it has none, unless `always`."""
+    if not isinstance(store, PartitionedStore) and (always or store.values(KIND)):
+        found: Store = PartitionedStore(store)
+        return found
+    return store
