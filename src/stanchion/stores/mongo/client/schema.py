@@ -28,7 +28,7 @@ from stanchion.errors import SchemaMismatch
 from stanchion.stores.mongo.client import place as places
 from stanchion.stores.mongo.client.place import Place
 
-VERSION = 3
+VERSION = 1
 _PLAIN = (places.QUEUES, places.WORKERS, places.SLOTS)
 SCHEMA_ID = "schema"
 SIGNAL_BYTES, SIGNALS = 1 << 20, 1000
