@@ -140,8 +140,9 @@ OPERATIONS: dict[str, Operation] = {
     "next due of all": lambda store, _: store.stats(["laned", "nowhere", "big"], ["next_due"]),
 }
 
-LONGER = {name for name in OPERATIONS if "lanes" in name} | {"next due of all", "workers and holders"}
-"""What looks at up to 64 lanes, at three priorities each, or at the leases of all operations before."""
+OF_HELD = {"workers and holders", "events of now", "events of a period"}
+LONGER = {name for name in OPERATIONS if "lanes" in name} | {"next due of all", *OF_HELD}
+"""What looks at up to 64 lanes, at three priorities each, or at all that the operations before have leased."""
 
 
 def fill(amounts: Amounts, number: str, id_of: str, true: str) -> list[str]:
