@@ -39,7 +39,7 @@ class Pushes:
     def push_in_one_step(self, jobs: Sequence[NewJob]) -> list[Pushed]:
         """Store jobs of several queues in one step, unless they are in a cluster or too many."""
         groups = grouped(jobs, _QUEUE_OF)
-        apart = len(groups) == 1 or len(jobs) > _SCRIPT_JOBS_MAX or self._jobs.server.address.cluster
+        apart = len(groups) < 2 or len(jobs) > _SCRIPT_JOBS_MAX or self._jobs.server.address.cluster
         pushed = self._push_each(groups) if apart else self._push_together(groups)
         return [pushed[job.id] for job in jobs]
 
