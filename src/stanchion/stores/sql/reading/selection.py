@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     and_,
+    bindparam,
     case,
     cast,
     false,
@@ -242,7 +243,8 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
             return and_(jobs.c.slots_held > literal_column("0"), of_key)
     column: ColumnElement[Any] = table.c[field]
     if op == "in" and field == "queue":  # a list, from which an index can start once per queue
-        return and_(text(dialect.among(f"{table.name}.queue", f"is{n}")))
+        listed = text(dialect.among(f"{table.name}.queue", f"is{n}"))
+        return and_(listed.bindparams(bindparam(f"is{n}", type_=Text)))
     if op == "in":
         return column.in_(dialect.values(f"is{n}", table.c[field].type))
     if field in ("queue", "task", "tenant") and op != "=":
