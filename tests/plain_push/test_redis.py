@@ -13,7 +13,7 @@ from redis.exceptions import ResponseError
 from stanchion import Stanchion
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
-from tests.plain_push.ways import Refused, Way
+from tests.plain_push.ways import Refused, Way, refuses_keys_of_partitions
 from tests.servers.redis import OtherServer, RedisServer
 from tests.servers.redis_cluster import RedisCluster
 
@@ -129,10 +129,4 @@ def test_other_servers(other: OtherServer) -> None:
 
 @on_redis
 def test_it_refuses_keys_of_a_queue_with_partitions(way: Way, app: Stanchion) -> None:
-    queue = app.queue("parted", partitions=3)
-    queue.push(0, key="k")
-    for option in ("key", "order_key"):
-        with pytest.raises(Refused, match="partitions takes no key"):
-            way.push("parted", "1", **{option: "k"})
-    way.push("parted", "2")
-    assert sorted(job.payload for job in queue.reserve(5)) == [0, 2]
+    refuses_keys_of_partitions(way, app)

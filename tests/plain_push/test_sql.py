@@ -15,7 +15,7 @@ from stanchion.stores.sql.store import SqlStore
 from stanchion_conformance.harness import all_at_once
 from tests.conftest import NewDatabase
 from tests.plain_push.conftest import SQL_WAYS
-from tests.plain_push.ways import MariaDBClient, Psql, Refused, Sqlite3, SqlWay
+from tests.plain_push.ways import MariaDBClient, Psql, Refused, Sqlite3, SqlWay, refuses_keys_of_partitions
 
 ORDERS = "CREATE TABLE orders (id INTEGER PRIMARY KEY, customer VARCHAR(40))"
 PUSHES = {
@@ -130,13 +130,7 @@ def test_the_printed_script_makes_it(kind: str, request: pytest.FixtureRequest, 
 
 def test_it_refuses_keys_of_a_queue_with_partitions(way: SqlWay, app: Stanchion) -> None:
     """It does not know where they are: such a job could run beside another one of its key."""
-    queue = app.queue("parted", partitions=3)
-    queue.push(0, key="k")
-    for option in ("key", "order_key"):
-        with pytest.raises(Refused, match="partitions takes no key"):
-            way.push("parted", "1", **{option: "k"})
-    way.push("parted", "2")
-    assert sorted(job.payload for job in queue.reserve(5)) == [0, 2]
+    refuses_keys_of_partitions(way, app)
     before = app.queue("before")
     before.push(0, key="k")
     before.configure(partitions=3)  # its keys stay in the queue itself

@@ -9,8 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from sqlalchemy.engine import make_url
 
+from stanchion import Stanchion
 from tests.servers.process import ServerMissing
 
 
@@ -153,3 +155,14 @@ class RedisCli(Way):
 
     def command(self) -> list[str]:
         return ["redis-cli", "-u", self.url]
+
+
+def refuses_keys_of_partitions(way: Way, app: Stanchion) -> None:
+    """Check that a push with a key to a queue with partitions is refused, and one without a key is stored."""
+    queue = app.queue("parted", partitions=3)
+    queue.push(0, key="k")
+    for option in ("key", "order_key"):
+        with pytest.raises(Refused, match="partitions takes no key"):
+            way.push("parted", "1", **{option: "k"})
+    way.push("parted", "2")
+    assert sorted(job.payload for job in queue.reserve(5)) == [0, 2]

@@ -84,7 +84,7 @@ def starts_and_ends(wanted: Selection, names: Sequence[str], period: Period) -> 
 def letters_query(wanted: Selection, names: Sequence[str], period: Period) -> Query:
     """Return the query for the jobs that died in a period and were moved to these dead-letter queues.
 
-    A dead letter is due at the time of its death, until somebody reserves it.
+    A dead letter is due at the time of its death, until it is reserved.
     """
     query = _query(wanted, "live", "id", names, Condition("state", "=", "dead"), *_within("run_at", period))
     return Query(query.of, query.where, order=query.order, limit=PAGE, columns=(*_COLUMNS, "headers"))
