@@ -230,8 +230,8 @@ class Claimer:
     def _hand_over(self, rows: list[JobRow]) -> None:
         self._claimed += len(rows)
         self._prefetch.claimed(rows[-1].lane)
-        queue = logical_name(rows[0].queue)
-        self.delays.add(queue, rows)
+        queue = rows[0].queue
+        self.delays.add(logical_name(queue), rows)
         self._runners.defaults.meet(queue)
         if self._stopping.is_set():
             self._give_back(rows)

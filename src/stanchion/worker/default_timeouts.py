@@ -14,6 +14,7 @@ import logging
 import time
 
 from stanchion.context.context import Context
+from stanchion.core.partition_names import logical_name
 
 log = logging.getLogger("stanchion.worker")
 
@@ -31,12 +32,12 @@ class DefaultTimeouts:
         self._read_at = time.monotonic()
 
     def of(self, queue: str) -> float | None:
-        """Return the seconds for jobs of this queue, as last read; None: no limit."""
+        """Return the seconds for jobs of this queue or partition, as last read; None: no limit."""
         seconds = self._of.get(queue)
         return self._last if seconds is None else seconds
 
     def meet(self, queue: str) -> None:
-        """Read the setting of a queue, before its first job."""
+        """Read the setting of a queue or partition, before its first job."""
         if queue not in self._of:
             self._read({queue})
 
@@ -49,10 +50,10 @@ class DefaultTimeouts:
     def _read(self, queues: set[str]) -> None:
         """Read settings; keep the last ones if the store does not answer."""
         try:
-            found = self._context.settings.of(self._context.store, queues)
+            found = self._context.settings.of(self._context.store, set(map(logical_name, queues)))
         except Exception as error:
             log.debug("the time-outs of queues can't be read: %s", error)
             return
         for queue in queues:
-            settings = found.get(queue)
+            settings = found.get(logical_name(queue))
             self._of[queue] = None if settings is None else settings.timeout

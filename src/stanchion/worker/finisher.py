@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
+from stanchion.core.partition_names import logical_name
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import described
@@ -105,7 +106,9 @@ class Finisher:
                 continue
             size = len(group)
             self._store(group)
-            self._settled(frozenset(map(_queue_of, group)))
+            stored_in = {outcome.lease.queue for outcome, _, _ in group if outcome is not None}
+            settled_in = {job.queue for outcome, job, _ in group if outcome is None and job is not None}
+            self._settled({logical_name(queue) for queue in stored_in} | settled_in)
 
     def _gather(self) -> list[Finished]:
         """Return the pending outcomes, waiting for the first; empty if woken by a change of state."""
@@ -118,8 +121,11 @@ class Finisher:
             self._sign.clear()
         group = [pending.popleft() for _ in range(min(len(pending), MOST))]
         self._taken += len(group)
+        others = [finished for finished in group if type(finished[0]) is not Commit]
+        if not others:
+            return group
         # Commits together: stores apply consecutive ones in a single statement.
-        return sorted(group, key=lambda finished: type(finished[0]) is Commit)
+        return others + [finished for finished in group if type(finished[0]) is Commit]
 
     def _store(self, group: list[Finished]) -> None:
         """Store a group; retry until it is stored or the worker gives up."""
@@ -210,8 +216,3 @@ class Finisher:
                 "%d outcomes came too late and changed nothing, as the jobs are finished or reserved by others: %s",
                 *(len(lost), ", ".join(lost[:5]) + (", ..." if len(lost) > 5 else "")),
             )
-
-
-def _queue_of(finished: Finished) -> str:
-    outcome, job, _ = finished
-    return outcome.lease.queue if outcome is not None else job.queue if job is not None else ""

@@ -15,7 +15,6 @@ from queue import Empty, SimpleQueue
 
 from stanchion.context.context import Context
 from stanchion.context.unknown_work import Unknown
-from stanchion.core.partition_names import logical_name
 from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.outcomes import Abandon
@@ -136,7 +135,7 @@ class Runners:
             attempt = self._prepared(row)
             if attempt is not None:
                 # A job enqueued by name only has no time-out of its own.
-                seconds = row.timeout or attempt.work.timeout or self.defaults.of(logical_name(row.queue))
+                seconds = row.timeout or attempt.work.timeout or self.defaults.of(row.queue)
                 if attempt.work.is_async:
                     self._start_async(slot, attempt, seconds)
                     slot = self._slots.get()
