@@ -18,17 +18,16 @@ from stanchion.core.codec import MAX_PAYLOAD, Codec
 from stanchion.core.events import Event
 from stanchion.core.partition_names import logical_name
 from stanchion.core.retry import Retry
-from stanchion.cron.schedule import Missed, Schedule, declared, on_task, schedule_named, schedules
+from stanchion.cron.schedule import Missed, Schedule, declare, on_task, schedule_named, schedules
 from stanchion.cron.ticker import Ticker
-from stanchion.errors import CannotJoin
 from stanchion.feed.event import KINDS
 from stanchion.feed.feed import Feed
 from stanchion.feed.options import FeedOptions, watch
-from stanchion.flows.event_group import EventGroup
+from stanchion.flows.event_group import EventGroup, opened
 from stanchion.flows.handle import FlowHandle
 from stanchion.flows.parts import Part, Single, checked_part
 from stanchion.jobs import lookup
-from stanchion.jobs.call import COLLECT, arguments
+from stanchion.jobs.call import COLLECT, arguments, collected
 from stanchion.jobs.handle import JobHandle
 from stanchion.jobs.job import Job, JobState
 from stanchion.jobs.options import EnqueueOptions, Push, checked_timeout, named_queues
@@ -39,7 +38,7 @@ from stanchion.pipelines import Pipeline, Station
 from stanchion.queues.consumer import Consumer
 from stanchion.queues.queue import Queue, declared_queue
 from stanchion.queues.semaphore import Semaphore, declared_semaphore
-from stanchion.stores.protocol import Store, Transactions
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.workers import WorkerRow
 from stanchion.stores.registry import open_store
 from stanchion.tasks.enqueuer import Enqueuer
@@ -51,19 +50,15 @@ from stanchion.worker.worker import run_worker
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEFAULT_POLL = 0.5
-"""Seconds between polls of the whole fleet; each worker's own interval is this times the number of live workers."""
-
 
 class Stanchion:
     """One store, its queues and its tasks.
 
-    `url`: the store, such as `sqlite:///jobs.db`, `postgresql://user@host/db` or `memory://`; by default
-    STANCHION_URL. Nothing connects before the first use. `keys`: Fernet keys, newest first, to encrypt
-    payloads and results. `max_payload`: the largest payload in bytes. `poll`: seconds between polls of all
-    workers together, the fallback for lost signals. `bury_unknown_after`: seconds for which a job is put off,
-    before it is dead, if no worker knows its task. `timeout`: seconds that an attempt may run if neither its job, its
-    task nor its queue says so.
+    `url`: the store, such as `sqlite:///jobs.db`, `postgresql://user@host/db` or `memory://`; by default STANCHION_URL.
+    Nothing connects before the first use. `keys`: Fernet keys, newest first, to encrypt payloads and results.
+    `max_payload`: the largest payload in bytes. `poll`: seconds between polls of all live workers together, the
+    fallback for lost signals. `bury_unknown_after`: seconds for which a job is put off, before it is dead, if no worker
+    knows its task. `timeout`: seconds that an attempt may run if neither its job, its task nor its queue says so.
     """
 
     def __init__(
@@ -73,14 +68,14 @@ class Stanchion:
         store: Store | None = None,
         keys: Sequence[str | bytes] = (),
         max_payload: int = MAX_PAYLOAD,
-        poll: float = DEFAULT_POLL,
+        poll: float = 0.5,
         bury_unknown_after: float | timedelta = A_DAY,
         timeout: float | timedelta | None = None,
     ) -> None:
         codec, unknown_work = Codec(keys, max_payload), UnknownWork(bury_unknown_after)
         self.context = Context(url, store, codec, poll, unknown_work, lookup.job_of)
         self.context.timeout = checked_timeout(timeout)
-        self.context.registry.built_in[COLLECT] = Task(self.context, _same, COLLECT, self.context.retry, {})
+        self.context.registry.built_in[COLLECT] = Task(self.context, collected, COLLECT, self.context.retry, {})
         self._ticker = Ticker(self.context)
 
     @classmethod
@@ -115,13 +110,7 @@ class Stanchion:
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction of the store, to pass as `tx`. Raises CannotJoin if the store has none."""
-        capabilities = self.store.capabilities
-        if not capabilities.joins_transactions:
-            raise CannotJoin(
-                f"the {capabilities.name} store has no transactions that jobs could be part of: leave tx out, or use a "
-                f"store on the database that holds your transaction"
-            )
-        return cast("Transactions", self.store).transaction()
+        return self.context.transaction()
 
     def maintain(self, seconds: float = 60.0) -> Maintained:
         """Maintain the store once, as workers do all the time; for programs without workers.
@@ -167,12 +156,7 @@ class Stanchion:
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
     @overload
     def task(
-        self,
-        /,
-        *,
-        name: str | None = None,
-        retry: Retry | None = None,
-        **options: Unpack[EnqueueOptions],
+        self, /, *, name: str | None = None, retry: Retry | None = None, **options: Unpack[EnqueueOptions]
     ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
     def task(
         self,
@@ -210,7 +194,7 @@ class Stanchion:
     def using(self, task: str, **options: Unpack[EnqueueOptions]) -> Enqueuer[...]:
         """Return an enqueuer for a task known only by name."""
         known = self.tasks.get(checked_name(task, "task name"))
-        return known.using(**options) if known is not None else Enqueuer(self.context, task, options)
+        return Enqueuer(self.context, task, options) if known is None else known.using(**options)
 
     def pipeline(self, name: str, *, keep_entry: bool = True) -> Pipeline:
         """Return a pipeline of stations, created at the first call; its queues are named `name.station`.
@@ -265,8 +249,7 @@ class Stanchion:
 
         def register(function: Callable[P, R]) -> Task[P, R]:
             task, own = on_task(self.context, function, name, retry, options)
-            found = declared(self.context, task, expression, tz, missed, schedule, (args, kwargs or {}), own)
-            self.context.registry.crons[found.name] = found
+            declare(self.context, task, expression, tz, missed, schedule, (args, kwargs or {}), own)
             return task
 
         return register
@@ -368,9 +351,7 @@ class Stanchion:
 
         `then` runs once all members are done and gets the list of their results; `on_failure` runs if one fails.
         """
-        events = EventGroup(self.context, name)
-        events.open(then, on_failure)
-        return events
+        return opened(self.context, name, then, on_failure)
 
     # -- running
 
@@ -384,8 +365,7 @@ class Stanchion:
         `queues`: their names; None for those of the registered tasks and stations. Jobs in other queues, such as those
         of another program that shares the store, are left alone.
         """
-        named = named_queues(queues) if queues is not None else self.context.registry.own_queues()
-        return drained(self.context, named)
+        return drained(self.context, self.context.registry.own_queues() if queues is None else named_queues(queues))
 
     def on(self, event: Event) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Register middleware for an event: enqueue, start, success, failure, retry or dead."""
@@ -418,7 +398,3 @@ class Stanchion:
 
     def __repr__(self) -> str:
         return repr(self.context)
-
-
-def _same(value: Any) -> Any:
-    return value

@@ -6,8 +6,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Protocol
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol, cast
 
 from stanchion.context.cached_settings import CachedSettings
 from stanchion.context.declared import DeclaredQueues
@@ -21,10 +21,10 @@ from stanchion.core.checks import shown
 from stanchion.core.codec import Codec
 from stanchion.core.events import Listeners
 from stanchion.core.retry import Retry
-from stanchion.errors import InvalidInput, LeaseLost
+from stanchion.errors import CannotJoin, InvalidInput, LeaseLost
 from stanchion.partitions.layouts import READ_SECONDS
 from stanchion.partitions.store import PartitionedStore, with_partitions
-from stanchion.stores.protocol import Store
+from stanchion.stores.protocol import Store, Transactions
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.registry import absolute_url, open_store, shown_url
 from stanchion.waits import Waits
@@ -175,6 +175,16 @@ class Context:
             self._store, self.waits = before, waits
             if self._partitions:
                 self.use_partitions()  # declared within the block
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Open a transaction of the store. Raises CannotJoin if the store has none."""
+        capabilities = self.store.capabilities
+        if not capabilities.joins_transactions:
+            raise CannotJoin(
+                f"the {capabilities.name} store has no transactions that jobs could be part of: leave tx out, or use a "
+                f"store on the database that holds your transaction"
+            )
+        return cast("Transactions", self.store).transaction()
 
     def close(self) -> None:
         """Release connections and threads; a later call reopens them. Pending waits end with an error."""

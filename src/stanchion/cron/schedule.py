@@ -71,7 +71,7 @@ class Declared(NamedTuple):
             return False
 
 
-def declared(
+def declare(
     context: Context,
     task: Task[..., Any],
     expression: str,
@@ -80,8 +80,8 @@ def declared(
     schedule: str | None,
     call: tuple[Any, Any],
     options: EnqueueOptions,
-) -> Declared:
-    """Return a schedule of calls of this task. Raises InvalidInput for wrong arguments."""
+) -> None:
+    """Declare a schedule of calls of this task. Raises InvalidInput for wrong arguments."""
     name = checked_name(task.name if schedule is None else schedule, "the name of a schedule")
     zone_name = zone(getattr(tz, "key", tz)).key
     if not isinstance(expression, str):
@@ -94,7 +94,7 @@ def declared(
     other = context.registry.crons.get(name)
     if other is not None and not other.agrees(context, found.plan):
         raise InvalidInput(f"two schedules are named {name!r}; give one of them schedule=...")
-    return found
+    context.registry.crons[found.name] = found
 
 
 def _job(context: Context, task: Task[..., Any], call: tuple[Any, Any], options: Mapping[str, Any]) -> NewJob:

@@ -77,3 +77,10 @@ class EventGroup(FlowHandle):
 def _ids_of(root: str) -> Iterator[str]:
     """Yield the ids of a flow's nodes and jobs, the same ones for the same root, so that it is opened once."""
     return (str(uuid5(UUID(root), str(number))) for number in count())
+
+
+def opened(context: Context, name: str, then: Part | Push | None, on_failure: Single | Push | None) -> EventGroup:
+    """Return the group of this name, opened unless there is one."""
+    events = EventGroup(context, name)
+    events.open(then, on_failure)
+    return events

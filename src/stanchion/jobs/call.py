@@ -17,6 +17,11 @@ Call = tuple[tuple[Any, ...], Mapping[str, Any]]
 """The positional and the keyword arguments of a call."""
 
 
+def collected(value: Any) -> Any:
+    """Return the argument: the function of the built-in task `COLLECT`."""
+    return value
+
+
 def arguments(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the payload of a call."""
     return {"args": args, "kwargs": kwargs} if kwargs else {"args": args}

@@ -39,8 +39,8 @@ from stanchion.stores.rules.plain_push import NAME, UNPRINTABLE
 from stanchion.stores.sql.engine import address
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import CLOCK_OFFSET, Dialect, Fault
+from stanchion.stores.sql.engine.migrations import VERSION
 from stanchion.stores.sql.engine.runner import Runner
-from stanchion.stores.sql.engine.schema import VERSION
 from stanchion.stores.sql.jobs.plain_push import statements
 from stanchion.stores.sqlite.file import StoreFile
 from stanchion.stores.sqlite.store import SqliteStore

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, String, create_mock_engine, event, insert, in
 
 from stanchion.errors import SchemaMismatch, StoreUnavailable
 from stanchion.stores.sql.engine.database import Database
-from stanchion.stores.sql.engine.schema import MIGRATIONS, VERSION, meta, metadata
+from stanchion.stores.sql.engine.migrations import MIGRATIONS, VERSION
+from stanchion.stores.sql.engine.schema import meta, metadata
 
 _CHANGES = ("CREATE ", "ALTER ", "DROP ", "DO ", "GRANT ", "REVOKE ")
 
