@@ -1,0 +1,118 @@
+"""Cases of jobs."""
+
+from stanchion_conformance.jobs.attempts import TestAttempts
+from stanchion_conformance.jobs.bad_input import TestRefusedAtTheDoor
+from stanchion_conformance.jobs.bands import TestBands
+from stanchion_conformance.jobs.boundaries import TestActingOnAnotherQueue, TestDrain
+from stanchion_conformance.jobs.checkpoints import TestCheckpoints, TestCheckpointsOfTasks, TestReplayOfWhatHasChanged
+from stanchion_conformance.jobs.concurrency import TestEveryJobGoesToOne, TestLimits, TestOneWins, TestThreads, stores
+from stanchion_conformance.jobs.consumers import TestConsumers
+from stanchion_conformance.jobs.dead_letters import (
+    TestCirclesOfDeadLetters,
+    TestDeadLetters,
+    TestDeadToThoseWhoLook,
+    letters,
+)
+from stanchion_conformance.jobs.encryption import TestEncryption, key, sealed
+from stanchion_conformance.jobs.held_keys import TestHeldKeys
+from stanchion_conformance.jobs.history import TestHistory, TestPurge
+from stanchion_conformance.jobs.holders import TestHolders, TestLeaseOfAHolder, TestListOfHolders
+from stanchion_conformance.jobs.leases import TestFencing, TestLease, TestRepeatedClaim, TestRepeatedOutcome
+from stanchion_conformance.jobs.lost_claims import TestAfterTheBlock, TestLostClaims, TestSuspended
+from stanchion_conformance.jobs.lost_leases import TestAlone, TestCharges, TestDelayOfTheTask
+from stanchion_conformance.jobs.nonsense import TestNonsense, TestWhatWasTakenForSomethingElse
+from stanchion_conformance.jobs.ordering import TestOneAtATime, TestTheFirstIsWaitedFor
+from stanchion_conformance.jobs.other_queues import TestOtherQueue
+from stanchion_conformance.jobs.outcomes import TestBatches, TestBuryAndAbandon, TestCommit, TestMove, TestRollback
+from stanchion_conformance.jobs.pushing import TestLargeBatches, TestPop, TestPush, TestRepeats, TestUniqueKeys
+from stanchion_conformance.jobs.ranks import TestHeads, TestMinRank
+from stanchion_conformance.jobs.renewals import TestProgress, TestRenewals
+from stanchion_conformance.jobs.scheduling import TestAWrongClockOfTheClient, TestDue, TestNextDue, wrong_clock
+from stanchion_conformance.jobs.strange_names import TestStrangeNames
+from stanchion_conformance.jobs.tasks import TestEvents, TestHandles, TestTasks
+from stanchion_conformance.jobs.together import TestBatch, TestEndedElsewhere, TestSettle, TestTogetherInTransactions
+from stanchion_conformance.jobs.trails import TestPassed, TestPayloadOfTheEntry, TestTrail
+from stanchion_conformance.jobs.transactions import TestAnotherDatabase, TestJoining, TestRefusing
+from stanchion_conformance.jobs.unknown_options import TestNoMembersOfAFlow, TestUnknownOptions
+from stanchion_conformance.jobs.unknown_work import TestPutOff, TestUnknownWork
+
+__all__ = [
+    "TestAWrongClockOfTheClient",
+    "TestActingOnAnotherQueue",
+    "TestAfterTheBlock",
+    "TestAlone",
+    "TestAnotherDatabase",
+    "TestAttempts",
+    "TestBands",
+    "TestBatch",
+    "TestBatches",
+    "TestBuryAndAbandon",
+    "TestCharges",
+    "TestCheckpoints",
+    "TestCheckpointsOfTasks",
+    "TestCirclesOfDeadLetters",
+    "TestCommit",
+    "TestConsumers",
+    "TestDeadLetters",
+    "TestDeadToThoseWhoLook",
+    "TestDelayOfTheTask",
+    "TestDrain",
+    "TestDue",
+    "TestEncryption",
+    "TestEndedElsewhere",
+    "TestEvents",
+    "TestEveryJobGoesToOne",
+    "TestFencing",
+    "TestHandles",
+    "TestHeads",
+    "TestHeldKeys",
+    "TestHistory",
+    "TestHolders",
+    "TestJoining",
+    "TestLargeBatches",
+    "TestLease",
+    "TestLeaseOfAHolder",
+    "TestLimits",
+    "TestListOfHolders",
+    "TestLostClaims",
+    "TestMinRank",
+    "TestMove",
+    "TestNextDue",
+    "TestNoMembersOfAFlow",
+    "TestNonsense",
+    "TestOneAtATime",
+    "TestOneWins",
+    "TestOtherQueue",
+    "TestPassed",
+    "TestPayloadOfTheEntry",
+    "TestPop",
+    "TestProgress",
+    "TestPurge",
+    "TestPush",
+    "TestPutOff",
+    "TestRefusedAtTheDoor",
+    "TestRefusing",
+    "TestRenewals",
+    "TestRepeatedClaim",
+    "TestRepeatedOutcome",
+    "TestRepeats",
+    "TestReplayOfWhatHasChanged",
+    "TestRollback",
+    "TestSettle",
+    "TestStrangeNames",
+    "TestSuspended",
+    "TestTasks",
+    "TestTheFirstIsWaitedFor",
+    "TestThreads",
+    "TestTogetherInTransactions",
+    "TestTrail",
+    "TestUniqueKeys",
+    "TestUnknownOptions",
+    "TestUnknownWork",
+    "TestWhatWasTakenForSomethingElse",
+    "key",
+    "letters",
+    "sealed",
+    "stores",
+    "wrong_clock",
+]

@@ -1,0 +1,46 @@
+"""Cases of semaphores, order keys and rates."""
+
+from stanchion_conformance.limits.many_waiting import TestManyWaiting
+from stanchion_conformance.limits.order import TestOrder, TestScheduledJobsStandAside
+from stanchion_conformance.limits.order_races import TestOrderAndSlots, TestOrderInRaces, TestWaitingForAnOrderKey
+from stanchion_conformance.limits.order_succession import TestInASecondLife, TestTheNextOfAKey
+from stanchion_conformance.limits.ordered_by_tenant import TestOrderedByTenant
+from stanchion_conformance.limits.ordered_queues import TestOrderedQueues, TestWaysIntoAnOrderedQueue
+from stanchion_conformance.limits.rates import TestKeyedRates, TestRatesAndOtherLimits, TestRatesOfTheModel
+from stanchion_conformance.limits.semaphore_machine import TestPermitsAlongAnyPath
+from stanchion_conformance.limits.semaphore_races import TestRacesForSlots, TestSeveralSemaphores, TestWaitingForASlot
+from stanchion_conformance.limits.semaphores import TestSemaphores
+from stanchion_conformance.limits.slots import TestSlots
+from stanchion_conformance.limits.slots_freed import (
+    TestEveryHolderLetsGo,
+    TestEverySlotIsFreed,
+    TestSlotsTakenAgain,
+    TestTheLine,
+)
+
+__all__ = [
+    "TestEveryHolderLetsGo",
+    "TestEverySlotIsFreed",
+    "TestInASecondLife",
+    "TestKeyedRates",
+    "TestManyWaiting",
+    "TestOrder",
+    "TestOrderAndSlots",
+    "TestOrderInRaces",
+    "TestOrderedByTenant",
+    "TestOrderedQueues",
+    "TestPermitsAlongAnyPath",
+    "TestRacesForSlots",
+    "TestRatesAndOtherLimits",
+    "TestRatesOfTheModel",
+    "TestScheduledJobsStandAside",
+    "TestSemaphores",
+    "TestSeveralSemaphores",
+    "TestSlots",
+    "TestSlotsTakenAgain",
+    "TestTheLine",
+    "TestTheNextOfAKey",
+    "TestWaitingForASlot",
+    "TestWaitingForAnOrderKey",
+    "TestWaysIntoAnOrderedQueue",
+]

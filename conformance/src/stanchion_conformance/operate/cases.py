@@ -1,0 +1,98 @@
+"""Cases of operation."""
+
+from stanchion_conformance.operate.adopted import TestAdoptedJobs, TestAdoptedKeys
+from stanchion_conformance.operate.best_heads import TestBestHeads
+from stanchion_conformance.operate.claim_order import TestOrderOfQueues, three
+from stanchion_conformance.operate.counting import TestCounts, TestFind, TestSizes, TestStats
+from stanchion_conformance.operate.declared import (
+    TestDeclaredAtTheCall,
+    TestDeclaredInATransaction,
+    TestDeclaredLanes,
+    TestDeclaredSemaphores,
+    TestDeclaredSettings,
+    start,
+)
+from stanchion_conformance.operate.deleting import TestDeleteFinished, TestDeleteQueued, TestDeleteTogether
+from stanchion_conformance.operate.expiring import (
+    TestExpiryAtTheDoor,
+    TestQueuesThatExpire,
+    TestQueuesThatExpireWithJobs,
+    passing,
+)
+from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
+from stanchion_conformance.operate.repair import TestRepair
+from stanchion_conformance.operate.searching_inside import TestSearchByContents, TestSearchByTheEnd
+from stanchion_conformance.operate.selecting import TestColumns, TestOrders, TestPages, TestPartition, TestSelect
+from stanchion_conformance.operate.settings import TestDelete, TestMaxRate, TestMaxRunning, TestPause, TestSettings
+from stanchion_conformance.operate.shapes import TestEachWayForEachShape, TestShapes
+from stanchion_conformance.operate.signalled_ends import TestSignalledEnds
+from stanchion_conformance.operate.transferring import TestAdopting, TestThereAndBack
+from stanchion_conformance.operate.upkeep import TestMaintain, TestSetup, TestShares
+from stanchion_conformance.operate.values import TestValues
+from stanchion_conformance.operate.waits import TestAwaiting, TestCancelledAwaits, TestLostSignals, TestTogether
+from stanchion_conformance.operate.wakeup import TestListener, TestNoSpinning, TestPushSignal, TestWaiting
+from stanchion_conformance.operate.worker_lanes import TestQueuePatterns, TestWorkersOfLanes
+from stanchion_conformance.operate.workers import TestHeartbeat, TestRecovery, TestSharedPolling
+
+__all__ = [
+    "TestAdoptedJobs",
+    "TestAdoptedKeys",
+    "TestAdopting",
+    "TestAwaiting",
+    "TestBestHeads",
+    "TestCancel",
+    "TestCancelledAwaits",
+    "TestColumns",
+    "TestCounts",
+    "TestDeclaredAtTheCall",
+    "TestDeclaredInATransaction",
+    "TestDeclaredLanes",
+    "TestDeclaredSemaphores",
+    "TestDeclaredSettings",
+    "TestDelete",
+    "TestDeleteFinished",
+    "TestDeleteQueued",
+    "TestDeleteTogether",
+    "TestEachWayForEachShape",
+    "TestExpiryAtTheDoor",
+    "TestFind",
+    "TestHeartbeat",
+    "TestListener",
+    "TestLostSignals",
+    "TestMaintain",
+    "TestMaxRate",
+    "TestMaxRunning",
+    "TestNoSpinning",
+    "TestOrderOfQueues",
+    "TestOrders",
+    "TestPages",
+    "TestPartition",
+    "TestPause",
+    "TestPushSignal",
+    "TestQueuePatterns",
+    "TestQueuesThatExpire",
+    "TestQueuesThatExpireWithJobs",
+    "TestRecovery",
+    "TestRepair",
+    "TestReplay",
+    "TestRetry",
+    "TestSearchByContents",
+    "TestSearchByTheEnd",
+    "TestSelect",
+    "TestSettings",
+    "TestSetup",
+    "TestShapes",
+    "TestSharedPolling",
+    "TestShares",
+    "TestSignalledEnds",
+    "TestSizes",
+    "TestStats",
+    "TestThereAndBack",
+    "TestTogether",
+    "TestValues",
+    "TestWaiting",
+    "TestWorkersOfLanes",
+    "passing",
+    "start",
+    "three",
+]

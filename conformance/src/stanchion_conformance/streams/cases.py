@@ -1,0 +1,68 @@
+"""Cases of streams, staged jobs and pipelines."""
+
+from stanchion_conformance.streams.pipelines import TestForks, TestLoops, TestStations, TestWhatGoesAlong, etl
+from stanchion_conformance.streams.pipelines_failing import TestFailuresOfStations
+from stanchion_conformance.streams.publishing import TestPublishingWithAValue, TestPublishingWithFinish
+from stanchion_conformance.streams.replays import TestFindItems, TestReplayOfItems, trips
+from stanchion_conformance.streams.replays_later import (
+    TestReplayAfterAChange,
+    TestReplayInAFlow,
+    TestReplayInAnotherStore,
+    TestReplayOfEncryptedItems,
+    TestReplayOfMovedItems,
+)
+from stanchion_conformance.streams.replays_once import TestReplaysOfOthers, TestReplaysOnce, lines
+from stanchion_conformance.streams.reserved_jobs import TestReserve, TestReservedJobs
+from stanchion_conformance.streams.scanning import TestConditions, TestScan
+from stanchion_conformance.streams.staging import TestPublishing, TestStaged
+from stanchion_conformance.streams.stream_deaths import (
+    TestDeathAtEachStep,
+    TestLostLeases,
+    TestPublishedAhead,
+    TestTwoDrivers,
+)
+from stanchion_conformance.streams.stream_driver import mode
+from stanchion_conformance.streams.stream_failures import TestInnocentJobs, TestPoison, TestStoppedStreams
+from stanchion_conformance.streams.stream_states import TestQueriesWithState, sink
+from stanchion_conformance.streams.streams import TestOperatingStreams, TestRefusedPositions, TestStreams
+
+__all__ = [
+    "TestConditions",
+    "TestDeathAtEachStep",
+    "TestFailuresOfStations",
+    "TestFindItems",
+    "TestForks",
+    "TestInnocentJobs",
+    "TestLoops",
+    "TestLostLeases",
+    "TestOperatingStreams",
+    "TestPoison",
+    "TestPublishedAhead",
+    "TestPublishing",
+    "TestPublishingWithAValue",
+    "TestPublishingWithFinish",
+    "TestQueriesWithState",
+    "TestRefusedPositions",
+    "TestReplayAfterAChange",
+    "TestReplayInAFlow",
+    "TestReplayInAnotherStore",
+    "TestReplayOfEncryptedItems",
+    "TestReplayOfItems",
+    "TestReplayOfMovedItems",
+    "TestReplaysOfOthers",
+    "TestReplaysOnce",
+    "TestReserve",
+    "TestReservedJobs",
+    "TestScan",
+    "TestStaged",
+    "TestStations",
+    "TestStoppedStreams",
+    "TestStreams",
+    "TestTwoDrivers",
+    "TestWhatGoesAlong",
+    "etl",
+    "lines",
+    "mode",
+    "sink",
+    "trips",
+]
