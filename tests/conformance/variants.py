@@ -41,6 +41,8 @@ OF_A_PARTITIONED_QUEUE = (
     *("TestStations", "TestForks", "TestLoops", "TestWhatGoesAlong", "TestFanOut"),
     *("TestSizes", "TestCounts", "TestNextDue", "TestPause", "TestPurge", "TestMaintain"),
     *("TestStreams", "TestDeathAtEachStep", "TestTwoDrivers"),
+    *("TestFeed", "TestFeedWithinATick", "TestReadersOfAFeed", "TestFeedResumed"),
+    *("TestCheckpointsOfTasks", "TestReplayOfWhatHasChanged"),
 )
 """The cases that hold across partitions; the others are about the order of a whole queue, or about its rows."""
 

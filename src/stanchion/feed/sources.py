@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
+from stanchion.core.partition_names import logical_name
 from stanchion.stores.records.jobs import SECOND, JobState
 from stanchion.stores.records.query import Condition, Of, Order, Query
 from stanchion.stores.rules.dead_letters import DEAD_AT, DEAD_ATTEMPTS, DEAD_FROM
@@ -96,10 +97,10 @@ def deaths(rows: Iterable[tuple[Any, ...]], queues: Sequence[str]) -> Iterator[S
         story = json.loads(headers)
         letter = Seen(*fields)
         died_at = round(float(story.get(DEAD_AT, 0)) * SECOND)
-        if story.get(DEAD_FROM) in queues:
-            yield letter._replace(
-                queue=story[DEAD_FROM], state="dead", finished_at=died_at, attempts=int(story.get(DEAD_ATTEMPTS, 0))
-            )
+        home = logical_name(str(story.get(DEAD_FROM, "")))
+        if home in queues:
+            attempts = int(story.get(DEAD_ATTEMPTS, 0))
+            yield letter._replace(queue=home, state="dead", finished_at=died_at, attempts=attempts)
 
 
 def _query(wanted: Selection, of: Of, order: Order, queues: Sequence[str], *where: Condition) -> Query:

@@ -78,13 +78,15 @@ class TestFeed:
         buried.bury("why")
         q.cancel(abandoned.id)
         abandoned.rollback()
-        q.cancel(jobs[4].id)
+        assert popped is not None
+        met = {popped.id, committed.id, buried.id, abandoned.id}
+        unmet = next(job for job in jobs if job.id not in met)
+        q.cancel(unmet.id)
         (given_back,) = q.reserve()
         given_back.rollback()
-        assert popped is not None
         ended = Counter((event.id, event.state) for event in taken(feed, 5))
         done, dead, cancelled = JobState.DONE, JobState.DEAD, JobState.CANCELLED
-        wanted = (popped, done), (committed, done), (buried, dead), (abandoned, cancelled), (jobs[4], cancelled)
+        wanted = (popped, done), (committed, done), (buried, dead), (abandoned, cancelled), (unmet, cancelled)
         assert ended == Counter((job.id, state) for job, state in wanted)
         assert rest(feed) == []
 
