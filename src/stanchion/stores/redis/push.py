@@ -25,6 +25,10 @@ _SCRIPT_JOBS_MAX = 2000
 _QUEUE_OF = attrgetter("queue")
 
 
+def _can_not_raise(group: tuple[str, Sequence[NewJob]]) -> bool:
+    return all(job.on_duplicate != "raise" for job in group[1])
+
+
 class Pushes:
     """Stores new jobs."""
 
@@ -45,7 +49,8 @@ class Pushes:
 
     def _push_each(self, groups: Mapping[str, Sequence[NewJob]], as_of: int | None = None) -> dict[str, Pushed]:
         pushed: dict[str, Pushed] = {}
-        for queue, group in groups.items():
+        # A group that a duplicate key refuses comes before the others are stored.
+        for queue, group in sorted(groups.items(), key=_can_not_raise) if len(groups) > 1 else groups.items():
             for part in portions(group, _SCRIPT_JOBS_MAX):
                 self._push_in(queue, part, pushed, as_of)
         return pushed
