@@ -162,10 +162,10 @@ class TestDeadToThoseWhoLook:
     def test_a_search(self, app: Stanchion, q: Queue, letters: Queue, letter: str) -> None:
         plain = letters.push({})
         later = letters.push({}, delay=60)
-        there = q.push({})
         there_dead = q.push({}, priority=5)
         q.configure(dead_letter=None)
         q.reserve()[0].bury("bad")
+        there = q.push({})
 
         def found(state: Any, **where: Any) -> list[str]:
             return [job.id for job in app.find(state=state, **where)]

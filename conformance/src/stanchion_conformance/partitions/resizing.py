@@ -285,3 +285,4 @@ class TestResizingPartitions:
         calendar.go(seconds=10)
         other_app.tick()
         assert [ticks(app, name) for name in schedules] == [["2031-05-14T13:00"]] * 3
+        assert app.queue(REPORTS).size().total == 3
