@@ -11,11 +11,13 @@ from pymongo import monitoring
 from pymongo.collection import Collection
 
 from stanchion.core.ids import new_id, new_ids
+from stanchion.stores.cas.claim import Parked
+from stanchion.stores.mongo.claims.claim import DueJobs
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, NewJob
-from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.outcomes import Commit, Rollback
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion_conformance.harness import NewStore, counts_of, row_of, sizes_of, slot_of
 
@@ -167,6 +169,26 @@ def test_a_long_line_of_an_order_key(store: MongoStore, queue: str, limits: str 
         rows = claim(store, queue, 9).rows
         done += [row.id for row in rows]
     assert done == ids[:5]
+
+
+def test_who_holds_its_order_key_is_not_passed_over(
+    store: MongoStore, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes back while a claim parks others behind it."""
+    (holder,) = push(store, queue, 1, order_key="k")
+    (row,) = claim(store, queue).rows
+    push(store, queue, 40, order_key="k", priority=9)
+    (free,) = push(store, queue, 1, priority=-1)
+    park_few = DueJobs.park_few
+
+    def back_meanwhile(due: DueJobs, *given: Any) -> Parked:
+        parked = park_few(due, *given)
+        store.settle([Rollback(row.lease, 0.0)])
+        return parked
+
+    monkeypatch.setattr(DueJobs, "park_few", back_meanwhile)
+    assert [row.id for row in claim(store, queue, 2).rows] == [holder, free]
+    assert sizes_of(store, queue).waiting == 2 + 10, "it has waited for the others to be parked"
 
 
 def test_a_job_that_changes_meanwhile_is_not_parked(

@@ -14,6 +14,7 @@ from stanchion.stores.cas.claim import Parked
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob
 from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.stores.redis.claim import DueJobs
 from stanchion.stores.redis.client.rows import FIELD
 from stanchion.stores.redis.client.server import Server
 from stanchion.stores.redis.store import RedisStore
@@ -191,13 +192,26 @@ def test_a_long_line_of_an_order_key(store: RedisStore, scripts: Counter[str], l
     assert broken_rules(store, QUEUE) == []
 
 
-def test_who_holds_its_order_key_is_not_passed_over(store: RedisStore) -> None:
+@pytest.mark.parametrize(("others", "parked_first"), [(100, False), (2500, True)])
+def test_who_holds_its_order_key_is_not_passed_over(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch, others: int, parked_first: bool
+) -> None:
+    """It comes back while a claim parks others behind it."""
     (holder,) = push(store, 1, order_key="k")
     (row,) = claim(store).rows
-    store.settle([Rollback(row.lease, 0.0)])
-    push(store, 5000, order_key="k", priority=9)  # more than one step parks
-    (free,) = push(store, 1)
+    push(store, others, order_key="k", priority=9)  # one step parks 2000
+    (free,) = push(store, 1, priority=-1)
+    park_few = DueJobs.park_few
+
+    def back_meanwhile(due: DueJobs, *given: Any) -> Parked:
+        monkeypatch.undo()
+        parked = park_few(due, *given) if parked_first else None
+        store.settle([Rollback(row.lease, 0.0)])
+        return parked or park_few(due, *given)
+
+    monkeypatch.setattr(DueJobs, "park_few", back_meanwhile)
     assert [row.id for row in claim(store, 2).rows] == [holder, free]
+    assert sizes_of(store, QUEUE).waiting == min(others, 2 + 2000)
 
 
 def test_jobs_of_an_earlier_release_are_met_one_by_one(store: RedisStore) -> None:

@@ -14,6 +14,7 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.records.outcomes import Commit, Extend
 from stanchion.stores.records.workers import HOLDER
 from stanchion_conformance.harness import QUEUE, StoreClock, about, claim, new_job, row_of, seconds_until, worker
+from stanchion_conformance.operate.waits import until
 
 NAME = "billing:4711"
 STRANGE = ("a", "a b", "A", " a", "a ", "é", "e\u0301", "😀", "%", "_", "'", '"', "\\", "x" * 200, "running", "0")
@@ -52,11 +53,12 @@ class TestHolders:
         assert popped is not None
         assert popped.worker == "async popper"
 
-    def test_those_who_wait_get_jobs_under_their_own_names(self, q: Queue, other_q: Queue) -> None:
+    def test_those_who_wait_get_jobs_under_their_own_names(self, q: Queue, app: Stanchion, other_q: Queue) -> None:
         async def wait() -> list[Reservation]:
             names = ("a", "b", "a")
             waiting = [asyncio.ensure_future(q.areserve(wait=60, holder=name)) for name in names]
-            await asyncio.sleep(0)
+            polls = app.context.waits._polls
+            await asyncio.to_thread(until, lambda: sum(map(len, list(polls.values()))) == len(names))
             await asyncio.to_thread(other_q.push_many, [1, 2, 3])
             return [job for jobs in await asyncio.gather(*waiting) for job in jobs]
 
