@@ -36,6 +36,9 @@ from stanchion_conformance.operate.wakeup import LONG, SOON, Counting
 SLOW = Rate("welcome/acme", 0.01)
 """One start in 100 seconds."""
 
+IN_TIME = 45_000
+"""Microseconds by which a start may come late, and those behind it keep their times and their order."""
+
 
 def rated(rate: Rate = SLOW, **fields: Any) -> NewJob:
     """Return a job that shares a rate."""
@@ -133,19 +136,26 @@ class TestKeyedRates:
             clock.advance(max(0.0, seconds_until(store, due)) + visit % 6 / 1000)
             started |= {row.id: row.started_at or 0 for row in claim(store, 4)}
             latest = max(latest, store.now() - due) if visit else 0
-        return started, latest < 45_000
+        return started, latest < IN_TIME
 
     def test_after_a_standstill_they_keep_their_order(self, store: Store, clock: StoreClock) -> None:
-        ids = push(store, *(rated() for _ in range(6)))
-        served = took(store, 6)
-        clock.advance(250)  # two were promised times that are over: one of them starts, the other is not passed
-        for _ in range(12):
+        for number in range(3):
+            ids = push(store, *(rated(Rate(f"standstill {number}", 0.01)) for _ in range(6)))
+            served = took(store, 6)
+            clock.advance(250)  # two were promised times that are over: one of them starts, the other is not passed
             served += took(store, 6)
-            due = due_of(store, QUEUE)
-            if due is None:
-                break
-            clock.advance(max(0.0, seconds_until(store, due)) + 0.001)
-        assert served == ids
+            latest = 0
+            for _ in range(50):
+                due = due_of(store, QUEUE)
+                if due is None:
+                    break
+                clock.advance(max(0.0, seconds_until(store, due)) + 0.001)
+                served += took(store, 6)
+                latest = max(latest, store.now() - due)
+            assert sorted(served) == sorted(ids)
+            if latest < IN_TIME:
+                assert served == ids
+                break  # else the machine was so slow that starts came later than is made up for
 
     def test_one_that_is_promised_another_time_is_not_passed(self, store: Store, clock: StoreClock) -> None:
         ids = push(store, *(rated() for _ in range(4)))
@@ -166,7 +176,7 @@ class TestKeyedRates:
         ids += push(store, rated())  # is due before them
         clock.advance(1.001)
         served += took(store, 4)
-        in_time = store.now() - due < 50_000  # on a slow machine it is not, and then it may be passed
+        in_time = store.now() - due < IN_TIME  # on a slow machine it is not, and then it may be passed
         for _ in range(2):
             clock.advance(100)
             served += took(store, 4)
