@@ -20,7 +20,7 @@ from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.lost_leases import apart
-from stanchion.stores.rules.slots import uses_slots
+from stanchion.stores.rules.slots import NO_SLOTS, slot_needs
 
 CLAIM_SECONDS = 2.0
 """Seconds for which one claim parks jobs; at most half a lease, so that the leases of its jobs do not run out."""
@@ -102,7 +102,7 @@ class Claims:
             wish = wish._replace(limit=max(missing, wish.limit))
             asked = time.monotonic()
             claimed = self._due.reserve_due(wish)
-            if not refused and not any(map(uses_slots, claimed.rows)):
+            if not refused and {NO_SLOTS}.issuperset(map(slot_needs, claimed.rows)):
                 return claimed
             # After a lost reply the token's jobs come again: those that have their slots must not ask twice.
             new = [row for row in claimed.rows if row.id not in rows]

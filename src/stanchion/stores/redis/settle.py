@@ -26,7 +26,7 @@ class Outcomes:
     def settle(self, outcomes: Sequence[Outcome], *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes, in their order."""
         states: list[JobState | None] = []
-        for counted, group in groupby(outcomes, key=lambda outcome: "" if repeat else _counted_as(outcome)):
+        for counted, group in groupby(outcomes, key=_uncounted if repeat else _counted_as):
             batch = list(group)
             if counted:
                 states += self._commit([one for one in batch if isinstance(one, Commit)], counted)
@@ -70,6 +70,11 @@ def _counted_as(outcome: Outcome) -> str:
     """Return the counter of a plain commit; empty for any other outcome."""
     if isinstance(outcome, Commit) and outcome.payload is None and not outcome.jobs:
         return counted_as(outcome)
+    return ""
+
+
+def _uncounted(outcome: Outcome) -> str:  # noqa: ARG001 - as `_counted_as`
+    """Return the empty text: of a repeat, each outcome is looked at by itself."""
     return ""
 
 

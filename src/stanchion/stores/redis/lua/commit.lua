@@ -7,29 +7,36 @@ for number = 3, #ARGV, 3 do
     ids[#ids + 1] = ARGV[number]
 end
 local states = several('HMGET', P .. 'live', ids)
-local done, held, past, ended, seen, brought = {}, {}, {}, {}, {}, 0
+local done, held, past, ended, seen, brought, at = {}, {}, {}, {}, {}, 0, whole(now)
 local leased, stopping = {}, {}
+-- The fields that a commit needs or changes; those that it leaves as they are stay together, as splitting is what costs.
+local PARTS = '^' .. string.rep('([^\31]*)\31', 8) .. '(' .. string.rep('[^\31]*\31', FINISHED - STOP - 1)
+    .. ')[^\31]*\31([^\31]*)\31([^\31]*)\31[^\31]*(\31' .. string.rep('[^\31]*\31', FIELDS - RESULT - 1) .. ')([^\31]*)$'
 for index, id in ipairs(ids) do
     local token, result = ARGV[3 * index + 1], ARGV[3 * index + 2]
-    local job = states[index] and fields(states[index])
-    answers[index] = job and job[BOUND] == '' and 0 or -1
-    if answers[index] == 0 and not seen[id] then
-        if job[STATE] == 'running' and job[TOKEN] == token and (job[LEASE] == '' or tonumber(job[LEASE]) > now) then
-            seen[id] = job[KEY]
+    if not states[index] then
+        answers[index] = -1
+    else
+        local rev, state, attempts, holder, worker, lease, started, stop, times, key, errors, slots, bound =
+            string.match(states[index], PARTS)
+        answers[index] = bound == '' and 0 or -1
+        if bound == '' and not seen[id] and state == 'running' and holder == token
+            and (lease == '' or tonumber(lease) > now) then
+            seen[id] = key
             answers[index] = 1
-            if job[LEASE] ~= '' then
+            if lease ~= '' then
                 leased[#leased + 1] = id
             end
-            if job[STOP] ~= '' then
+            if stop ~= '' then
                 stopping[#stopping + 1] = id
             end
-            held[#done + 1] = holding_of(job, id)
-            job[REV], job[STATE], job[LEASE], job[STOP], job[FINISHED] = job[REV] + 1, 'done', '', '', whole(now)
-            job[RESULT] = result
             brought = brought + #result
-            done[#done + 1] = id
-            past[2 * #done - 1], past[2 * #done] = id, table.concat(job, US)
-            ended[2 * #done - 1], ended[2 * #done] = whole(now), id
+            local number = #done + 1
+            done[number], held[number] = id, holding_of(lease, worker, id)
+            past[2 * number - 1], past[2 * number] = id, (rev + 1) .. US .. 'done' .. US .. attempts .. US .. token .. US
+                .. worker .. US .. US .. started .. US .. US .. times .. at .. US .. key .. US .. errors .. US .. result
+                .. slots .. bound
+            ended[2 * number - 1], ended[2 * number] = at, id
         end
     end
 end

@@ -143,8 +143,8 @@ local function holding(worker, id)
 end
 
 -- The same of a stored job: a lease decides alone, and its holder may have the name of a worker.
-local function holding_of(job, id)
-    return holding(job[LEASE] == '' and job[WORKER] or '', id)
+local function holding_of(lease, worker, id)
+    return holding(lease == '' and worker or '', id)
 end
 
 -- The bounds in `running` of all jobs that a worker holds.
@@ -188,7 +188,7 @@ local function drop(id, job)
     else
         redis.call('HDEL', P .. 'live', id)
         if job[STATE] == 'running' then
-            redis.call('ZREM', P .. 'running', holding_of(job, id))
+            redis.call('ZREM', P .. 'running', holding_of(job[LEASE], job[WORKER], id))
             redis.call('SREM', P .. 'stopping', id)
             redis.call('ZREM', P .. 'leases', id)
         elseif job[STATE] == 'queued' then
@@ -246,7 +246,7 @@ local function put(prefix, id, text, job, body)
         redis.call('HSET', prefix .. 'keys', job[KEY], id)
     end
     if job[STATE] == 'running' then
-        redis.call('ZADD', prefix .. 'running', 0, holding_of(job, id))
+        redis.call('ZADD', prefix .. 'running', 0, holding_of(job[LEASE], job[WORKER], id))
         if job[LEASE] ~= '' then
             redis.call('ZADD', prefix .. 'leases', job[LEASE], id)
         end
