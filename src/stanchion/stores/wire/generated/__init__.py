@@ -1,0 +1,1 @@
+"""Made from the protocol by `python -m tests.wire.generate`; not edited by hand."""
