@@ -37,7 +37,7 @@ def read(kind: type[M], data: bytes) -> M:
     """Return the message in these bytes; InvalidInput if they are none."""
     try:
         return kind.FromString(data)
-    except DecodeError as error:
+    except (DecodeError, ValueError) as error:  # ValueError: texts that are not UTF-8, without the C extension
         raise InvalidInput(f"these {len(data):,} bytes are no {kind.DESCRIPTOR.full_name}: {error}") from error
 
 

@@ -1107,7 +1107,7 @@ class WorkersReply(_message.Message):
     def __init__(self, workers: _Optional[_Iterable[_Union[WorkerRow, _Mapping]]] = ...) -> None: ...
 
 class Capabilities(_message.Message):
-    __slots__ = ("name", "joins_transactions", "push_wakeup", "wakeup", "atomic_batches", "durable", "processes", "atomic_pushes", "extra", "arrow", "feed")
+    __slots__ = ("name", "joins_transactions", "push_wakeup", "wakeup", "atomic_batches", "durable", "processes", "atomic_pushes", "extra", "arrow", "feed", "claims_by_id")
     NAME_FIELD_NUMBER: _ClassVar[int]
     JOINS_TRANSACTIONS_FIELD_NUMBER: _ClassVar[int]
     PUSH_WAKEUP_FIELD_NUMBER: _ClassVar[int]
@@ -1119,6 +1119,7 @@ class Capabilities(_message.Message):
     EXTRA_FIELD_NUMBER: _ClassVar[int]
     ARROW_FIELD_NUMBER: _ClassVar[int]
     FEED_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_BY_ID_FIELD_NUMBER: _ClassVar[int]
     name: str
     joins_transactions: bool
     push_wakeup: bool
@@ -1130,7 +1131,8 @@ class Capabilities(_message.Message):
     extra: str
     arrow: bool
     feed: str
-    def __init__(self, name: _Optional[str] = ..., joins_transactions: bool = ..., push_wakeup: bool = ..., wakeup: _Optional[str] = ..., atomic_batches: bool = ..., durable: _Optional[str] = ..., processes: bool = ..., atomic_pushes: bool = ..., extra: _Optional[str] = ..., arrow: bool = ..., feed: _Optional[str] = ...) -> None: ...
+    claims_by_id: bool
+    def __init__(self, name: _Optional[str] = ..., joins_transactions: bool = ..., push_wakeup: bool = ..., wakeup: _Optional[str] = ..., atomic_batches: bool = ..., durable: _Optional[str] = ..., processes: bool = ..., atomic_pushes: bool = ..., extra: _Optional[str] = ..., arrow: bool = ..., feed: _Optional[str] = ..., claims_by_id: bool = ...) -> None: ...
 
 class CheckRequest(_message.Message):
     __slots__ = ()

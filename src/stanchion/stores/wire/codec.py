@@ -1,0 +1,187 @@
+"""Between records and messages: by the names of their fields, and by parts where the two differ.
+
+A field that the message lacks, as an older peer leaves it out, gets the record's default.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from operator import attrgetter
+from typing import Any, Final, Generic, NamedTuple, TypeVar
+
+from stanchion.errors import InvalidInput
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.wire.messages import Message, build, pb
+
+R = TypeVar("R")
+
+
+class Part(NamedTuple):
+    """How the value of a field is carried: to what `build` takes, and back from what the message has.
+
+    `suffix`: of the name that the field has in the message.
+    """
+
+    carry: Callable[[Any], Any]
+    take: Callable[[Any], Any]
+    suffix: str = ""
+
+
+_LONGEST: Final = 2**63 - 1
+
+
+def _micros(seconds: float) -> int:
+    try:
+        return max(-_LONGEST, min(round(seconds * SECOND), _LONGEST))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput(f"the protocol carries a finite number of seconds, not {seconds!r}") from error
+
+
+def _mapping(text: str) -> Any:
+    try:
+        found = json.loads(text) if text else {}
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"a message should have a JSON object: {error}") from error
+    if not isinstance(found, dict):
+        raise InvalidInput("a message should have a JSON object, and has other JSON")
+    return found
+
+
+SECONDS: Final = Part(_micros, lambda value: value / SECOND, "_us")
+"""Seconds, carried as whole microseconds."""
+
+LIST: Final = Part(list, list)
+"""Several plain values, as a list."""
+
+TUPLE: Final = Part(list, tuple)
+"""Several plain values, as a tuple."""
+
+NAMES: Final = Part(lambda names: {"names": list(names)}, lambda message: tuple(message.names))
+"""Several names, where none differs from None."""
+
+NAME_SET: Final = Part(NAMES.carry, lambda message: frozenset(message.names))
+"""The same, as a set."""
+
+JSON: Final = Part(lambda value: json.dumps(dict(value), ensure_ascii=False), _mapping)
+"""A mapping, carried as text."""
+
+
+def one_of(*known: str) -> Part:
+    """Return the part of a text that has one of these values."""
+
+    def checked(value: str) -> str:
+        if value not in known:
+            raise InvalidInput(f"a message has {value!r}, which must be one of {', '.join(known)}")
+        return value
+
+    return Part(checked, checked)
+
+
+class Codec(Generic[R]):
+    """Between records of a type, NamedTuples or dataclasses, and messages.
+
+    `parts`: of the fields that differ; of the others, the message has a field with the same name and value. `names`:
+    what a field is called in the message, if it is not its own name. `leading`: the first fields of the record, which
+    the caller carries by itself. `by_name`: of each other field, its name in the message, and its part.
+    """
+
+    def __init__(
+        self,
+        record: type[R],
+        message: type[Message],
+        *,
+        parts: Mapping[str, Part] | None = None,
+        names: Mapping[str, str] | None = None,
+        leading: int = 0,
+    ) -> None:
+        self.record, self.message, self._leading = record, message, leading
+        defaults, parts, names = _defaults(record), parts or {}, names or {}
+        self._values = attrgetter(*defaults) if is_dataclass(record) else None
+        self.by_name: dict[str, tuple[str, Part | None]] = {}
+        self._carried: list[str] = []
+        self._empty: list[Any] = []
+        self._parts: list[tuple[str, Callable[[Any], Any]]] = []
+        self._places: dict[Any, tuple[int, Callable[[Any], Any] | None]] = {}
+        self._absent: list[Any] = []
+        self._fresh: list[tuple[int, Callable[[], Any]]] = []
+        for index, (name, default) in enumerate(list(defaults.items())[leading:]):
+            part = parts.get(name)
+            carried = names.get(name, name + (part.suffix if part else ""))
+            field = message.DESCRIPTOR.fields_by_name.get(carried)
+            if field is None:
+                raise TypeError(f"{message.DESCRIPTOR.full_name} has no {carried} for {record.__name__}.{name}")
+            self.by_name[name] = (carried, part)
+            self._carried.append(carried)
+            self._empty.append(None if field.has_presence else () if field.is_repeated else field.default_value)
+            self._places[field] = (index, part.take if part else None)
+            absent = _absent(field, part) if default is MISSING else default
+            self._absent.append(MISSING if callable(absent) else absent)
+            if callable(absent):
+                self._fresh.append((index, absent))
+            if part:
+                self._parts.append((carried, part.carry))
+
+    @property
+    def one(self) -> Part:
+        """The part of a field that has one such record."""
+        return Part(self.fields, self.taken)
+
+    def many(self, kind: Callable[[Iterable[R]], Any] = tuple) -> Part:
+        """Return the part of a field that has several such records."""
+        return Part(lambda records: list(map(self.fields, records)), lambda messages: kind(map(self.taken, messages)))
+
+    def fields(self, record: R) -> dict[str, Any]:
+        """Return the fields of the message for a record, as `build` takes them."""
+        values: Any = record if self._values is None else self._values(record)
+        if self._leading:
+            values = values[self._leading :]
+        # most fields of a job are empty, and each one that `build` gets takes time
+        named = zip(self._carried, values, self._empty, strict=True)
+        found = {name: value for name, value, empty in named if value is not empty}
+        for name, carry in self._parts:
+            if found.get(name) is not None:
+                found[name] = carry(found[name])
+        return found
+
+    def taken(self, message: Any, *leading: Any) -> R:
+        """Return the record in a message, with its leading fields. InvalidInput if a field has an impossible value."""
+        values = self._absent.copy()
+        for field, value in message.ListFields():
+            place = self._places.get(field)
+            if place is not None:
+                index, take = place
+                values[index] = value if take is None else take(value)
+        for index, fresh in self._fresh:
+            if values[index] is MISSING:
+                values[index] = fresh()
+        if self._values is None:
+            return tuple.__new__(self.record, (*leading, *values))  # type: ignore[type-var]
+        return self.record(*leading, *values)
+
+    def to_message(self, record: R) -> Any:
+        """Return the message for a record. InvalidInput if it can't carry a value."""
+        return build(self.message, self.fields(record))
+
+
+def _defaults(record: Any) -> dict[str, Any]:
+    """Return the fields of a record with their defaults: MISSING without one, a callable for a new one each time."""
+    if is_dataclass(record):
+        return {
+            one.name: one.default if one.default_factory is MISSING else one.default_factory for one in fields(record)
+        }
+    return {name: record._field_defaults.get(name, MISSING) for name in record._fields}
+
+
+def _absent(field: Any, part: Part | None) -> Any:
+    """Return what a field without a default has if it is absent: zero or empty; a callable for a new one each time."""
+
+    def refuse() -> Any:
+        raise InvalidInput(f"a message {field.containing_type.name} lacks {field.name}")
+
+    if field.is_repeated:
+        return (lambda: part.take(())) if part else (lambda: ())
+    if field.message_type is not None:
+        return None if field.message_type is pb.Value.DESCRIPTOR else refuse
+    return (lambda: part.take(field.default_value)) if part else field.default_value

@@ -1,0 +1,53 @@
+"""Jobs, their leases and slots, as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, Final, TypeVar
+
+from stanchion.errors import InvalidInput
+from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.slots import Slot
+from stanchion.stores.wire.codec import SECONDS, Codec, Part
+from stanchion.stores.wire.messages import pb
+
+NEW_JOB: Final = Codec(NewJob, pb.NewJob, parts={"delay": SECONDS, "timeout": SECONDS, "key_ttl": SECONDS})
+PUSHED: Final = Codec(Pushed, pb.Pushed)
+JOB: Final = Codec(JobRow, pb.Job, parts={"timeout": SECONDS})
+JOB_REF: Final = Codec(JobRef, pb.JobRef)
+LEASE: Final = Codec(Lease, pb.Held)
+SLOT: Final = Codec(Slot, pb.Slot)
+
+E = TypeVar("E", bound=Enum)
+
+
+def results(kind: type[E], of: Any) -> Part:
+    """Return the part of a list of results of an enumeration, with None where there is none.
+
+    `of`: the enumeration of the protocol; its values are named like those of `kind`.
+    """
+    prefix = {JobState: "JOB_STATE", Redriven: "REDRIVEN"}[kind]  # type: ignore[index]
+    known: dict[E | None, int] = {one: of.Value(f"{prefix}_{one.name}") for one in kind} | {None: 0}
+    back = {number: one for one, number in known.items()}
+
+    def carry(states: Iterable[E | None]) -> list[int]:
+        return [known[state] for state in states]
+
+    def take(numbers: Sequence[int]) -> list[E | None]:
+        try:
+            return [back[number] for number in numbers]
+        except KeyError as error:
+            raise InvalidInput(
+                f"the peer answers with a {of.DESCRIPTOR.name} {error}, which this release does not know; upgrade it"
+            ) from None
+
+    return Part(carry, take)
+
+
+STATES: Final = results(JobState, pb.JobState)
+"""The states of jobs that calls return; None for an unknown job or a lost lease."""
+
+REDRIVEN: Final = results(Redriven, pb.Redriven)
+"""What became of retried jobs."""

@@ -1,0 +1,107 @@
+"""Outcomes as messages, with the two that only a receiver reports to its manager."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from stanchion.errors import InvalidInput
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.outcomes import (
+    Abandon,
+    Bury,
+    Commit,
+    Continue,
+    Extend,
+    Move,
+    Outcome,
+    Progress,
+    Rollback,
+    Ties,
+)
+from stanchion.stores.wire.codec import SECONDS, Codec, Part
+from stanchion.stores.wire.flows import NODE
+from stanchion.stores.wire.jobs import NEW_JOB
+from stanchion.stores.wire.messages import build, pb
+
+
+class Refused(NamedTuple):
+    """The receiver did not begin the job, as it came too late or from a former owner: give it back, uncounted."""
+
+    lease: Lease
+
+
+class Elsewhere(NamedTuple):
+    """The receiver has stored the outcome itself: only free its room."""
+
+    lease: Lease
+
+
+Reported = Outcome | Refused | Elsewhere
+"""What a receiver reports of a reserved job."""
+
+_TIES: Final = {ties.value: ties for ties in Ties}
+
+_DELAY: Final = {"delay": SECONDS}
+
+_KINDS: Final[dict[str, Codec[Any]]] = {
+    "commit": Codec(
+        Commit,
+        pb.Commit,
+        leading=1,
+        parts={"jobs": NEW_JOB.many(), "ties": Part(lambda ties: ties.value, _TIES.get)},
+    ),
+    "rollback": Codec(Rollback, pb.Rollback, leading=1, parts=_DELAY),
+    "move": Codec(Move, pb.Move, leading=1, parts=_DELAY),
+    "bury": Codec(Bury, pb.Bury, leading=1),
+    "abandon": Codec(Abandon, pb.Abandon, leading=1),
+    "go_on": Codec(
+        Continue,
+        pb.Continue,
+        leading=1,
+        parts={"job": NEW_JOB.one, "nodes": NODE.many(), "jobs": NEW_JOB.many()},
+    ),
+    "extend": Codec(Extend, pb.Extend, leading=1, parts={"seconds": SECONDS}, names={"seconds": "lease_us"}),
+    "progress": Codec(Progress, pb.Progress, leading=1),
+    "refused": Codec(Refused, pb.Refused, leading=1),
+    "elsewhere": Codec(Elsewhere, pb.Elsewhere, leading=1),
+}
+_NAMES: Final = {codec.record: name for name, codec in _KINDS.items()}
+_ONLY_REPORTED: Final = ("refused", "elsewhere")
+
+
+def outcome_fields(outcome: Reported) -> dict[str, Any]:
+    """Return the fields of the message for an outcome, as `build` takes them."""
+    name = _NAMES[type(outcome)]
+    queue, job, token = outcome.lease
+    return {"id": job, "token": token, "queue": queue, name: _KINDS[name].fields(outcome)}
+
+
+def to_message(outcome: Reported) -> pb.Outcome:
+    """Return the message for an outcome. InvalidInput if it can't carry a value."""
+    return build(pb.Outcome, outcome_fields(outcome))
+
+
+def reported(message: pb.Outcome) -> Reported:
+    """Return the outcome in a message from a receiver's stream. InvalidInput if it has no kind."""
+    name = message.WhichOneof("kind")
+    if name is None:
+        raise InvalidInput(f"the outcome of job {message.id} has no kind that this release knows; upgrade stanchion")
+    lease = Lease(message.queue, message.id, message.token)
+    outcome: Reported = _KINDS[name].taken(getattr(message, name), lease)
+    return outcome
+
+
+def _settled(message: pb.Outcome) -> Outcome:
+    outcome = reported(message)
+    if isinstance(outcome, (Refused, Elsewhere)):
+        raise InvalidInput(f"the outcome {message.WhichOneof('kind')} belongs into the stream of a receiver")
+    return outcome
+
+
+OUTCOMES: Final = Part(
+    lambda outcomes: list(map(outcome_fields, outcomes)), lambda messages: list(map(_settled, messages))
+)
+"""Several outcomes to settle."""
+
+REPORTED: Final = Part(OUTCOMES.carry, lambda messages: list(map(reported, messages)))
+"""Several outcomes that a receiver reports."""
