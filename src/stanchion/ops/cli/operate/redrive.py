@@ -111,6 +111,31 @@ def cancel(
     return _each("cancelled", session, chosen(session, ids, filters, live, limit), act)
 
 
+Archive = Annotated[
+    Path | None,
+    typer.Option("--archive", metavar="DIR", help="Replay jobs of this archive instead of the store's history."),
+]
+Where = Annotated[
+    str | None,
+    typer.Option("--where", metavar="SQL", help="Only archived jobs that match this Spark SQL condition."),
+]
+To = Annotated[str | None, typer.Option("--to", metavar="QUEUE", help="Where copies of archived jobs go.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only count the archived jobs, or tell which items would run again.")
+]
+WriteId = Annotated[
+    str | None, typer.Option("--write-id", metavar="ID", help="A repetition with the same id does nothing.")
+]
+OfPipeline = Annotated[
+    str | None,
+    typer.Option("--pipeline", metavar="MODULE:PIPELINE", help="Run items of this pipeline again from a station."),
+]
+FromStation = Annotated[
+    str | None,
+    typer.Option("--from", metavar="STATION", help="The station; by default that where each item entered."),
+]
+
+
 @command(cli, "replay", panel=OPERATE)
 def replay(
     session: Session,
@@ -123,29 +148,13 @@ def replay(
     until: Until = None,
     text: Contains = None,
     limit: Limit = None,
-    archive: Annotated[
-        Path | None,
-        typer.Option("--archive", metavar="DIR", help="Replay jobs of this archive instead of the store's history."),
-    ] = None,
-    where: Annotated[
-        str | None,
-        typer.Option("--where", metavar="SQL", help="Only archived jobs that match this Spark SQL condition."),
-    ] = None,
-    to: Annotated[str | None, typer.Option("--to", metavar="QUEUE", help="Where copies of archived jobs go.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only count the archived jobs, or tell which items would run again.")
-    ] = False,
-    write_id: Annotated[
-        str | None, typer.Option("--write-id", metavar="ID", help="A repetition with the same id does nothing.")
-    ] = None,
-    pipeline: Annotated[
-        str | None,
-        typer.Option("--pipeline", metavar="MODULE:PIPELINE", help="Run items of this pipeline again from a station."),
-    ] = None,
-    from_: Annotated[
-        str | None,
-        typer.Option("--from", metavar="STATION", help="The station; by default that where each item entered."),
-    ] = None,
+    archive: Archive = None,
+    where: Where = None,
+    to: To = None,
+    dry_run: DryRun = False,
+    write_id: WriteId = None,
+    pipeline: OfPipeline = None,
+    from_: FromStation = None,
 ) -> Exit:
     """Enqueue copies of finished jobs, from history or from an archive; each copy names its origin.
 

@@ -12,56 +12,63 @@ from stanchion.ops.cli.console.given import duration, names, optional_duration
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Exit, Session, command, load_app
 
+Target = Annotated[str | None, typer.Argument(metavar="MODULE:APP", help="Your app; its module registers the tasks.")]
+Queues = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--queues",
+        "-q",
+        metavar="A,B",
+        help="Only these queues, or patterns such as 'mail.*'; by default those of all tasks.",
+    ),
+]
+Threads = Annotated[int, typer.Option(help="Concurrent jobs per process.")]
+Processes = Annotated[int, typer.Option(help="Processes, each with its threads.")]
+Grace = Annotated[str, typer.Option(help="Time for running jobs to finish after SIGTERM or Ctrl-C.")]
+HeartbeatEvery = Annotated[
+    str, typer.Option(help="Time between heartbeats; after three missed ones, others take its jobs.")
+]
+Poll = Annotated[str | None, typer.Option(help="Time between polls of all workers together; by default the app's.")]
+UntilEmpty = Annotated[bool, typer.Option("--until-empty", help="Stop once no job is due or running.")]
+HealthFile = Annotated[str | None, typer.Option(metavar="FILE", help="Keep a line in this file: ok or red, and why.")]
+HealthPort = Annotated[int | None, typer.Option(help="Serve health by HTTP on this port: 200 or 503, and JSON.")]
+HealthHost = Annotated[str, typer.Option(metavar="ADDRESS", help="Address to serve health on; 0.0.0.0 for all.")]
+Name = Annotated[
+    str | None, typer.Option(help="How the workers' ids begin, in lists and in jobs; by default the host's name.")
+]
+Timeout = Annotated[
+    str | None, typer.Option(help="Time that an attempt may run, if its job, task, queue and app set none.")
+]
+Lanes = Annotated[
+    list[str] | None,
+    typer.Option(metavar="QUEUE=A-B", help="Only these lanes of a queue, such as orders=0-15; repeat for more."),
+]
+OrderOfQueues = Annotated[
+    str,
+    typer.Option(help="Which queue goes first: priority (the best job of all), strict (as named), fair (in turn)."),
+]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+
 
 @command(cli, "worker", panel=RUN, makes_store=True)
 def worker(
     session: Session,
-    target: Annotated[
-        str | None, typer.Argument(metavar="MODULE:APP", help="Your app; its module registers the tasks.")
-    ] = None,
-    queues: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--queues",
-            "-q",
-            metavar="A,B",
-            help="Only these queues, or patterns such as 'mail.*'; by default those of all tasks.",
-        ),
-    ] = None,
-    threads: Annotated[int, typer.Option(help="Concurrent jobs per process.")] = 8,
-    processes: Annotated[int, typer.Option(help="Processes, each with its threads.")] = 1,
-    grace: Annotated[str, typer.Option(help="Time for running jobs to finish after SIGTERM or Ctrl-C.")] = "30s",
-    heartbeat: Annotated[
-        str, typer.Option(help="Time between heartbeats; after three missed ones, others take its jobs.")
-    ] = "10s",
-    poll: Annotated[
-        str | None, typer.Option(help="Time between polls of all workers together; by default the app's.")
-    ] = None,
-    until_empty: Annotated[bool, typer.Option("--until-empty", help="Stop once no job is due or running.")] = False,
-    health_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Keep a line in this file: ok or red, and why.")
-    ] = None,
-    health_port: Annotated[
-        int | None, typer.Option(help="Serve health by HTTP on this port: 200 or 503, and JSON.")
-    ] = None,
-    health_host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to serve health on; 0.0.0.0 for all.")
-    ] = "127.0.0.1",
-    name: Annotated[
-        str | None, typer.Option(help="How the workers' ids begin, in lists and in jobs; by default the host's name.")
-    ] = None,
-    timeout: Annotated[
-        str | None, typer.Option(help="Time that an attempt may run, if its job, task, queue and app set none.")
-    ] = None,
-    lanes: Annotated[
-        list[str] | None,
-        typer.Option(metavar="QUEUE=A-B", help="Only these lanes of a queue, such as orders=0-15; repeat for more."),
-    ] = None,
-    order: Annotated[
-        str,
-        typer.Option(help="Which queue goes first: priority (the best job of all), strict (as named), fair (in turn)."),
-    ] = "priority",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    target: Target = None,
+    queues: Queues = None,
+    threads: Threads = 8,
+    processes: Processes = 1,
+    grace: Grace = "30s",
+    heartbeat: HeartbeatEvery = "10s",
+    poll: Poll = None,
+    until_empty: UntilEmpty = False,
+    health_file: HealthFile = None,
+    health_port: HealthPort = None,
+    health_host: HealthHost = "127.0.0.1",
+    name: Name = None,
+    timeout: Timeout = None,
+    lanes: Lanes = None,
+    order: OrderOfQueues = "priority",
+    log_level: LogLevel = "info",
 ) -> Exit:
     """Run jobs until SIGTERM or Ctrl-C; a second one stops at once.
 
