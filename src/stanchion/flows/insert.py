@@ -1,6 +1,6 @@
 """Storing a flow: a small one in one step, a large group in bounded memory.
 
-No job may finish before the jobs that wait for it are stored. Hence the order: (1) the nodes and the waiting jobs,
+No job may finish before the jobs that wait for it are stored. So the order is: (1) the nodes and the waiting jobs,
 (2) the members of large groups, closing each group after its last member, (3) the jobs that may start at once.
 """
 

@@ -40,7 +40,7 @@ class Consumer:
 
     What it reserves has no lease and needs no `extend`. Jobs that it still holds go back once it has missed three
     heartbeats, `heartbeat` seconds apart: because its process died, or because the block has ended. With `lease=`, a
-    job goes back at the end of its lease, whatever the heartbeats.
+    job goes back at the end of its lease, regardless of the heartbeats.
     """
 
     def __init__(self, context: Context, name: str, heartbeat: float | timedelta = 10.0) -> None:

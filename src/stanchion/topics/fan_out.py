@@ -5,7 +5,7 @@ they are published. A death before (2) leaves nothing but a stage that is forgot
 stores the rest.
 
 The id of a job follows from the id of its event and the name of its subscription. So an event that is pushed again
-under its id, or brought to a late subscriber, gives nobody a second job.
+under its id, or brought to a late subscriber, gives no subscriber a second job.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class FanOut:
     def copies(self, event: str, push: Push) -> Iterator[Copy]:
         """Yield the copies of an event. Raises InvalidInput for a payload or options that are wrong."""
         codec = self._context.codec
-        fields = checked(push.options, codec)  # also for an event that nobody gets
+        fields = checked(push.options, codec)  # also for an event without subscribers
         headers = dict(push.options.get("headers") or {})
         if reserved := {EVENT, TOPIC} & headers.keys():
             raise InvalidInput(f"the header {min(reserved)} is set by the topic; choose another name")

@@ -41,8 +41,8 @@ _REMEMBERED = 10_000
 class Event(NamedTuple):
     """A pushed event: its id, the header `x-event` of all its copies, and the ids of the jobs, by subscription.
 
-    `jobs` is empty if nobody has subscribed, or no filter lets the event through. `duplicates`: the subscriptions in
-    whose queues a live job had the event's key already.
+    `jobs` is empty if there are no subscriptions, or no filter lets the event through. `duplicates`: the subscriptions
+    in whose queues a live job had the event's key already.
     """
 
     id: str

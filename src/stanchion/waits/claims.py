@@ -73,7 +73,7 @@ class ClaimPoll(Poll):
         self._lose(self._lost_claim)
 
     def _lose(self, claim: Claim | None) -> None:
-        """Leave a claim whose reply was lost to its consumer, as nobody waits for its jobs."""
+        """Leave a claim whose reply was lost to its consumer, as no caller waits for its jobs."""
         if claim is not None and not self._pops:
             self.coordinator.lost_claims.add(claim)
 

@@ -106,7 +106,7 @@ class Claims:
                 return claimed
             # After a lost reply the token's jobs come again: those that have their slots must not ask twice.
             new = [row for row in claimed.rows if row.id not in rows]
-            # Jobs that the token holds already are all handed out, whatever the limit of this round.
+            # Jobs that the token holds already are all handed out, regardless of the limit of this round.
             began = began or min((row.started_at or 0 for row in new), default=0)
             if not rows:
                 until = min([until, *(time.monotonic() + _lease(row) / 2 for row in new)])

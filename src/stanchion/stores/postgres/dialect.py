@@ -79,7 +79,7 @@ _TABLES = text("""
         SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('stanchion_meta') AND attname = 'identity'
     )
 """)
-# To the server, a client that stands still amid a pipeline is an active one: idle_in_transaction_session_timeout does
+# To the server, a client that stops within a pipeline is an active one: idle_in_transaction_session_timeout does
 # not count before the Sync message. A COPY waits for its client, too, but locks no row that others want.
 _END_FROZEN_SESSIONS = text("""
     SELECT pg_terminate_backend(pid) FROM pg_stat_activity

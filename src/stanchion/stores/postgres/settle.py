@@ -74,8 +74,8 @@ _COMMIT, _COMMIT_JOINED = (text(f"WITH {given}, {_FINISH.format(which=_HELD)}") 
 _COMMIT_PLAIN = text(f"WITH {_GIVEN}, {_FINISH.format(which=f'{_HELD} AND {PLAIN}')}")
 
 # Commits jobs that hold semaphores: all if the slots have no waiters, else none. The rows of the slots are locked
-# before they are read, and so are current whatever the snapshot. Waiters can't be read like that, hence the `waited`
-# flag.
+# before they are read, and so are current regardless of the snapshot. Waiters can't be read like that, so there is a
+# `waited` flag.
 _SLOTS = "jsonb_array_elements_text(CAST(mine.limits AS jsonb) -> 'hold') WITH ORDINALITY AS slot (name, nth)"
 _COMMIT_SLOTS = text(f"""
     WITH {_GIVEN}, mine AS MATERIALIZED (

@@ -1,8 +1,8 @@
 """PostgreSQL's claim and commit of jobs that hold semaphores, by one statement each.
 
 They fit if no job has to wait: a claim whose jobs all get their slots, a commit of slots without waiters. Each locks
-the rows of the slots before it reads them, and so sees them as they are, whatever its snapshot. It can't see waiters
-like that, hence the `waited` flag of the row. If the statement changes nothing, the transactional route is taken.
+the rows of the slots before it reads them, and so sees them as they are, regardless of its snapshot. It can't see
+waiters like that, so the row has a `waited` flag. If the statement changes nothing, the transactional route is taken.
 """
 
 from __future__ import annotations

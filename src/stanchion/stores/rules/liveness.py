@@ -58,7 +58,7 @@ def beat_of(beating: Iterable[WorkerRow], known: Collection[WorkerRow], cancelle
 
 
 def is_lost(row: JobRow, workers: Mapping[str, WorkerRow], now: int) -> bool:
-    """Return True if the holder of a running job is gone. A lease decides alone, whoever holds it.
+    """Return True if the holder of a running job is gone. A lease decides alone, for any holder.
 
     A job whose worker has no row is lost once each live worker would have rewritten its own row since the job started.
     Without a live worker nothing can be inferred.

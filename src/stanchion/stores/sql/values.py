@@ -46,7 +46,7 @@ class Values:
                 return []
             statement, given = self._statements.named, {**given, "names": self._db.dialect.listed(wanted)}
         found = self._db.read(lambda run: run.rows(statement, given))
-        return sorted(VersionedValue(*row) for row in found)  # by code point, whatever the database's collation
+        return sorted(VersionedValue(*row) for row in found)  # by code point, regardless of the database's collation
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
         """Write a value, or delete it (`text` None), if its version is the given one; 0: the value is absent."""

@@ -1,7 +1,7 @@
 """Due jobs, found in the order of claims, and locked.
 
 A search walks its queue by a loose index scan: from the highest rank in use down to the lowest. Within a rank the due
-jobs are a prefix of the index. So scheduled jobs, whatever their number and rank, cost a claim one index probe per
+jobs are a prefix of the index. So scheduled jobs, regardless of their number and rank, cost a claim one index probe per
 rank.
 """
 

@@ -29,7 +29,7 @@ from stanchion.stores.sql.engine.schema import counter_events, counts, jobs
 
 
 class Stats:
-    """Counts jobs with one statement per field, whatever the number of queues."""
+    """Counts jobs with one statement per field, regardless of the number of queues."""
 
     def __init__(self, database: Database) -> None:
         self._database, self._dialect = database, database.dialect

@@ -118,7 +118,7 @@ class Jobs:
         return _by_id(run.rows(*self.asks_locked(ids)))
 
     def lock_leased(self, run: Runner, leases: Collection[Lease]) -> dict[str, JobRow]:
-        """Return those of these jobs that are live, in one of the queues of these leases, by id, locked likewise."""
+        """Return those of these jobs that are live, in one of the queues of these leases, by id; locked too."""
         return _by_id(run.rows(self._statements.lock_in, leased(self._db.dialect, leases)))
 
     def asks_locked(self, ids: Iterable[str]) -> Asked:

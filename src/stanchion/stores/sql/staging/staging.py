@@ -1,7 +1,7 @@
 """Staging: jobs are stored, but invisible until their write is published.
 
 A publication is one transaction, which locks the row of its value first, then jobs. Staged jobs are stored by ranges of
-ids, so that no single statement takes long, whatever their number.
+ids, so that no single statement takes long, regardless of their number.
 """
 
 from __future__ import annotations
