@@ -65,6 +65,13 @@ def pages_of(store: Store, query: Query) -> None:
     list(islice(pages(store, query), 2))
 
 
+def of_one_rank(queue: str, lane: int) -> Query:
+    """Return the query for the queued jobs of priority 0 in a lane, in the order of claims."""
+    where = (Condition("queue", "=", queue), Condition("lane", "=", lane), Condition("rank", "=", 0))
+    columns = ("id", "rank", "run_at", "lane")
+    return Query("live", (*where, Condition("run_at", "<=", int(FAR))), order="due", limit=BATCH, columns=columns)
+
+
 def ended(store: Store) -> list[JobRef]:
     """Return some finished jobs as they are."""
     return [row.ref for row in store.select(Query("history", OF_BIG, order="finished", limit=BATCH)).rows]
@@ -114,6 +121,8 @@ OPERATIONS: dict[str, Operation] = {
     "select what is reserved": lambda store, held: store.select(
         Query("live", (*OF_BIG, Condition("token", "=", held[0].token)), order="id", limit=BATCH)
     ),
+    "select of one rank": lambda store, _: pages_of(store, of_one_rank("big", UNLANED)),
+    "select of one rank in a lane": lambda store, _: pages_of(store, of_one_rank("laned", 7)),
     "select who waits": lambda store, _: store.select(
         Query("live", (Condition("waits_for", "=", semaphore_slot("x")),), order="arrival", limit=BATCH)
     ),

@@ -74,6 +74,7 @@ THEMES = (
     "operate.shapes",
     "operate.expiring",
     "operate.values",
+    "operate.of_a_rank",
     "operate.operating",
     "operate.searching_inside",
     "operate.selecting",

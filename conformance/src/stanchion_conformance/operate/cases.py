@@ -19,6 +19,7 @@ from stanchion_conformance.operate.expiring import (
     TestQueuesThatExpireWithJobs,
     passing,
 )
+from stanchion_conformance.operate.of_a_rank import TestOfOneRank
 from stanchion_conformance.operate.operating import TestCancel, TestReplay, TestRetry
 from stanchion_conformance.operate.repair import TestRepair
 from stanchion_conformance.operate.searching_inside import TestSearchByContents, TestSearchByTheEnd
@@ -63,6 +64,7 @@ __all__ = [
     "TestMaxRate",
     "TestMaxRunning",
     "TestNoSpinning",
+    "TestOfOneRank",
     "TestOrderOfQueues",
     "TestOrders",
     "TestPages",

@@ -92,6 +92,8 @@ class Queries:
                 return {"$or": [{"queue": value}, {"trail": {"$exists": True}, **stopped}]}
             case "waits_for":
                 return {"waits_for": key_of(value)}
+            case "rank":
+                return {"live": True, "rank": {_OPERATORS[op]: list(value) if op == "in" else value}}
         return {_named(field): {_OPERATORS[op]: list(value) if op == "in" else value}}
 
 

@@ -14,7 +14,7 @@ class Condition(NamedTuple):
     """A comparison of a job's field: `=`, `<`, `<=`, `>`, `>=` with a value, or `in` with a tuple of values.
 
     A job without a value in the field does not meet it. COMPARED fields support all operators. State and priority are
-    compared as callers see them. These support `=` only:
+    compared as callers see them; a finished job has no rank. These support `=` only:
 
         token       the job is reserved under this token, with its lease in force; or it finished under it
         flow_root   it belongs to the flow with this id
@@ -32,7 +32,7 @@ class Condition(NamedTuple):
 
 COMPARED = frozenset(
     {
-        *("id", "queue", "lane", "state", "task", "tenant", "priority"),
+        *("id", "queue", "lane", "state", "task", "tenant", "priority", "rank"),
         *("run_at", "enqueued_at", "started_at", "finished_at"),
     }
 )

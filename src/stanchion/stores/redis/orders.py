@@ -45,10 +45,10 @@ class Orders:
         if query.order == "finished":
             queue = value_of(query, "queue")
             known = [queue] if queue is not None else queues_of(query, self._jobs.places.queues())
-            yield from self._read(query, queue, partial(self._finished, known, _ends_within(query)))
+            yield from self._read(query, queue, partial(self._finished, known, _within(query, "finished_at")))
             return
         queue = value_of(query, "queue")
-        yield from self._read(query, queue, partial(self._due, self._server.keys.queue(queue)))
+        yield from self._read(query, queue, partial(self._due, self._server.keys.queue(queue), query))
 
     def _read(self, query: Query, queue: str | None, next_ones: Callable[[Entry, int], list[Entry]]) -> Found:
         last: Entry = behind(query)
@@ -90,26 +90,28 @@ class Orders:
             found += here
         return sorted(entry for entry in found if not last or entry > last)[:most]
 
-    def _due(self, key: str, last: Entry, most: int) -> list[Entry]:
+    def _due(self, key: str, query: Query, last: Entry, most: int) -> list[Entry]:
         """Return the next queued jobs: rank, due time, and id."""
         lines = sorted(
             (_HIGHEST_RANK - int(rank), ready_list)
             for ready_list in (name.decode() for name in self._server.command("ZRANGE", f"{key}ready", 0, -1))
-            for _, _, rank in (ready_list.partition(":"),)
+            for lane, _, rank in (ready_list.partition(":"),)
+            if value_of(query, "lane") in (None, int(lane))
         )
         found: list[Entry] = []
         for rank, group in groupby(reversed(lines), key=lambda one: one[0]):
-            if len(found) < most and (not last or rank <= last[0]):
+            if len(found) < most and (not last or rank <= last[0]) and value_of(query, "rank") in (None, rank):
                 begin = last[1:] if last and rank == last[0] else ()
                 keys = [f"{key}ready:{ready_list}" for _, ready_list in group]
-                found += [(rank, *entry) for entry in self._scored(keys, begin, most - len(found))]
+                end = _within(query, "run_at")[1]
+                found += [(rank, *entry) for entry in self._scored(keys, begin, most - len(found), end)]
         return found
 
-    def _scored(self, keys: Sequence[str], last: Entry, most: int) -> list[Entry]:
-        """Return the next entries of these sorted sets, by score and id."""
+    def _scored(self, keys: Sequence[str], last: Entry, most: int, end: str) -> list[Entry]:
+        """Return the next entries of these sorted sets, by score and id, up to the score `end`."""
         found: list[Entry] = []
         for key in keys:
-            found += self._next_of(key, last, most)
+            found += self._next_of(key, last, most, end)
         return sorted(found)[:most]
 
     def _next_of(self, key: str, last: Entry, most: int, end: str = "+inf") -> list[Entry]:
@@ -124,9 +126,9 @@ class Orders:
             asked *= 2
 
 
-def _ends_within(query: Query) -> tuple[str, str]:
-    """Return the bounds of the time of the end, as ZRANGEBYSCORE takes them."""
-    asked = [(op, value) for field, op, value in query.where if field == "finished_at"]
+def _within(query: Query, field: str) -> tuple[str, str]:
+    """Return the bounds of a time, as ZRANGEBYSCORE takes them."""
+    asked = [(op, value) for name, op, value in query.where if name == field]
     low = [value for op, value in asked if op in (">", ">=", "=")]
     high = [value for op, value in asked if op in ("<", "<=", "=")]
     return str(max(low, default="-inf")), str(min(high, default="+inf"))

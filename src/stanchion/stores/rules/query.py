@@ -79,6 +79,8 @@ def _meets(row: JobRow, condition: Condition, now: int) -> bool:
             return passed(row, wanted)
         case "holds":
             return row.finished_at is None and wanted in held_slots(row)
+        case "rank":
+            value = row.rank if row.finished_at is None else None
         case _:
             value = getattr(row, field)
     return value is not None and _COMPARE[op](value, wanted)

@@ -253,7 +253,7 @@ def _condition(dialect: Dialect, table: Table, field: str, op: str, n: int) -> C
     return compared
 
 
-_OF_LIVE = frozenset({"waits_for", "holds", "holds_key"})
+_OF_LIVE = frozenset({"waits_for", "holds", "holds_key", "rank"})
 _NEVER_MET: ColumnElement[bool] = literal_column("1 = 0")
 _COMPARE: dict[str, Any] = {
     "=": operator.eq,
