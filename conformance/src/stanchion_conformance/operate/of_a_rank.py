@@ -8,7 +8,7 @@ from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.rules.limits import Limits, limits_text
 from stanchion.stores.rules.slots import HOLDER_BOOST
-from stanchion_conformance.harness import QUEUE, StoreClock, claim, new_job, row_of
+from stanchion_conformance.harness import QUEUE, claim, new_job, row_of
 
 OTHER = "other"
 
@@ -47,7 +47,7 @@ class TestOfOneRank:
                 for limit in (1, 3, 100):
                     assert ahead(store, lane, rank, at, limit) == wanted(lane, rank), (lane, rank, limit)
 
-    def test_only_those_due_by_then(self, store: Store, clock: StoreClock) -> None:
+    def test_only_those_due_by_then(self, store: Store) -> None:
         now = store.now()
         jobs: list[NewJob] = [new_job(run_at=now + n * SECOND) for n in range(-2, 8)]
         store.push(jobs)
