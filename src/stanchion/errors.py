@@ -162,6 +162,10 @@ class StoreUnavailable(StanchionError):
         self.lasting = lasting
 
 
+class NotPermitted(StanchionError, PermissionError):
+    """The token with which a manager is called may not do this."""
+
+
 class SchemaMismatch(StanchionError):
     """The tables in the store are missing, or their version does not match this code."""
 

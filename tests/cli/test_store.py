@@ -35,8 +35,8 @@ def test_setup_sql_of_a_server_needs_no_server(run: Run) -> None:
 def test_stores_shows_what_each_can_do(run: Run) -> None:
     answer = run("stores", STANCHION_URL="")
     assert answer.code == 0
-    stores = ["mariadb", "memory", "mongodb", "postgresql", "redis", "sqlite"]
-    assert [line.split()[0] for line in answer.out.splitlines()[:7]] == ["STORE", *stores]
+    stores = ["grpc", "mariadb", "memory", "mongodb", "postgresql", "redis", "sqlite"]
+    assert [line.split()[0] for line in answer.out.splitlines()[:8]] == ["STORE", *stores]
     for store in run("stores", "--json").json:
         assert store.keys() == {
             *("name", "joins_transactions", "push_wakeup", "wakeup", "atomic_batches", "durable", "processes", "arrow"),
@@ -44,7 +44,7 @@ def test_stores_shows_what_each_can_do(run: Run) -> None:
         }
         assert store["installed"] is True
         assert (store["extra"] is None) == (store["name"] in ("memory", "sqlite"))
-    assert run("stores", "--json").json[0]["schemes"] == ["mysql", "mariadb"]
+    assert run("stores", "--json").json[1]["schemes"] == ["mysql", "mariadb"]
 
 
 EXTRAS = {

@@ -49,6 +49,25 @@ MANY = ("thousands", "_many", "cancels_all_that_would_follow", "a_large_one")
 """Parts of the names of cases with very many jobs, which the MongoDB of the tests is slow with."""
 
 SERVERS = frozenset(("test_postgres", "test_mariadb", "test_mongo", "test_redis"))
+THROUGH_A_MANAGER = frozenset(
+    (
+        *("TestPush", "TestUniqueKeys", "TestReserve", "TestFencing", "TestRepeats", "TestOtherQueue", "TestRecovery"),
+        *("TestHeartbeat", "TestPublishing", "TestConditions", "TestThereAndBack", "TestOpeningAFlow", "TestGroup"),
+        *("TestContinuing", "TestLaneDepths", "TestValues", "TestRetry", "TestDelete"),
+        *(
+            "TestListener",
+            "TestPushSignal",
+            "TestSignalledEnds",
+            "TestRefusing",
+            "TestLargeBatches",
+            "TestStrangeNames",
+        ),
+        *("TestSettings", "TestTheClock", "TestOneWins"),
+    )
+)
+"""Each verb and record on its way through a manager, and what its clients do themselves: waiting, splitting,
+repeating."""
+
 VARIANTS = frozenset(("test_redis_cluster", "test_redis_others"))
 
 
@@ -56,6 +75,8 @@ def is_nightly(module: str, case: str, name: str) -> bool:
     """Tell whether a case of this name, in this class, is left to the night on the store of a module."""
     if module in VARIANTS:
         return case not in EACH_SCRIPT or "thousands" in name
+    if module == "test_grpc":
+        return case not in THROUGH_A_MANAGER
     if module.startswith("test_mongo") and (case in HEAVY or any(part in name for part in MANY)):
         return True
     if module in ("test_mariadb", "test_mongo") and case in STREAMS:

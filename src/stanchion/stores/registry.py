@@ -20,6 +20,8 @@ _STORES = {
     "rediss": "stanchion.stores.redis",
     "valkey": "stanchion.stores.redis",
     "valkeys": "stanchion.stores.redis",
+    "grpc": "stanchion.stores.grpc",
+    "grpcs": "stanchion.stores.grpc",
 }
 """The module of each URL scheme, with `open_store(url)` and `CAPABILITIES`."""
 
@@ -56,6 +58,10 @@ def shown_url(url: str) -> str:
         from stanchion.stores.mongo.client.address import hidden
 
         return hidden(url)
+    if url.startswith("grpc"):
+        from stanchion.stores.grpc.client.address import hidden as without_token
+
+        return without_token(url)
     if "+sentinel" in url.partition("://")[0]:
         from stanchion.stores.redis.client import address
 

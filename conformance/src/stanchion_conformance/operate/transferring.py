@@ -205,7 +205,7 @@ LIVE = {
     "attempts": st.integers(0, 1_000_000),
     "failures": st.integers(0, 1_000_000),
     "max_attempts": st.integers(1, 1_000_000),
-    "timeout": st.none() | st.floats(0.001, 1e9),
+    "timeout": st.none() | st.floats(0.001, 1e9).map(lambda seconds: round(seconds, 6)),
     "errors": st.none() | st.lists(st.fixed_dictionaries({"error": TEXT}), max_size=2).map(json.dumps),
     "token": st.none() | st.text("0123456789abcdef", min_size=16, max_size=16),
     "started_at": st.none() | MOMENT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from stanchion.ops.cli.console.root import PANELS, cli
 from stanchion.ops.cli.look import jobs, lanes, queues, semaphores, streams, top, topics, watch, workers
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
-from stanchion.ops.cli.run import archive, demo, pipeline, report, worker
+from stanchion.ops.cli.run import archive, demo, manager, pipeline, report, worker
 from stanchion.ops.cli.store import bench, copy, stores
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "lanes",
     "main",
     "maintain",
+    "manager",
     "pipeline",
     "push",
     "queues",

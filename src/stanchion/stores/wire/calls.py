@@ -23,6 +23,7 @@ from stanchion.stores.wire.queues import (
     changes_in,
 )
 from stanchion.stores.wire.staging import PUBLICATION
+from stanchion.stores.wire.store import CAPABILITIES
 from stanchion.stores.wire.values import VERSIONED
 from stanchion.stores.wire.workers import BEAT, WORKER
 
@@ -165,7 +166,7 @@ CALLS: Final[dict[str, Call]] = {
     "flow_ends": _call("Query.FlowEnds", _field("ends", END.many(list)), node=None, after=None, limit=None),
     "workers": _call("Query.Workers", _field("workers", WORKER.many(list)), holders=None),
     "now": _call("Query.Now", _field("now")),
-    "check": _call("Query.Check", _nothing),
+    "check": _call("Query.Check", _field("capabilities", CAPABILITIES.one)),  # beside the port: what the store supports
     "values": _call("Query.Values", _field("values", VERSIONED.many(list)), kind=None, names=NAMES),
     # -- operating
     "configure": _configure(),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any, Final, get_args
 
 from stanchion.stores.records.jobs import JobRow
-from stanchion.stores.records.query import Condition, Horizon, Of, Op, Order, Page, Query
+from stanchion.stores.records.query import Condition, Horizon, Of, Order, Page, Query
 from stanchion.stores.wire.codec import NAME_SET, TUPLE, Codec, one_of
 from stanchion.stores.wire.jobs import JOB
 from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.values import VALUE, list_fields, values_in
 
-CONDITION: Final = Codec(Condition, pb.Condition, parts={"op": one_of(*get_args(Op)), "value": VALUE})
+CONDITION: Final = Codec(Condition, pb.Condition, parts={"value": VALUE})
 QUERY: Final = Codec(
     Query,
     pb.JobQuery,

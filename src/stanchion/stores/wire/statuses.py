@@ -65,6 +65,7 @@ STATUSES: Final[dict[type[StanchionError], Status]] = {
     errors.FlowCancelled: Status.FAILED_PRECONDITION,
     errors.FlowClosed: Status.FAILED_PRECONDITION,
     errors.StoreUnavailable: Status.UNAVAILABLE,
+    errors.NotPermitted: Status.PERMISSION_DENIED,
     errors.JobNotFound: Status.NOT_FOUND,
     errors.FlowNotFound: Status.NOT_FOUND,
     errors.ResultTimeout: Status.DEADLINE_EXCEEDED,
@@ -81,13 +82,13 @@ _OF_STATUS: Final[dict[Status, type[StanchionError]]] = {
     Status.CANCELLED: StoreUnavailable,
     Status.RESOURCE_EXHAUSTED: InvalidInput,
     Status.UNAUTHENTICATED: StoreUnavailable,
-    Status.PERMISSION_DENIED: StoreUnavailable,
+    Status.PERMISSION_DENIED: errors.NotPermitted,
     Status.UNIMPLEMENTED: errors.SchemaMismatch,
 }
 """The error of a status that came without one, from gRPC itself or from a proxy: such as RESOURCE_EXHAUSTED, for a
 message over the limit."""
 
-_LASTING: Final = (Status.UNAUTHENTICATED, Status.PERMISSION_DENIED)
+_LASTING: Final = (Status.UNAUTHENTICATED,)
 
 
 def status_of(error: BaseException) -> Status:

@@ -1,0 +1,178 @@
+"""What a caller may do: a role for each verb of the port, and for callers limited to queues which queues it touches.
+
+A limited caller reads less rather than nothing: what is about other queues is left out of answers. What changes other
+queues is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from stanchion.errors import NotPermitted
+from stanchion.manager.server.tokens import Caller, Role
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.flows import ExtendFlow, FlowChange, OpenFlow
+from stanchion.stores.records.jobs import JobRef, NewJob
+from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
+from stanchion.stores.records.query import Query
+from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.records.staging import Publication
+from stanchion.stores.records.values import VersionedValue
+
+Args = Mapping[str, Any]
+"""The arguments of a verb, by the names in the port."""
+
+ROLES: Final[Mapping[str, Role | None]] = {
+    **dict.fromkeys(("now", "check", "queues", "stats", "lane_depths", "fetch", "select", "partition"), None),
+    **dict.fromkeys(("semaphores", "flow_nodes", "flow_ends", "workers", "values", "listen"), None),
+    **dict.fromkeys(("push", "change_flows", "stage", "publish", "unstage", "compare_and_set"), Role.PUSH),
+    **dict.fromkeys(("claim", "settle", "recover", "maintain", "beat", "leave"), Role.RECEIVE),
+    **dict.fromkeys(("configure", "drop_queue", "set_semaphore", "setup"), Role.ADMIN),
+    **dict.fromkeys(("cancel", "retry", "delete", "adopt"), Role.ADMIN),
+}
+"""The role that each verb takes; None: any."""
+
+KINDS: Final[Mapping[str, Role]] = {
+    **dict.fromkeys(("partitions", "topic"), Role.ADMIN),
+    **dict.fromkeys(("schedule", "stream", "upkeep"), Role.RECEIVE),
+}
+"""The role that changes of values take, where it is not `push`."""
+
+CLOSED: Final = "manager."
+"""The values of these kinds are the managers' own."""
+
+SHARED: Final = frozenset({"topic", "topic-push", "upkeep"})
+"""The kinds of values that callers limited to queues see too."""
+
+_OF_QUEUES: Final = "partitions"
+"""The kind of values that are named by queues."""
+
+
+def check(store: Store, caller: Caller, verb: str, args: Args) -> None:
+    """Raise NotPermitted unless the caller may make this call. For a limited caller it may read jobs by their ids."""
+    role = KINDS.get(args["kind"], Role.PUSH) if verb == "compare_and_set" else ROLES[verb]
+    if not caller.has(role):
+        raise _refused(caller, f"may not call {verb}, which takes the role {role}; it has {_listed(caller.roles)}")
+    if verb == "compare_and_set" and args["kind"].startswith(CLOSED):
+        raise _refused(caller, f"may not change values of the kind {args['kind']!r}, which are the managers' own")
+    if caller.queues is None:
+        return
+    touched = _TOUCHED.get(verb)
+    if touched is not None:
+        _refuse_others(caller, touched(args))
+    elif verb in _BY_ID:
+        ids = [one.id if isinstance(one, JobRef) else one for one in args.get("refs", args.get("ids", ()))]
+        _refuse_others(caller, (row.queue for row in store.fetch(ids).values()))
+    elif verb not in _FILTERS and verb not in _FOR_ALL:
+        raise _refused(caller, f"may not call {verb}, as it is limited to queues, and that call is not about some")
+
+
+def answer(caller: Caller, verb: str, args: Args, found: Any) -> Any:
+    """Return the answer to a call without what the caller may not see."""
+    if caller.queues is None or verb not in _FILTERS:
+        return found
+    return _FILTERS[verb](caller, args, found)
+
+
+def _refuse_others(caller: Caller, queues: Iterable[str]) -> None:
+    for queue in queues:
+        if not caller.reaches(queue):
+            raise _refused(caller, f"may not use queue {queue!r}; it is limited to {_listed(caller.queues or ())}")
+
+
+def _refused(caller: Caller, what: str) -> NotPermitted:
+    return NotPermitted(f"the token of {caller.name} {what}")
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names))
+
+
+# -- the queues that a call touches
+
+
+def _of_jobs(jobs: Iterable[NewJob]) -> Iterator[str]:
+    return (job.queue for job in jobs)
+
+
+def _of_outcomes(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    for one in outcomes:
+        yield one.lease.queue
+        if isinstance(one, Move):
+            yield one.queue
+        if isinstance(one, (Commit, Continue)):
+            yield from _of_jobs(one.jobs)
+        if isinstance(one, Continue):
+            yield one.job.queue
+
+
+def _of_changes(changes: Sequence[FlowChange]) -> Iterator[str]:
+    for one in changes:
+        if isinstance(one, (OpenFlow, ExtendFlow)):
+            yield from _of_jobs(one.jobs)
+        if isinstance(one, ExtendFlow):
+            yield from _of_jobs(one.opens.jobs)
+
+
+def _of_publication(publication: Publication) -> Iterator[str]:
+    if publication.finish is not None:
+        yield publication.finish.queue
+
+
+def _of_value(args: Args) -> Iterator[str]:
+    if args["kind"] not in SHARED:
+        yield args["name"]
+
+
+def _of_query(query: Query) -> Iterator[str]:
+    """Yield the queues that a query names; without any it is about all, which no limited caller reaches."""
+    named = [one for one in query.where if one.field == "queue" and one.op in ("=", "in")]
+    if not named:
+        yield "* (name the queues in the search)"
+    for one in named:
+        yield from [one.value] if one.op == "=" else one.value
+
+
+_TOUCHED: Final[Mapping[str, Callable[[Args], Iterable[str]]]] = {
+    "configure": lambda args: [args["queue"]],
+    "drop_queue": lambda args: [args["queue"]],
+    "lane_depths": lambda args: [args["queue"]],
+    "push": lambda args: _of_jobs(args["jobs"]),
+    "stage": lambda args: _of_jobs(args["jobs"]),
+    "adopt": lambda args: (row.queue for row in args["rows"]),
+    "claim": lambda args: [args["claim"].queue],
+    "settle": lambda args: _of_outcomes(args["outcomes"]),
+    "change_flows": lambda args: _of_changes(args["changes"]),
+    "publish": lambda args: _of_publication(args["publication"]),
+    "compare_and_set": _of_value,
+    "select": lambda args: _of_query(args["query"]),
+    "partition": lambda args: _of_query(args["query"]),
+    "stats": lambda args: args["queues"],
+    "listen": lambda args: [*args["queues"], *(args["finished"] or ())],
+}
+
+_BY_ID: Final = frozenset({"cancel", "retry", "delete"})
+_FOR_ALL: Final = frozenset({"now", "check", "maintain", "beat", "leave", "workers", "semaphores", "unstage"})
+"""Calls about no queue, or about all, that do a limited caller no favour."""
+
+
+# -- what a limited caller sees
+
+
+def _settings(caller: Caller, _args: Args, found: list[QueueSettings]) -> list[QueueSettings]:
+    return [one for one in found if caller.reaches(one.name)]
+
+
+def _values(caller: Caller, args: Args, found: list[VersionedValue]) -> list[VersionedValue]:
+    if args["kind"] in SHARED:
+        return found
+    return [one for one in found if args["kind"] == _OF_QUEUES and caller.reaches(one.name)]
+
+
+_FILTERS: Final[Mapping[str, Callable[[Caller, Args, Any], Any]]] = {
+    "queues": _settings,
+    "values": _values,
+    "fetch": lambda caller, _args, found: {one: row for one, row in found.items() if caller.reaches(row.queue)},
+    "recover": lambda caller, _args, found: [row for row in found if caller.reaches(row.queue)],
+}

@@ -1,0 +1,46 @@
+"""A manager as a process: it serves until a signal, then drains."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Callable
+
+from stanchion.manager.server.server import ManagerServer
+from stanchion.manager.server.settings import ServerSettings
+from stanchion.stores.protocol import Store
+
+log = logging.getLogger("stanchion.manager")
+
+LOG_FORMAT = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
+
+
+def run_manager(store: Store, settings: ServerSettings, grace: float, started: Callable[[ManagerServer], None]) -> None:
+    """Serve a store until SIGTERM or SIGINT, then let calls finish for up to `grace` seconds; a second one: at once.
+
+    Call it in the main thread. `started` is called once it listens. Raises InvalidInput for settings that it refuses to
+    start with, StoreUnavailable and SchemaMismatch for a store that can't be used.
+    """
+    settings.check()
+    store.check()
+    asyncio.run(_run(store, settings, grace, started))
+
+
+async def _run(store: Store, settings: ServerSettings, grace: float, started: Callable[[ManagerServer], None]) -> None:
+    server = ManagerServer(store, settings)
+    stop, at_once = asyncio.Event(), asyncio.Event()
+
+    def signalled() -> None:
+        (at_once if stop.is_set() else stop).set()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, signalled)
+    await server.start()
+    try:
+        started(server)
+        await stop.wait()
+        log.info("stopping: calls under way may take %.0f s more", grace)
+    finally:
+        await server.stop(grace, at_once)

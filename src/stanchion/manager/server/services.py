@@ -1,0 +1,165 @@
+"""The methods of `stanchion.v1`, as calls of a store.
+
+    metadata ──► guard ──► request received ──► read, checked, carried out, answered in a thread ──► reply
+
+An unknown caller is refused before its request is received, so that it can't fill the memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, TypeVar
+
+import grpc
+
+from stanchion.core.ids import new_id
+from stanchion.errors import InvalidInput, StanchionError
+from stanchion.manager.server import access, door
+from stanchion.manager.server.guard import STOPPING, Guard, Refused
+from stanchion.manager.server.hub import Hub
+from stanchion.manager.server.pool import StoreCalls
+from stanchion.manager.server.settings import REPLY_BYTES, Limits
+from stanchion.manager.server.tokens import Caller
+from stanchion.manager.server.verbs import SERVED, Served, carry_out, too_large
+from stanchion.stores.protocol import Store
+from stanchion.stores.wakeup.signs import ANY, Signs
+from stanchion.stores.wire.messages import pb, read, written
+from stanchion.stores.wire.methods import METHODS, SERVICES
+from stanchion.stores.wire.statuses import Status, status_of, text_of, to_metadata
+from stanchion.stores.wire.store import wake
+
+log = logging.getLogger("stanchion.manager")
+
+__all__ = ["SERVICES", "Services"]
+
+T = TypeVar("T")
+
+
+class Services(grpc.GenericRpcHandler):
+    """Answers calls by their paths."""
+
+    def __init__(self, store: Store, calls: StoreCalls, guard: Guard, hub: Hub, limits: Limits) -> None:
+        self._store, self._calls, self._guard, self._hub = store, calls, guard, hub
+        self._reads, self._read_seconds = asyncio.Semaphore(limits.reads), limits.read_seconds
+        self._ended = asyncio.Event()
+        self._session = new_id()
+        self.address = ""
+        """Where clients reach this manager."""
+        # A request is read as a stream of one: only then the caller is looked at before it is received.
+        self._handlers: dict[str, Any] = {
+            METHODS[name].path: grpc.stream_unary_rpc_method_handler(partial(self._unary, served))
+            for name, served in SERVED.items()
+        }
+        streams = {"Queues.Listen": self._listen, "Queues.Topology": self._topology}
+        for name, behave in streams.items():
+            self._handlers[METHODS[name].path] = grpc.stream_stream_rpc_method_handler(behave)
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        return self._handlers.get(details.method)
+
+    def end_streams(self) -> None:
+        """End what would never end by itself."""
+        self._ended.set()
+        self._hub.end()
+
+    async def idle(self) -> None:
+        """Wait until no call is under way."""
+        while self._guard.calls.taken or self._guard.streams.taken:
+            await asyncio.sleep(_IDLE_TICK)
+
+    # -- unary methods
+
+    async def _unary(self, served: Served, _requests: Any, context: Any) -> bytes:
+        return await self._guarded(context, partial(self._answered, served, context))
+
+    async def _answered(self, served: Served, context: Any) -> bytes:
+        caller = self._guard.caller_of(context)
+        with self._guard.calls.taking():
+            data = await self._received(context)
+            # At its client's deadline this is cancelled. A call that still waits for a thread is then not made.
+            return await self._calls.run(partial(self._carried_out, served, caller, data))
+
+    def _carried_out(self, served: Served, caller: Caller, data: bytes) -> bytes:
+        """Read a request, carry it out, and return the reply; in a thread, as a large one takes long to read."""
+        args = served.arguments(read(served.method.request, data))
+        if b"\0" in data:
+            door.check_texts(args)
+        door.check(served.verb, args)
+        access.check(self._store, caller, served.verb, args)
+        found = access.answer(caller, served.verb, args, carry_out(self._store, served.verb, args))
+        reply = written(served.reply(found))
+        if len(reply) > REPLY_BYTES:
+            raise too_large(len(reply))
+        return reply
+
+    async def _received(self, context: Any) -> bytes:
+        """Return the only request of a call."""
+        async with self._reads:
+            try:
+                data = await asyncio.wait_for(context.read(), self._read_seconds)
+            except TimeoutError:
+                raise Refused(
+                    Status.DEADLINE_EXCEEDED, f"the request did not arrive within {self._read_seconds:g} s"
+                ) from None
+        if data is grpc.aio.EOF:
+            raise InvalidInput("the call has no request; send one message")
+        return bytes(data)
+
+    async def _guarded(self, context: Any, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work of a call; end the call with the status of an error."""
+        try:
+            return await work()
+        except StanchionError as error:
+            status = error.status if isinstance(error, Refused) else status_of(error)
+            beside = error.beside if isinstance(error, Refused) else ()
+            code, message, metadata = CODES[status], text_of(error), (*to_metadata(error, status), *beside)
+        except Exception as error:
+            log.exception("a call of %s failed", getattr(context, "method", "?"))
+            code, metadata = grpc.StatusCode.INTERNAL, ()
+            message = f"the manager failed ({type(error).__name__}); its log says why"
+        await context.abort(code, message, metadata)
+        raise AssertionError("abort raises")
+
+    # -- streams
+
+    async def _listen(self, _requests: Any, context: Any) -> None:
+        await self._guarded(context, partial(self._listened, context))
+
+    async def _listened(self, context: Any) -> None:
+        caller = self._guard.caller_of(context)
+        with self._guard.streams.taking():
+            request = read(pb.ListenRequest, await self._received(context))
+            queues, finished = list(request.queues), list(request.finished.names)
+            access.check(self._store, caller, "listen", {"queues": queues, "finished": finished})
+            subscriber = await self._hub.subscribe(queues, finished)
+            try:
+                signs: Signs | None = ANY  # a new stream counts as a sign for all
+                while signs is not None:
+                    await context.write(written(wake(signs, connected=self._hub.connected)))
+                    signs = await subscriber.next()
+                raise Refused(Status.UNAVAILABLE, STOPPING)
+            finally:
+                self._hub.unsubscribe(subscriber)
+
+    async def _topology(self, _requests: Any, context: Any) -> None:
+        await self._guarded(context, partial(self._told, context))
+
+    async def _told(self, context: Any) -> None:
+        self._guard.caller_of(context)
+        with self._guard.streams.taking():
+            read(pb.TopologyRequest, await self._received(context))
+            manager = pb.Manager(address=self.address, session=self._session)
+            await context.write(written(pb.TopologyReply(version=1, managers=[manager])))
+            await self._ended.wait()
+            manager.draining = True
+            await context.write(written(pb.TopologyReply(version=2, managers=[manager])))
+            raise Refused(Status.UNAVAILABLE, STOPPING)
+
+
+_IDLE_TICK = 0.02
+
+
+CODES = {code.value[0]: code for code in grpc.StatusCode}

@@ -1,0 +1,86 @@
+"""The settings of a manager's server, and what it refuses to start with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from stanchion.errors import InvalidInput
+from stanchion.manager.server.address import Listen
+from stanchion.manager.server.tokens import Tokens
+
+MOST_BYTES = 16 * 1024 * 1024
+"""The largest request."""
+
+REPLY_BYTES = 2 * MOST_BYTES
+"""The largest reply: the rows of jobs that came in one request take more."""
+
+
+class Tls(NamedTuple):
+    """A certificate with its key, and the authority whose certificates callers must show; PEM, in memory."""
+
+    certificate: bytes
+    key: bytes
+    callers_authority: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"Tls(mutual={self.callers_authority is not None})"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds that keep the memory of a manager in bounds, whatever its callers do."""
+
+    connections: int = 10_000
+    calls: int = 1_000
+    """Calls under way, those that wait for a thread among them."""
+    streams: int = 10_000
+    """Callers that listen."""
+    threads: int = 16
+    """Calls of the store at once."""
+    reads: int = 64
+    """Requests that are being received at once, each up to the largest message."""
+    read_seconds: float = 30.0
+    """Time for a request to arrive."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """How a manager listens, and to whom."""
+
+    listen: Listen
+    tokens: Tokens = field(default_factory=Tokens)
+    tls: Tls | None = None
+    limits: Limits = Limits()
+    compress: bool = False
+
+    def check(self) -> None:
+        """Raise InvalidInput for an address that others reach, if everybody could call there."""
+        mutual = self.tls is not None and self.tls.callers_authority is not None
+        if not self.listen.loopback and not self.tokens and not mutual:
+            raise InvalidInput(
+                f"{self.listen.text} can be reached from other machines, so callers must identify themselves: set "
+                f"STANCHION_MANAGER_TOKEN or give --tokens FILE, and --tls-cert and --tls-key so that tokens are not "
+                f"sent in the clear; or give --tls-client-ca for certificates of callers; or listen at 127.0.0.1"
+            )
+
+
+def tls_of(certificate: str | None, key: str | None, callers_authority: str | None) -> Tls | None:
+    """Read certificates and keys from PEM files; None if none are given. Raises InvalidInput."""
+    if certificate is None and key is None and callers_authority is None:
+        return None
+    if certificate is None or key is None:
+        raise InvalidInput("TLS takes both --tls-cert and --tls-key: the certificate of this manager and its key")
+    authority = None if callers_authority is None else _pem(callers_authority, "--tls-client-ca")
+    return Tls(_pem(certificate, "--tls-cert"), _pem(key, "--tls-key"), authority)
+
+
+def _pem(path: str, option: str) -> bytes:
+    try:
+        text = Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"can't read the file of {option}, {path}: {error.strerror}") from None
+    if b"-----BEGIN " not in text:
+        raise InvalidInput(f"the file of {option}, {path}, is not in PEM format")
+    return text

@@ -1,0 +1,200 @@
+"""The verbs of the port as a manager carries them out: within bounds of time, rows and bytes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any, Final, NamedTuple, cast
+
+from stanchion.errors import InvalidInput
+from stanchion.manager.server.guard import Refused
+from stanchion.manager.server.settings import REPLY_BYTES
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import SECOND, JobRow, JobState
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.outcomes import Extend, Outcome, Rollback
+from stanchion.stores.records.query import Page, Query
+from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
+from stanchion.stores.wire.calls import CALLS
+from stanchion.stores.wire.jobs import JOB, LEASE
+from stanchion.stores.wire.messages import Message
+from stanchion.stores.wire.methods import METHODS, Method
+from stanchion.stores.wire.statuses import Status
+
+Args = Mapping[str, Any]
+
+ROWS_MAX: Final = 10_000
+"""Rows of one reply; a claim that wants no rows may reserve more."""
+
+MAINTAIN_SECONDS_MAX: Final = 10.0
+"""Upkeep of one call: it takes a thread."""
+
+TOO_LARGE: Final = "stanchion-reply-bytes"
+"""Trailing metadata of a call whose reply would be over the largest: the client asks for less."""
+
+_SPARE: Final = 64 * 1024
+"""Bytes of a reply beside its rows."""
+
+
+class Settled(NamedTuple):
+    """The states of settled outcomes, and how many of them were stored by this call, and not by an earlier one."""
+
+    states: list[JobState | None]
+    newly: int
+
+
+class Served(NamedTuple):
+    """A unary method: the verb that it calls, and the functions between its messages and arguments and results."""
+
+    verb: str
+    method: Method
+    arguments: Callable[[Any], dict[str, Any]]
+    reply: Callable[[Any], Message]
+
+
+def carry_out(store: Store, verb: str, args: Args) -> Any:
+    """Call a verb of the store with arguments from a client; return what it returns."""
+    special = _SPECIAL.get(verb)
+    return special(store, args) if special is not None else _call(store, verb, args)
+
+
+def too_large(size: int) -> Refused:
+    """Return the refusal of a reply over the largest message."""
+    return Refused(
+        Status.RESOURCE_EXHAUSTED,
+        f"the answer takes {size:,} bytes, and one takes at most {REPLY_BYTES:,}; ask for fewer jobs at a time",
+        beside=((TOO_LARGE, str(size)),),
+    )
+
+
+def _call(store: Store, verb: str, args: Args) -> Any:
+    """Call a verb by the places of its arguments in the port: a store may name them otherwise."""
+    bound = _SIGNATURES[verb].bind(store, **args)
+    bound.apply_defaults()
+    return getattr(store, verb)(*bound.args[1:], **bound.kwargs)
+
+
+_SIGNATURES: Final = {verb: inspect.signature(getattr(Store, verb)) for verb in CALLS}
+
+
+def _claim(store: Store, args: Args) -> Claimed:
+    claim: Claim = args["claim"]
+    if claim.rows:
+        claim = claim._replace(limit=min(claim.limit, ROWS_MAX))
+    claimed = store.claim(claim._replace(full=()))
+    kept = _fitting(claimed.rows)
+    if kept == len(claimed.rows):
+        return claimed
+    # They can't be sent, and nobody else may have them: give them back as if they had not been claimed.
+    store.settle([Rollback(row.lease, 0.0, refund=True) for row in claimed.rows[kept:]])
+    return claimed._replace(rows=claimed.rows[:kept], retry_in=0.0)
+
+
+def _recover(store: Store, args: Args) -> list[JobRow]:
+    rows: list[JobRow] = _call(store, "recover", args)
+    return rows[: _fitting(rows)]  # given back they are in any case
+
+
+def _settle(store: Store, args: Args) -> Settled:
+    """Settle outcomes; count for a repeat which of them an earlier call has not stored."""
+    outcomes: Sequence[Outcome] = args["outcomes"]
+    repeat = bool(args.get("repeat"))
+    # A repeat answers alike for both, so it looks first which jobs are still reserved.
+    held = _held(store, outcomes) if repeat else None
+    states = store.settle(outcomes, repeat=repeat)
+    stored = [one.lease for one, state in zip(outcomes, states, strict=True) if state is not None]
+    return Settled(states, len(stored) if held is None else len(held.intersection(stored)))
+
+
+def _held(store: Store, outcomes: Sequence[Outcome]) -> set[Lease]:
+    rows = store.fetch(list({one.lease.id for one in outcomes}))
+    return {row.lease for row in rows.values() if row.state == JobState.RUNNING}
+
+
+def _setup(store: Store, args: Args) -> list[str]:
+    steps = store.setup(dry_run=True)
+    if steps and not args.get("dry_run"):
+        raise InvalidInput(
+            f"a manager makes no schema, and {len(steps)} steps are to be taken: run `stanchion setup` with the URL of "
+            f"the database"
+        )
+    return steps
+
+
+def _maintain(store: Store, args: Args) -> list[str]:
+    return store.maintain(min(args.get("seconds", MAINTAIN_SECONDS), MAINTAIN_SECONDS_MAX))
+
+
+def _select(store: Store, args: Args) -> Page:
+    query: Query = args["query"]
+    return store.select(replace(query, limit=min(query.limit, ROWS_MAX)))
+
+
+def _check(store: Store, _args: Args) -> Capabilities:
+    """Return what a client can do with the store of this manager."""
+    store.check()
+    return replace(store.capabilities, joins_transactions=False, arrow=False, processes=True)
+
+
+_SPECIAL: Final[Mapping[str, Callable[[Store, Args], Any]]] = {
+    "claim": _claim,
+    "recover": _recover,
+    "settle": _settle,
+    "setup": _setup,
+    "maintain": _maintain,
+    "select": _select,
+    "check": _check,
+}
+
+
+def _settled(found: Settled) -> Message:
+    reply: Any = CALLS["settle"].reply(found.states)
+    reply.newly = found.newly
+    return cast("Message", reply)
+
+
+def _checked(found: Capabilities) -> Message:
+    reply: Any = CALLS["check"].reply(found)
+    reply.release = version("stanchion")
+    return cast("Message", reply)
+
+
+def _extensions(message: Any) -> dict[str, Any]:
+    """Return the outcomes that renew leases."""
+    seconds = message.lease_us / SECOND
+    return {"outcomes": [Extend(LEASE.taken(held), seconds) for held in message.held]}
+
+
+_REPLIES: Final[Mapping[str, Callable[[Any], Message]]] = {"settle": _settled, "check": _checked}
+
+SERVED: Final[Mapping[str, Served]] = {
+    **{
+        call.method.name: Served(verb, call.method, call.arguments, _REPLIES.get(verb, call.reply))
+        for verb, call in CALLS.items()
+    },
+    "Queues.Extend": Served("settle", METHODS["Queues.Extend"], _extensions, _settled),
+}
+"""The unary methods, by name."""
+
+
+def _fitting(rows: Sequence[JobRow]) -> int:
+    """Return how many of the first rows fit into a message, at least one."""
+    most = REPLY_BYTES - _SPARE
+    if _LONGEST_LETTER * sum(len(value) for row in rows for value in row if isinstance(value, str)) < most // 2:
+        return len(rows)
+    for number, row in enumerate(rows):
+        most -= JOB.to_message(row).ByteSize() + _LENGTHS
+        if most < 0:
+            return max(1, number)
+    return len(rows)
+
+
+_LONGEST_LETTER: Final = 4
+"""Bytes of a letter at most."""
+
+_LENGTHS: Final = 8
+"""Bytes with the number and the length of a row in its message."""

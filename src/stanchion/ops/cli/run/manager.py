@@ -1,0 +1,92 @@
+"""stanchion manager."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Annotated
+
+import typer
+
+from stanchion.core.checks import whole
+from stanchion.errors import InvalidInput, MissingExtra
+from stanchion.manager.server.address import listen_address
+from stanchion.manager.server.settings import Limits, ServerSettings, tls_of
+from stanchion.manager.server.tokens import Caller, Tokens, token_of, tokens_in
+from stanchion.ops.cli.console.given import duration
+from stanchion.ops.cli.console.root import RUN, cli
+from stanchion.ops.cli.console.session import Session, command
+from stanchion.ops.cli.run.worker import refuse_level
+from stanchion.stores.registry import open_store, shown_url
+
+
+@command(cli, "manager", panel=RUN, makes_store=True)
+def manager(
+    session: Session,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address to listen at; port 0 takes a free one.")
+    ] = "127.0.0.1:7117",
+    tokens: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="TOML file with a [[token]] for each caller: name, token, roles, queues. A single token with all "
+            "rights: set STANCHION_MANAGER_TOKEN.",
+        ),
+    ] = None,
+    tls_cert: Annotated[
+        str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate of this manager (PEM), for TLS.")
+    ] = None,
+    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")] = None,
+    tls_client_ca: Annotated[
+        str | None,
+        typer.Option(
+            "--tls-client-ca", metavar="FILE", help="Authority (PEM) whose certificates callers must show: mutual TLS."
+        ),
+    ] = None,
+    compress: Annotated[bool, typer.Option("--compress", help="Compress answers (gzip).")] = False,
+    threads: Annotated[int, typer.Option(help="Calls of the store at once.")] = 16,
+    grace: Annotated[str, typer.Option(help="Time for calls under way to finish after SIGTERM or Ctrl-C.")] = "30s",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Serve the store to clients without a database connection, until SIGTERM or Ctrl-C.
+
+    stanchion manager --listen 127.0.0.1:7117; clients use grpc://127.0.0.1:7117 as their store
+    """
+    refuse_level(log_level)
+    try:
+        from stanchion.manager.server.process import LOG_FORMAT, run_manager
+        from stanchion.manager.server.server import ManagerServer
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("grpc", "grpc_health", "grpc_reflection", "google"):
+            raise
+        raise MissingExtra("grpc", "a manager") from None
+    url = session.app.url
+    if url.startswith("grpc"):
+        raise InvalidInput(f"{shown_url(url)} is a manager itself; give the URL of the database")
+    settings = _settings(listen, tokens, (tls_cert, tls_key, tls_client_ca), threads, compress=compress)
+    logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
+    store = open_store(url)
+
+    def started(server: ManagerServer) -> None:
+        scheme = "grpc" if settings.tls is None else "grpcs"
+        answer = {"listening": server.address, "url": f"{scheme}://{server.address}", "store": shown_url(url)}
+        if session.out.as_json:
+            session.out.json_line({**answer, "pid": os.getpid()})
+        else:
+            session.out.say(f"serving {answer['store']} to clients of {answer['url']}")
+
+    try:
+        run_manager(store, settings, duration(grace, "--grace"), started)
+    finally:
+        store.close()
+
+
+def _settings(
+    listen: str, tokens: str | None, tls: tuple[str | None, str | None, str | None], threads: int, *, compress: bool
+) -> ServerSettings:
+    known = [] if tokens is None else tokens_in(tokens)
+    if secret := os.environ.get("STANCHION_MANAGER_TOKEN"):
+        known.append(token_of(secret, Caller("STANCHION_MANAGER_TOKEN")))
+    limits = Limits(threads=whole(threads, "--threads", 1, 1000))
+    return ServerSettings(listen_address(listen), Tokens(known), tls_of(*tls), limits, compress)

@@ -1,0 +1,1 @@
+"""What speaks to managers: addresses, channels, calls."""

@@ -1,0 +1,127 @@
+"""Calls of managers: deadlines, the next host when one is away, and safe repeats."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import Any
+
+import grpc
+
+from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.stores.grpc.client.channels import MOST_BYTES, Channels, was_closed
+from stanchion.stores.records import calls
+from stanchion.stores.wire.calls import CALLS, Call
+from stanchion.stores.wire.messages import Message, read, written
+from stanchion.stores.wire.statuses import METADATA, error_of
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
+_SHORTEST = 0.001
+"""Seconds of a deadline that has passed already."""
+
+_TOO_LARGE = "stanchion-reply-bytes"
+"""Trailing metadata: the reply would be larger than a reply may be."""
+
+_AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
+"""What a call ends with when its manager, or the way to it, is gone: it may have been carried out."""
+
+
+class ReplyTooLarge(Exception):
+    """The reply is over the largest one; ask for less."""
+
+
+class RequestTooLarge(InvalidInput):
+    """The request is over the largest message; pass fewer jobs."""
+
+
+class Calls:
+    """Calls the verbs of whichever manager answers.
+
+    A call whose reply is lost is repeated, at the next host if there are several: jobs are known by their ids, claims
+    by their tokens, outcomes by theirs; other verbs may be carried out twice without harm.
+    """
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels = channels
+
+    def make(self, verb: str, seconds: float | None = None, /, **arguments: Any) -> Any:
+        """Call a verb within `seconds` (CALL_SECONDS); return its result.
+
+        Raises the manager's error, and StoreUnavailable if no manager answers.
+        """
+        return self.make_repeatable(verb, seconds, **arguments)[0]
+
+    def make_repeatable(self, verb: str, seconds: float | None = None, /, **arguments: Any) -> tuple[Any, bool]:
+        """The same; return also whether an earlier try may have been carried out."""
+        call, pause, again = CALLS[verb], _FIRST_PAUSE, False
+        request = call.request(arguments)
+        deadline = time.monotonic() + (calls.CALL_SECONDS if seconds is None else seconds)
+        while True:
+            hosts = self._channels.hosts()
+            for number, host in enumerate(hosts):
+                # One that hangs leaves time for the others.
+                share = (deadline - time.monotonic()) / (len(hosts) - number)
+                try:
+                    result = self._ask(host, call, request, share)
+                except grpc.RpcError as error:
+                    failure = self._failure(host, error)
+                    if error.code() in _AWAY and not again:
+                        again = True
+                        _mark(verb, request)
+                else:
+                    if number:
+                        self._channels.prefer(host)
+                    return result, again
+            if failure.lasting or time.monotonic() + pause > deadline:
+                raise failure
+            time.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spreading load
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def once(self, verb: str, **arguments: Any) -> Any:
+        """Call a verb that must not be repeated after a lost reply."""
+        call, host = CALLS[verb], self._channels.hosts()[0]
+        try:
+            return self._ask(host, call, call.request(arguments), calls.CALL_SECONDS)
+        except grpc.RpcError as error:
+            self._channels.avoid(host)
+            raise self._failure(host, error) from None
+
+    def _ask(self, host: str, call: Call, request: Message, seconds: float) -> Any:
+        data = written(request)
+        if len(data) > MOST_BYTES:
+            raise RequestTooLarge(
+                f"this call takes {len(data):,} bytes, and a manager takes {MOST_BYTES:,} at once; pass fewer jobs at "
+                f"a time, or smaller payloads"
+            )
+        while True:
+            ask = self._channels.call(host, call.method.path)
+            try:
+                reply = ask(data, timeout=max(seconds, _SHORTEST), metadata=self._channels.metadata)
+            except ValueError as error:
+                if not was_closed(error):
+                    raise
+            else:
+                return call.result(read(call.method.reply, reply))
+
+    def _failure(self, host: str, error: Any) -> StoreUnavailable:
+        """Return the error after which another try may help; raise any other."""
+        trailing = tuple(error.trailing_metadata() or ())
+        if any(key == _TOO_LARGE for key, _ in trailing):
+            raise ReplyTooLarge(error.details())
+        said = self._channels.address.without_token(" ".join(str(error.details()).split()))
+        found = error_of(error.code().value[0], said, trailing)
+        if not isinstance(found, StoreUnavailable):
+            raise found from None
+        if any(key == METADATA for key, _ in trailing):
+            return found  # the store of the manager is unavailable, or the manager refuses the call
+        return StoreUnavailable(
+            f"can't use the manager {host}: {said}; check the URL, and that the manager runs", lasting=found.lasting
+        )
+
+
+def _mark(verb: str, request: Any) -> None:
+    """Say in a request that an earlier try may have been carried out."""
+    if verb in ("push", "settle"):
+        request.repeat = True
+    elif verb == "claim":
+        request.claim.repeat = True

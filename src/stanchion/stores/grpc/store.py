@@ -1,0 +1,188 @@
+"""The store behind managers: each verb of the port is a call."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from stanchion.errors import CannotJoin, InvalidInput
+from stanchion.stores.grpc import CAPABILITIES
+from stanchion.stores.grpc.client.calls import Calls
+from stanchion.stores.grpc.client.channels import Channels
+from stanchion.stores.grpc.pieces import Pieces
+from stanchion.stores.grpc.repeats import Repeats
+from stanchion.stores.grpc.wakeup import StreamedSignals
+from stanchion.stores.records.calls import seconds_for
+from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.flows import FlowChange, FlowNode
+from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
+from stanchion.stores.records.outcomes import Outcome
+from stanchion.stores.records.query import Query
+from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
+from stanchion.stores.records.values import VersionedValue
+from stanchion.stores.records.workers import Beat, WorkerRow
+from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay
+from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
+
+SCAN_SECONDS = 120.0
+"""For a query that may search all jobs."""
+
+
+class GrpcStore:
+    """Jobs in the store of managers."""
+
+    lost_lease_delay: LostLeaseDelay = staticmethod(default_delay)
+    """Not used: managers give back lost jobs by the default retry policy."""
+
+    capabilities: Capabilities
+    """What the store of the managers supports."""
+
+    def __init__(self, channels: Channels) -> None:
+        self._channels, self._signals = channels, StreamedSignals(channels)
+        self._calls = calls = Calls(channels)
+        self._pieces = pieces = Pieces(calls)
+        repeats = Repeats(calls)
+        self.listen = self._signals.listen
+        self.fetch, self.select, self.flow_ends = pieces.fetch, pieces.select, pieces.flow_ends
+        self.delete, self.compare_and_set = repeats.delete, repeats.compare_and_set
+        self.publish = repeats.publish
+
+    def __getattr__(self, name: str) -> Any:
+        """Ask a manager for the capabilities, at their first use."""
+        if name != "capabilities":
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        self.check()
+        return self.capabilities
+
+    @property
+    def clock_offset(self) -> float:
+        """Always 0: a client can't move the clock of a manager's store."""
+        return 0.0
+
+    @clock_offset.setter
+    def clock_offset(self, seconds: float) -> None:
+        if seconds:
+            raise InvalidInput("a client can't move the clock of a manager's store; test with a store of your own")
+
+    # -- life of the store itself
+
+    def check(self) -> None:
+        found: Capabilities = self._calls.make("check")
+        own = CAPABILITIES
+        self.capabilities = replace(found, name=own.name, joins_transactions=False, arrow=False, extra=own.extra)
+
+    def close(self) -> None:
+        """Close streams and channels; a later call opens them again."""
+        self._signals.close()
+        self._channels.close()
+
+    def setup(self, *, dry_run: bool = False) -> list[str]:
+        return self._calls.make("setup", dry_run=dry_run)  # type: ignore[no-any-return]
+
+    def now(self) -> int:
+        return self._calls.make("now")  # type: ignore[no-any-return]
+
+    # -- queues
+
+    def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+        return self._calls.make("configure", queue=queue, changes=changes)  # type: ignore[no-any-return]
+
+    def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
+        return self._calls.make("queues", names=_listed(names))  # type: ignore[no-any-return]
+
+    def drop_queue(self, queue: str) -> int:
+        return self._calls.make("drop_queue", queue=queue)  # type: ignore[no-any-return]
+
+    # -- jobs in and out
+
+    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+        _refuse(tx)
+        return self._pieces.all("push", "jobs", jobs)
+
+    def claim(self, claim: Claim) -> Claimed:
+        return self._calls.make("claim", seconds_for(claim.limit), claim=claim)  # type: ignore[no-any-return]
+
+    def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
+        _refuse(tx)
+        return self._pieces.all("settle", "outcomes", outcomes, repeat=repeat)
+
+    def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
+        # Not repeated: right after an outage live workers look dead.
+        return self._calls.once("recover", limit=limit, as_of=as_of)  # type: ignore[no-any-return]
+
+    def adopt(self, rows: Sequence[JobRow]) -> list[bool]:
+        return self._pieces.all("adopt", "rows", rows)
+
+    # -- staged
+
+    def stage(self, write: str, attempt: str, jobs: Sequence[NewJob]) -> None:
+        self._pieces.all("stage", "jobs", jobs, write=write, attempt=attempt)
+
+    def unstage(self, write: str) -> None:
+        self._calls.make("unstage", write=write)
+
+    # -- workers
+
+    def beat(self, workers: Sequence[WorkerRow]) -> Beat:
+        return self._calls.make("beat", workers=workers)  # type: ignore[no-any-return]
+
+    def leave(self, worker: str) -> None:
+        self._calls.make("leave", worker=worker)
+
+    def workers(self, *, holders: bool = False) -> list[WorkerRow]:
+        return self._calls.make("workers", holders=holders)  # type: ignore[no-any-return]
+
+    # -- reading
+
+    def partition(self, query: Query, parts: int) -> list[Query]:
+        return self._calls.make("partition", SCAN_SECONDS, query=query, parts=parts)  # type: ignore[no-any-return]
+
+    def stats(self, queues: Collection[str], fields: Collection[Stat]) -> dict[str, QueueStats]:
+        return self._calls.make("stats", queues=queues, fields=fields)  # type: ignore[no-any-return]
+
+    def lane_depths(self, queue: str, lanes: Sequence[int] | None = None, at_most: int = 1000) -> dict[int, int]:
+        return self._calls.make("lane_depths", queue=queue, lanes=lanes, at_most=at_most)  # type: ignore[no-any-return]
+
+    # -- operating
+
+    def cancel(self, ids: Sequence[str]) -> list[JobState | None]:
+        return self._calls.make("cancel", seconds_for(len(ids)), ids=ids)  # type: ignore[no-any-return]
+
+    def retry(self, ids: Sequence[str]) -> list[Redriven]:
+        return self._calls.make("retry", seconds_for(len(ids)), ids=ids)  # type: ignore[no-any-return]
+
+    def maintain(self, seconds: float = MAINTAIN_SECONDS) -> list[str]:
+        return self._calls.make("maintain", SCAN_SECONDS, seconds=seconds)  # type: ignore[no-any-return]
+
+    # -- semaphores, flows, values
+
+    def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+        return self._calls.make("set_semaphore", name=name, capacity=capacity, declared=declared)  # type: ignore[no-any-return]
+
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
+        return self._calls.make("semaphores", names=_listed(names))  # type: ignore[no-any-return]
+
+    def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
+        _refuse(tx)
+        return self._calls.make("change_flows", SCAN_SECONDS, changes=changes)  # type: ignore[no-any-return]
+
+    def flow_nodes(self, root: str) -> list[FlowNode]:
+        return self._calls.make("flow_nodes", root=root)  # type: ignore[no-any-return]
+
+    def values(self, kind: str, names: Iterable[str] | None = None) -> list[VersionedValue]:
+        return self._calls.make("values", kind=kind, names=_listed(names))  # type: ignore[no-any-return]
+
+
+def _listed(names: Iterable[str] | None) -> list[str] | None:
+    """Return names that can be sent twice."""
+    return None if names is None else list(names)
+
+
+def _refuse(tx: Any) -> None:
+    if tx is not None:
+        raise CannotJoin(
+            "a job that goes through a manager can't be part of your transaction, as the manager has a connection of "
+            "its own; leave tx out, or use the URL of the database in place of grpc://"
+        )

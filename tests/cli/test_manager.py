@@ -1,0 +1,133 @@
+"""stanchion manager, as a process of its own."""
+
+import json
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stanchion import Stanchion
+from stanchion.errors import StoreUnavailable
+from tests.cli.conftest import Run
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+SECRET = "the-secret-of-the-test"
+
+
+def started(start: Start, *options: str, **env: Any) -> tuple["subprocess.Popen[str]", dict[str, Any]]:
+    """Start a manager; return it with its first line."""
+    process = start("manager", "--listen", "127.0.0.1:0", "--json", *options, **env)
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert line, process.communicate(timeout=60)
+    return process, json.loads(line)
+
+
+def stopped(process: "subprocess.Popen[str]", number: int = signal.SIGTERM) -> str:
+    """Stop a manager; return what it logged."""
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    return str(err)
+
+
+def test_serves_the_store(start: Start, app: Stanchion, url: str) -> None:
+    process, said = started(start)
+    assert said == {
+        "listening": said["listening"],
+        "url": f"grpc://{said['listening']}",
+        "store": url,
+        "pid": process.pid,
+    }
+    client = Stanchion(said["url"])
+    job = client.queue("orders").push({"id": 1})
+    (reserved,) = client.queue("orders").reserve(wait=30)
+    assert reserved.payload == {"id": 1}
+    reserved.commit(result="done")
+    client.close()
+    assert "stopping" in stopped(process)
+    found = app.queue("orders").get(job.id)
+    assert found is not None
+    assert found.result == "done"
+
+
+def test_stops_on_ctrl_c_and_then_is_away(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stanchion.stores.records import calls
+
+    monkeypatch.setattr(calls, "CALL_SECONDS", 1.0)
+    process, said = started(start)
+    client = Stanchion(said["url"])
+    client.queue("orders").push(1)
+    stopped(process, signal.SIGINT)
+    with pytest.raises(StoreUnavailable, match="can't use the manager"):
+        client.queue("orders").push(2)
+    client.close()
+
+
+def test_with_a_token(start: Start, run: Run) -> None:
+    process, said = started(start, env={"STANCHION_MANAGER_TOKEN": SECRET})
+    known = f"{said['url']}?token={SECRET}"
+    assert run("push", "orders", "1", "--url", known).code == 0
+    (queue,) = run("queues", "--url", known, "--json").json
+    assert queue["name"] == "orders"
+    for wrong in (said["url"], f"{said['url']}?token=wrong-wrong-wrong"):
+        answer = run("queues", "--url", wrong)
+        assert answer.code == 1
+        assert "token" in answer.error
+        assert "wrong-wrong" not in answer.error
+    assert SECRET not in stopped(process)
+
+
+def test_says_where_it_serves_to_people(start: Start) -> None:
+    process = start("manager", "--listen", "127.0.0.1:0")
+    assert process.stderr is not None
+    assert re.match(r"serving sqlite:///\S+ to clients of grpc://127\.0\.0\.1:\d+\n", process.stderr.readline())
+    stopped(process)
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        (("--listen", "0.0.0.0:0"), "STANCHION_MANAGER_TOKEN"),
+        (("--listen", "nowhere:x"), "host:port"),
+        (("--tls-cert", "none.pem"), "--tls-key"),
+        (("--tokens", "none.toml"), "can't read"),
+        (("--threads", "0"), "--threads"),
+        (("--grace", "soon"), "--grace"),
+        (("--log-level", "loud"), "--log-level"),
+        (("--url", f"grpc://127.0.0.1:1?token={SECRET}"), "URL of the database"),
+    ],
+)
+def test_refuses(run: Run, options: tuple[str, ...], match: str) -> None:
+    answer = run("manager", *options)
+    assert answer.code == 2
+    assert match in answer.error
+    assert SECRET not in answer.err
+
+
+def test_short_tokens_are_refused(run: Run) -> None:
+    answer = run("manager", STANCHION_MANAGER_TOKEN="short")
+    assert answer.code == 2
+    assert "at least 16" in answer.error
+    assert "secrets.token_urlsafe" in answer.error
+
+
+def test_a_store_that_is_away(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stanchion.stores.records import calls
+
+    monkeypatch.setattr(calls, "CALL_SECONDS", 0.5)
+    answer = run("manager", "--url", "postgresql://127.0.0.1:1/none", "--listen", "127.0.0.1:0")
+    assert answer.code == 1
+    assert "can't reach the store" in answer.error
+
+
+def test_stores_lists_it(run: Run) -> None:
+    (found,) = [store for store in run("stores", "--json").json if store["name"] == "grpc"]
+    assert found["schemes"] == ["grpc", "grpcs"]
+    assert found["extra"] == "grpc"
+    assert not found["joins_transactions"]

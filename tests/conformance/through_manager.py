@@ -1,0 +1,32 @@
+"""Clients of a manager in this process."""
+
+from __future__ import annotations
+
+from time import perf_counter, time
+from types import SimpleNamespace
+
+import grpc._channel
+
+from stanchion.stores.grpc.client.address import address_of
+from stanchion.stores.grpc.client.channels import Channels
+from stanchion.stores.grpc.store import GrpcStore
+from tests.servers.manager import ManagerThread
+
+# Cases that set the clock of Python must not set that of gRPC, whose other half asks the machine.
+setattr(grpc._channel, "time", SimpleNamespace(time=time, perf_counter=perf_counter))  # noqa: B010
+
+
+class Client(GrpcStore):
+    """A client with which a test moves the clock of the manager's store."""
+
+    def __init__(self, manager: ManagerThread) -> None:
+        super().__init__(Channels(address_of(manager.url)))
+        self._behind = manager.store
+
+    @property
+    def clock_offset(self) -> float:
+        return self._behind.clock_offset
+
+    @clock_offset.setter
+    def clock_offset(self, seconds: float) -> None:
+        self._behind.clock_offset = seconds

@@ -1,0 +1,239 @@
+"""The server: health, reflection, limits, deadlines, and its end."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.manager.server import server as server_module
+from stanchion.manager.server.address import listen_address
+from stanchion.manager.server.settings import Limits, ServerSettings
+from stanchion.stores.memory import MemoryStore
+from stanchion.stores.protocol import Store, pages
+from stanchion.stores.records.query import Query
+from stanchion.stores.wire.messages import pb
+from stanchion.stores.wire.methods import METHODS, SERVICES
+from stanchion_conformance.harness import claim, in_threads, new_job
+from tests.manager.conftest import Start, ask
+from tests.servers.manager import LOOPBACK, ManagerThread
+
+SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class SlowStore:
+    """A store whose `now` waits until it may go on, and counts its calls."""
+
+    def __init__(self) -> None:
+        self._store = MemoryStore()
+        self.go_on = threading.Event()
+        self.begun = threading.Semaphore(0)
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def now(self) -> int:
+        self.calls += 1
+        self.begun.release()
+        assert self.go_on.wait(60)
+        return self._store.now()
+
+
+class AwayStore(MemoryStore):
+    """A store that can be away."""
+
+    away = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        now = self.now
+
+        def checked() -> int:
+            if self.away:
+                raise StoreUnavailable("the database is away; start it")
+            return now()
+
+        self.now = checked
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+class TestHealth:
+    def test_of_each_service(self, raw: grpc.Channel) -> None:
+        stub = health_pb2_grpc.HealthStub(raw)
+        for name in ("", *SERVICES):
+            assert stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=30).status == SERVING
+        with pytest.raises(grpc.RpcError) as caught:
+            stub.Check(health_pb2.HealthCheckRequest(service="other"), timeout=30)
+        assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+    def test_services_serve_while_the_store_answers(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(server_module, "CHECK_SECONDS", 0.05)
+        store = AwayStore()
+        manager = start(store=store)
+        with grpc.insecure_channel(manager.address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+
+            def status(name: str) -> int:
+                return int(stub.Check(health_pb2.HealthCheckRequest(service=name), timeout=30).status)
+
+            store.away = True
+            until(lambda: status("stanchion.v1.Queues") == NOT_SERVING)
+            assert status("") == SERVING
+            store.away = False
+            until(lambda: status("stanchion.v1.Queues") == SERVING)
+
+
+def test_reflection_names_the_services_and_their_proto(raw: grpc.Channel) -> None:
+    stub = reflection_pb2_grpc.ServerReflectionStub(raw)
+    asked = [
+        reflection_pb2.ServerReflectionRequest(list_services=""),
+        reflection_pb2.ServerReflectionRequest(file_containing_symbol="stanchion.v1.Queues"),
+    ]
+    listed, file = stub.ServerReflectionInfo(iter(asked), timeout=30)
+    assert {one.name for one in listed.list_services_response.service} >= {*SERVICES, "grpc.health.v1.Health"}
+    assert file.file_descriptor_response.file_descriptor_proto
+
+
+class TestLimits:
+    def test_of_calls_under_way(self, start: Start) -> None:
+        store = SlowStore()
+        manager = start(ServerSettings(LOOPBACK, limits=Limits(calls=2, threads=1)), store)
+        with grpc.insecure_channel(manager.address) as channel:
+            try:
+                with in_threads([lambda: ask(channel, "Query.Now")] * 2):
+                    until(lambda: manager.server._guard.calls.taken == 2)
+                    with pytest.raises(grpc.RpcError) as caught:
+                        ask(channel, "Query.Now")
+                    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+                    assert "2 calls under way" in str(caught.value.details())
+                    store.go_on.set()
+            finally:
+                store.go_on.set()
+            assert ask(channel, "Query.Now")
+
+    def test_of_streams(self, start: Start) -> None:
+        manager = start(ServerSettings(LOOPBACK, limits=Limits(streams=3)))
+        request = pb.ListenRequest(queues=["orders"]).SerializeToString()
+        with grpc.insecure_channel(manager.address) as channel:
+            listen: Any = channel.unary_stream(METHODS["Queues.Listen"].path)
+            streams = [listen(request, timeout=60) for _ in range(3)]
+            for stream in streams:
+                next(stream)
+            with pytest.raises(grpc.RpcError) as caught:
+                next(listen(request, timeout=60))
+            assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+            streams[0].cancel()
+            until(lambda: manager.server._guard.streams.taken == 2)
+            next(listen(request, timeout=60))
+
+    def test_of_large_requests(self, raw: grpc.Channel) -> None:
+        with pytest.raises(grpc.RpcError) as caught:
+            ask(raw, "Queues.Push", bytes(17 * 1024 * 1024))
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert ask(raw, "Query.Now")
+
+    def test_of_large_answers(self, start: Start, client: Callable[[str], Store]) -> None:
+        manager = start()
+        store, behind = client(manager.url), manager.store
+        jobs = [new_job(f'"{number}{"é" * 1_000_000}"') for number in range(20)]  # 2 MB each
+        behind.push(jobs)
+        ids = [job.id for job in jobs]
+        assert sorted(store.fetch(ids)) == sorted(ids)
+
+        assert sorted(row.id for page in pages(store, Query()) for row in page) == sorted(ids)
+        got: list[str] = []
+        for _ in range(20):
+            got += (rows := [row.id for row in claim(store, 20)])
+            if not rows:
+                break
+        assert sorted(got) == sorted(ids)
+        assert {row.attempts for row in behind.fetch(ids).values()} == {1}
+        assert behind.stats(["orders"], ["totals"])["orders"].totals.pushed == 20
+
+
+class TestDeadlines:
+    def test_a_call_that_waited_too_long_is_not_made(self, start: Start) -> None:
+        store = SlowStore()
+        manager = start(ServerSettings(LOOPBACK, limits=Limits(threads=1)), store)
+        with grpc.insecure_channel(manager.address) as channel:
+            try:
+                with in_threads([lambda: ask(channel, "Query.Now", timeout=60)]):
+                    assert store.begun.acquire(timeout=60)
+                    with pytest.raises(grpc.RpcError) as caught:
+                        ask(channel, "Query.Now", timeout=0.2)
+                    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+                    until(lambda: manager.server._guard.calls.taken == 1)
+                    store.go_on.set()
+            finally:
+                store.go_on.set()
+            ask(channel, "Query.Check")
+            assert store.calls == 1
+
+
+class TestStop:
+    def test_lets_calls_finish_and_takes_no_new_ones(self, start: Start) -> None:
+        store = SlowStore()
+        manager = start(store=store)
+        answers = []
+        with grpc.insecure_channel(manager.address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            with in_threads([lambda: answers.append(ask(channel, "Query.Now"))]):
+                assert store.begun.acquire(timeout=60)
+                with in_threads([lambda: manager.stop(60)]):
+                    until(lambda: manager.server._guard.draining)
+                    with pytest.raises(grpc.RpcError) as caught:
+                        ask(channel, "Query.Check")
+                    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+                    assert stub.Check(health_pb2.HealthCheckRequest(), timeout=30).status == NOT_SERVING
+                    assert not answers
+                    store.go_on.set()
+        assert len(answers) == 1
+
+    def test_ends_streams_at_once(self, start: Start) -> None:
+        manager = start()
+        with grpc.insecure_channel(manager.address) as channel:
+            listen: Any = channel.unary_stream(METHODS["Queues.Listen"].path)
+            stream = listen(pb.ListenRequest(queues=["orders"]).SerializeToString(), timeout=120)
+            next(stream)
+            topologies: Any = channel.unary_stream(METHODS["Queues.Topology"].path)
+            topology = topologies(b"", timeout=120)
+            first = pb.TopologyReply.FromString(next(topology))
+            assert [one.address for one in first.managers] == [manager.address]
+            with in_threads([lambda: manager.stop(60)]):
+                with pytest.raises(grpc.RpcError) as caught:
+                    next(stream)
+                assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+                last = pb.TopologyReply.FromString(next(topology))
+                assert last.managers[0].draining
+                assert last.version > first.version
+
+    def test_does_not_wait_longer_than_its_grace(self, start: Start) -> None:
+        store = SlowStore()
+        manager = start(store=store)
+        with grpc.insecure_channel(manager.address) as channel:
+            method: Any = channel.unary_unary(METHODS["Query.Now"].path)
+            call = method.future(b"", timeout=60)
+            assert store.begun.acquire(timeout=60)
+            manager.stop(0.1)
+            with pytest.raises(grpc.RpcError):
+                call.result()
+            store.go_on.set()
+
+
+def test_two_managers_do_not_share_a_port(manager: ManagerThread, start: Start) -> None:
+    with pytest.raises(InvalidInput, match="taken"):
+        start(replace(ServerSettings(LOOPBACK), listen=listen_address(manager.address)))

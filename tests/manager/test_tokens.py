@@ -1,0 +1,284 @@
+"""Who may call: tokens, roles, queues; and what a manager refuses to start with."""
+
+import hashlib
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import grpc
+import pytest
+
+from stanchion import Stanchion
+from stanchion.errors import InvalidInput, NotPermitted, StoreUnavailable
+from stanchion.manager.server.address import Listen, listen_address
+from stanchion.manager.server.settings import ServerSettings, Tls
+from stanchion.manager.server.tokens import Caller, Role, Tokens, token_of, tokens_in
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobRef
+from stanchion.stores.records.outcomes import Commit, Move
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.registry import shown_url
+from stanchion_conformance.harness import claim, new_job, worker
+from tests.manager.conftest import Start, ask, limited, secret, token
+
+Client = Callable[[str], Store]
+
+
+def url_of(manager: object, name: str) -> str:
+    return f"{manager.url}?token={secret(name)}"  # type: ignore[attr-defined]
+
+
+class TestKnown:
+    def test_with_the_token_only(self, start: Start, client: Client) -> None:
+        manager = start(limited(token("shop")))
+        assert client(url_of(manager, "shop")).now() > 0
+        for wrong in ("", f"?token={secret('shoq')}", f"?token={secret('shop')}x"):
+            with pytest.raises(StoreUnavailable, match="token") as caught:
+                client(f"{manager.url}{wrong}").now()
+            assert caught.value.lasting
+            assert secret("shop") not in str(caught.value)
+
+    def test_from_the_environment(self, start: Start, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+        manager = start(limited(token("shop")))
+        monkeypatch.setenv("STANCHION_MANAGER_TOKEN", secret("shop"))
+        assert client(manager.url).now() > 0
+
+    @pytest.mark.parametrize("given", ["Basic x", "Bearer", "Bearer ", "bearer wrong-wrong-wrong", ""])
+    def test_nothing_else_will_do(self, start: Start, given: str) -> None:
+        manager = start(limited(token("shop")))
+        with grpc.insecure_channel(manager.address) as channel:
+            with pytest.raises(grpc.RpcError) as caught:
+                ask(channel, "Query.Now", metadata=(("authorization", given),))
+            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+            assert ask(channel, "Query.Now", metadata=(("authorization", f"bearer {secret('shop')}"),))
+
+    def test_streams_too(self, start: Start, client: Client) -> None:
+        manager = start(limited(token("shop"), token("mail", "receive", ("mail",))))
+        assert client(url_of(manager, "shop")).listen(["orders"]).connected
+        assert not client(f"{manager.url}?token=wrong-wrong-wrong-wrong").listen(["orders"]).connected
+        assert not client(url_of(manager, "mail")).listen(["orders"]).connected
+        assert client(url_of(manager, "mail")).listen(["mail"]).connected
+
+    def test_is_never_shown(
+        self, start: Start, client: Client, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        caplog.set_level(logging.DEBUG)
+        known = token("shop", "push", ("orders",))
+        manager = start(limited(known))
+        url = url_of(manager, "shop")
+        store, wrong = client(url), client(f"{manager.url}?token={secret('nobody')}")
+        texts = [shown_url(url), repr(Stanchion(url)), repr(known), repr(limited(known)), repr(store)]
+        for refused in (lambda: store.drop_queue("orders"), lambda: store.push([new_job(queue="x")]), wrong.now):
+            with pytest.raises((NotPermitted, StoreUnavailable)) as caught:
+                refused()
+            texts.append(str(caught.value))
+        wrong.listen(["orders"])
+        digest = hashlib.sha256(secret("shop").encode()).hexdigest()
+        for text in (*texts, caplog.text, *capsys.readouterr()):
+            assert not any(one in text for one in (secret("shop"), secret("nobody"), digest)), text
+
+
+class TestRoles:
+    def test_push(self, start: Start, client: Client) -> None:
+        store = client(url_of(start(limited(token("shop", "push"))), "shop"))
+        store.push([new_job()])
+        assert store.compare_and_set("note", "x", "1", 0)
+        assert store.stats(["orders"], ["states"])["orders"].states.ready == 1
+        for refused in (
+            lambda: claim(store),
+            lambda: store.settle([]),
+            lambda: store.beat([worker("w")]),
+            lambda: store.recover(),
+            lambda: store.configure("orders", {"paused": True}),
+            lambda: store.cancel(["x"]),
+            lambda: store.compare_and_set("topic", "x", "1", 0),
+        ):
+            with pytest.raises(NotPermitted, match="shop"):
+                refused()
+
+    def test_receive(self, start: Start, client: Client) -> None:
+        manager = start(limited(token("work", "receive"), token("shop", "push")))
+        client(url_of(manager, "shop")).push([new_job()])
+        store = client(url_of(manager, "work"))
+        store.beat([worker("w")])
+        (row,) = claim(store, worker="w")
+        assert store.settle([Commit(row.lease)]) == ["done"]
+        assert store.compare_and_set("upkeep", "share", "1", 0)
+        store.maintain(0.1)
+        for refused in (
+            lambda: store.push([new_job()]),
+            lambda: store.set_semaphore("s", 1),
+            lambda: store.delete([JobRef("x")]),
+            lambda: store.adopt([]),
+            lambda: store.drop_queue("orders"),
+        ):
+            with pytest.raises(NotPermitted, match="takes the role"):
+                refused()
+
+    def test_admin_may_all_but_what_is_the_managers(self, start: Start, client: Client) -> None:
+        store = client(url_of(start(limited(token("root", "admin"))), "root"))
+        job = new_job()
+        store.push([job])
+        assert len(claim(store)) == 1
+        store.configure("orders", {"paused": True})
+        for kind in ("manager.session", "manager.slice"):
+            with pytest.raises(NotPermitted, match="managers' own"):
+                store.compare_and_set(kind, "x", "1", 0)
+            with pytest.raises(NotPermitted, match="managers' own"):
+                store.compare_and_set(kind, "x", None, 0)
+
+
+class TestQueues:
+    @pytest.fixture
+    def root(self, start: Start, client: Client) -> Store:
+        self.manager = start(limited(token("root"), token("mail", "push receive admin", ("mail", "mail.*"))))
+        return client(url_of(self.manager, "root"))
+
+    @pytest.fixture
+    def mail(self, root: Store, client: Client) -> Store:
+        root.push([new_job(queue="orders"), new_job(queue="mail")])
+        return client(url_of(self.manager, "mail"))
+
+    def test_its_own(self, mail: Store) -> None:
+        mail.push([new_job(queue="mail.fast"), new_job(queue="mail#3")])
+        (row,) = claim(mail, queue="mail")
+        assert mail.settle([Move(row.lease, "mail.slow")]) == ["ready"]
+        assert mail.stats(["mail", "mail.slow"], ["states"])["mail.slow"].states.ready == 1
+        mail.configure("mail", {"paused": True})
+        assert mail.lane_depths("mail") == {}
+
+    def test_no_others(self, mail: Store, root: Store) -> None:
+        (mine,) = claim(mail, queue="mail")
+        (other,) = claim(root, queue="orders")
+        for refused in (
+            lambda: mail.push([new_job(queue="mail"), new_job(queue="orders")]),
+            lambda: mail.push([new_job(queue="mailbox")]),
+            lambda: claim(mail, queue="orders"),
+            lambda: mail.settle([Commit(other.lease)]),
+            lambda: mail.settle([Move(mine.lease, "orders")]),
+            lambda: mail.settle([Commit(mine.lease, jobs=(new_job(queue="orders"),))]),
+            lambda: mail.stage("write", "attempt", [new_job(queue="orders")]),
+            lambda: mail.adopt([other]),
+            lambda: mail.stats(["mail", "orders"], ["states"]),
+            lambda: mail.lane_depths("orders"),
+            lambda: mail.configure("orders", {"paused": True}),
+            lambda: mail.drop_queue("orders"),
+            lambda: mail.cancel([mine.id, other.id]),
+            lambda: mail.retry([other.id]),
+            lambda: mail.delete([other.ref]),
+            lambda: mail.select(Query()),
+            lambda: mail.select(Query(where=(Condition("queue", "in", ("mail", "orders")),))),
+            lambda: mail.select(Query(where=(Condition("queue", ">", "mail"),))),
+            lambda: mail.partition(Query(), 2),
+            lambda: mail.flow_nodes("x"),
+            lambda: mail.set_semaphore("s", 1),
+            lambda: mail.compare_and_set("partitions", "orders", "{}", 0),
+        ):
+            with pytest.raises(NotPermitted, match="mail"):
+                refused()
+        assert root.fetch([other.id])[other.id] == other
+        assert root.stats(["orders"], ["states"])["orders"].states.total == 1
+
+    def test_others_are_left_out_of_answers(self, mail: Store, root: Store) -> None:
+        (mine,) = claim(mail, queue="mail")
+        (other,) = claim(root, queue="orders", worker="gone")
+        assert list(mail.fetch([mine.id, other.id])) == [mine.id]
+        assert [one.name for one in mail.queues()] == ["mail"]
+        for kind, name in (("partitions", "orders"), ("partitions", "mail"), ("schedule", "x"), ("topic", "t")):
+            root.compare_and_set(kind, name, "{}", 0)
+        assert [one.name for one in mail.values("partitions")] == ["mail"]
+        assert mail.values("schedule") == []
+        assert [one.name for one in mail.values("topic")] == ["t"]
+        where = (Condition("queue", "=", "mail"),)
+        assert [row.id for row in mail.select(Query(where=where)).rows] == [mine.id]
+
+    def test_a_worker_gets_by(self, mail: Store) -> None:
+        app = Stanchion(store=mail)
+        ran = []
+
+        @app.task(queue="mail.tasks")
+        def task(number: int) -> None:
+            ran.append(number)
+
+        for number in range(3):
+            task.enqueue(number)
+        app.run(queues=["mail.tasks"], threads=2, until_empty=True)
+        assert sorted(ran) == [0, 1, 2]
+
+
+class TestStart:
+    TLS = Tls(b"certificate", b"key")
+
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "manager.example.com"])  # noqa: S104
+    def test_off_loopback_callers_identify_themselves(self, host: str) -> None:
+        listen = Listen(host, 7117)
+        for open_to_all in (ServerSettings(listen), ServerSettings(listen, tls=self.TLS)):
+            with pytest.raises(InvalidInput, match=r"STANCHION_MANAGER_TOKEN.*--tls-cert"):
+                open_to_all.check()
+        ServerSettings(listen, Tokens([token("shop")])).check()
+        ServerSettings(listen, tls=self.TLS._replace(callers_authority=b"authority")).check()
+
+    @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
+    def test_on_loopback_they_need_not(self, host: str) -> None:
+        ServerSettings(Listen(host, 7117)).check()
+
+    def test_addresses(self) -> None:
+        assert listen_address("127.0.0.1:80") == Listen("127.0.0.1", 80)
+        assert listen_address("[::1]:80").text == "[::1]:80"
+        assert listen_address("localhost").text == "localhost:7117"
+        for wrong in ("", ":80", "host:x", "host:99999", "user@host:1", "host:1/path", "[::1"):
+            with pytest.raises(InvalidInput, match="host:port"):
+                listen_address(wrong)
+
+    def test_a_taken_port(self, start: Start, manager: object) -> None:
+        taken = listen_address(manager.address)  # type: ignore[attr-defined]
+        with pytest.raises(InvalidInput, match="can't listen"):
+            start(ServerSettings(taken))
+
+
+class TestFile:
+    def test_tokens(self, tmp_path: Path) -> None:
+        digest = hashlib.sha256(secret("two").encode()).hexdigest()
+        path = tmp_path / "tokens.toml"
+        path.write_text(
+            f"[[token]]\nname = 'one'\ntoken = '{secret('one')}'\nroles = ['push']\nqueues = ['a', 'b.*']\n"
+            f"[[token]]\nname = 'two'\nsha256 = '{digest}'\n"
+        )
+        tokens = Tokens(tokens_in(path))
+        one, two = tokens.caller_of(secret("one")), tokens.caller_of(secret("two"))
+        assert one == Caller("one", frozenset([Role.PUSH]), ("a", "b.*"))
+        assert two == Caller("two")
+        assert tokens.caller_of(secret("three")) is None
+
+    @pytest.mark.parametrize(
+        ("text", "match"),
+        [
+            ("", "no token"),
+            ("token = 1", "no token"),
+            ("[[tokens]]\nname = 'a'", "tokens"),
+            ("[[token]]\ntoken = 'the-secret-of-a'", "name"),
+            ("[[token]]\nname = 'a'", "either token or sha256"),
+            ("[[token]]\nname = 'a'\ntoken = 'short'", "at least 16"),
+            ("[[token]]\nname = 'a'\ntoken = \"the-secret-of-a\\n-----\"", "printable"),
+            ("[[token]]\nname = 'a'\nsha256 = 'abc'", "64 hexadecimal"),
+            ("[[token]]\nname = 'a'\ntoken = 'the-secret-of-aa'\nroles = ['root']", "role"),
+            ("[[token]]\nname = 'a'\ntoken = 'the-secret-of-aa'\nroles = []", "roles"),
+            ("[[token]]\nname = 'a'\ntoken = 'the-secret-of-aa'\nqueues = []", "queues"),
+            ("[[token]]\nname = 'a'\ntoken = 'the-secret-of-aa'\nqueues = 'a'", "queues"),
+            ("[[token]]\nname = 'a'\ntoken = 'the-secret-of-aa", "TOML"),
+            (2 * "[[token]]\nname = 'a'\ntoken = 'the-secret-of-aa'\n", "twice"),
+        ],
+    )
+    def test_wrong_ones(self, tmp_path: Path, text: str, match: str) -> None:
+        path = tmp_path / "tokens.toml"
+        path.write_text(text)
+        with pytest.raises(InvalidInput, match=match) as caught:
+            tokens_in(path)
+        assert "the-secret-of" not in str(caught.value)
+
+    def test_no_file(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidInput, match="can't read"):
+            tokens_in(tmp_path / "none.toml")
+
+    def test_equal_tokens_by_digest(self) -> None:
+        assert token_of(secret("one"), Caller("one")).digest == hashlib.sha256(secret("one").encode()).digest()

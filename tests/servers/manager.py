@@ -1,0 +1,63 @@
+"""A manager in this process, in a thread with an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import TracebackType
+from typing import Self
+
+from stanchion.manager.server.address import Listen
+from stanchion.manager.server.server import ManagerServer
+from stanchion.manager.server.settings import ServerSettings
+from stanchion.stores.protocol import Store
+
+LOOPBACK = Listen("127.0.0.1", 0)
+
+
+class ManagerThread:
+    """Serves a store while it is entered."""
+
+    def __init__(self, store: Store, settings: ServerSettings | None = None) -> None:
+        self.store, self._settings = store, settings or ServerSettings(LOOPBACK)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="manager-in-test", daemon=True)
+        self.server: ManagerServer
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            asyncio.run_coroutine_threadsafe(self._start(), self._loop).result(60)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop(0.0)
+        self._end()
+
+    @property
+    def address(self) -> str:
+        """Its host and port."""
+        return self.server.address
+
+    @property
+    def url(self) -> str:
+        """The URL for clients."""
+        return f"{'grpc' if self._settings.tls is None else 'grpcs'}://{self.address}"
+
+    def stop(self, grace: float) -> None:
+        """Drain, and stop."""
+        asyncio.run_coroutine_threadsafe(self.server.stop(grace), self._loop).result(60 + grace)
+
+    async def _start(self) -> None:
+        self.server = ManagerServer(self.store, self._settings)
+        await self.server.start()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(60)
+        self._loop.close()
