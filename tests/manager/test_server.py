@@ -165,6 +165,35 @@ class TestLimits:
         assert behind.stats(["orders"], ["totals"])["orders"].totals.pushed == 20
 
 
+def test_a_finish_says_how_many_outcomes_are_new(manager: ManagerThread, raw: grpc.Channel) -> None:
+    manager.store.push([new_job() for _ in range(3)])
+    rows = claim(manager.store, 3)
+    outcomes = [pb.Outcome(id=row.id, token=row.token, queue=row.queue, commit=pb.Commit()) for row in rows]
+
+    def newly(count: int, *, repeat: bool) -> tuple[int, list[int]]:
+        request = pb.FinishRequest(outcomes=outcomes[:count], repeat=repeat).SerializeToString()
+        reply = pb.FinishReply.FromString(ask(raw, "Queues.Finish", request))
+        return reply.newly, list(reply.states)
+
+    done = pb.JOB_STATE_DONE
+    assert newly(1, repeat=False) == (1, [done])
+    assert newly(1, repeat=False) == (0, [pb.JOB_STATE_UNSPECIFIED])
+    assert newly(2, repeat=True) == (1, [done, done])
+    assert newly(3, repeat=True) == (1, [done, done, done])
+    assert newly(3, repeat=True) == (0, [done, done, done])
+
+
+def test_leases_are_renewed(manager: ManagerThread, raw: grpc.Channel) -> None:
+    manager.store.push([new_job()])
+    (row,) = claim(manager.store, lease=10.0)
+    held = pb.Held(id=row.id, token=row.token, queue=row.queue)
+    request = pb.ExtendRequest(held=[held, pb.Held(id=row.id, token="other", queue=row.queue)], lease_us=3600 * 10**6)
+    reply = pb.FinishReply.FromString(ask(raw, "Queues.Extend", request.SerializeToString()))
+    assert list(reply.states) == [pb.JOB_STATE_RUNNING, pb.JOB_STATE_UNSPECIFIED]
+    renewed = manager.store.fetch([row.id])[row.id]
+    assert (renewed.lease_until or 0) > (row.lease_until or 0) + 3000 * 10**6
+
+
 class TestDeadlines:
     def test_a_call_that_waited_too_long_is_not_made(self, start: Start) -> None:
         store = SlowStore()
