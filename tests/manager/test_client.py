@@ -149,7 +149,14 @@ class TestSeveralManagers:
 
     @pytest.mark.usefixtures("short_calls")
     def test_the_next_one_when_one_hangs(self, start: Start, client: Client) -> None:
-        backing = MemoryStore()
+        """It gets a share of the time that is enough for it to answer."""
+
+        class Slow(MemoryStore):
+            def push(self, *given: Any, **options: Any) -> Any:
+                time.sleep(0.2)
+                return super().push(*given, **options)
+
+        backing = Slow()
         first, second = start(store=backing), start(store=backing)
         with TcpProxy("127.0.0.1", int(first.address.rpartition(":")[2])) as proxy:
             store = client(f"grpc://127.0.0.1:{proxy.port},{second.address}")
