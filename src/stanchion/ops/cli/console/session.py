@@ -85,7 +85,7 @@ class Session:
     def _without_password(self, text: str) -> str:
         """Hide credentials, as drivers may quote the URL."""
         text = re.sub(r"(://[^:/@\s]*):[^@\s]*@", r"\1:***@", text)
-        text = re.sub(r"(?i)(password=)\S+", r"\1***", text)
+        text = re.sub(r"(?i)((?:password|token)=)\S+", r"\1***", text)
         url = self.url or os.environ.get("STANCHION_URL") or ""
         password = re.search(r"://[^:/@]*:([^@]+)@", url)
         if password:
