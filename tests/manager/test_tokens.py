@@ -158,7 +158,7 @@ class TestQueues:
             lambda: mail.settle([Move(mine.lease, "orders")]),
             lambda: mail.settle([Commit(mine.lease, jobs=(new_job(queue="orders"),))]),
             lambda: mail.stage("write", "attempt", [new_job(queue="orders")]),
-            lambda: mail.adopt([other]),
+            lambda: mail.adopt([other._replace(state="queued")]),
             lambda: mail.stats(["mail", "orders"], ["states"]),
             lambda: mail.lane_depths("orders"),
             lambda: mail.configure("orders", {"paused": True}),
