@@ -9,15 +9,18 @@ import grpc
 import pytest
 
 from stanchion import Stanchion
+from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput, NotPermitted, StoreUnavailable
 from stanchion.manager.server.address import Listen, listen_address
 from stanchion.manager.server.settings import ServerSettings, Tls
 from stanchion.manager.server.tokens import Caller, Role, Tokens, token_of, tokens_in
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobRef
-from stanchion.stores.records.outcomes import Commit, Move
+from stanchion.stores.records.outcomes import Commit, Continue, Move
 from stanchion.stores.records.query import Condition, Query
 from stanchion.stores.registry import shown_url
+from stanchion.stores.rules.flows import failure_text
 from stanchion_conformance.harness import claim, new_job, worker
 from tests.manager.conftest import Start, ask, limited, secret, token
 
@@ -128,6 +131,12 @@ class TestRoles:
                 store.compare_and_set(kind, "x", None, 0)
 
 
+def failing_into(queue: str) -> FlowNode:
+    """Return a node of a flow whose failure stores a job in this queue."""
+    node = new_id()
+    return FlowNode(node, node, on_failure=failure_text(new_job(queue=queue)))
+
+
 class TestQueues:
     @pytest.fixture
     def root(self, start: Start, client: Client) -> Store:
@@ -157,6 +166,8 @@ class TestQueues:
             lambda: mail.settle([Commit(other.lease)]),
             lambda: mail.settle([Move(mine.lease, "orders")]),
             lambda: mail.settle([Commit(mine.lease, jobs=(new_job(queue="orders"),))]),
+            lambda: mail.settle([Continue(mine.lease, new_job(queue="mail"), nodes=(failing_into("orders"),))]),
+            lambda: mail.change_flows([OpenFlow([failing_into("orders")], [new_job(queue="mail")])]),
             lambda: mail.stage("write", "attempt", [new_job(queue="orders")]),
             lambda: mail.adopt([other._replace(state="queued")]),
             lambda: mail.stats(["mail", "orders"], ["states"]),

@@ -12,13 +12,14 @@ from typing import Any, Final
 from stanchion.errors import NotPermitted
 from stanchion.manager.server.tokens import Caller, Role
 from stanchion.stores.protocol import Store
-from stanchion.stores.records.flows import ExtendFlow, FlowChange, OpenFlow
+from stanchion.stores.records.flows import ExtendFlow, FlowChange, FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobRef, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
 from stanchion.stores.records.query import Query
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import VersionedValue
+from stanchion.stores.rules.flows import failure_job
 
 Args = Mapping[str, Any]
 """The arguments of a verb, by the names in the port."""
@@ -105,6 +106,11 @@ def _of_outcomes(outcomes: Sequence[Outcome]) -> Iterator[str]:
             yield from _of_jobs(one.jobs)
         if isinstance(one, Continue):
             yield one.job.queue
+            yield from _of_failures(one.nodes)
+
+
+def _of_failures(nodes: Iterable[FlowNode]) -> Iterator[str]:
+    return _of_jobs(job for job in map(failure_job, nodes) if job is not None)
 
 
 def _of_changes(changes: Sequence[FlowChange]) -> Iterator[str]:
@@ -113,6 +119,9 @@ def _of_changes(changes: Sequence[FlowChange]) -> Iterator[str]:
             yield from _of_jobs(one.jobs)
         if isinstance(one, ExtendFlow):
             yield from _of_jobs(one.opens.jobs)
+        opened = one if isinstance(one, OpenFlow) else one.opens if isinstance(one, ExtendFlow) else None
+        if opened is not None:
+            yield from _of_failures(opened.nodes)
 
 
 def _of_publication(publication: Publication) -> Iterator[str]:
