@@ -1,5 +1,6 @@
 """What the documentation shows, works: its Python runs, its commands end as they should and print what it says."""
 
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -64,7 +65,8 @@ def case(page: Path) -> Any:
 
 
 @pytest.mark.parametrize("page", [case(page) for page in PAGES])
-def test_a_page_does_what_it_says(page: Path, reader: Reader) -> None:
+def test_a_page_does_what_it_says(page: Path, reader: Reader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")  # as if activated
     try:
         reader.read(page)
     finally:
