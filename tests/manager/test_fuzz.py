@@ -19,9 +19,11 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
 from stanchion.core.ids import new_id
+from stanchion.errors import InvalidInput
 from stanchion.manager.server.settings import Limits, ServerSettings
 from stanchion.manager.server.verbs import SERVED
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.registry import open_store
 from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.methods import METHODS
@@ -184,6 +186,27 @@ def test_messages_full_of_nonsense_on_each_database(
         nonsense(client(manager.url), manager, 60)
     finally:
         behind.close()
+
+
+@pytest.mark.parametrize(
+    "on_failure",
+    [
+        *("[]", '"x"', "{}", '{"queue": 5}', '{"id": "x", "queue": "q", "payload": "{}"}'),
+        '{"id": "01a20e39-8298-718a-bd90-b66ee0c391ca", "queue": "q", "payload": "{}", "new": 1}',
+        '{"id": "01a20e39-8298-718a-bd90-b66ee0c391ca", "queue": "q", "payload": {}}',
+        '{"id": "01a20e39-8298-718a-bd90-b66ee0c391ca", "queue": "q", "payload": "{}", "priority": 1e9}',
+        "[" * 100_000,
+    ],
+)
+def test_a_job_of_a_failure_that_no_store_could_keep(
+    manager: ManagerThread, client: Callable[[str], Store], on_failure: str
+) -> None:
+    """Once its node fails, no job that ends in the same step could end."""
+    store, node = client(manager.url), new_id()
+    member = new_job(flow_root=node, flow_node=node, flow_index=0)
+    with pytest.raises(InvalidInput):
+        store.change_flows([OpenFlow([FlowNode(node, node, on_failure=on_failure)], [member])])
+    assert store.flow_nodes(node) == []
 
 
 @pytest.mark.parametrize("data", GARBAGE)

@@ -28,6 +28,8 @@ from stanchion.stores.records.jobs import QUEUED, UNLANED, JobRow, JobState, New
 from stanchion.stores.records.outcomes import Commit, Continue, Extend, Move, Outcome, Progress, Rollback
 from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.flows import failure_job
+from stanchion.stores.wire.jobs import NEW_JOB
 
 Args = Mapping[str, Any]
 
@@ -148,8 +150,7 @@ def _changes(changes: Iterable[FlowChange]) -> None:
         if isinstance(one, OpenFlow):
             _nodes(one.nodes)
         if isinstance(one, ExtendFlow):
-            _jobs(one.opens.jobs)
-            _nodes(one.opens.nodes)
+            _changes([one.opens])
         if isinstance(one, (ExtendFlow, CloseFlow)):
             _name(one.node, "the node of a flow")
 
@@ -160,11 +161,21 @@ def _nodes(nodes: Iterable[FlowNode]) -> None:
         check_id(node.root, "a flow")
         if node.kind not in ("one", "list", "none") or node.state not in list(NodeState):
             raise InvalidInput(f"a node has the kind {shown(node.kind)} and the state {shown(node.state)}")
-        _json(node.on_failure, "on_failure")
+        _failure(node)
         _json(node.definition, "the definition")
         for name in ("size", "ended", "created_at", "finished_at"):
             if (value := getattr(node, name)) is not None:
                 whole(value, name, 0, _LATEST)
+
+
+def _failure(node: FlowNode) -> None:
+    """Check the job to store when a node fails: one that can't be stored would keep other jobs from ending."""
+    try:
+        job = failure_job(node)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidInput(f"on_failure must be a job as JSON, not {shown(node.on_failure)}") from None
+    if job is not None:
+        check_job(NEW_JOB.taken(NEW_JOB.to_message(job)))  # the protocol refuses fields of a wrong type
 
 
 def _rows(rows: Iterable[JobRow]) -> None:
