@@ -19,6 +19,8 @@ from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobRef
 from stanchion.stores.records.outcomes import Commit, Continue, Move
 from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.records.staging import Finish, Publication
+from stanchion.stores.records.values import ValueChange
 from stanchion.stores.registry import shown_url
 from stanchion.stores.rules.flows import failure_text
 from stanchion_conformance.harness import claim, new_job, worker
@@ -110,6 +112,7 @@ class TestRoles:
         store.maintain(0.1)
         for refused in (
             lambda: store.push([new_job()]),
+            lambda: store.publish(Publication("w")),
             lambda: store.set_semaphore("s", 1),
             lambda: store.delete([JobRef("x")]),
             lambda: store.adopt([]),
@@ -117,6 +120,22 @@ class TestRoles:
         ):
             with pytest.raises(NotPermitted, match="takes the role"):
                 refused()
+
+    def test_a_publication_takes_the_roles_of_all_that_it_does(self, start: Start, client: Client) -> None:
+        manager = start(limited(token("work", "receive"), token("shop", "push")))
+        shop = client(url_of(manager, "shop"))
+        shop.push([new_job()])
+        (row,) = claim(client(url_of(manager, "work")))
+        assert row.token is not None
+        for refused in (
+            Publication("w", value=ValueChange("partitions", "orders", "{}", 0)),
+            Publication("w", value=ValueChange("stream", "s", "{}", 0)),
+            Publication("w", finish=Finish("orders", row.token, 1)),
+        ):
+            with pytest.raises(NotPermitted, match="takes the role"):
+                shop.publish(refused)
+        assert shop.publish(Publication("w", value=ValueChange("mine", "x", "{}", 0)))
+        assert shop.fetch([row.id])[row.id].state == "running"
 
     def test_admin_may_all_but_what_is_the_managers(self, start: Start, client: Client) -> None:
         store = client(url_of(start(limited(token("root", "admin"))), "root"))
@@ -129,6 +148,8 @@ class TestRoles:
                 store.compare_and_set(kind, "x", "1", 0)
             with pytest.raises(NotPermitted, match="managers' own"):
                 store.compare_and_set(kind, "x", None, 0)
+            with pytest.raises(NotPermitted, match="managers' own"):
+                store.publish(Publication("w", value=ValueChange(kind, "x", "1", 0)))
 
 
 def failing_into(queue: str) -> FlowNode:
@@ -184,6 +205,7 @@ class TestQueues:
             lambda: mail.flow_nodes("x"),
             lambda: mail.set_semaphore("s", 1),
             lambda: mail.compare_and_set("partitions", "orders", "{}", 0),
+            lambda: mail.publish(Publication("w", value=ValueChange("partitions", "orders", "{}", 0))),
         ):
             with pytest.raises(NotPermitted, match="mail"):
                 refused()

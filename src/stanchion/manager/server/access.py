@@ -17,7 +17,6 @@ from stanchion.stores.records.jobs import JobRef, NewJob
 from stanchion.stores.records.outcomes import Commit, Continue, Move, Outcome
 from stanchion.stores.records.query import Query
 from stanchion.stores.records.queues import QueueSettings
-from stanchion.stores.records.staging import Publication
 from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.rules.flows import failure_job
 
@@ -52,11 +51,12 @@ _OF_QUEUES: Final = "partitions"
 
 def check(store: Store, caller: Caller, verb: str, args: Args) -> None:
     """Raise NotPermitted unless the caller may make this call. For a limited caller it may read jobs by their ids."""
-    role = KINDS.get(args["kind"], Role.PUSH) if verb == "compare_and_set" else ROLES[verb]
-    if not caller.has(role):
-        raise _refused(caller, f"may not call {verb}, which takes the role {role}; it has {_listed(caller.roles)}")
-    if verb == "compare_and_set" and args["kind"].startswith(CLOSED):
-        raise _refused(caller, f"may not change values of the kind {args['kind']!r}, which are the managers' own")
+    for role in _roles(verb, args):
+        if not caller.has(role):
+            raise _refused(caller, f"may not call {verb}, which takes the role {role}; it has {_listed(caller.roles)}")
+    for kind, _ in _changed_values(verb, args):
+        if kind.startswith(CLOSED):
+            raise _refused(caller, f"may not change values of the kind {kind!r}, which are the managers' own")
     if caller.queues is None:
         return
     touched = _TOUCHED.get(verb)
@@ -74,6 +74,24 @@ def answer(caller: Caller, verb: str, args: Args, found: Any) -> Any:
     if caller.queues is None or verb not in _FILTERS:
         return found
     return _FILTERS[verb](caller, args, found)
+
+
+def _roles(verb: str, args: Args) -> Iterator[Role | None]:
+    """Yield the roles that a call takes, all of them."""
+    if verb != "compare_and_set":
+        yield ROLES[verb]
+    if verb == "publish" and args["publication"].finish is not None:
+        yield ROLES["settle"]
+    for kind, _ in _changed_values(verb, args):
+        yield KINDS.get(kind, Role.PUSH)
+
+
+def _changed_values(verb: str, args: Args) -> Iterator[tuple[str, str]]:
+    """Yield the kinds and names of the values that a call changes."""
+    if verb == "compare_and_set":
+        yield args["kind"], args["name"]
+    if verb == "publish" and (change := args["publication"].value) is not None:
+        yield change.kind, change.name
 
 
 def _refuse_others(caller: Caller, queues: Iterable[str]) -> None:
@@ -117,21 +135,20 @@ def _of_changes(changes: Sequence[FlowChange]) -> Iterator[str]:
     for one in changes:
         if isinstance(one, (OpenFlow, ExtendFlow)):
             yield from _of_jobs(one.jobs)
+        if isinstance(one, OpenFlow):
+            yield from _of_failures(one.nodes)
         if isinstance(one, ExtendFlow):
-            yield from _of_jobs(one.opens.jobs)
-        opened = one if isinstance(one, OpenFlow) else one.opens if isinstance(one, ExtendFlow) else None
-        if opened is not None:
-            yield from _of_failures(opened.nodes)
+            yield from _of_changes([one.opens])
 
 
-def _of_publication(publication: Publication) -> Iterator[str]:
-    if publication.finish is not None:
-        yield publication.finish.queue
+def _of_publication(args: Args) -> Iterator[str]:
+    if (finish := args["publication"].finish) is not None:
+        yield finish.queue
+    yield from _of_values("publish", args)
 
 
-def _of_value(args: Args) -> Iterator[str]:
-    if args["kind"] not in SHARED:
-        yield args["name"]
+def _of_values(verb: str, args: Args) -> Iterator[str]:
+    return (name for kind, name in _changed_values(verb, args) if kind not in SHARED)
 
 
 def _of_query(query: Query) -> Iterator[str]:
@@ -153,8 +170,8 @@ _TOUCHED: Final[Mapping[str, Callable[[Args], Iterable[str]]]] = {
     "claim": lambda args: [args["claim"].queue],
     "settle": lambda args: _of_outcomes(args["outcomes"]),
     "change_flows": lambda args: _of_changes(args["changes"]),
-    "publish": lambda args: _of_publication(args["publication"]),
-    "compare_and_set": _of_value,
+    "publish": _of_publication,
+    "compare_and_set": lambda args: _of_values("compare_and_set", args),
     "select": lambda args: _of_query(args["query"]),
     "partition": lambda args: _of_query(args["query"]),
     "stats": lambda args: args["queues"],
