@@ -25,13 +25,15 @@ class Outcomes:
 
     def settle(self, outcomes: Sequence[Outcome], *, repeat: bool = False) -> list[JobState | None]:
         """Apply outcomes, in their order."""
+        if repeat:  # each is looked at by itself
+            return self._general.settle(outcomes, repeat=True)
         states: list[JobState | None] = []
-        for counted, group in groupby(outcomes, key=_uncounted if repeat else _counted_as):
+        for counted, group in groupby(outcomes, key=_counted_as):
             batch = list(group)
             if counted:
                 states += self._commit([one for one in batch if isinstance(one, Commit)], counted)
             else:
-                states += self._general.settle(batch, repeat=repeat)
+                states += self._general.settle(batch)
         return states
 
     def _commit(self, commits: Sequence[Commit], counted: str) -> list[JobState | None]:
@@ -70,11 +72,6 @@ def _counted_as(outcome: Outcome) -> str:
     """Return the counter of a plain commit; empty for any other outcome."""
     if isinstance(outcome, Commit) and outcome.payload is None and not outcome.jobs:
         return counted_as(outcome)
-    return ""
-
-
-def _uncounted(outcome: Outcome) -> str:  # noqa: ARG001 - as `_counted_as`
-    """Return the empty text: of a repeat, each outcome is looked at by itself."""
     return ""
 
 
