@@ -17,15 +17,16 @@ from stanchion.manager.server.settings import ServerSettings
 from stanchion.stores.grpc.client.address import address_of
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store
+from stanchion.stores.records import calls
 from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.staging import Finish, Publication
 from stanchion.stores.records.values import ValueChange, VersionedValue
 from stanchion.stores.registry import shown_url
 from stanchion_conformance.harness import claim, in_threads, new_job
 from tests.manager.conftest import Start
-from tests.manager.test_server import until
 from tests.servers.manager import LOOPBACK, ManagerThread
 from tests.servers.proxy import TcpProxy
+from tests.worker.conftest import until
 
 Client = Callable[[str], Store]
 
@@ -146,9 +147,9 @@ class TestSeveralManagers:
         store.push([new_job()])
         assert backing.stats(["orders"], ["totals"])["orders"].totals.pushed == 7
 
-    @pytest.mark.usefixtures("short_calls")
-    def test_the_next_one_when_one_hangs(self, start: Start, client: Client) -> None:
+    def test_the_next_one_when_one_hangs(self, start: Start, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
         """It gets a share of the time that is enough for it to answer."""
+        monkeypatch.setattr(calls, "CALL_SECONDS", 8.0)
 
         class Slow(MemoryStore):
             def push(self, *given: Any, **options: Any) -> Any:

@@ -29,8 +29,8 @@ from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.methods import METHODS
 from stanchion_conformance.harness import claim, in_threads, new_job
 from tests.manager.conftest import Start, ask, secret
-from tests.manager.test_server import until
 from tests.servers.manager import LOOPBACK, ManagerThread
+from tests.worker.conftest import until
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"

@@ -11,8 +11,8 @@ from stanchion.stores.protocol import Store
 from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.methods import METHODS
 from stanchion_conformance.harness import in_threads, new_job
-from tests.manager.test_server import until
 from tests.servers.manager import ManagerThread
+from tests.worker.conftest import until
 
 Client = Callable[[str], Store]
 

@@ -1,7 +1,6 @@
 """The server: health, reflection, limits, deadlines, and its end."""
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -23,6 +22,7 @@ from stanchion.stores.wire.methods import METHODS, SERVICES
 from stanchion_conformance.harness import claim, in_threads, new_job
 from tests.manager.conftest import Start, ask
 from tests.servers.manager import LOOPBACK, ManagerThread
+from tests.worker.conftest import until
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -61,14 +61,6 @@ class AwayStore(MemoryStore):
             return now()
 
         self.now = checked
-
-
-def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 class TestHealth:

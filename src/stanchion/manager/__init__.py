@@ -1,1 +1,1 @@
-"""The manager: a server in front of a store, which keeps due jobs in memory and streams them to receivers."""
+"""The manager: a server in front of a store."""

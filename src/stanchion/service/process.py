@@ -11,7 +11,7 @@ import time
 from stanchion.core.checks import whole
 from stanchion.errors import InvalidInput
 from stanchion.service.loading import load
-from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, WorkerSettings
+from stanchion.service.settings import EXIT_OK, EXIT_UNUSABLE, LOG_FORMAT, WorkerSettings
 from stanchion.worker.status import checked_port
 from stanchion.worker.worker import Worker
 
@@ -20,8 +20,6 @@ log = logging.getLogger("stanchion.worker")
 MOST_PROCESSES = 1000
 
 PARENT_TICK = 1.0
-
-LOG_FORMAT = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
 
 
 def run_worker_process(settings: WorkerSettings, processes: int = 1) -> int:

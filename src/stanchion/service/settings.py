@@ -11,6 +11,9 @@ from stanchion.worker.status import LOOPBACK
 EXIT_OK, EXIT_UNUSABLE = 0, 2
 """Exit codes of a worker process: stopped as asked, and unusable settings."""
 
+LOG_FORMAT = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
+"""The lines that worker and manager processes log."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:

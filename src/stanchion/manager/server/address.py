@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from stanchion.errors import InvalidInput
-
-PORT = 7117
-"""The port where an address names none."""
+from stanchion.stores.wire.transport import PORT, host_and_port, joined
 
 
 class Listen(NamedTuple):
@@ -21,7 +18,7 @@ class Listen(NamedTuple):
     @property
     def text(self) -> str:
         """The address as gRPC and people write it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return joined(self.host, self.port)
 
     @property
     def loopback(self) -> bool:
@@ -36,11 +33,8 @@ class Listen(NamedTuple):
 
 def listen_address(text: str) -> Listen:
     """Read `127.0.0.1:7117`, `[::1]:7117` or a host alone. Raises InvalidInput."""
-    try:
-        parts = urlsplit(f"//{text}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host or parts.path or parts.query or parts.username is not None:
+    found = host_and_port(text)
+    if found is None:
         raise InvalidInput(f"the address to listen at must be host:port, such as 127.0.0.1:{PORT}, not {text!r}")
+    host, port = found
     return Listen(host, PORT if port is None else port)

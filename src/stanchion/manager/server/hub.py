@@ -20,7 +20,7 @@ MOST_ENDS = 1_000
 
 _TICK = 1.0
 _SPARE = 100
-"""Queues that nobody listens to any more, beside as many again as are listened to, before the store is told."""
+"""Queues to which no caller listens any more, beside as many again as are listened to, before the store is told."""
 
 
 class Subscriber:
@@ -134,7 +134,7 @@ class Hub:
 
     def _listening(self, covered: Signs) -> None:
         for one in self._subscribers:
-            if not one.ready.done() and _covers(covered, one.wanted):
+            if not one.ready.done() and covered.covers(one.wanted):
                 one.ready.set_result(None)
 
     def _failed(self, error: Exception) -> None:
@@ -202,7 +202,7 @@ class Hub:
         """Listen for all that is wanted, unless that is covered already; return what is covered."""
         most = 2 * (len(wanted.queues or ()) + len(wanted.finished or ())) + _SPARE
         few = len(covered.queues or ()) + len(covered.finished or ()) <= most
-        if self._listener is not None and few and _covers(covered, wanted):
+        if self._listener is not None and few and covered.covers(wanted):
             return covered
         before = self._listener
         listener = self._store.listen(wanted.queues or (), finished=wanted.finished or None)
@@ -226,9 +226,3 @@ class Hub:
     def _call(self, what: object, given: object) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(what, given)  # type: ignore[arg-type]
-
-
-def _covers(covered: Signs, wanted: Signs) -> bool:
-    return (wanted.queues or frozenset()) <= (covered.queues or frozenset()) and (wanted.finished or frozenset()) <= (
-        covered.finished or frozenset()
-    )

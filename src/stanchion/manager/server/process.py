@@ -13,8 +13,6 @@ from stanchion.stores.protocol import Store
 
 log = logging.getLogger("stanchion.manager")
 
-LOG_FORMAT = "%(asctime)s %(levelname)s [%(process)d] %(name)s: %(message)s"
-
 
 def run_manager(store: Store, settings: ServerSettings, grace: float, started: Callable[[ManagerServer], None]) -> None:
     """Serve a store until SIGTERM or SIGINT, then let calls finish for up to `grace` seconds; a second one: at once.

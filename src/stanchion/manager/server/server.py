@@ -16,8 +16,9 @@ from stanchion.manager.server.guard import Guard
 from stanchion.manager.server.hub import Hub
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.services import SERVICES, Services
-from stanchion.manager.server.settings import MOST_BYTES, REPLY_BYTES, Limits, ServerSettings, Tls
+from stanchion.manager.server.settings import Limits, ServerSettings, Tls
 from stanchion.stores.protocol import Store
+from stanchion.stores.wire.transport import PINGS, REPLY_BYTES, REQUEST_BYTES
 
 log = logging.getLogger("stanchion.manager")
 
@@ -40,7 +41,6 @@ class ManagerServer:
         self._calls = StoreCalls(settings.limits.threads)
         self._guard = Guard(settings)
         self._health = health.aio.HealthServicer()
-        self._ended = asyncio.Event()
         self._looking: asyncio.Task[None] | None = None
         self._port = settings.listen.port
 
@@ -130,14 +130,10 @@ def _options(limits: Limits) -> list[tuple[str, int]]:
     return [
         ("grpc.so_reuseport", 0),  # with it two managers share a port in silence
         ("grpc.max_send_message_length", REPLY_BYTES),
-        ("grpc.max_receive_message_length", MOST_BYTES),
+        ("grpc.max_receive_message_length", REQUEST_BYTES),
         ("grpc.http2.bdp_probe", 0),  # else up to 16 MiB of each request come in before it is read
         ("grpc.max_allowed_incoming_connections", limits.connections),
         ("grpc.server_handshake_timeout_ms", 10_000),
-        ("grpc.keepalive_time_ms", 10_000),
-        ("grpc.keepalive_timeout_ms", 5_000),
-        ("grpc.http2.ping_timeout_ms", 5_000),  # without it a stopped peer is not noticed
-        ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.keepalive_permit_without_calls", 1),
+        *PINGS,
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
     ]

@@ -21,7 +21,7 @@ from stanchion.manager.server import access, door
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.hub import Hub
 from stanchion.manager.server.pool import StoreCalls
-from stanchion.manager.server.settings import REPLY_BYTES, Limits
+from stanchion.manager.server.settings import Limits
 from stanchion.manager.server.tokens import Caller
 from stanchion.manager.server.verbs import SERVED, Served, carry_out, too_large
 from stanchion.stores.protocol import Store
@@ -30,6 +30,7 @@ from stanchion.stores.wire.messages import pb, read, written
 from stanchion.stores.wire.methods import METHODS, SERVICES
 from stanchion.stores.wire.statuses import Status, status_of, text_of, to_metadata
 from stanchion.stores.wire.store import wake
+from stanchion.stores.wire.transport import REPLY_BYTES
 
 log = logging.getLogger("stanchion.manager")
 
@@ -118,8 +119,7 @@ class Services(grpc.GenericRpcHandler):
             code, message, metadata = CODES[status], text_of(error), (*to_metadata(error, status), *beside)
         except Exception as error:
             log.exception("a call of %s failed", getattr(context, "method", "?"))
-            code, metadata = grpc.StatusCode.INTERNAL, ()
-            message = f"the manager failed ({type(error).__name__}); its log says why"
+            code, message, metadata = CODES[status_of(error)], text_of(error), ()
         await context.abort(code, message, metadata)
         raise AssertionError("abort raises")
 

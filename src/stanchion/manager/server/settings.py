@@ -10,12 +10,6 @@ from stanchion.errors import InvalidInput
 from stanchion.manager.server.address import Listen
 from stanchion.manager.server.tokens import Tokens
 
-MOST_BYTES = 16 * 1024 * 1024
-"""The largest request."""
-
-REPLY_BYTES = 2 * MOST_BYTES
-"""The largest reply: the rows of jobs that came in one request take more."""
-
 
 class Tls(NamedTuple):
     """A certificate with its key, and the authority whose certificates callers must show; PEM, in memory."""

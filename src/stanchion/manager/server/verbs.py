@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from stanchion.errors import InvalidInput
 from stanchion.manager.server.guard import Refused
-from stanchion.manager.server.settings import REPLY_BYTES
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
@@ -24,6 +23,7 @@ from stanchion.stores.wire.jobs import JOB, LEASE
 from stanchion.stores.wire.messages import Message
 from stanchion.stores.wire.methods import METHODS, Method
 from stanchion.stores.wire.statuses import Status
+from stanchion.stores.wire.transport import REPLY_BYTES, REPLY_TOO_LARGE
 
 Args = Mapping[str, Any]
 
@@ -32,9 +32,6 @@ ROWS_MAX: Final = 10_000
 
 MAINTAIN_SECONDS_MAX: Final = 10.0
 """Upkeep of one call: it takes a thread."""
-
-TOO_LARGE: Final = "stanchion-reply-bytes"
-"""Trailing metadata of a call whose reply would be over the largest: the client asks for less."""
 
 _SPARE: Final = 64 * 1024
 """Bytes of a reply beside its rows."""
@@ -67,7 +64,7 @@ def too_large(size: int) -> Refused:
     return Refused(
         Status.RESOURCE_EXHAUSTED,
         f"the answer takes {size:,} bytes, and one takes at most {REPLY_BYTES:,}; ask for fewer jobs at a time",
-        beside=((TOO_LARGE, str(size)),),
+        beside=((REPLY_TOO_LARGE, str(size)),),
     )
 
 
@@ -89,7 +86,7 @@ def _claim(store: Store, args: Args) -> Claimed:
     kept = _fitting(claimed.rows)
     if kept == len(claimed.rows):
         return claimed
-    # They can't be sent, and nobody else may have them: give them back as if they had not been claimed.
+    # They can't be sent, and no one else could claim them: give them back as if they had not been claimed.
     store.settle([Rollback(row.lease, 0.0, refund=True) for row in claimed.rows[kept:]])
     return claimed._replace(rows=claimed.rows[:kept], retry_in=0.0)
 

@@ -164,9 +164,9 @@ class Window:
         return not any(group.edge is not None for (_, of), group in self._groups.items() if of >= rank)
 
     def take(self, limit: int, taker: Callable[[int], Taker | None]) -> list[tuple[Key, Taker]]:
-        """Take up to `limit` ready jobs in their order, each with whoever takes it.
+        """Take up to `limit` ready jobs in their order, each with what takes it.
 
-        `taker` is asked for each job by its lane; None: nobody takes jobs of this lane now.
+        `taker` is asked for each job by its lane; None: nothing takes jobs of this lane now.
         """
         taken: list[tuple[Key, Taker]] = []
         refused: set[int] = set()

@@ -10,7 +10,7 @@ from stanchion.errors import CannotJoin, InvalidInput
 from stanchion.stores.grpc import CAPABILITIES
 from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.grpc.client.channels import Channels
-from stanchion.stores.grpc.pieces import Pieces
+from stanchion.stores.grpc.pieces import SCAN_SECONDS, Pieces
 from stanchion.stores.grpc.repeats import Repeats
 from stanchion.stores.grpc.wakeup import StreamedSignals
 from stanchion.stores.records.calls import seconds_for
@@ -25,9 +25,6 @@ from stanchion.stores.records.values import VersionedValue
 from stanchion.stores.records.workers import Beat, WorkerRow
 from stanchion.stores.rules.lost_leases import LostLeaseDelay, default_delay
 from stanchion.stores.rules.upkeep import MAINTAIN_SECONDS
-
-SCAN_SECONDS = 120.0
-"""For a query that may search all jobs."""
 
 
 class GrpcStore:

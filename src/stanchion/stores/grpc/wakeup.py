@@ -55,7 +55,7 @@ class StreamedSignals:
         wanted = Signs(listener.queues, listener.finished or frozenset())
         with self.lock:
             current = self._current
-            if current is None or current.over or not _covers(current.covered, wanted):
+            if current is None or current.over or not current.covered.covers(wanted):
                 current = self._current = Subscription(self, current)
                 started(current.run, "stanchion-listen")
         # A push from here on gives a sign. If the stream does not open soon, polling must do.
@@ -174,10 +174,3 @@ class Subscription:
     def _pass_on(self, wake: Any) -> None:
         if (signs := signs_in(wake)) != NO_SIGNS:
             self._signals.listeners.wake(*signs)
-
-
-def _covers(covered: Signs, wanted: Signs) -> bool:
-    queues, finished = wanted
-    return (queues or frozenset()) <= (covered.queues or frozenset()) and (finished or frozenset()) <= (
-        covered.finished or frozenset()
-    )

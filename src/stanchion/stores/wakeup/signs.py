@@ -15,6 +15,12 @@ class Signs(NamedTuple):
         """Return the union of both."""
         return Signs(_union(self.queues, other.queues), _union(self.finished, other.finished))
 
+    def covers(self, other: Signs) -> bool:
+        """Return whether all queues and ids of the other, where it names them, are here."""
+        return (other.queues or frozenset()) <= (self.queues or frozenset()) and (other.finished or frozenset()) <= (
+            self.finished or frozenset()
+        )
+
 
 def _union(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
     return None if one is None or other is None else one | other

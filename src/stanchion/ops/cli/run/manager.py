@@ -17,7 +17,9 @@ from stanchion.ops.cli.console.given import duration
 from stanchion.ops.cli.console.root import RUN, cli
 from stanchion.ops.cli.console.session import Session, command
 from stanchion.ops.cli.run.worker import refuse_level
+from stanchion.service.settings import LOG_FORMAT
 from stanchion.stores.registry import open_store, shown_url
+from stanchion.stores.wire.transport import TOKEN_VARIABLE
 
 
 @command(cli, "manager", panel=RUN, makes_store=True)
@@ -55,7 +57,7 @@ def manager(
     """
     refuse_level(log_level)
     try:
-        from stanchion.manager.server.process import LOG_FORMAT, run_manager
+        from stanchion.manager.server.process import run_manager
         from stanchion.manager.server.server import ManagerServer
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("grpc", "grpc_health", "grpc_reflection", "google"):
@@ -86,7 +88,7 @@ def _settings(
     listen: str, tokens: str | None, tls: tuple[str | None, str | None, str | None], threads: int, *, compress: bool
 ) -> ServerSettings:
     known = [] if tokens is None else tokens_in(tokens)
-    if secret := os.environ.get("STANCHION_MANAGER_TOKEN"):
-        known.append(token_of(secret, Caller("STANCHION_MANAGER_TOKEN")))
+    if secret := os.environ.get(TOKEN_VARIABLE):
+        known.append(token_of(secret, Caller(TOKEN_VARIABLE)))
     limits = Limits(threads=whole(threads, "--threads", 1, 1000))
     return ServerSettings(listen_address(listen), Tokens(known), tls_of(*tls), limits, compress)

@@ -9,11 +9,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 from stanchion.core.checks import refuse_unknown
 from stanchion.errors import InvalidInput
+from stanchion.stores.wire.transport import PORT, TOKEN_VARIABLE, host_and_port, joined
 
-PORT = 7117
-"""The port of a host without one."""
-
-TOKEN_VARIABLE = "STANCHION_MANAGER_TOKEN"  # noqa: S105 - the name of a variable
 _EXAMPLE = "grpc://host1,host2:7117 or grpcs://host?ca=ca.pem"
 _OPTIONS = ("token", "ca", "cert", "key", "name", "compression")
 
@@ -90,11 +87,8 @@ def contents_of(path: str | None, option: str) -> bytes | None:
 
 
 def _host(text: str) -> str:
-    try:
-        parts = urlsplit(f"//{text}")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host or "@" in text:
+    found = host_and_port(text)
+    if found is None:
         raise InvalidInput(f"a host of a manager is host or host:port; write {_EXAMPLE}, and the token as ?token=...")
-    return f"[{host}]:{port or PORT}" if ":" in host else f"{host}:{port or PORT}"
+    host, port = found
+    return joined(host, port or PORT)

@@ -9,18 +9,16 @@ from typing import Any
 import grpc
 
 from stanchion.errors import InvalidInput, StoreUnavailable
-from stanchion.stores.grpc.client.channels import MOST_BYTES, Channels, was_closed
+from stanchion.stores.grpc.client.channels import Channels, was_closed
 from stanchion.stores.records import calls
 from stanchion.stores.wire.calls import CALLS, Call
 from stanchion.stores.wire.messages import Message, read, written
 from stanchion.stores.wire.statuses import METADATA, error_of
+from stanchion.stores.wire.transport import REPLY_TOO_LARGE, REQUEST_BYTES
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.01, 0.5
 _SHORTEST = 0.001
 """Seconds of a deadline that has passed already."""
-
-_TOO_LARGE = "stanchion-reply-bytes"
-"""Trailing metadata: the reply would be larger than a reply may be."""
 
 _AWAY = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED})
 """What a call ends with when its manager, or the way to it, is gone: it may have been carried out."""
@@ -88,10 +86,10 @@ class Calls:
 
     def _ask(self, host: str, call: Call, request: Message, seconds: float) -> Any:
         data = written(request)
-        if len(data) > MOST_BYTES:
+        if len(data) > REQUEST_BYTES:
             raise RequestTooLarge(
-                f"this call takes {len(data):,} bytes, and a manager takes {MOST_BYTES:,} at once; pass fewer jobs at "
-                f"a time, or smaller payloads"
+                f"this call takes {len(data):,} bytes, and a manager takes {REQUEST_BYTES:,} at once; pass fewer jobs "
+                f"at a time, or smaller payloads"
             )
         while True:
             ask = self._channels.call(host, call.method.path)
@@ -106,7 +104,7 @@ class Calls:
     def _failure(self, host: str, error: Any) -> StoreUnavailable:
         """Return the error after which another try may help; raise any other."""
         trailing = tuple(error.trailing_metadata() or ())
-        if any(key == _TOO_LARGE for key, _ in trailing):
+        if any(key == REPLY_TOO_LARGE for key, _ in trailing):
             raise ReplyTooLarge(error.details())
         said = self._channels.address.without_token(" ".join(str(error.details()).split()))
         found = error_of(error.code().value[0], said, trailing)

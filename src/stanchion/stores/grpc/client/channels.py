@@ -11,18 +11,12 @@ import grpc
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.stores.grpc.client.address import Address, contents_of
-
-MOST_BYTES, _REPLY_BYTES = 16 * 1024 * 1024, 32 * 1024 * 1024
-"""The largest request that a manager takes, and the largest reply that it gives."""
+from stanchion.stores.wire.transport import PINGS, REPLY_BYTES, REQUEST_BYTES
 
 _OPTIONS = [
-    ("grpc.max_send_message_length", MOST_BYTES),
-    ("grpc.max_receive_message_length", _REPLY_BYTES),
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.http2.ping_timeout_ms", 5_000),  # without it a stopped peer is not noticed
-    ("grpc.http2.max_pings_without_data", 0),
-    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_send_message_length", REQUEST_BYTES),
+    ("grpc.max_receive_message_length", REPLY_BYTES),
+    *PINGS,
     ("grpc.enable_retries", 0),  # which call may be repeated, and how, is known here
     ("grpc.enable_http_proxy", 0),
     ("grpc.initial_reconnect_backoff_ms", 100),
