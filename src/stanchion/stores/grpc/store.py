@@ -97,7 +97,7 @@ class GrpcStore:
     def push(
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
-        """Store jobs, in order, all as queued: a `claim` is for managers, and the manager marks repeats by itself."""
+        """Store jobs, in order, all as queued: a `claim` is for managers, and the client marks repeats by itself."""
         _refuse(tx)
         return self._pieces.all("push", "jobs", jobs)
 
