@@ -194,6 +194,7 @@ class TestQueues:
             lambda: mail.stats(["mail", "orders"], ["states"]),
             lambda: mail.lane_depths("orders"),
             lambda: mail.configure("orders", {"paused": True}),
+            lambda: mail.configure("mail", {"dead_letter": "orders"}),
             lambda: mail.drop_queue("orders"),
             lambda: mail.cancel([mine.id, other.id]),
             lambda: mail.retry([other.id]),

@@ -161,7 +161,7 @@ def _of_query(query: Query) -> Iterator[str]:
 
 
 _TOUCHED: Final[Mapping[str, Callable[[Args], Iterable[str]]]] = {
-    "configure": lambda args: [args["queue"]],
+    "configure": lambda args: [args["queue"], *filter(None, [args["changes"].get("dead_letter")])],
     "drop_queue": lambda args: [args["queue"]],
     "lane_depths": lambda args: [args["queue"]],
     "push": lambda args: _of_jobs(args["jobs"]),
