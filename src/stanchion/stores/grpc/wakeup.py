@@ -19,6 +19,7 @@ import grpc
 from stanchion.core.backoff import Backoff
 from stanchion.core.forks import reset_after_fork
 from stanchion.stores.grpc.client.channels import Channels, was_closed
+from stanchion.stores.grpc.client.forking import LIBRARY
 from stanchion.stores.wakeup.broadcast import started
 from stanchion.stores.wakeup.listeners import READY_SECONDS, EventListener, Listeners
 from stanchion.stores.wakeup.signs import NO_SIGNS, Signs
@@ -125,7 +126,8 @@ class Subscription:
         """End the stream."""
         call = self._call
         if call is not None:
-            call.cancel()
+            with LIBRARY.used():
+                call.cancel()
 
     def _goes_on(self) -> bool:
         with self._signals.lock:
@@ -147,10 +149,12 @@ class Subscription:
         request = pb.ListenRequest(queues=sorted(queues or ()), finished=pb.Names(names=sorted(finished or ())))
         seconds = _STREAM_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreading load
         channels = self._signals.channels
-        call = channels.call(host, _LISTEN, stream=True)(written(request), timeout=seconds, metadata=channels.metadata)
+        opened = channels.call(host, _LISTEN, stream=True)
+        with LIBRARY.used():
+            call = opened(written(request), timeout=seconds, metadata=channels.metadata)
         self._call, first = call, True
         if not self._signals.is_current(self):  # closed or replaced meanwhile
-            call.cancel()
+            self.cancel()
         for data in call:
             wake = read(pb.Wake, data)
             self.connected = wake.connected
@@ -160,7 +164,7 @@ class Subscription:
             else:
                 self._pass_on(wake)
             if not self._goes_on():
-                call.cancel()
+                self.cancel()
 
     def _opened(self) -> None:
         if self._missed:

@@ -10,6 +10,7 @@ import grpc
 
 from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.grpc.client.channels import Channels, was_closed
+from stanchion.stores.grpc.client.forking import LIBRARY
 from stanchion.stores.records import calls
 from stanchion.stores.wire.calls import CALLS, Call
 from stanchion.stores.wire.messages import Message, read, written
@@ -94,7 +95,8 @@ class Calls:
         while True:
             ask = self._channels.call(host, call.method.path)
             try:
-                reply = ask(data, timeout=max(seconds, _SHORTEST), metadata=self._channels.metadata)
+                with LIBRARY.used():
+                    reply = ask(data, timeout=max(seconds, _SHORTEST), metadata=self._channels.metadata)
             except ValueError as error:
                 if not was_closed(error):
                     raise

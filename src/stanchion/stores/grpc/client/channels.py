@@ -11,6 +11,7 @@ import grpc
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.stores.grpc.client.address import Address, contents_of
+from stanchion.stores.grpc.client.forking import LIBRARY
 from stanchion.stores.wire.transport import PINGS, REPLY_BYTES, REQUEST_BYTES
 
 _OPTIONS = [
@@ -76,7 +77,7 @@ class Channels:
         """Return the callable of a method, which takes and returns bytes."""
         found = self._calls.get((host, method, stream))
         if found is None:
-            with self._lock:
+            with LIBRARY.used(), self._lock:
                 channel = self._channels.get(host) or self._channels.setdefault(host, self._opened(host))
                 found = channel.unary_stream(method) if stream else channel.unary_unary(method)
                 self._calls[host, method, stream] = found
@@ -86,8 +87,9 @@ class Channels:
         """Close all channels; a later call opens them again."""
         with self._lock:
             channels, self._channels, self._calls = self._channels, {}, {}
-        for channel in channels.values():
-            channel.close()
+        with LIBRARY.used():
+            for channel in channels.values():
+                channel.close()
 
     def _opened(self, host: str) -> grpc.Channel:
         address = self.address
