@@ -52,8 +52,7 @@ _OF_QUEUES: Final = "partitions"
 def check(store: Store, caller: Caller, verb: str, args: Args) -> None:
     """Raise NotPermitted unless the caller may make this call. For a limited caller it may read jobs by their ids."""
     for role in _roles(verb, args):
-        if not caller.has(role):
-            raise _refused(caller, f"may not call {verb}, which takes the role {role}; it has {_listed(caller.roles)}")
+        _check_role(caller, verb, role)
     for kind, _ in _changed_values(verb, args):
         if kind.startswith(CLOSED):
             raise _refused(caller, f"may not change values of the kind {kind!r}, which are the managers' own")
@@ -74,6 +73,16 @@ def answer(caller: Caller, verb: str, args: Args, found: Any) -> Any:
     if caller.queues is None or verb not in _FILTERS:
         return found
     return _FILTERS[verb](caller, args, found)
+
+
+def check_role(caller: Caller, verb: str) -> None:
+    """Raise NotPermitted unless the caller has the role that a verb takes, whatever its arguments are."""
+    _check_role(caller, verb, ROLES[verb])
+
+
+def _check_role(caller: Caller, verb: str, role: Role | None) -> None:
+    if not caller.has(role):
+        raise _refused(caller, f"may not call {verb}, which takes the role {role}; it has {_listed(caller.roles)}")
 
 
 def _roles(verb: str, args: Args) -> Iterator[Role | None]:

@@ -22,6 +22,8 @@ from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.hub import Hub
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.settings import Limits
+from stanchion.manager.server.streams.producers import Producers
+from stanchion.manager.server.streams.pushes import GroupedPushes
 from stanchion.manager.server.tokens import Caller
 from stanchion.manager.server.verbs import SERVED, Served, carry_out, too_large
 from stanchion.stores.protocol import Store
@@ -45,6 +47,7 @@ class Services(grpc.GenericRpcHandler):
     def __init__(self, store: Store, calls: StoreCalls, guard: Guard, hub: Hub, limits: Limits) -> None:
         self._store, self._calls, self._guard, self._hub = store, calls, guard, hub
         self._reads, self._read_seconds = asyncio.Semaphore(limits.reads), limits.read_seconds
+        self._producers = Producers(store, calls, guard, GroupedPushes(store, calls))
         self._ended = asyncio.Event()
         self._session = new_id()
         self.address = ""
@@ -54,9 +57,13 @@ class Services(grpc.GenericRpcHandler):
             METHODS[name].path: grpc.stream_unary_rpc_method_handler(partial(self._unary, served))
             for name, served in SERVED.items()
         }
-        streams = {"Queues.Listen": self._listen, "Queues.Topology": self._topology}
-        for name, behave in streams.items():
-            self._handlers[METHODS[name].path] = grpc.stream_stream_rpc_method_handler(behave)
+        streams = {
+            "Queues.Listen": self._listened,
+            "Queues.Topology": self._told,
+            "Queues.PushStream": self._producers.stream,
+        }
+        for name, work in streams.items():
+            self._handlers[METHODS[name].path] = grpc.stream_stream_rpc_method_handler(partial(self._stream, work))
 
     def service(self, details: grpc.HandlerCallDetails) -> Any:
         return self._handlers.get(details.method)
@@ -65,6 +72,7 @@ class Services(grpc.GenericRpcHandler):
         """End what would never end by itself."""
         self._ended.set()
         self._hub.end()
+        self._producers.end_streams()
 
     async def idle(self) -> None:
         """Wait until no call is under way."""
@@ -80,6 +88,8 @@ class Services(grpc.GenericRpcHandler):
         caller = self._guard.caller_of(context)
         with self._guard.calls.taking():
             data = await self._received(context)
+            if served.verb == "push":
+                return await self._producers.push(caller, data)
             # At its client's deadline this is cancelled. A call that still waits for a thread is then not made.
             return await self._calls.run(partial(self._carried_out, served, caller, data))
 
@@ -125,8 +135,8 @@ class Services(grpc.GenericRpcHandler):
 
     # -- streams
 
-    async def _listen(self, _requests: Any, context: Any) -> None:
-        await self._guarded(context, partial(self._listened, context))
+    async def _stream(self, work: Callable[[Any], Awaitable[None]], _requests: Any, context: Any) -> None:
+        await self._guarded(context, partial(work, context))
 
     async def _listened(self, context: Any) -> None:
         caller = self._guard.caller_of(context)
@@ -143,9 +153,6 @@ class Services(grpc.GenericRpcHandler):
                 raise Refused(Status.UNAVAILABLE, STOPPING)
             finally:
                 self._hub.unsubscribe(subscriber)
-
-    async def _topology(self, _requests: Any, context: Any) -> None:
-        await self._guarded(context, partial(self._told, context))
 
     async def _told(self, context: Any) -> None:
         self._guard.caller_of(context)

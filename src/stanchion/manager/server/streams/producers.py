@@ -1,0 +1,155 @@
+"""What producers send: `Queues.Push`, and `Queues.PushStream` with many pushes on one stream.
+
+    requests read ──► checked ──► stored with those of all callers ──► replies by `seq`
+
+A push of a stream that fails has an `Error` in its reply, and the stream goes on. Up to UNDER_WAY requests of a stream
+are in work; the next one is read once one of them is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any, Final
+
+import grpc
+
+from stanchion.errors import StanchionError
+from stanchion.manager.server import access, door
+from stanchion.manager.server.guard import STOPPING, Guard, Refused
+from stanchion.manager.server.pool import StoreCalls
+from stanchion.manager.server.streams.pushes import MOST_JOBS, Pushes
+from stanchion.manager.server.tokens import Caller
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import SECOND, NewJob, Pushed
+from stanchion.stores.wire.calls import CALLS
+from stanchion.stores.wire.messages import pb, read, written
+from stanchion.stores.wire.statuses import Status, status_of, text_of, to_message
+
+log = logging.getLogger("stanchion.manager")
+
+UNDER_WAY: Final = 8
+"""Requests of one stream in work at once."""
+
+_SMALL: Final = 16 * 1024
+"""Bytes of a request that is checked in the event loop: quicker than a change of threads."""
+
+_CALL: Final = CALLS["push"]
+
+
+class Producers:
+    """Answers the pushes of all callers."""
+
+    def __init__(self, store: Store, calls: StoreCalls, guard: Guard, pushes: Pushes) -> None:
+        self._store, self._calls, self.guard, self._pushes = store, calls, guard, pushes
+        self._open: set[asyncio.Task[None]] = set()
+
+    def end_streams(self) -> None:
+        """Read no more requests; the streams end once those under way are answered."""
+        for reading in self._open:
+            reading.cancel()
+
+    async def push(self, caller: Caller, data: bytes) -> bytes:
+        """Answer a unary push."""
+        return written(await self.reply(caller, read(pb.PushRequest, data), len(data)))
+
+    async def stream(self, context: Any) -> None:
+        """Answer the pushes of a stream until its client ends it, or this manager stops."""
+        caller = self.guard.caller_of(context)
+        access.check_role(caller, "push")
+        with self.guard.streams.taking():
+            stream = _Stream(self, caller, context)
+            reading = asyncio.create_task(stream.read())
+            self._open.add(reading)
+            try:
+                await asyncio.wait([reading])
+                await stream.answered()
+                if reading.cancelled():
+                    raise Refused(Status.UNAVAILABLE, STOPPING)
+                reading.result()
+            finally:
+                self._open.discard(reading)
+                reading.cancel()
+                stream.cancel()
+
+    async def reply(self, caller: Caller, request: pb.PushRequest, size: int) -> Any:
+        """Check the jobs of a request of `size` bytes, and store them; return the reply."""
+        checked = partial(self._jobs, caller, request)
+        jobs = checked() if size <= _SMALL else await self._calls.run(checked)
+        if len(jobs) > MOST_JOBS:
+            return _CALL.reply(await self._calls.run(partial(self._store.push, jobs)))
+        return _CALL.reply(await self._in_time(request, jobs))
+
+    async def _in_time(self, request: pb.PushRequest, jobs: list[NewJob]) -> list[Pushed]:
+        seconds = request.wait_us / SECOND if request.HasField("wait_us") else None
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._pushes.push(jobs, repeat=request.repeat)
+        except TimeoutError:
+            raise Refused(
+                Status.DEADLINE_EXCEEDED, f"the jobs were not stored within {seconds:g} s, and may still be"
+            ) from None
+
+    def _jobs(self, caller: Caller, request: pb.PushRequest) -> list[NewJob]:
+        args = _CALL.arguments(request)
+        door.check_texts(args["jobs"])
+        door.check("push", args)
+        access.check(self._store, caller, "push", args)
+        jobs: list[NewJob] = args["jobs"]
+        return jobs
+
+
+class _Stream:
+    """A stream of pushes, and its requests under way."""
+
+    def __init__(self, producers: Producers, caller: Caller, context: Any) -> None:
+        self._producers, self._caller, self._context = producers, caller, context
+        self._room = asyncio.Semaphore(UNDER_WAY)
+        self._writing = asyncio.Lock()
+        self._answers: set[asyncio.Task[None]] = set()
+
+    async def read(self) -> None:
+        """Read requests to the end of the stream. Raises InvalidInput for bytes that are none."""
+        while True:
+            await self._room.acquire()
+            data = await self._context.read()
+            if data is grpc.aio.EOF:
+                return
+            answer = asyncio.create_task(self._answer(read(pb.PushRequest, data), len(data)))
+            self._answers.add(answer)
+            answer.add_done_callback(self._done)
+
+    async def answered(self) -> None:
+        """Wait until all requests that were read are answered."""
+        if self._answers:
+            await asyncio.wait(self._answers)
+
+    def cancel(self) -> None:
+        """Withdraw what is not stored yet."""
+        for answer in self._answers:
+            answer.cancel()
+
+    def _done(self, answer: asyncio.Task[None]) -> None:
+        self._answers.discard(answer)
+        self._room.release()
+        if not answer.cancelled() and (error := answer.exception()) is not None:
+            log.debug("a reply to a push could not be sent: %s", error)
+
+    async def _answer(self, request: pb.PushRequest, size: int) -> None:
+        try:
+            with self._producers.guard.calls.taking():
+                reply = await self._producers.reply(self._caller, request, size)
+        except Exception as error:
+            reply = pb.PushReply(error=_error(error))
+        reply.seq = request.seq
+        async with self._writing:
+            await self._context.write(written(reply))
+
+
+def _error(error: Exception) -> pb.Error:
+    """Return the error of a reply."""
+    if isinstance(error, StanchionError):
+        return to_message(error, error.status if isinstance(error, Refused) else status_of(error))
+    log.error("a push failed", exc_info=error)
+    return to_message(StanchionError(text_of(error)), Status.INTERNAL)
