@@ -8,9 +8,14 @@ import subprocess
 import sys
 import threading
 
+import grpc
+import pytest
+
 from stanchion.stores.grpc.client.forking import Library
+from stanchion.stores.grpc.pushing.buffer import Buffer, Push
+from stanchion.stores.grpc.pushing.stream import _Requests
 from stanchion.stores.memory import MemoryStore
-from stanchion_conformance.harness import in_threads
+from stanchion_conformance.harness import in_threads, new_job
 from tests.servers.manager import ManagerThread
 from tests.worker.conftest import until
 
@@ -87,6 +92,34 @@ class TestLibrary:
         with in_threads([call, fork, late_call]):
             pass
         assert log == ["returned", "forks", "late call"]
+
+    def test_a_fork_ends_streams(self) -> None:
+        library, opened, ended = Library(), threading.Event(), threading.Event()
+
+        def stream() -> None:
+            with library.streaming(ended.set):
+                opened.set()
+                assert ended.wait(60)
+                raise grpc.RpcError
+
+        def fork() -> None:
+            assert opened.wait(60)
+            library.before_fork()
+            library.in_parent()
+
+        with in_threads([stream, fork]):
+            pass
+        with pytest.raises(grpc.RpcError), library.streaming(ended.set):
+            raise grpc.RpcError
+
+    def test_a_fork_waits_for_the_thread_that_sends_pushes(self) -> None:
+        requests, taken = _Requests(buffer := Buffer()), list[bytes]()
+        assert buffer.add(Push([new_job()], 60))
+        sender = threading.Thread(target=lambda: taken.extend(requests))
+        sender.start()
+        until(lambda: len(taken) == 1)
+        requests.end()
+        assert not sender.is_alive()
 
     def test_a_fork_in_a_signal_handler_does_not_wait_for_the_call_that_it_interrupts(self) -> None:
         library = Library()

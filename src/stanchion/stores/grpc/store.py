@@ -11,6 +11,7 @@ from stanchion.stores.grpc import CAPABILITIES
 from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.pieces import SCAN_SECONDS, Pieces
+from stanchion.stores.grpc.pushing.push import Pushing
 from stanchion.stores.grpc.repeats import Repeats
 from stanchion.stores.grpc.wakeup import StreamedSignals
 from stanchion.stores.records.calls import seconds_for
@@ -40,6 +41,7 @@ class GrpcStore:
         self._channels, self._signals = channels, StreamedSignals(channels)
         self._calls = calls = Calls(channels)
         self._pieces = pieces = Pieces(calls)
+        self._pushing = Pushing(channels, calls, pieces)
         repeats = Repeats(calls)
         self.listen = self._signals.listen
         self.fetch, self.select, self.flow_ends = pieces.fetch, pieces.select, pieces.flow_ends
@@ -73,6 +75,7 @@ class GrpcStore:
     def close(self) -> None:
         """Close streams and channels; a later call opens them again."""
         self._signals.close()
+        self._pushing.close()
         self._channels.close()
 
     def setup(self, *, dry_run: bool = False) -> list[str]:
@@ -99,7 +102,7 @@ class GrpcStore:
     ) -> list[Pushed]:
         """Store jobs, in order, all as queued: a `claim` is for managers, and the client marks repeats by itself."""
         _refuse(tx)
-        return self._pieces.all("push", "jobs", jobs)
+        return self._pushing.push(jobs)
 
     def claim(self, claim: Claim) -> Claimed:
         return self._calls.make("claim", seconds_for(claim.limit), claim=claim)  # type: ignore[no-any-return]

@@ -29,7 +29,7 @@ from stanchion.stores.wire.store import signs_in
 
 log = logging.getLogger("stanchion.grpc")
 
-_LISTEN = METHODS["Queues.Listen"].path
+_LISTEN = METHODS["Queues.Listen"]
 _STREAM_SECONDS = 300.0
 
 
@@ -102,7 +102,9 @@ class Subscription:
             while self._goes_on():
                 host = channels.hosts()[0]
                 try:
-                    self._receive(host)
+                    with LIBRARY.streaming(self._end_call):
+                        self._receive(host)
+                    self.connected, self._missed = False, True  # another thread forks
                 except grpc.RpcError as error:
                     was, self.connected, self._missed = self.connected, False, True
                     if was and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
@@ -124,10 +126,13 @@ class Subscription:
 
     def cancel(self) -> None:
         """End the stream."""
+        with LIBRARY.used():
+            self._end_call()
+
+    def _end_call(self) -> None:
         call = self._call
         if call is not None:
-            with LIBRARY.used():
-                call.cancel()
+            call.cancel()
 
     def _goes_on(self) -> bool:
         with self._signals.lock:
@@ -149,9 +154,7 @@ class Subscription:
         request = pb.ListenRequest(queues=sorted(queues or ()), finished=pb.Names(names=sorted(finished or ())))
         seconds = _STREAM_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreading load
         channels = self._signals.channels
-        opened = channels.call(host, _LISTEN, stream=True)
-        with LIBRARY.used():
-            call = opened(written(request), timeout=seconds, metadata=channels.metadata)
+        call = channels.call(host, _LISTEN)(written(request), timeout=seconds, metadata=channels.metadata)
         self._call, first = call, True
         if not self._signals.is_current(self):  # closed or replaced meanwhile
             self.cancel()

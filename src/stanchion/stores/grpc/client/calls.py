@@ -63,7 +63,7 @@ class Calls:
                 try:
                     result = self._ask(host, call, request, share)
                 except grpc.RpcError as error:
-                    failure = self._failure(host, error)
+                    failure = self.failure(host, error)
                     if error.code() in _AWAY and not again:
                         again = True
                         _mark(verb, request)
@@ -83,7 +83,7 @@ class Calls:
             return self._ask(host, call, call.request(arguments), calls.CALL_SECONDS)
         except grpc.RpcError as error:
             self._channels.avoid(host)
-            raise self._failure(host, error) from None
+            raise self.failure(host, error) from None
 
     def _ask(self, host: str, call: Call, request: Message, seconds: float) -> Any:
         data = written(request)
@@ -93,7 +93,7 @@ class Calls:
                 f"at a time, or smaller payloads"
             )
         while True:
-            ask = self._channels.call(host, call.method.path)
+            ask = self._channels.call(host, call.method)
             try:
                 with LIBRARY.used():
                     reply = ask(data, timeout=max(seconds, _SHORTEST), metadata=self._channels.metadata)
@@ -103,7 +103,7 @@ class Calls:
             else:
                 return call.result(read(call.method.reply, reply))
 
-    def _failure(self, host: str, error: Any) -> StoreUnavailable:
+    def failure(self, host: str, error: Any) -> StoreUnavailable:
         """Return the error after which another try may help; raise any other."""
         trailing = tuple(error.trailing_metadata() or ())
         if any(key == REPLY_TOO_LARGE for key, _ in trailing):

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import grpc
 
 from stanchion.core.forks import reset_after_fork
 from stanchion.stores.grpc.client.address import Address, contents_of
-from stanchion.stores.grpc.client.forking import LIBRARY
+from stanchion.stores.grpc.client.forking import LIBRARY, know_forks
+from stanchion.stores.wire.methods import Method
 from stanchion.stores.wire.transport import PINGS, REPLY_BYTES, REQUEST_BYTES
 
 _OPTIONS = [
@@ -43,7 +44,7 @@ class Channels:
         self.address = address
         self.metadata = (("authorization", f"Bearer {address.token}"),) if address.token else ()
         self._channels: dict[str, grpc.Channel] = {}
-        self._calls: dict[tuple[str, str, bool], Call] = {}
+        self._calls: dict[tuple[str, str], Call] = {}
         reset_after_fork(self)
 
     def begin(self) -> None:
@@ -73,14 +74,14 @@ class Channels:
         """Begin with this host from now on."""
         self.first = self.address.hosts.index(host)
 
-    def call(self, host: str, method: str, *, stream: bool = False) -> Call:
+    def call(self, host: str, method: Method) -> Call:
         """Return the callable of a method, which takes and returns bytes."""
-        found = self._calls.get((host, method, stream))
+        found = self._calls.get((host, method.name))
         if found is None:
             with LIBRARY.used(), self._lock:
                 channel = self._channels.get(host) or self._channels.setdefault(host, self._opened(host))
-                found = channel.unary_stream(method) if stream else channel.unary_unary(method)
-                self._calls[host, method, stream] = found
+                know_forks()
+                found = self._calls[host, method.name] = _callable(channel, method)
         return found
 
     def close(self) -> None:
@@ -101,3 +102,11 @@ class Channels:
         )
         named = [("grpc.ssl_target_name_override", address.name)] if address.name else []
         return grpc.secure_channel(host, credentials, _OPTIONS + named, compression)
+
+
+def _callable(channel: Any, method: Method) -> Call:
+    if method.requests:
+        found = channel.stream_stream(method.path)
+    else:
+        found = channel.unary_stream(method.path) if method.replies else channel.unary_unary(method.path)
+    return cast("Call", found)

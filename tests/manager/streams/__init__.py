@@ -1,0 +1,1 @@
+"""Streams of producers and receivers."""
