@@ -1,0 +1,12 @@
+"""The clock of local deadlines."""
+
+from __future__ import annotations
+
+import time
+
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def boot_clock() -> float:
+    """Return seconds that go on while the machine sleeps; CLOCK_MONOTONIC stands still then, save on macOS."""
+    return time.clock_gettime(_CLOCK)
