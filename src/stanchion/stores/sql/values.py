@@ -49,18 +49,23 @@ class Values:
         return sorted(VersionedValue(*row) for row in found)  # by code point, regardless of the database's collation
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        """Write a value, or delete it (`text` None), if its version is the given one; 0: the value is absent."""
+        """Write a value, or delete it (`text` None), if its version is the given one; 0: the value is absent.
+
+        On a server each statement commits itself: a process that stops amid the call keeps no row locked.
+        """
         one = {"of_kind": kind, "of_name": name}
 
         def work(run: Runner, again: bool) -> bool:
             if text is None:
-                if version:
-                    run.change(self._statements.delete, {**one, "seen": version})
+                if version and run.change(self._statements.delete, {**one, "seen": version}) == 1:
+                    return True
                 return not run.rows(self._statements.one, one)
             change = ValueChange(kind, name, text, version)
             return self.write(run, change) or (again and self.is_written(run, change))
 
-        return self._db.write(work)
+        if self._db.dialect.single_writer:
+            return self._db.write(work)
+        return self._db.statement(work, alone=True)
 
     def write(self, run: Runner, change: ValueChange) -> bool:
         """Write a value by compare-and-set in this transaction; the row stays locked until its end."""

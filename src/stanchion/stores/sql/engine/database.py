@@ -110,12 +110,15 @@ class Database:
             found += self.write(lambda run, _again: run.all_rows(asked, last=True), together=True)  # noqa: B023 - called here
         return found
 
-    def statement(self, work: Callable[[CursorRunner, bool], T], seconds: float | None = None) -> T:
+    def statement(
+        self, work: Callable[[CursorRunner, bool], T], seconds: float | None = None, *, alone: bool = False
+    ) -> T:
         """Run one changing statement that commits itself, within `seconds` (CALL_SECONDS).
 
-        `work` is called with True if it is a repeat after a lost reply; it then runs in a transaction.
+        `work` is called with True if it is a repeat after a lost reply; it then runs in a transaction, unless it is to
+        be `alone`: then each of its statements commits itself even so.
         """
-        return self._call(work, transaction=False, seconds=seconds)
+        return self._call(work, transaction=False, seconds=seconds, alone=alone)
 
     def write(
         self,
@@ -194,6 +197,7 @@ class Database:
         seconds: float | None = None,
         durable: bool = True,
         together: bool = False,
+        alone: bool = False,
     ) -> T:
         started, pause, again = time.monotonic(), 0.01, False
         seconds = calls.CALL_SECONDS if seconds is None else seconds
@@ -201,9 +205,8 @@ class Database:
             overdue: list[int] = []
             try:
                 left = seconds - (time.monotonic() - started)
-                return self._attempt(
-                    work, again, transaction or again, left, overdue, durable=durable, together=together
-                )
+                in_one = transaction or (again and not alone)
+                return self._attempt(work, again, in_one, left, overdue, durable=durable, together=together)
             except PoolTimeout as error:
                 raise self._unavailable(error) from error
             except Exception as error:

@@ -1,0 +1,1 @@
+"""Leadership: who owns which slices."""
