@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
 from stanchion.errors import StoreUnavailable
@@ -94,22 +96,22 @@ class Process:
     # -- the store, as it sees it
 
     def now(self) -> int:
-        return self._call("now", self.world.store.now)
+        return self._call(self.world.store.now)
 
     def values(self, kind: str, names: Iterable[str] | None = None) -> Any:
-        return self._call("values", lambda: self.world.store.values(kind, names))
+        return self._call(lambda: self.world.store.values(kind, names))
 
     def compare_and_set(self, kind: str, name: str, text: str | None, version: int) -> bool:
-        return self._call("compare_and_set", lambda: self.world.store.compare_and_set(kind, name, text, version))
+        return self._call(lambda: self.world.store.compare_and_set(kind, name, text, version))
 
     def _queues(self) -> Mapping[str, int]:
-        return self._call("queues", lambda: dict(self.world.queues))
+        return self._call(lambda: dict(self.world.queues))
 
-    def _call(self, verb: str, make: Callable[[], T]) -> T:
+    def _call(self, make: Callable[[], T]) -> T:
         self.calls += 1
         world = self.world
-        world.pass_(CALL)
-        fault = world.fault_at(self, verb)
+        world.pass_(world.call)
+        fault = world.fault_at(self)
         if fault is None:
             return make()
         if fault.after or fault.kind == "unheard":
@@ -154,10 +156,8 @@ class Process:
 
     def _run(self, work: Callable[[], Awaitable[None]]) -> None:
         async def run() -> None:
-            try:
+            with suppress(StoreUnavailable):  # tried again at the next iteration
                 await work()
-            except StoreUnavailable:
-                pass  # tried again at the next iteration
             for _ in range(10):
                 await asyncio.sleep(0)
 
@@ -176,12 +176,13 @@ class Process:
 class World:
     """The store, its clock, and the managers."""
 
-    def __init__(self, queues: Mapping[str, int], faults: Callable[[Process, str], Fault | None] | None = None) -> None:
+    def __init__(self, queues: Mapping[str, int], faults: Callable[[Process], Fault | None] | None = None) -> None:
         """`faults`: returns what happens at a call of a manager."""
         self.clock = FrozenClock()
         self.store = MemoryStore(self.clock)
         self.queues = dict(queues)
         self.now = 1000.0
+        self.call = CALL
         self.regular = True
         """False once the store's clock was set: then ownership need not be exclusive."""
         self.processes: list[Process] = []
@@ -192,9 +193,9 @@ class World:
         self.processes.append(process)
         return process
 
-    def fault_at(self, process: Process, verb: str) -> Fault | None:
+    def fault_at(self, process: Process) -> Fault | None:
         self.check()
-        return self._faults(process, verb) if self._faults is not None else None
+        return self._faults(process) if self._faults is not None else None
 
     def pass_(self, seconds: float) -> None:
         """Let time pass, on all clocks."""
@@ -236,23 +237,24 @@ class World:
                 for process in others:
                     process.step()
 
-        thread = threading.Thread(target=go_on)
-        thread.start()
-        thread.join()
+        beside(go_on)
 
     # -- what must be true
 
     def check(self) -> None:
-        """No two managers serve one slice while their sessions are sure to last."""
+        """No two managers serve a lane while their sessions are sure to last."""
         if not self.regular:
             return
-        served: Counter[tuple[str, int]] = Counter()
+        served: dict[str, list[tuple[tuple[int, int], str]]] = defaultdict(list)
         for process in self.processes:
             if process.state in ("alive", "stopped") and process.leadership.seconds_left() > 0:
-                served.update({(one.queue, one.slice) for one in process.engine.serving})
-        twice = [one for one, times in served.items() if times > 1]
-        if twice:
-            raise Twice(twice)
+                for owned in process.engine.serving:
+                    served[owned.queue].append((owned.lanes, process.name))
+        for queue, lanes in served.items():
+            lanes.sort()
+            for (one, its), (other, another) in pairwise(lanes):
+                if other[0] <= one[1]:
+                    raise Twice(f"lanes {one} and {other} of {queue!r} are served by {its} and {another}")
 
     def check_quiet(self) -> None:
         """Each slice is served once, by whom it belongs to, in memory as in the store; nothing else is left."""
@@ -282,4 +284,21 @@ class World:
 
 
 class Twice(AssertionError):
-    """Two managers serve one slice."""
+    """A lane is served twice."""
+
+
+def beside(work: Callable[[], None]) -> None:
+    """Do something while the event loop of a manager waits for it; it may run those of others."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    for error in failed:
+        raise error

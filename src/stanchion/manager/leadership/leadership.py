@@ -44,6 +44,8 @@ T = TypeVar("T")
 LEASE_SECONDS = 5.0
 _SURE = 0.9
 """The part of a lease after a renewal in which the session is sure to last."""
+_LEAST_PAUSE = 0.02
+"""Seconds between two iterations, however often others wake it."""
 _AT_ONCE = 16
 """Slices written in one call of a thread."""
 
@@ -138,8 +140,8 @@ class Leadership:
             await self._watching(self._pause(pause))
 
     async def _pause(self, seconds: float) -> None:
-        """Pause until woken, but for a moment at least, however often others wake it."""
-        await asyncio.sleep(self._lease / 250)
+        """Pause until woken."""
+        await asyncio.sleep(_LEAST_PAUSE)
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._woken.wait()
