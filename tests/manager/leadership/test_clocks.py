@@ -108,6 +108,13 @@ def test_a_renewal_without_an_answer_loses_nothing(
     assert one.engine.losses == 0
 
 
+def test_a_deadline_counts_from_before_the_renewal(world: World, at: At, pair: tuple[Process, Process]) -> None:
+    one, _ = pair
+    at.call(one, 2, lambda: Fault("stop", after=True, seconds=LEASE / 2))
+    one.step()
+    assert 0 < one.leadership.seconds_left() <= 0.4 * LEASE
+
+
 def test_an_answer_that_comes_late_is_no_reason_to_go_on(world: World, at: At, pair: tuple[Process, Process]) -> None:
     one, _ = pair
     world.pass_(INTERVAL)

@@ -178,9 +178,9 @@ def test_a_slice_taken_by_a_write_without_an_answer_is_taken_again(world: World,
 def test_more_slices_than_an_interval_suffices_for(world: World) -> None:
     """The session is renewed in between."""
     world.call = 0.02
-    world.queues = {f"queue-{n}": 64 for n in range(2)}
+    world.queues = {f"queue-{n}": 64 for n in range(5)}
     one = world.start("one")
-    world.rounds(3)
+    world.rounds(5)
     assert one.engine.losses == 0
     world.check_quiet()
 
