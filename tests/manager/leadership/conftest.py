@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from random import Random
+from uuid import UUID
 
 import pytest
 
@@ -23,6 +25,13 @@ class At:
     def call(self, process: Process, number: int, do: Callable[[], Fault | None]) -> None:
         """Do something before one of the next calls, numbered from 1, of a manager."""
         self._planned[process, process.calls + number] = do
+
+
+@pytest.fixture(autouse=True)
+def ids(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions have the same ids in each run of a test, and so the same slices."""
+    random = Random(request.node.name)
+    monkeypatch.setattr("stanchion.manager.leadership.session.uuid4", lambda: UUID(int=random.getrandbits(128)))
 
 
 @pytest.fixture

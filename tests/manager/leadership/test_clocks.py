@@ -108,7 +108,7 @@ def test_a_renewal_without_an_answer_loses_nothing(
     assert one.engine.losses == 0
 
 
-def test_a_deadline_counts_from_before_the_renewal(world: World, at: At, pair: tuple[Process, Process]) -> None:
+def test_a_deadline_counts_from_before_the_renewal(at: At, pair: tuple[Process, Process]) -> None:
     one, _ = pair
     at.call(one, 2, lambda: Fault("stop", after=True, seconds=LEASE / 2))
     one.step()

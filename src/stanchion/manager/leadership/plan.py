@@ -22,7 +22,7 @@ class Plan(NamedTuple):
     stop: list[str]
     """Owned in memory; but by another one in the store, or for another manager, or with other lanes now."""
     give: list[SliceRow]
-    """Mine in the store, no longer in memory, and for another manager."""
+    """Mine in the store, no longer in memory, and for another manager; or to be taken once their lanes are free."""
     take: list[SliceRow]
     forget: list[SliceRow]
     """Of queues that are gone, or have fewer lanes now, without an owner."""
@@ -34,12 +34,10 @@ def plan_for(me: str, mine: Mapping[str, Owned], busy: Collection[str], view: Vi
     ours = {name for name, session in assigned.items() if session == me}
     stop = [name for name, owned in mine.items() if name not in ours or not _stands(me, owned, name, view)]
     free = [name for name in assigned if name in ours and name not in mine and name not in busy]
-    give = [
-        row._replace(owner=None)
-        for name, row in view.rows.items()
-        if row.owner == me and name not in ours and name not in mine and name not in busy
-    ]
-    return Plan(stop, give, list(_takes(me, free, view)), list(_forgotten(me, busy, view)))
+    take = list(_takes(me, free, view))
+    kept = {*mine, *busy, *(row.name for row in take)}
+    give = [row._replace(owner=None) for row in view.rows.values() if row.owner == me and row.name not in kept]
+    return Plan(stop, give, take, list(_forgotten(me, busy, view)))
 
 
 def assigned_in(view: View) -> dict[str, str]:
