@@ -34,6 +34,7 @@ from tests.wire.examples import plain
 JOB = NewJob("1", "q", "{}", "t", -5, delay=1.5, key="k")
 ROW = JobRow("1", "q 😀", -1, "running", 3, 1003, 5, 4, "{}", timeout=2.25, token="t", progress=0.5)
 LEASE = Lease("q", "1", "t")
+NAMED = Claim("q", 2, "t", ids=(("2", "w"), ("1", "")), not_after=0)
 CAPABILITIES = Capabilities(
     "memory", joins_transactions=False, push_wakeup=True, wakeup="w", atomic_batches=True, durable="d", processes=False
 )
@@ -41,13 +42,18 @@ NODE = FlowNode("n", "r", size=0, closed=False)
 WORKER = WorkerRow("w", "h", 1, ("a", "b"), 4, 10.0, began=(), lanes=(LaneRange("a", -1, 3),))
 
 EXAMPLES: dict[str, list[tuple[dict[str, Any], Any]]] = {
-    "push": [({"jobs": [JOB, JOB]}, [Pushed("1", 2, 3, True)]), ({"jobs": []}, [])],
+    "push": [
+        ({"jobs": [JOB, JOB], "repeat": False}, [Pushed("1", 2, 3, True)]),
+        ({"jobs": [JOB], "claim": NAMED, "repeat": True}, [Pushed("1", 2, 3, token="t")]),
+        ({"jobs": []}, []),
+    ],
     "claim": [
         (
             {"claim": Claim("q", 5, "t", lanes=(-1, 7), full=(Slot("order", "q", "k"),), rows=False)},
             Claimed([ROW], 0.0),
         ),
         ({"claim": Claim("q", 0, "t", lease=0.5)}, Claimed([], None, 3)),
+        ({"claim": NAMED}, Claimed([ROW])),
     ],
     "settle": [
         (

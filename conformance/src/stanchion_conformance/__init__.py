@@ -37,6 +37,7 @@ from stanchion_conformance.harness import store as store
 from stanchion_conformance.jobs.cases import *
 from stanchion_conformance.lanes.cases import *
 from stanchion_conformance.limits.cases import *
+from stanchion_conformance.manager.cases import *
 from stanchion_conformance.model import TestAgainstTheReference as TestAgainstTheReference
 from stanchion_conformance.operate.cases import *
 from stanchion_conformance.partitions.cases import *

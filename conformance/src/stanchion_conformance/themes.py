@@ -64,6 +64,7 @@ THEMES = (
     "limits.semaphores",
     "limits.slots",
     "limits.slots_freed",
+    "manager.by_id",
     "model",
     "operate.adopted",
     "operate.best_heads",

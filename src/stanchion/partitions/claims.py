@@ -18,6 +18,7 @@ from stanchion.partitions.layouts import Layouts
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.rules.claims import in_claim_order
 from stanchion.stores.rules.lost_leases import apart, is_alone
 
 EXPIRED_SECONDS = 1.0
@@ -42,8 +43,10 @@ class PartitionClaims:
         in_turn = [*names[first:], *names[:first]]
         if not claim.rows:
             return self._batch(claim, in_turn)
-        if claim.repeat:
-            return self._apart(self._from(claim, in_turn, Claimed([])))
+        if claim.repeat or claim.ids:
+            claimed = self._from(claim, in_turn, Claimed([]))
+            rows = in_claim_order(claimed.rows, claim.ids) if claim.ids else claimed.rows
+            return self._apart(claimed._replace(rows=rows))
         claimed = self._store.claim(claim._replace(queue=in_turn[0]))
         if len(claimed.rows) >= claim.limit or (claimed.rows and is_alone(claimed.rows[0])):
             return claimed

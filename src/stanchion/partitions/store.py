@@ -100,9 +100,11 @@ class PartitionedStore:
         """Return new jobs with their physical queues, as `push` stores them."""
         return self._placing.jobs(jobs)
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+    def push(
+        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+    ) -> list[Pushed]:
         try:
-            return self.within.push(self._placing.jobs(jobs), tx)
+            return self.within.push(self._placing.jobs(jobs), tx, claim, repeat=repeat)
         except DuplicateKey as error:
             raise _logical(error) from None
 

@@ -99,11 +99,18 @@ class Store(Protocol):
 
     # -- jobs in
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+    def push(
+        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+    ) -> list[Pushed]:
         """Store jobs, in order, in the caller's transaction if given.
 
         A job with a known id is not stored again. Raises DuplicateKey for a job that asks for it, and then stores none
         of the batch.
+
+        `claim`: of the jobs that this call stores, those in `Claim.ids` are stored as running if a claim by ids would
+        get them now; `Pushed.token` names them. A job that a former push has stored is left as it is. `repeat`: an
+        earlier try may have stored the jobs, and may still be on its way: jobs that ended while this call waited for it
+        are not stored again.
         """
 
     # -- jobs out
@@ -111,7 +118,8 @@ class Store(Protocol):
     def claim(self, claim: Claim) -> Claimed:
         """Reserve due jobs: running, under the claim's token, with this attempt counted.
 
-        A job that has lost its lease twice or more is handed out alone, unless the claim asks for no rows.
+        A job that has lost its lease twice or more is handed out alone, unless the claim asks for no rows; by ids,
+        alone among the jobs of its worker.
         """
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:

@@ -91,6 +91,8 @@ def _roles(verb: str, args: Args) -> Iterator[Role | None]:
         yield ROLES[verb]
     if verb == "publish" and args["publication"].finish is not None:
         yield ROLES["settle"]
+    if verb == "push" and args.get("claim") is not None:
+        yield ROLES["claim"]
     for kind, _ in _changed_values(verb, args):
         yield KINDS.get(kind, Role.PUSH)
 
@@ -173,7 +175,7 @@ _TOUCHED: Final[Mapping[str, Callable[[Args], Iterable[str]]]] = {
     "configure": lambda args: [args["queue"], *filter(None, [args["changes"].get("dead_letter")])],
     "drop_queue": lambda args: [args["queue"]],
     "lane_depths": lambda args: [args["queue"]],
-    "push": lambda args: _of_jobs(args["jobs"]),
+    "push": lambda args: [*_of_jobs(args["jobs"]), *([args["claim"].queue] if args.get("claim") else [])],
     "stage": lambda args: _of_jobs(args["jobs"]),
     "adopt": lambda args: (row.queue for row in args["rows"]),
     "claim": lambda args: [args["claim"].queue],

@@ -39,6 +39,7 @@ _LATEST: Final = 253_402_300_799_999_999
 
 _LANES_MAX: Final = 1_000_000
 _AT_ONCE_MAX: Final = 1_000_000
+_NAMED_MAX: Final = 10_000
 _PUBLISHED_MAX: Final = 1_000_000_000
 
 _ADOPTED: Final = (QUEUED, JobState.DONE, JobState.DEAD, JobState.CANCELLED)
@@ -119,6 +120,11 @@ def _claim(claim: Claim) -> None:
             _name(value, name)
     if claim.lease is not None:
         number(claim.lease, "lease", 0, LONGEST_DELAY)
+    whole(len(claim.ids), "the number of jobs that a claim names", 0, _NAMED_MAX)
+    for job, worker in claim.ids:
+        check_id(job)
+        if worker:
+            _name(worker, "worker")
 
 
 def _outcomes(outcomes: Iterable[Outcome]) -> None:

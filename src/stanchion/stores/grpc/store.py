@@ -100,9 +100,11 @@ class GrpcStore:
     def push(
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
-        """Store jobs, in order, all as queued: a `claim` is for managers, and the client marks repeats by itself."""
         _refuse(tx)
-        return self._pushing.push(jobs)
+        if claim is None and not repeat:
+            return self._pushing.push(jobs)
+        asked = {} if claim is None else {"claim": claim}
+        return self._pieces.all("push", "jobs", jobs, repeat=repeat, **asked)
 
     def claim(self, claim: Claim) -> Claimed:
         return self._calls.make("claim", seconds_for(claim.limit), claim=claim)  # type: ignore[no-any-return]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from stanchion.stores.memory.flows import Flows
 from stanchion.stores.memory.jobs import Jobs, Queue
 from stanchion.stores.memory.settle import Outcomes
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.memory.workers import Workers
-from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.rules import claims as claim_rules
 from stanchion.stores.rules.lost_leases import apart
@@ -40,13 +42,13 @@ class Claims:
 
     def _under_token(self, claim: Claim) -> list[JobRow]:
         rows = [row for row in self._jobs.running() if row.queue == claim.queue and row.token == claim.token]
-        return claim_rules.in_claim_order(rows)
+        return claim_rules.in_claim_order(rows, claim.ids)
 
     def _hand_out(self, claim: Claim) -> Claimed:
         queue = self._jobs.queues.get(claim.queue)
-        if queue is None:
-            return Claimed([])
         now = self._jobs.now()
+        if queue is None or claim.is_late(now):
+            return Claimed([])
         for row in queue.expired(now):
             self._workers.take_back(row, now)
         allowed, retry_in = queue.allowance(claim.limit, now)
@@ -60,19 +62,28 @@ class Claims:
         """Reserve due jobs that may run, park or defer the others; return whether time ran out."""
         rows: list[JobRow] = []
         until = now + int(self._seconds(claim) * SECOND)
-        ordered = queue.settings.ordered and limit > 0
-        each = queue.due_head if ordered else queue.due.each
-        for row in each(now, claim.lanes, claim.min_rank):
+        workers = dict(claim.ids)
+        for row in self._candidates(queue, claim, limit, now):
             if len(rows) == limit:
                 break
             admitted = self._admit(row, claim, now)
             if admitted is not None:
-                queue.due.advance(claim.lanes, row.lane)
-                rows.append(claim_rules.claimed(admitted, claim, self._lease(claim), now))
+                if not claim.ids:
+                    queue.due.advance(claim.lanes, row.lane)
+                mine = claim.of(workers[row.id]) if claim.ids else claim
+                rows.append(claim_rules.claimed(admitted, mine, self._lease(claim), now))
                 self._flows.change(admitted, rows[-1])
             elif self._jobs.now() > until:
                 return rows, True
         return rows, False
+
+    def _candidates(self, queue: Queue, claim: Claim, limit: int, now: int) -> Iterator[JobRow]:
+        """Yield the due jobs that a claim may get, in order."""
+        ordered = queue.settings.ordered and limit > 0
+        if not claim.ids:
+            return (queue.due_head if ordered else queue.due.each)(now, claim.lanes, claim.min_rank)
+        ids = [job_id for job_id, _ in claim.ids]
+        return queue.due_head(now, None, LOWEST_RANK, set(ids)) if ordered else queue.due_among(ids, now)
 
     def _admit(self, row: JobRow, claim: Claim, now: int) -> JobRow | None:
         """Return a job with its slots, or None after parking or deferring it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import islice
@@ -126,11 +126,29 @@ class Queue:
             return wanted, None
         return starts, self._bucket.spent(starts).next_in
 
-    def due_head(self, now: int, lanes: LaneRange, min_rank: int) -> Iterator[JobRow]:
-        """Yield the next job of an ordered queue if it is due: the head, or else the first, which becomes the head."""
+    def due_among(self, ids: Iterable[str], now: int) -> Iterator[JobRow]:
+        """Yield the due jobs among these, in the order of the ids; the caller changes each before the next."""
+        for job_id in ids:
+            row = self.live.get(job_id)
+            if row is not None and row.state == QUEUED and row.run_at <= now:
+                yield row
+
+    def due_head(
+        self, now: int, lanes: LaneRange, min_rank: int, among: Collection[str] | None = None
+    ) -> Iterator[JobRow]:
+        """Yield the next job of an ordered queue if it is due: the head, or else the first, which becomes the head.
+
+        `among`: only if it is one of these; None: any.
+        """
+        candidates = self._due_head(now, lanes, min_rank, among)
+        return candidates if among is None else (row for row in candidates if row.id in among)
+
+    def _due_head(self, now: int, lanes: LaneRange, min_rank: int, among: Collection[str] | None) -> Iterator[JobRow]:
         head = self.live.get(self.head or "")
         if head is None:
             for row in islice(self.due.each(now, lanes, min_rank), 1):
+                if among is not None and row.id not in among:
+                    return
                 self.head = row.id
                 yield row
         elif head.rank < min_rank:

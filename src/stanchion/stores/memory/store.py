@@ -18,9 +18,11 @@ from stanchion.stores.memory.queues import Queues
 from stanchion.stores.memory.settle import Outcomes
 from stanchion.stores.memory.slots import Slots
 from stanchion.stores.memory.staging import Staging
+from stanchion.stores.memory.starts import Starts
 from stanchion.stores.memory.values import Values
 from stanchion.stores.memory.workers import Workers
 from stanchion.stores.records.capabilities import Capabilities
+from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Outcome
@@ -42,6 +44,7 @@ CAPABILITIES = Capabilities(
     durable="until the process ends",
     processes=False,
     feed="exact",
+    claims_by_id=True,
 )
 
 
@@ -60,11 +63,12 @@ class MemoryStore:
         values = Values()
         jobs = Jobs(self._clock, listeners)
         self._slots = slots = Slots(jobs)
-        self._pushes = pushes = Pushes(jobs, slots)
+        pushes = Pushes(jobs, slots)
         self._flows = flows = Flows(jobs, slots, pushes)
         self._workers = workers = Workers(jobs, flows, slots)
         self._outcomes = outcomes = Outcomes(jobs, pushes, flows)
         claims = Claims(jobs, slots, flows, workers, outcomes)
+        self._starts = Starts(jobs, pushes, claims)
         self._staging = staging = Staging(jobs, pushes, outcomes, values)
         self._operations = operations = Operations(jobs, slots, flows)
         self._queues = queues = Queues(jobs, flows)
@@ -143,10 +147,12 @@ class MemoryStore:
         with self._lock:
             return self._slots.set_semaphore(name, capacity, declared=declared)
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+    def push(
+        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+    ) -> list[Pushed]:
         _refuse(tx)
         with self._lock:
-            return self._pushes.push(jobs)
+            return self._starts.push(jobs, claim)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         _refuse(tx)

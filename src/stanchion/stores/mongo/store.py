@@ -42,6 +42,7 @@ from stanchion.stores.mongo.stats import Stats
 from stanchion.stores.mongo.values import Values
 from stanchion.stores.mongo.wakeup import AfterCommit, Announcer, Signals
 from stanchion.stores.mongo.workers import Workers
+from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Outcome
@@ -176,7 +177,9 @@ class MongoStore:
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
         return self._semaphores.set_semaphore(name, capacity, declared=declared)
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+    def push(
+        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+    ) -> list[Pushed]:
         return self._in(tx)._push.push(jobs)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:

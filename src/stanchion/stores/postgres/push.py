@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import text
 
 from stanchion.stores.postgres.pick import HERE, NOW, listed
+from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
 from stanchion.stores.rules.jobs import created, due_at
 from stanchion.stores.sql.engine.database import Database
@@ -101,7 +102,9 @@ class PostgresPush:
         self._general = general
         self._held_keys = HeldKeys(db, jobs)
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+    def push(
+        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+    ) -> list[Pushed]:
         if not jobs:
             return []
         if tx is not None or set(map(_KEY, jobs)) != _NO_KEYS:  # a duplicate may undo the batch

@@ -26,3 +26,5 @@ class Capabilities:
     feed: Literal["exact", "overlap"] = "overlap"
     """How a feed knows that it has seen all: `exact` as the store names its open transactions, see `Horizon`; `overlap`
     as it reads the last seconds again."""
+    claims_by_id: bool = False
+    """True if jobs can be reserved by their ids, see `Claim.ids`, and stored as running at once; a manager needs it."""

@@ -25,6 +25,13 @@ class Claim(NamedTuple):
     out together with others. `full`: slots known to be full. Only stores set it: they may skip jobs that wait for one
     of these first. `min_rank`: only jobs of at least this rank, which is the priority of a job, and 1000 more while it
     holds a semaphore before it starts.
+
+    `ids`: pairs of a job and a worker. Then exactly these jobs are reserved, each for its worker (empty: for a lease,
+    as without a worker), as far as they are queued and due in this queue, and its limits and their slots let them
+    start; the rows come in the order of `ids`. Such a claim never waits for a lock: a job that another transaction
+    holds does not come back either. `worker`, `lanes` and `min_rank` do not count. Empty: any jobs. `not_after`:
+    nothing is reserved once the store's clock is past this time, in microseconds; it is compared in the step that
+    reserves.
     """
 
     queue: str
@@ -38,11 +45,21 @@ class Claim(NamedTuple):
     rows: bool = True
     holder: str | None = None
     min_rank: int = LOWEST_RANK
+    ids: tuple[tuple[str, str], ...] = ()
+    not_after: int | None = None
 
     @property
     def held_by(self) -> str | None:
         """What the jobs record as their `worker`: the id of a worker, or the name of the holder of a lease."""
         return self.worker or self.holder
+
+    def of(self, worker: str) -> Claim:
+        """Return the claim as made for one of the workers in `ids` alone."""
+        return self._replace(worker=worker or None)
+
+    def is_late(self, now: int) -> bool:
+        """Return True if the store's clock is past `not_after`."""
+        return self.not_after is not None and now > self.not_after
 
     @property
     def counted(self) -> bool:

@@ -81,12 +81,16 @@ class NewJob(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """The result of pushing a NewJob. For a duplicate, `id` is that of the job that has the key."""
+    """The result of pushing a NewJob. For a duplicate, `id` is that of the job that has the key.
+
+    `token`: the job was stored as running, under this token; None: as queued, or by an earlier push.
+    """
 
     id: str
     run_at: int
     enqueued_at: int
     duplicate: bool = False
+    token: str | None = None
 
 
 class JobRef(NamedTuple):

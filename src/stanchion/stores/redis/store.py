@@ -16,6 +16,7 @@ from stanchion.stores.cas.outbox import Outbox
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.staging import Staging
 from stanchion.stores.cas.workers import LostJobs
+from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowChange
 from stanchion.stores.records.jobs import JobState, NewJob, Pushed
 from stanchion.stores.records.outcomes import Outcome
@@ -120,7 +121,9 @@ class RedisStore:
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
         return self._semaphores.set_semaphore(name, capacity, declared=declared)
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+    def push(
+        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+    ) -> list[Pushed]:
         _refuse(tx)
         return self._pushes.push_in_one_step(jobs)
 

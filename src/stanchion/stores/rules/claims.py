@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeGuard
 
 from stanchion.stores.records.claims import Claim
@@ -19,10 +20,13 @@ from stanchion.stores.rules.slots import (
 )
 
 
-def in_claim_order(rows: list[JobRow]) -> list[JobRow]:
-    """Sort claimed jobs into the order in which they are handed out."""
+def in_claim_order(rows: list[JobRow], ids: Sequence[tuple[str, str]] = ()) -> list[JobRow]:
+    """Sort claimed jobs into the order in which they are handed out; `ids`: those of the claim."""
     if len(rows) > 1:
         rows.sort(key=lambda row: (-row.rank, row.run_at, row.id))
+        if ids:
+            places = {job_id: place for place, (job_id, _) in enumerate(ids)}
+            rows.sort(key=lambda row: places.get(row.id, len(places)))
     return rows
 
 

@@ -108,15 +108,22 @@ def had_begun(row: JobRow, worker: WorkerRow | None) -> bool:
 
 
 def apart(claimed: Claimed) -> tuple[Claimed, Sequence[Rollback]]:
-    """Split claimed jobs so that a job that must run alone is handed out alone; return the rest as rollbacks."""
+    """Split claimed jobs so that a job that must run alone is its worker's only one; return the rest as rollbacks."""
     rows = claimed.rows
-    if len(rows) < 2:
+    if len(rows) < 2 or not any(row.errors is not None and is_alone(row) for row in rows):
         return claimed, ()
-    first = next((index for index, row in enumerate(rows) if row.errors is not None and is_alone(row)), None)
-    if first is None:
-        return claimed, ()
-    kept = max(1, first)
-    return claimed._replace(rows=rows[:kept]), [Rollback(row.lease, 0.0, refund=True) for row in rows[kept:]]
+    kept: list[JobRow] = []
+    back: list[Rollback] = []
+    alone: dict[str | None, bool] = {}
+    """Of each worker with a job: whether it takes no more."""
+    for row in rows:
+        if alone.get(row.worker) or (row.worker in alone and is_alone(row)):
+            alone[row.worker] = True
+            back.append(Rollback(row.lease, 0.0, refund=True))
+        else:
+            alone[row.worker] = is_alone(row)
+            kept.append(row)
+    return claimed._replace(rows=kept), back
 
 
 _FIELDS = frozenset(Losses().fields)

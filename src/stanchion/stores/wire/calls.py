@@ -149,7 +149,9 @@ def _needed(field: str, codec: Codec[Any]) -> _Argument:
 
 CALLS: Final[dict[str, Call]] = {
     # -- jobs
-    "push": _call("Queues.Push", _field("pushed", PUSHED.many(list)), jobs=NEW_JOB.many(list)),
+    "push": _call(
+        "Queues.Push", _field("pushed", PUSHED.many(list)), jobs=NEW_JOB.many(list), claim=CLAIM.one, repeat=None
+    ),
     "claim": _call("Queues.Reserve", _whole(CLAIMED), claim=_needed("claim", CLAIM)),
     "settle": _call("Queues.Finish", _field("states", STATES), outcomes=OUTCOMES, repeat=None),
     # -- reading

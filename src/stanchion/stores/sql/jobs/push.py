@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from sqlalchemy import String, select
 
 from stanchion.errors import DuplicateKey
+from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob, Pushed, row_from
 from stanchion.stores.rules.jobs import created, replaced
 from stanchion.stores.sql.engine.columns import live_row, param
@@ -27,7 +28,9 @@ _PUSHED_AT_ONCE = 5000
 class Pushes(Protocol):
     """Stores new jobs."""
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+    def push(
+        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+    ) -> list[Pushed]:
         """Store the jobs in a transaction of its own, or in the caller's."""
 
     def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
@@ -86,7 +89,9 @@ class Push:
         self._jobs, self._queues, self._inserts = jobs, queues, inserts
         self._held_keys = HeldKeys(db, jobs)
 
-    def push(self, jobs: Sequence[NewJob], tx: Any = None) -> list[Pushed]:
+    def push(
+        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+    ) -> list[Pushed]:
         return push_within(self._transactions, jobs, tx, self._held_keys.respected(jobs, self.push_in))
 
     def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:

@@ -1,0 +1,1 @@
+"""Cases of what managers need of a store."""
