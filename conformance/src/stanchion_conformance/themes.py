@@ -65,6 +65,7 @@ THEMES = (
     "limits.slots",
     "limits.slots_freed",
     "manager.by_id",
+    "manager.starts",
     "model",
     "operate.adopted",
     "operate.best_heads",

@@ -49,7 +49,7 @@ class MariaDBClaims:
         """Queues whose last claim found that they use slots; of others, a read tells."""
 
     def claim(self, claim: Claim) -> Claimed:
-        if claim.repeat or claim.lanes is not None:
+        if claim.repeat or claim.lanes is not None or claim.ids or claim.not_after is not None:
             return self._general.claim(claim)
         if claim.queue in self._using_slots:
             return self._claim_slots(claim)

@@ -60,6 +60,7 @@ CAPABILITIES = Capabilities(
     durable="as innodb_flush_log_at_trx_commit says; by default every commit reaches the disk",
     processes=True,
     extra="mysql",
+    claims_by_id=True,
 )
 
 _CONNECT_SECONDS = 5
@@ -247,6 +248,9 @@ class MariaDBDialect(Dialect):
 
     def positions(self, name: str) -> str:
         return given(f"node {ID} PATH '$[0]', member_index INT PATH '$[1]'", name)
+
+    def assignments(self, name: str) -> str:
+        return given(f"id {ID} PATH '$[0]', worker VARCHAR({Name.length}) {TEXT} PATH '$[1]'", name)
 
     def returning(self, columns: Iterable[str]) -> str:
         return ""

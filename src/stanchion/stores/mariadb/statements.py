@@ -15,6 +15,7 @@ from sqlalchemy.dialects.mysql import insert
 from stanchion.stores.records.jobs import SECOND, UNLANED
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.sql.claims.admission import ASKING
+from stanchion.stores.sql.claims.by_ids import ByIdStatements
 from stanchion.stores.sql.claims.due import DueStatements
 from stanchion.stores.sql.claims.lane_statements import ByArms, LaneStatements, pick
 from stanchion.stores.sql.claims.reservations import ReservationStatements
@@ -297,6 +298,26 @@ class MariaDBReservationStatements(ReservationStatements):
                 job.lease_until = {NOW} + :lease_micros,
                 job.started_at = {NOW}, job.progress = NULL
             WHERE job.queue = :queue AND job.order_key IS NULL AND job.limits IS NULL
+        """)
+
+
+class MariaDBByIdStatements(ByIdStatements):
+    """The shared statements about the jobs that a claim names, in other forms."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self.pick = text(f"""
+            SELECT {", ".join(f"job.{name}" for name in ("id", *ASKING))} FROM {LISTED}
+            WHERE job.id IN :ids AND job.queue = :queue AND job.state = 'queued' AND job.run_at <= {NOW}
+                AND {NOW} <= :not_after
+            FOR UPDATE SKIP LOCKED
+        """)
+        self.assign = text(f"""
+            UPDATE {dialect.assignments("assigned")}
+            STRAIGHT_JOIN stanchion_jobs AS job FORCE INDEX (PRIMARY) ON job.id = given.id
+            SET job.worker = coalesce(given.worker, :holder),
+                job.lease_until = CASE WHEN given.worker IS NULL THEN job.started_at + :lease_micros END
+            WHERE job.queue = :queue
         """)
 
 

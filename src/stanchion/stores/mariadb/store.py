@@ -12,6 +12,7 @@ from stanchion.stores.mariadb.settle import MariaDBCommits, MariaDBHeldRows, Mar
 from stanchion.stores.mariadb.stats import MariaDBStats
 from stanchion.stores.sql.claims.admission import Admissions, Decisions
 from stanchion.stores.sql.claims.batches import Claims, UnseenReservations
+from stanchion.stores.sql.claims.by_ids import JobsById
 from stanchion.stores.sql.claims.claim import ClaimRounds, TransactionClaims
 from stanchion.stores.sql.claims.due import DueJobs
 from stanchion.stores.sql.claims.in_order import InOrder
@@ -20,6 +21,7 @@ from stanchion.stores.sql.claims.next_jobs import NextInLanes, NextJobs
 from stanchion.stores.sql.claims.parking import Parking
 from stanchion.stores.sql.claims.reservations import Reservations
 from stanchion.stores.sql.claims.short import ShortClaims
+from stanchion.stores.sql.claims.starts import Starts
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
 from stanchion.stores.sql.jobs.deletion import Deletion
@@ -62,7 +64,8 @@ class MariaDBStore(SqlStore):
         rounds = ClaimRounds(Parking(db, transactions, slots, due))
         in_order = InOrder(db, queues, next_jobs, lanes)
         general = TransactionClaims(
-            db, transactions, jobs, queues, recovery, reservations, next_jobs, lanes, in_order, rounds
+            *(db, transactions, jobs, queues, recovery, reservations),
+            *(next_jobs, lanes, in_order, JobsById(db, general_next, sql.MariaDBByIdStatements), rounds),
         )
         slot_claims = ShortClaims(transactions, reservations, rounds, general, SlotSteps(admissions).claim)
         claims = MariaDBClaims(db, transactions, jobs, reservations, next_jobs, slot_claims, general)
@@ -76,6 +79,7 @@ class MariaDBStore(SqlStore):
             outcomes=outcomes,
             recovery=recovery,
             claims=Claims(db, claims, unseen, reservations, outcomes),
+            starts=Starts(db, transactions, jobs, pushes, general, reservations),
             staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, plain),
             queries=Queries(db, jobs),
             stats=MariaDBStats(db),

@@ -101,7 +101,7 @@ class PostgresClaims:
         }
 
     def claim(self, claim: Claim) -> Claimed:
-        if claim.lanes is not None:
+        if claim.lanes is not None or claim.ids or claim.not_after is not None:
             return self._general.claim(claim)
         for _ in self._routes:
             found = self._routes[self.shapes.get(claim.queue, "plain")](claim)

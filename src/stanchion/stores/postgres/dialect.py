@@ -63,6 +63,7 @@ CAPABILITIES = Capabilities(
     extra="postgres",
     arrow=find_spec("adbc_driver_postgresql") is not None,
     feed="exact",
+    claims_by_id=True,
 )
 
 _CONNECT_SECONDS = 5
@@ -265,6 +266,10 @@ class PostgresDialect(Dialect):
 
     def positions(self, name: str) -> str:
         pair = "CAST(value ->> 0 AS uuid) AS node, CAST(value ->> 1 AS int) AS member_index"
+        return f"(SELECT {pair} FROM jsonb_array_elements(CAST(:{name} AS jsonb)) AS pairs (value)) AS given"
+
+    def assignments(self, name: str) -> str:
+        pair = "CAST(value ->> 0 AS uuid) AS id, value ->> 1 AS worker"
         return f"(SELECT {pair} FROM jsonb_array_elements(CAST(:{name} AS jsonb)) AS pairs (value)) AS given"
 
     def by_bytes(self, column: ColumnElement[str]) -> ColumnElement[str]:

@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import text
 
 from stanchion.stores.postgres.pick import HERE, NOW, listed
-from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
 from stanchion.stores.rules.jobs import created, due_at
 from stanchion.stores.sql.engine.database import Database
@@ -102,15 +101,14 @@ class PostgresPush:
         self._general = general
         self._held_keys = HeldKeys(db, jobs)
 
-    def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
-    ) -> list[Pushed]:
+    def push(self, jobs: Sequence[NewJob], tx: Any = None, *, repeat: bool = False) -> list[Pushed]:
         if not jobs:
             return []
-        if tx is not None or set(map(_KEY, jobs)) != _NO_KEYS:  # a duplicate may undo the batch
-            guarded = set(map(_LANE, jobs)) == _NO_LANES and not any_held(jobs)
+        # A duplicate may undo the batch, and what ended meanwhile a part of it.
+        if tx is not None or repeat or set(map(_KEY, jobs)) != _NO_KEYS:
+            guarded = set(map(_LANE, jobs)) == _NO_LANES and not any_held(jobs) and not repeat
             push_in = self._held_keys.respected(jobs, self.push_in)
-            return push_within(self._transactions, jobs, tx, push_in, guarded=guarded)
+            return push_within(self._transactions, jobs, tx, push_in, guarded=guarded, repeat=repeat)
         self._queues.make_for(jobs)
         pushed = self._db.statement(lambda run, again: self.push_in(run, jobs, again=again))
         self._db.dialect.announce(set(map(_QUEUE, jobs)))
@@ -124,27 +122,17 @@ class PostgresPush:
             # One order for all callers: two batches that share keys or ids can't deadlock.
             ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
         ((stored, now),) = run.rows(*_pushing(ordered, guarded=run.guarded))
-        if again:
-            self._undo_finished(run, jobs)
+        undone = self._jobs.undo_ended(run, [created(job, now) for job in jobs]) if again else {}
         if run.guarded and not stored:
             must_be_here(self._db, run)
             return self.push_in(run, jobs)
-        if stored == len(jobs) and not again:
+        if stored == len(jobs) and not undone:
             return [Pushed(job.id, due_at(job, now), now) for job in jobs]
         results = self._jobs.stored(run, [job.id for job in jobs])
         for job in ordered:
             if job.id not in results:
                 results[job.id] = self._general.met(run, job, created(job, now))
         return [results[job.id] for job in jobs]
-
-    def _undo_finished(self, run: Runner, jobs: Sequence[NewJob]) -> None:
-        """Delete jobs that an earlier try stored and a worker has finished since, if the reply was lost.
-
-        The insert can't see them: it waited for the worker's delete, with an older snapshot.
-        """
-        finished = self._jobs.finished(run, [job.id for job in jobs]).values()
-        twice = [row for row in finished if self._jobs.take_back(run, row)]
-        self._jobs.count_events(run, [(row.queue, "pushed") for row in twice], sign=-1)
 
 
 def _pushing(jobs: Sequence[NewJob], *, guarded: bool) -> Asked:

@@ -17,6 +17,7 @@ from stanchion.stores.postgres.staging import CopyStaged, PostgresPlainFinish
 from stanchion.stores.records.query import Query
 from stanchion.stores.sql.claims.admission import Admissions
 from stanchion.stores.sql.claims.batches import Claims, UnseenReservations
+from stanchion.stores.sql.claims.by_ids import JobsById
 from stanchion.stores.sql.claims.claim import ClaimRounds, TransactionClaims
 from stanchion.stores.sql.claims.due import DueJobs
 from stanchion.stores.sql.claims.in_order import InOrder
@@ -26,6 +27,7 @@ from stanchion.stores.sql.claims.parking import Parking
 from stanchion.stores.sql.claims.recovery import Recovery
 from stanchion.stores.sql.claims.reservations import Reservations
 from stanchion.stores.sql.claims.short import ShortClaims
+from stanchion.stores.sql.claims.starts import Starts
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
 from stanchion.stores.sql.jobs.deletion import Deletion
@@ -70,7 +72,8 @@ class PostgresStore(SqlStore):
         rounds = ClaimRounds(Parking(db, transactions, slots, due))
         in_order = InOrder(db, queues, next_jobs, lanes)
         general = TransactionClaims(
-            db, transactions, jobs, queues, recovery, reservations, next_jobs, lanes, in_order, rounds
+            *(db, transactions, jobs, queues, recovery, reservations),
+            *(next_jobs, lanes, in_order, JobsById(db, next_jobs), rounds),
         )
         two_trips = ShortClaims(transactions, reservations, rounds, general, TwoTrips(admissions).claim)
         unseen = UnseenReservations(transactions, jobs, queues, recovery, general_due, reservations)
@@ -84,6 +87,7 @@ class PostgresStore(SqlStore):
             outcomes=outcomes,
             recovery=recovery,
             claims=Claims(db, routes, routes, reservations, outcomes),
+            starts=Starts(db, transactions, jobs, pushes, general, reservations),
             staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, PostgresPlainFinish()),
             queries=PostgresQueries(db, Queries(db, jobs)),
             stats=Stats(db),

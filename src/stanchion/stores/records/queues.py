@@ -60,16 +60,17 @@ class QueueSettings:
     @property
     def limited(self) -> bool:
         """True if a claim must check more than the jobs."""
-        return self.paused or self.uses_lanes or self._bounded
+        return self.paused or self.uses_lanes or self.bounded
 
     @property
-    def _bounded(self) -> bool:
+    def bounded(self) -> bool:
+        """True if the queue limits how many jobs start or run at a time."""
         return self.ordered or self.max_rate is not None or self.max_running is not None
 
     @property
     def shape(self) -> QueueShape:
         """The route that claims take in this queue."""
-        if self.paused or self._bounded or (self.uses_lanes and self.uses_slots):
+        if self.paused or self.bounded or (self.uses_lanes and self.uses_slots):
             return "limited"
         if self.uses_lanes:
             return "lanes"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.sql.claims.batches import Claims
 from stanchion.stores.sql.claims.recovery import Recovery
+from stanchion.stores.sql.claims.starts import Starts
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
 from stanchion.stores.sql.jobs.adoption import Adoption
@@ -59,6 +60,7 @@ class Verbs(NamedTuple):
     outcomes: Settles
     recovery: Recovery
     claims: Claims
+    starts: Starts
     staging: Staging
     queries: ReadsJobs
     stats: Stats
@@ -89,7 +91,7 @@ class SqlStore:
         self.transaction, self.listen = db.transaction, db.dialect.signals.listen
         self.configure, self.queues = queues.configure, queues.queues
         self.drop_queue = QueueDrop(transactions, rows.queues, flows, verbs.live_drop).drop_queue
-        self.push, self.claim, self.settle = verbs.pushes.push, verbs.claims.claim, verbs.outcomes.settle
+        self.push, self.claim, self.settle = verbs.starts.push, verbs.claims.claim, verbs.outcomes.settle
         self.stage, self.publish, self.unstage = verbs.staging.stage, verbs.staging.publish, verbs.staging.unstage
         self.beat, self.leave, self.workers = workers.beat, workers.leave, workers.workers
         self.recover = verbs.recovery.recover

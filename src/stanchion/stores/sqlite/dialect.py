@@ -58,6 +58,7 @@ CAPABILITIES = Capabilities(
     "when the machine loses power, never when a process dies",
     processes=True,
     arrow=find_spec("pyarrow") is not None,
+    claims_by_id=True,
 )
 
 _BUSY_SECONDS = 5.0
@@ -236,6 +237,10 @@ class SqliteDialect(Dialect):
 
     def positions(self, name: str) -> str:
         pair = "json_extract(value, '$[0]') AS node, json_extract(value, '$[1]') AS member_index"
+        return f"(SELECT {pair} FROM json_each(:{name})) AS given"
+
+    def assignments(self, name: str) -> str:
+        pair = "json_extract(value, '$[0]') AS id, json_extract(value, '$[1]') AS worker"
         return f"(SELECT {pair} FROM json_each(:{name})) AS given"
 
     def insert_ignoring(self, table: Table, values: Mapping[str, Any]) -> Executable:

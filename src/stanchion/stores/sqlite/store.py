@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from stanchion.stores.records.query import Query
 from stanchion.stores.sql.claims.admission import Admissions, Decisions
 from stanchion.stores.sql.claims.batches import Claims, UnseenReservations
+from stanchion.stores.sql.claims.by_ids import JobsById
 from stanchion.stores.sql.claims.claim import ClaimRounds, TransactionClaims
 from stanchion.stores.sql.claims.due import DueJobs
 from stanchion.stores.sql.claims.in_order import InOrder
@@ -16,6 +17,7 @@ from stanchion.stores.sql.claims.next_jobs import NextInLanes, NextJobs
 from stanchion.stores.sql.claims.parking import Parking
 from stanchion.stores.sql.claims.recovery import Recovery
 from stanchion.stores.sql.claims.reservations import Reservations
+from stanchion.stores.sql.claims.starts import Starts
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
 from stanchion.stores.sql.jobs.deletion import Deletion
@@ -61,7 +63,8 @@ class SqliteStore(SqlStore):
         rounds = ClaimRounds(Parking(db, transactions, slots, due))
         in_order = InOrder(db, queues, next_jobs, lanes)
         general = TransactionClaims(
-            db, transactions, jobs, queues, recovery, reservations, next_jobs, lanes, in_order, rounds
+            *(db, transactions, jobs, queues, recovery, reservations),
+            *(next_jobs, lanes, in_order, JobsById(db, next_jobs), rounds),
         )
         unseen = UnseenReservations(transactions, jobs, queues, recovery, due, reservations)
 
@@ -73,6 +76,7 @@ class SqliteStore(SqlStore):
             outcomes=outcomes,
             recovery=recovery,
             claims=Claims(db, general, unseen, reservations, outcomes),
+            starts=Starts(db, transactions, jobs, pushes, general, reservations),
             staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, plain),
             queries=Queries(db, jobs),
             stats=Stats(db),

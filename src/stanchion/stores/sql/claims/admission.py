@@ -209,6 +209,8 @@ class Admissions:
 
         `last`: the transaction does nothing else, so the jobs are counted here, and it may be committed at once.
         """
+        if claim.is_late(found.now):  # it has waited for slots
+            return Admission([])
         search.at = search.at or found.now
         rates = wanted_rates(found.rows)
         slots = Slots(

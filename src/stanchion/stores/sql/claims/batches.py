@@ -101,8 +101,8 @@ class Claims:
         return claimed
 
     def _reserved(self, claim: Claim) -> int:
-        reserved = self._unseen.reserve(claim)
-        if reserved is not None:
+        elsewhere = claim.ids or claim.not_after is not None
+        if not elsewhere and (reserved := self._unseen.reserve(claim)) is not None:
             return reserved
         self._ways.claim(claim)
         return self._db.read(lambda run: self._reservations.count_held(run, claim.queue, claim.token))

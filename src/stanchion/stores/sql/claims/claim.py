@@ -8,11 +8,13 @@ from collections.abc import Callable
 
 from sqlalchemy import BigInteger, Float, String, func, select, update
 
-from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.queues import QueueSettings
+from stanchion.stores.rules.claims import in_claim_order
 from stanchion.stores.rules.rate_limit import Bucket
 from stanchion.stores.sql.claims.admission import Admission
+from stanchion.stores.sql.claims.by_ids import JobsById
 from stanchion.stores.sql.claims.in_order import InOrder
 from stanchion.stores.sql.claims.next_jobs import NextInLanes, ReservesNext, excludes_unlaned
 from stanchion.stores.sql.claims.parking import Parking
@@ -96,15 +98,35 @@ class TransactionClaims:
         next_jobs: ReservesNext,
         lanes: NextInLanes,
         in_order: InOrder,
+        by_ids: JobsById,
         rounds: ClaimRounds,
     ) -> None:
         self._db, self._transactions, self._jobs, self._queues = db, transactions, jobs, queues
         self._recovery, self._reservations, self._rounds = recovery, reservations, rounds
-        self._next_jobs, self._lanes, self._in_order = next_jobs, lanes, in_order
+        self._next_jobs, self._lanes, self._in_order, self._by_ids = next_jobs, lanes, in_order, by_ids
 
     def claim(self, claim: Claim) -> Claimed:
-        """Reserve jobs, in as many transactions as needed."""
-        return self._rounds.claim(claim, self.claim_some, Search(claim.min_rank))
+        """Reserve jobs, in as many transactions as needed; those that a claim names in one."""
+        if not claim.ids:
+            return self._rounds.claim(claim, self.claim_some, Search(claim.min_rank))
+        found = self._transactions.write(
+            lambda run, again: self.claim_ids(run, claim, again=again), durable=False, together=True
+        )
+        return Claimed(found.rows, found.retry_in)
+
+    def claim_ids(self, run: Runner, claim: Claim, *, again: bool = False) -> Admission:
+        """Reserve the jobs that a claim names, in an open transaction; `again`: the call is a repeat."""
+        if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
+            return Admission(in_claim_order(held, claim.ids))
+        row = self._queues.find(run, claim.queue)
+        settings = QueueSettings(claim.queue) if row is None else row.settings
+        mine = claim.of(claim.ids[0][1])._replace(lanes=None, min_rank=LOWEST_RANK)
+        search = Search()
+        if settings.paused or settings.bounded:
+            found = self._limited(run, mine, search)
+        else:
+            found = self._reserve(run, mine, search, settings, claim.limit)
+        return found._replace(rows=self._by_ids.assigned(run, mine, settings, found.rows))
 
     def claim_some(self, claim: Claim, search: Search) -> Admission | None:
         """Run one transaction of a claim."""
@@ -158,10 +180,13 @@ class TransactionClaims:
     ) -> Admission:
         """Reserve the next due jobs; from a queue with lanes, whose row must be locked, round-robin over its lanes."""
         search.within(claim, settings)
-        if limit < 1:
+        timed = claim.not_after is not None and (settings.ordered or not claim.ids)
+        if limit < 1 or (timed and claim.is_late(self._db.clock(run))):
             return Admission([])
         if settings.ordered and queue is not None:
             found = self._in_order.reserve(run, claim, search, settings, queue)
+        elif claim.ids:
+            found = self._by_ids.reserve(run, claim, search, settings, limit)
         elif settings.uses_lanes and queue is not None:
             found = self._lanes.reserve(run, claim, search, settings, limit, queue)
         elif excludes_unlaned(claim):

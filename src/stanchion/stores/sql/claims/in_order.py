@@ -7,6 +7,8 @@ row is locked meanwhile, so that all claimers see one head.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sqlalchemy import ColumnElement, Executable, String, literal_column, select
 
 from stanchion.stores.records.claims import Claim
@@ -81,15 +83,15 @@ class InOrder:
                 if rank < claim.min_rank:
                     return Admission([])
                 if state == JobState.WAITING and (ids := self._holder(run, settings, waits_kind, order_key)):
-                    return self._next_jobs.reserve_these(run, claim, search, settings, ids, 1)
-                if state != QUEUED or not first <= lane <= last:
+                    return self._next_jobs.reserve_these(run, claim, search, settings, _named(claim, ids), 1)
+                if state != QUEUED or not first <= lane <= last or not _named(claim, [queue.head]):
                     return Admission([])
                 if (early := run_at - self._db.clock(run)) > 0:
                     return Admission([], retry_in=early / SECOND)
                 if not run.rows(_LOCK_HEAD, given):
                     return Admission([])  # another transaction is changing it
                 return self._next_jobs.reserve_these(run, claim, search, settings, [queue.head], 1)
-        ids = self._next(run, claim, search, settings, queue)
+        ids = _named(claim, self._next(run, claim, search, settings, queue))
         if not ids:
             return Admission([])
         self._queues.change(run, claim.queue, "head", ids[0])
@@ -112,3 +114,9 @@ class InOrder:
         else:
             found = run.rows(self._granted if settings.uses_lanes else self._granted_unlaned, given)
         return [str(job_id) for (job_id,) in found]
+
+
+def _named(claim: Claim, ids: Sequence[str]) -> list[str]:
+    """Return those of these jobs that the claim names; all if it names none."""
+    names = dict(claim.ids)
+    return [one for one in ids if not names or one in names]

@@ -266,6 +266,10 @@ class Dialect(ABC):
     def positions(self, name: str) -> str:
         """Return a table `given` with the columns `node` and `member_index`: the pairs of the JSON array in `name`."""
 
+    @abstractmethod
+    def assignments(self, name: str) -> str:
+        """Return a table `given` with the columns `id` and `worker`: the pairs of the JSON array in `name`."""
+
     def returning(self, columns: Iterable[str]) -> str:
         """Return the clause of an UPDATE that returns the changed rows; empty if the database has none."""
         return "RETURNING " + ", ".join(

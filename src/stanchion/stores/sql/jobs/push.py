@@ -8,7 +8,6 @@ from typing import Any, Protocol
 from sqlalchemy import String, select
 
 from stanchion.errors import DuplicateKey
-from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import UNLANED, JobRow, NewJob, Pushed, row_from
 from stanchion.stores.rules.jobs import created, replaced
 from stanchion.stores.sql.engine.columns import live_row, param
@@ -28,10 +27,8 @@ _PUSHED_AT_ONCE = 5000
 class Pushes(Protocol):
     """Stores new jobs."""
 
-    def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
-    ) -> list[Pushed]:
-        """Store the jobs in a transaction of its own, or in the caller's."""
+    def push(self, jobs: Sequence[NewJob], tx: Any = None, *, repeat: bool = False) -> list[Pushed]:
+        """Store the jobs in a transaction of its own, or in the caller's; `repeat`: an earlier try may have."""
 
     def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
         """Store the jobs in an open transaction, in queues that exist; `again`: the call is a repeat."""
@@ -89,10 +86,9 @@ class Push:
         self._jobs, self._queues, self._inserts = jobs, queues, inserts
         self._held_keys = HeldKeys(db, jobs)
 
-    def push(
-        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
-    ) -> list[Pushed]:
-        return push_within(self._transactions, jobs, tx, self._held_keys.respected(jobs, self.push_in))
+    def push(self, jobs: Sequence[NewJob], tx: Any = None, *, repeat: bool = False) -> list[Pushed]:
+        push_in = self._held_keys.respected(jobs, self.push_in)
+        return push_within(self._transactions, jobs, tx, push_in, repeat=repeat)
 
     def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
         if self._db.dialect.single_writer:
@@ -105,6 +101,8 @@ class Push:
         inserted = self._inserts.insert(run, list({row.id: row for row in rows}.values()), singly=again)
         results |= {row.id: Pushed(row.id, row.run_at, row.enqueued_at) for row in inserted}
         self._jobs.count_events(run, [(row.queue, "pushed") for row in inserted])
+        if again:
+            results |= self._jobs.undo_ended(run, inserted)
         for job in jobs:
             if job.id not in results:
                 results[job.id] = self.met(run, job, created(job, now))
@@ -136,6 +134,7 @@ def push_within(
     push_in: Callable[..., list[Pushed]],
     *,
     guarded: bool = False,
+    repeat: bool = False,
 ) -> list[Pushed]:
     """Store jobs by `push_in`, in the caller's transaction if there is one; `guarded`: see `joined`."""
     if not jobs:
@@ -144,7 +143,7 @@ def push_within(
 
     def work(run: Runner, again: bool) -> list[Pushed]:
         run.woken |= queues
-        return push_in(run, jobs, again=again)
+        return push_in(run, jobs, again=again or repeat)
 
     return transactions.enter(jobs, tx, work, guarded=guarded)
 

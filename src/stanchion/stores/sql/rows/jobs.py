@@ -81,6 +81,10 @@ class JobStatements:
                 for table in (jobs, history)
             )
         )
+        self.ended = text(f"""
+            SELECT CAST(id AS CHAR(36)), run_at, enqueued_at FROM stanchion_history {dialect.by("PRIMARY")}
+            WHERE {dialect.among("id", "ids", "uuid")}
+        """)
         params = {name: param(name, jobs.c[name].type) for name in LIVE_COLUMNS}
         self.insert = dialect.insert_ignoring(jobs, params)
         self.insert_new = dialect.insert_ignoring(jobs, {name: params[name] for name in _OF_NEW_JOBS})
@@ -193,6 +197,19 @@ class Jobs:
     def take_back(self, run: Runner, row: JobRow) -> bool:
         """Delete a live job; return whether it existed."""
         return run.change(self._statements.remove_one, {"job": row.id, "queue": row.queue}) == 1
+
+    def undo_ended(self, run: Runner, rows: Sequence[JobRow]) -> dict[str, Pushed]:
+        """Delete new jobs that an earlier try stored and a worker has finished since; return how they were stored.
+
+        Their insert can't see that: it waited for the worker's delete, with an older snapshot.
+        """
+        if not rows:
+            return {}
+        given = {"ids": self._db.dialect.listed(row.id for row in rows)}
+        ended = {str(row[0]): Pushed(str(row[0]), *row[1:]) for row in run.rows(self._statements.ended, given)}
+        twice = [row for row in rows if row.id in ended and self.take_back(run, row)]
+        self.count_events(run, [(row.queue, "pushed") for row in twice], sign=-1)
+        return {row.id: ended[row.id] for row in twice}
 
     def forget(self, run: Runner, ids: Collection[str]) -> int:
         """Delete finished jobs; return the number deleted."""
