@@ -43,7 +43,10 @@ class DueJobs(Protocol):
     """Primitives of a claim on the due jobs of a store."""
 
     def reserve_due(self, claim: Claim) -> Claimed:
-        """Reserve due jobs, regardless of their slots; without `claim.rows`, so that they are found by their token."""
+        """Reserve due jobs, regardless of their slots; without `claim.rows`, so that they are found by their token.
+
+        Jobs that the claim names come in its order, each reserved for its worker.
+        """
 
     def batch_size(self, queue: str, token: str) -> int:
         """Return how many of the jobs of a queue that were reserved without rows are still held under a token."""
@@ -71,7 +74,7 @@ class Claims:
         """Reserve due jobs that have their slots; park or defer the others."""
         if not claim.rows:
             return Claimed([], reserved=self._reserve_batch(claim))
-        claimed, others = apart(self._hand_out(claim))
+        claimed, others = apart(self._hand_out_named(claim) if claim.ids else self._hand_out(claim))
         if others:
             self._outcomes.settle(others)
         return claimed
@@ -81,6 +84,9 @@ class Claims:
         held = self._due.batch_size(claim.queue, claim.token) if claim.repeat else 0
         if held:
             return held
+        if claim.ids:
+            self._hand_out_named(claim)
+            return self._due.batch_size(claim.queue, claim.token)
         missing = claim.limit
         while missing > 0:
             wish = claim._replace(limit=min(missing, _RESERVE_JOBS_MAX), repeat=False)
@@ -131,6 +137,17 @@ class Claims:
             # Many waiting jobs may follow. Doubling the limit keeps the number of rounds small.
             larger = 0 if mine or more else min(2 * wish.limit, _WISH_JOBS_MAX)
             wish = wish._replace(limit=larger, repeat=False, full=skipping.full if more else ())
+
+    def _hand_out_named(self, claim: Claim) -> Claimed:
+        """Reserve the jobs that a claim names; park or defer those that have to wait."""
+        claimed = self._due.reserve_due(claim)
+        if {NO_SLOTS}.issuperset(map(slot_needs, claimed.rows)):
+            return claimed
+        began = min(row.started_at or 0 for row in claimed.rows)
+        uncounted = "-reserved" if claim.counted else "-"
+        mine, _ = self._admission.admit(claimed.rows, len(claimed.rows), uncounted, began)
+        reserved = {row.id: as_reserved(row) for row in mine}
+        return claimed._replace(rows=[reserved[row.id] for row in claimed.rows if row.id in reserved])
 
     def _skips(self, claim: Claim, began: int, until: float, *, first: bool, alone: bool) -> bool:
         """Return True to skip jobs of full slots; some are parked before. `first`: this claim has skipped none yet."""

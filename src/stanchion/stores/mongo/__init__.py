@@ -20,6 +20,7 @@ CAPABILITIES = Capabilities(
     durable="acknowledged by a majority and in their journals, unless the URL says otherwise (w=, journal=)",
     processes=True,
     extra="mongo",
+    claims_by_id=True,
 )
 
 

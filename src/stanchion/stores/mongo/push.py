@@ -22,6 +22,7 @@ from stanchion.errors import DuplicateKey
 from stanchion.stores.cas.entries import FollowUp
 from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.push import replace_work
+from stanchion.stores.cas.starts import Stored
 from stanchion.stores.mongo.client.documents import Document, document_of, event, refuse_large, row_of, seen_in
 from stanchion.stores.mongo.client.place import Place
 from stanchion.stores.mongo.client.queues import QueueDocuments
@@ -51,6 +52,10 @@ class Push:
 
     def push(self, jobs: Sequence[NewJob]) -> list[Pushed]:
         """Store jobs, in order; raise DuplicateKey for a job that asks for it, and store none of the batch then."""
+        return self._push(jobs, {}).pushed
+
+    def push_new(self, jobs: Sequence[NewJob]) -> Stored:
+        """Store jobs as `push` does, and say which of them are new."""
         return self._push(jobs, {})
 
     def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
@@ -64,10 +69,10 @@ class Push:
         """Raise DuplicateKey for a job that asks for it."""
         self._there(jobs)
 
-    def _push(self, jobs: Sequence[NewJob], extra: Document) -> list[Pushed]:
+    def _push(self, jobs: Sequence[NewJob], extra: Document) -> Stored:
         """Store jobs, with additional fields in their documents."""
         if not jobs:
-            return []
+            return Stored([], set())
         self._queues.make_for(jobs)
         now = self._server.now()
         rows = {job.id: created(job, now) for job in reversed(jobs)}
@@ -96,7 +101,7 @@ class Push:
             self._take_back(fresh)
             raise
         self._signals.announce({job.queue for job in jobs})
-        return [results[job.id] for job in jobs]
+        return Stored([results[job.id] for job in jobs], fresh)
 
     def _there(self, jobs: Sequence[NewJob]) -> tuple[dict[str, Pushed], Holders]:
         """Return the jobs that are stored already, and the holders of their keys.

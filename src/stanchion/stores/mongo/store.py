@@ -17,6 +17,7 @@ from stanchion.stores.cas.outbox import Outbox
 from stanchion.stores.cas.settle import Outcomes
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.staging import Staging
+from stanchion.stores.cas.starts import Starts
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.mongo import CAPABILITIES
 from stanchion.stores.mongo.claims.claim import DueJobs
@@ -83,6 +84,8 @@ class MongoStore:
 
         due = DueJobs(server, locks, lanes, Parking(server, locks, slots.wake), self._lost, self._outcomes)
         claims = Claims(due, Admission(loop, slots, self._operator.cancel), self._outcomes)
+
+        self._starts = Starts(self._jobs, self._push, claims.claim)
 
         values = Values(server)
         stage = Stage(server, values, due.ids_reserved, self._push.refuse_duplicates)
@@ -180,7 +183,7 @@ class MongoStore:
     def push(
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
-        return self._in(tx)._push.push(jobs)
+        return self._in(tx)._starts.push(jobs, claim)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         return self._in(tx)._outcomes.settle(outcomes, repeat=repeat)

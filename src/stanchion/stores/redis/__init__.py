@@ -22,6 +22,7 @@ CAPABILITIES = Capabilities(
     "last second when the machine dies, and without appendonly what the last snapshot has",
     processes=True,
     extra="redis",
+    claims_by_id=True,
 )
 
 

@@ -9,9 +9,9 @@ from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.slot_keys import key_of
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.workers import LostJobs
-from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.claims import LOWEST_RANK, Claim, Claimed
 from stanchion.stores.records.jobs import SECOND, JobRow
-from stanchion.stores.redis.client.rows import rows_in
+from stanchion.stores.redis.client.rows import FIELD, ROW, rows_in
 from stanchion.stores.redis.jobs import Jobs
 from stanchion.stores.rules.claims import in_claim_order
 
@@ -26,6 +26,8 @@ class DueJobs:
 
     def reserve_due(self, claim: Claim) -> Claimed:
         """Reserve jobs, regardless of their slots, in portions between which the server serves others."""
+        if claim.ids:
+            claim = claim._replace(worker=None, lanes=None, min_rank=LOWEST_RANK)
         rows: dict[str, JobRow] = {}
         while True:
             part = claim._replace(limit=min(claim.limit - len(rows), _RESERVE_JOBS_MAX))
@@ -41,13 +43,15 @@ class DueJobs:
         server, places = self._jobs.server, self._jobs.places
 
         start: Sequence[Any] = ("", 0)
+        until = "" if claim.not_after is None else claim.not_after
+        named = ROW.join(map(FIELD.join, claim.ids))
 
         def run(again: bool) -> Any:
             repeat = "1" if again or claim.repeat else ""
             batch = "" if claim.rows else "1"
             wish = (claim.limit, claim.token, worker, lease, repeat, counted, *lanes, batch)
-            wish = (*wish, claim.holder or "", claim.min_rank)
-            return server.run("claim", server.keys.queue(claim.queue), *wish, *start, *map(key_of, claim.full))
+            wish = (*wish, claim.holder or "", claim.min_rank, *start, until, named)
+            return server.run("claim", server.keys.queue(claim.queue), *wish, *map(key_of, claim.full))
 
         while True:
             found, jobs, wait, *reached = server.call(run)
@@ -61,7 +65,7 @@ class DueJobs:
                 start = reached
         rows = rows_in(jobs.decode(), claim.queue)
         if found == b"held":
-            in_claim_order(rows)
+            in_claim_order(rows, claim.ids)
         if not worker:  # a worker learns of cancellations by its heartbeat, and does not fetch its jobs
             places.remember(claim.queue, (row.id for row in rows))
         return Claimed(rows, float(wait) if wait else None)

@@ -6,6 +6,7 @@ One queue: one script. Several: one transaction (MULTI) with a script for each.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, TypeVar
 
@@ -13,6 +14,7 @@ from stanchion.errors import DuplicateKey
 from stanchion.stores.cas.entries import FollowUp
 from stanchion.stores.cas.portions import grouped, portions
 from stanchion.stores.cas.push import replace_work
+from stanchion.stores.cas.starts import Stored
 from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.redis.client.rows import FIELD, new_text
 from stanchion.stores.redis.client.server import Call
@@ -29,6 +31,14 @@ def _can_not_raise(group: tuple[str, Sequence[NewJob]]) -> bool:
     return all(job.on_duplicate != "raise" for job in group[1])
 
 
+@dataclass
+class _Answers:
+    """What became of jobs, by their ids, and those of them that a push has not stored."""
+
+    pushed: dict[str, Pushed] = field(default_factory=dict)
+    met: set[str] = field(default_factory=set)
+
+
 class Pushes:
     """Stores new jobs."""
 
@@ -37,39 +47,39 @@ class Pushes:
 
     def push(self, jobs: Sequence[NewJob], as_of: int | None = None) -> list[Pushed]:
         """Store jobs, in order; jobs of several calls with one `as_of` count as enqueued together, at that time."""
-        pushed = self._push_each(grouped(jobs, _QUEUE_OF), as_of)
+        pushed = self._push_each(grouped(jobs, _QUEUE_OF), as_of).pushed
         return [pushed[job.id] for job in jobs]
 
-    def push_in_one_step(self, jobs: Sequence[NewJob]) -> list[Pushed]:
-        """Store jobs of several queues in one step, unless they are in a cluster or too many."""
+    def push_new(self, jobs: Sequence[NewJob]) -> Stored:
+        """Store jobs of several queues in one step, unless they are in a cluster or too many; say which are new."""
         groups = grouped(jobs, _QUEUE_OF)
         apart = len(groups) < 2 or len(jobs) > _SCRIPT_JOBS_MAX or self._jobs.server.address.cluster
-        pushed = self._push_each(groups) if apart else self._push_together(groups)
-        return [pushed[job.id] for job in jobs]
+        answers = self._push_each(groups) if apart else self._push_together(groups)
+        return Stored([answers.pushed[job.id] for job in jobs], answers.pushed.keys() - answers.met)
 
-    def _push_each(self, groups: Mapping[str, Sequence[NewJob]], as_of: int | None = None) -> dict[str, Pushed]:
-        pushed: dict[str, Pushed] = {}
+    def _push_each(self, groups: Mapping[str, Sequence[NewJob]], as_of: int | None = None) -> _Answers:
+        answers = _Answers()
         # A group that a duplicate key refuses comes before the others are stored.
         for queue, group in sorted(groups.items(), key=_can_not_raise) if len(groups) > 1 else groups.items():
             for part in portions(group, _SCRIPT_JOBS_MAX):
-                self._push_in(queue, part, pushed, as_of)
-        return pushed
+                self._push_in(queue, part, answers, as_of)
+        return answers
 
-    def _push_together(self, groups: Mapping[str, Sequence[NewJob]]) -> dict[str, Pushed]:
+    def _push_together(self, groups: Mapping[str, Sequence[NewJob]]) -> _Answers:
         server = self._jobs.server
         for queue, group in groups.items():
             self._jobs.places.list_queue(queue)
             self._jobs.announce(group)
-        answers = server.together(
+        found = server.together(
             [
                 server.script("push", server.keys.queue(queue), "", *map(new_text, group))
                 for queue, group in groups.items()
             ]
         )
-        pushed: dict[str, Pushed] = {}
-        for (queue, group), answer in zip(groups.items(), answers, strict=True):
-            self._answer(queue, group, *self._stored(queue, group, answer), pushed)
-        return pushed
+        answers = _Answers()
+        for (queue, group), answer in zip(groups.items(), found, strict=True):
+            self._answer(queue, group, *self._stored(queue, group, answer), answers)
+        return answers
 
     def push_once(self, batches: Iterable[tuple[str, Sequence[NewJob]]]) -> None:
         """Store jobs, each batch under an idempotency key."""
@@ -105,8 +115,8 @@ class Pushes:
         self._jobs.places.remember(queue, (job.id for job in jobs))
         return int(clock), portions(met, 4)
 
-    def _push_in(self, queue: str, jobs: Sequence[NewJob], pushed: dict[str, Pushed], as_of: int | None = None) -> None:
-        self._answer(queue, jobs, *self._store(queue, jobs, [new_text(job) for job in jobs], as_of), pushed)
+    def _push_in(self, queue: str, jobs: Sequence[NewJob], answers: _Answers, as_of: int | None = None) -> None:
+        self._answer(queue, jobs, *self._store(queue, jobs, [new_text(job) for job in jobs], as_of), answers)
 
     def _answer(
         self,
@@ -114,12 +124,14 @@ class Pushes:
         jobs: Sequence[NewJob],
         now: int,
         met: Iterable[Sequence[Any]],
-        pushed: dict[str, Pushed],
+        answers: _Answers,
     ) -> None:
-        """Add what became of the jobs to `pushed`."""
+        """Add what became of the jobs to the answers."""
+        pushed = answers.pushed
         pushed.update((job.id, Pushed(job.id, due_at(job, now), now)) for job in jobs)
         for number, what, holder, state in met:
             job, holder_id = jobs[number], holder.decode()
+            answers.met.add(job.id)
             if what == b"refused" or (what == b"taken" and job.on_duplicate == "raise"):
                 raise DuplicateKey(queue, job.key or "", holder_id, finished=bool(state) and _is_finished(state))
             if not state:

@@ -15,6 +15,7 @@ from stanchion.stores.cas.operate import Operator
 from stanchion.stores.cas.outbox import Outbox
 from stanchion.stores.cas.slots import Slots
 from stanchion.stores.cas.staging import Staging
+from stanchion.stores.cas.starts import Starts
 from stanchion.stores.cas.workers import LostJobs
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowChange
@@ -53,7 +54,7 @@ class RedisStore:
         self._slot_rows, values = SlotRows(jobs), Values(server)
         self._nodes = Nodes(jobs, self._slot_rows)
         # Applying an entry may store jobs, and storing a job may write an entry: the parts refer to each other.
-        self._pushes = pushes = Pushes(jobs, lambda entries: self._outbox.follow_up(entries))
+        pushes = Pushes(jobs, lambda entries: self._outbox.follow_up(entries))
         slots = Slots(jobs, self._slot_rows)
         ends = flows.Flows(jobs, self._nodes, slots, pushes.push)
         self._assembly = assembly = Assembly(server, self._nodes, pushes, ends)
@@ -66,6 +67,7 @@ class RedisStore:
         self._outcomes = Outcomes(jobs, settled)
         self._due = due = DueJobs(jobs, slots, self._lost)
         claims = Claims(due, Admission(loop, slots, operator.cancel), settled)
+        self._starts = Starts(jobs, pushes, claims.claim)
         self._semaphores = Semaphores(jobs, self._slot_rows, slots)
         self._flows = Flows(server, self._nodes, pushes, ends, assembly, operator)
         self._stage = stage = StageRows(server, values, pushes, due.ids_reserved)
@@ -125,7 +127,7 @@ class RedisStore:
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
         _refuse(tx)
-        return self._pushes.push_in_one_step(jobs)
+        return self._starts.push(jobs, claim)
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         _refuse(tx)

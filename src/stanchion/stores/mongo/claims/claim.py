@@ -18,6 +18,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from bson import ObjectId
+from pymongo import UpdateMany
 
 from stanchion.stores.cas.claim import Parked
 from stanchion.stores.cas.settle import Outcomes
@@ -68,11 +69,15 @@ class DueJobs:
         """Reserve due jobs, regardless of their slots."""
         if claim.repeat and (held := self._held(claim)):
             return Claimed(held)
+        if claim.ids:
+            claim = claim._replace(lanes=None, min_rank=LOWEST_RANK)
         obtained = self._obtain(claim)
-        if obtained.in_limits:
+        # No filter of an update compares the clock, so it is read before and once more behind.
+        late = bool(obtained.rows) and claim.not_after is not None and claim.is_late(self._server.now())
+        if obtained.in_limits and not late:
             return Claimed(obtained.rows, obtained.retry_in)
         self._outcomes.settle([Rollback(row.lease, 0.0, refund=True) for row in obtained.rows])
-        return Claimed([], 0.0)
+        return Claimed([], None if late else 0.0)
 
     def park_run(self, claim: Claim, began: int, *, alone: bool) -> Parked:
         """Park the next due jobs that wait first for a slot in `claim.full`, up to one that does not."""
@@ -96,7 +101,7 @@ class DueJobs:
         """Return the jobs that an earlier try of this claim has reserved."""
         held = {"live": True, "queue": claim.queue, "state": JobState.RUNNING.value, "token": claim.token}
         rows = [row_of(one) for one in self._server.call(lambda on, _again: list(on.jobs.find(held)))]
-        return in_claim_order(rows)
+        return in_claim_order(rows, claim.ids)
 
     def _obtain(self, claim: Claim) -> Obtained:
         """Reserve the next due jobs, under the claim lock if the queue has limits or lanes."""
@@ -105,9 +110,10 @@ class DueJobs:
         if ids is None:
             state = self._with_lanes(claim.queue)
             ids = self._next(claim, state, claim.limit) or []
-        if not ids or state.settings.paused:
+        if not ids or state.settings.paused or claim.is_late(state.now):
             return Obtained([], state)
-        if not state.settings.limited and claim.lanes is None:
+        limited = state.settings.bounded if claim.ids else state.settings.limited or claim.lanes is not None
+        if not limited:
             return Obtained(self._take(claim, state, ids, claim.limit), state)
         if state.settings.ordered:
             return self._obtain_in_order(claim, state)
@@ -119,10 +125,9 @@ class DueJobs:
         if lock.state is not state:  # other claimers had the lock meanwhile
             state = lock.state
             ids = self._next(claim, state, claim.limit) or []
-        allowed = self._locks.allowed(lock)
-        rows = self._take(claim, state, ids[:allowed], allowed) if allowed > 0 else []
-        offset: Document = {f"last_lane.{_range(claim)}": rows[-1].lane} if rows and _by_lanes(claim, state) else {}
-        in_limits = self._locks.release(lock, len(rows), offset)
+        allowed = 0 if claim.is_late(state.now) else self._locks.allowed(lock)
+        rows = self._take(claim, state, ids, allowed)
+        in_limits = self._locks.release(lock, len(rows), _offset(claim, state, rows))
         used_up = len(rows) == lock.starts < claim.limit
         return Obtained(rows, state, lock.next_in(len(rows)) if used_up else None, in_limits)
 
@@ -141,18 +146,17 @@ class DueJobs:
         if self._locks.allowed(lock) > 0:
             head = self._head(state)
             if head is None:
-                ids = (self._next(claim, state, 1) or [])[:1]
-                if ids:
+                ids = (self._next_any(claim, state, 1) or [])[:1]
+                if ids and _names(claim, ids[0]):
                     self._locks.set_head(lock, ids[0])
                     rows = self._take_once(claim, state, ids)
             elif head["rank"] < claim.min_rank:
                 rows = []
             elif head["state"] == QUEUED and head["run_at"] > state.now:
                 retry_in = (head["run_at"] - state.now) / SECOND
-            elif head["state"] == QUEUED and _within(claim, head["lane"]):
+            elif head["state"] == QUEUED and _within(claim, head["lane"]) and _names(claim, head["_id"]):
                 rows = self._take_once(claim, state, [head["_id"]])
-        offset: Document = {f"last_lane.{_range(claim)}": rows[-1].lane} if rows and _by_lanes(claim, state) else {}
-        in_limits = self._locks.release(lock, len(rows), offset)
+        in_limits = self._locks.release(lock, len(rows), _offset(claim, state, rows))
         return Obtained(rows, state, retry_in, in_limits)
 
     def _head(self, state: QueueState) -> Document | None:
@@ -183,6 +187,10 @@ class DueJobs:
         return self._locks.state_of(queue)
 
     def _next(self, claim: Claim, state: QueueState, limit: int, offset: int | None = None) -> list[str] | None:
+        """Return the ids that a claim names, all of them, or else those of the next due jobs: see `_next_any`."""
+        return list(dict(claim.ids)) if claim.ids else self._next_any(claim, state, limit, offset)
+
+    def _next_any(self, claim: Claim, state: QueueState, limit: int, offset: int | None = None) -> list[str] | None:
         """Return the ids of the next due jobs, in order, after taking back expired leases.
 
         `offset`: the round-robin offset, if other than in the state. None if jobs are in lanes and the queue has none.
@@ -228,27 +236,55 @@ class DueJobs:
             self._lost.free(lost, {})
 
     def _take(self, claim: Claim, state: QueueState, ids: list[str], limit: int) -> list[JobRow]:
-        """Reserve these jobs; replace those that other claimers got by the next ones."""
+        """Reserve up to `limit` of these jobs; replace those that other claimers got by the next ones."""
         rows: list[JobRow] = []
-        while ids:
-            found = self._take_once(claim, state, ids)
+        while ids and len(rows) < limit:
+            part, rest = ids[: limit - len(rows)], ids[limit - len(rows) :]
+            found = self._take_once(claim, state, part)
             rows += found
-            if len(found) == len(ids):
+            if claim.ids:
+                ids = rest
+            elif len(found) == len(part):
                 break
-            ids = self._next(claim, state, limit - len(rows), rows[-1].lane if rows else None) or []
+            else:
+                ids = self._next(claim, state, limit - len(rows), rows[-1].lane if rows else None) or []
         return rows
 
     def _take_once(self, claim: Claim, state: QueueState, ids: list[str]) -> list[JobRow]:
-        due = {"_id": {"$in": ids}, "queue": claim.queue, "state": QUEUED, "run_at": {"$lte": state.now}}
+        due = {"queue": claim.queue, "state": QUEUED, "run_at": {"$lte": state.now}}
         mine = {"_id": {"$in": ids}, "token": claim.token, "started_at": state.now}
         places = {job: place for place, job in enumerate(ids)}
+        updates = [({"_id": {"$in": some}, **due}, _reserving(one, state)) for one, some in _by_worker(claim, ids)]
 
         def work(on: Place, again: bool) -> list[JobRow]:
-            taken = on.jobs.update_many(due, _reserving(claim, state)).matched_count
+            if len(updates) == 1:
+                taken = on.jobs.update_many(*updates[0]).matched_count
+            else:
+                taken = on.jobs.bulk_write([UpdateMany(*one) for one in updates], ordered=False).matched_count
             found = on.jobs.find(mine) if taken or again else ()
             return sorted(map(row_of, found), key=lambda row: places[row.id])
 
         return self._server.call(work)
+
+
+def _by_worker(claim: Claim, ids: list[str]) -> list[tuple[Claim, list[str]]]:
+    """Divide jobs by the workers that the claim names for them; each part with the claim as that worker's."""
+    if not claim.ids:
+        return [(claim, ids)]
+    workers, parts = dict(claim.ids), dict[str, list[str]]()
+    for job in ids:
+        parts.setdefault(workers[job], []).append(job)
+    return [(claim.of(worker), some) for worker, some in parts.items()]
+
+
+def _names(claim: Claim, job: str) -> bool:
+    return not claim.ids or job in dict(claim.ids)
+
+
+def _offset(claim: Claim, state: QueueState, rows: list[JobRow]) -> Document:
+    """Return the update of the round-robin offset after these jobs."""
+    served = rows and _by_lanes(claim, state) and not claim.ids
+    return {f"last_lane.{_range(claim)}": rows[-1].lane} if served else {}
 
 
 def _reserving(claim: Claim, state: QueueState) -> Document:

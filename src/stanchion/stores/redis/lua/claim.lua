@@ -1,7 +1,9 @@
 -- Reserves due jobs. ARGV: offset, limit, token, worker or '', lease in microseconds or '' for the queue's own, 1 to
 -- return the jobs that the token holds already, if any, the counter or '', the first and the last lane or '' for all, 1
 -- to reserve a batch, whose jobs are found by its token, the name of the holder of leases or '', the lowest rank. To skip
--- jobs of full slots: the ready list and the index in it to start at, or '' and 0, and the slots.
+-- jobs of full slots: the ready list and the index in it to start at, or '' and 0. The time past which nothing is
+-- reserved or ''; '' or the only jobs to reserve, each with its worker or '', which then stand for the worker and the
+-- lanes; the full slots.
 --
 -- Returns what it found: 'expired' and ids whose leases ran out, which the caller frees before it asks again; 'held'
 -- and the jobs that the token holds already; or 'jobs' and the jobs, in order; then the seconds until the rate of the
@@ -9,6 +11,14 @@
 -- at.
 
 local limit, token, worker, lease, again, counted = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5], ARGV[6], ARGV[7]
+-- The worker of each job that the claim names, and these jobs in their order; nil for any jobs.
+local worker_of, named = {}, ARGV[16] ~= '' and {}
+for id, name in string.gmatch(ARGV[16], '([^\31\30]+)\31([^\30]*)') do
+    if not worker_of[id] then
+        worker_of[id] = name
+        named[#named + 1] = id
+    end
+end
 local first_lane, last_lane, batch = ARGV[8], ARGV[9], ARGV[10] == '1' and 'batch:' .. token
 -- How the name of a ready list of the lowest rank ends; those of higher ranks sort before it.
 local LOWEST = string.format('%05d', 5000 - tonumber(ARGV[12]))
@@ -29,7 +39,7 @@ end
 
 if again == '1' then
     local held, states = {}, {}
-    for _, id in ipairs(batch and redis.call('SMEMBERS', P .. batch) or running_ids(held_by(worker))) do
+    for _, id in ipairs(named or batch and redis.call('SMEMBERS', P .. batch) or running_ids(held_by(worker))) do
         local state = redis.call('HGET', P .. 'live', id)
         if state and is_held(fields(state), token) then
             held[#held + 1] = id
@@ -45,7 +55,7 @@ local paused, max_rate, max_running, own_lease, tokens, filled_at, uses_lanes, h
     'HMGET', P .. 'settings', 'paused', 'max_rate', 'max_running', 'lease', 'rate_tokens', 'rate_at', 'uses_lanes',
     'history_ttl', 'ordered', 'head'
 ))
-if paused == '1' then
+if paused == '1' or (ARGV[15] ~= '' and now > tonumber(ARGV[15])) then
     return { 'jobs', '', '' }
 end
 ordered = ordered == '1'
@@ -65,7 +75,7 @@ end
 
 local ids = {}
 local LOOKED_AT, looked, reached = 10000, 0, nil
-local full = full_slots(15)
+local full = full_slots(17)
 
 -- Returns those of some due jobs that don't wait first for a full slot.
 local function eligible(some)
@@ -206,6 +216,28 @@ local function take_round_robin(first, last)
     end
 end
 
+-- Takes up to `limit` of the jobs that the claim names, as far as they are queued and due.
+local function take_named()
+    for index, state in ipairs(several('HMGET', P .. 'live', named)) do
+        local job = state and fields(state)
+        if job and job[STATE] == 'queued' and tonumber(job[RUN_AT]) <= now and #ids < limit then
+            take_from_list(P, list_of(job[LANE], job[RANK]), { named[index] })
+            ids[#ids + 1] = named[index]
+        end
+    end
+end
+
+-- Leaves, of the jobs that the claim names, the next one of an ordered queue without a head, if that is among them.
+local function keep_next()
+    for _, list in ipairs(redis.call('ZRANGE', P .. 'ready', 0, -1)) do
+        local id = redis.call('ZRANGEBYSCORE', P .. 'ready:' .. list, '-inf', whole(now), 'LIMIT', 0, 1)[1]
+        if id then
+            named = worker_of[id] and { id } or {}
+            return
+        end
+    end
+end
+
 -- Takes a queued job if it is due, and in the range of the claim.
 local function take_this(id, job)
     local lane = tonumber(job[LANE])
@@ -242,7 +274,8 @@ local function take_head()
     if id ~= head then
         job = fields(redis.call('HGET', P .. 'live', id) or state)
     end
-    if job[STATE] == 'queued' and tonumber(job[RANK]) >= tonumber(ARGV[12]) then
+    local meant = not named or worker_of[id]
+    if job[STATE] == 'queued' and tonumber(job[RANK]) >= tonumber(ARGV[12]) and meant then
         take_this(id, job)
     end
     return true
@@ -257,6 +290,11 @@ if limit > 0 then
     end
     if ordered and take_head() then
         limit = 0 -- the others wait for it
+    elseif named then
+        if ordered then
+            keep_next()
+        end
+        take_named()
     elseif first_lane ~= '' then
         take_round_robin(string.format('%05d', first_lane), string.format('%05d', last_lane))
     elseif uses_lanes == '1' then
@@ -272,18 +310,27 @@ if ordered and ids[1] and ids[1] ~= head then
     redis.call('HSET', P .. 'settings', 'head', ids[1])
 end
 if #ids > 0 then
-    local until_when = ''
-    if worker == '' then
-        until_when = whole(now + (lease ~= '' and tonumber(lease) or math.floor(tonumber(own_lease or 30) * 1000000)))
+    local lease_end = whole(now + (lease ~= '' and tonumber(lease) or math.floor(tonumber(own_lease or 30) * 1000000)))
+    local function reserved_by(mine)
+        local until_when = mine == '' and lease_end or ''
+        return table.concat({ token, mine ~= '' and mine or ARGV[11], until_when, whole(now), '', '' }, US) .. US
     end
-    local reserved = table.concat({ token, worker ~= '' and worker or ARGV[11], until_when, whole(now), '', '' }, US) .. US
+    local reserved = reserved_by(worker)
     local live, running, leases = {}, {}, {}
     for index, state in ipairs(several('HMGET', P .. 'live', ids)) do
         local rev, attempts, tail = string.match(state, TAIL)
+        local id = ids[index]
+        local mine = named and worker_of[id] or worker
+        if named then
+            reserved = reserved_by(mine)
+        end
         states[index] = (rev + 1) .. US .. 'running' .. US .. (attempts + 1) .. US .. reserved .. tail
-        live[2 * index - 1], live[2 * index] = ids[index], states[index]
-        running[2 * index - 1], running[2 * index] = 0, holding(worker, ids[index])
-        leases[2 * index - 1], leases[2 * index] = until_when, ids[index]
+        live[2 * index - 1], live[2 * index] = id, states[index]
+        running[2 * index - 1], running[2 * index] = 0, holding(mine, id)
+        if mine == '' then
+            leases[#leases + 1] = lease_end
+            leases[#leases + 1] = id
+        end
     end
     each('HSET', P .. 'live', live, 2)
     each('ZADD', P .. 'running', running, 2)
@@ -291,9 +338,7 @@ if #ids > 0 then
         each('SADD', P .. batch, ids, 1)
         redis.call('ZADD', P .. 'batches', whole(now), token)
     end
-    if until_when ~= '' then
-        each('ZADD', P .. 'leases', leases, 2)
-    end
+    each('ZADD', P .. 'leases', leases, 2)
     if counted ~= '' then
         redis.call('HINCRBY', P .. 'counts', counted, #ids)
     end
