@@ -65,6 +65,8 @@ THEMES = (
     "limits.slots",
     "limits.slots_freed",
     "manager.by_id",
+    "manager.by_id_limits",
+    "manager.by_id_races",
     "manager.starts",
     "model",
     "operate.adopted",
