@@ -40,7 +40,7 @@ EACH_SCRIPT = frozenset(
         *("TestAdopting", "TestValues", "TestFind"),
         *("TestScan", "TestSizes", "TestNextDue", "TestSlots", "TestKeyedRates", "TestMaxRunning", "TestRoundRobin"),
         *("TestLaneDepths", "TestGroup", "TestAFailedMember", "TestAnOpenNode", "TestFanOut", "TestPublishing"),
-        *("TestOneWins", "TestPushSignal", "TestWaitingForASlot"),
+        *("TestOneWins", "TestPushSignal", "TestWaitingForASlot", "TestRepeatedClaimsById"),
     )
 )
 """Each script of the Redis store, and what crosses its slots."""
@@ -62,11 +62,25 @@ THROUGH_A_MANAGER = frozenset(
             "TestLargeBatches",
             "TestStrangeNames",
         ),
-        *("TestSettings", "TestTheClock", "TestOneWins"),
+        *("TestSettings", "TestTheClock", "TestOneWins", "TestRepeatedPushAsRunning"),
     )
 )
 """Each verb and record on its way through a manager, and what its clients do themselves: waiting, splitting,
 repeating."""
+
+MANAGERS = frozenset(
+    (
+        *("TestClaimsById", "TestRepeatedClaimsById", "TestNotAfter", "TestAloneById", "TestLimitsOfClaimsById"),
+        *("TestSlotsOfClaimsById", "TestRacesOfClaimsById", "TestPushAsRunning", "TestRepeatedPushAsRunning"),
+    )
+)
+"""What managers need of a store: on the servers one case of each statement."""
+
+EACH_STATEMENT = (
+    *("each_for_its_worker", "each_for_its_own", "what_the_token_holds", "past_it[{}-{}]", "in_the_order_of_the_ids"),
+    *("a_known_job_is_left", "jobs_with_and_without", "an_ordered_queue", "max_running", "goes_to_one[plain]"),
+)
+"""Parts of the names of these cases."""
 
 VARIANTS = frozenset(("test_redis_cluster", "test_redis_others"))
 
@@ -81,6 +95,8 @@ def is_nightly(module: str, case: str, name: str) -> bool:
         return True
     if module in ("test_mariadb", "test_mongo") and case in STREAMS:
         return True
+    if module in SERVERS and case in MANAGERS:
+        return not any(part in name for part in EACH_STATEMENT)
     return module in SERVERS and case in MODEL
 
 

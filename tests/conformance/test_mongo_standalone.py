@@ -16,7 +16,7 @@ leave_out_all_but(
     globals(),
     *("TestPush", "TestUniqueKeys", "TestReserve", "TestFencing", "TestAttempts", "TestRecovery", "TestCancel"),
     *("TestSlots", "TestWaitingForASlot", "TestOrder", "TestOneWins", "TestGroup", "TestFanOut"),
-    *("TestPublishing", "TestWaiting"),
+    *("TestPublishing", "TestWaiting", "TestRepeatedClaimsById"),
     *("TestTopics", "TestRepeatedEvents", "TestLateSubscribers"),
 )
 

@@ -15,6 +15,7 @@ from stanchion.manager.server.address import Listen, listen_address
 from stanchion.manager.server.settings import ServerSettings, Tls
 from stanchion.manager.server.tokens import Caller, Role, Tokens, token_of, tokens_in
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.flows import FlowNode, OpenFlow
 from stanchion.stores.records.jobs import JobRef
 from stanchion.stores.records.outcomes import Commit, Continue, Move
@@ -91,6 +92,7 @@ class TestRoles:
         assert store.stats(["orders"], ["states"])["orders"].states.ready == 1
         for refused in (
             lambda: claim(store),
+            lambda: store.push([new_job()], claim=Claim("orders", 1, "t", ids=((new_id(), "w"),))),
             lambda: store.settle([]),
             lambda: store.beat([worker("w")]),
             lambda: store.recover(),

@@ -120,6 +120,8 @@ def _claim(claim: Claim) -> None:
             _name(value, name)
     if claim.lease is not None:
         number(claim.lease, "lease", 0, LONGEST_DELAY)
+    if claim.not_after is not None:
+        whole(claim.not_after, "not_after", 0, _LATEST)
     whole(len(claim.ids), "the number of jobs that a claim names", 0, _NAMED_MAX)
     for job, worker in claim.ids:
         check_id(job)
