@@ -105,7 +105,7 @@ class TestRacesOfClaimsById:
                 assert {row.worker for row in rows} <= {name}
                 got.extend((row.id, row.worker) for row in rows)
 
-        all_at_once([lambda one=one, n=n: work(one, f"w{n}") for n, one in enumerate(both)])
+        all_at_once([lambda one=one, n=n: work(one, f"w{n}") for n, one in enumerate(both)])  # type: ignore[misc]
         assert Counter(one for one, _ in got) == dict.fromkeys(ids, 1)
         rows = store.fetch(ids)
         assert {(row.id, row.worker, row.attempts) for row in rows.values()} == {(*one, 1) for one in got}
@@ -149,7 +149,7 @@ class TestRacesOfClaimsById:
                 assert {row.token for row in started.values()} <= {wish.token}
                 done.finish(mine, list(started.values()))
 
-        all_at_once([lambda one=one, n=n: push(one, n) for n, one in enumerate(both)])
+        all_at_once([lambda one=one, n=n: push(one, n) for n, one in enumerate(both)])  # type: ignore[misc]
         while rows := claim(store, 60):
             done.finish(store, rows)
         assert sorted(done.ids) == sorted(job.id for job in jobs)

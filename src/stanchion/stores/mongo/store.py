@@ -68,8 +68,7 @@ class MongoStore:
         self._jobs = Jobs(server, documents, signals)
         self._push = Push(server, self._jobs, documents, signals, follow_up)
         loop = JobLoop(self._jobs, follow_up)
-        self._outcomes = Outcomes(loop)
-        self._operator = Operator(loop)
+        self._outcomes, self._operator = Outcomes(loop), Operator(loop)
         self._lost = LostJobs(loop, workers, self._recover_outbox)
 
         slot_documents = SlotDocuments(server)
@@ -84,7 +83,6 @@ class MongoStore:
 
         due = DueJobs(server, locks, lanes, Parking(server, locks, slots.wake), self._lost, self._outcomes)
         claims = Claims(due, Admission(loop, slots, self._operator.cancel), self._outcomes)
-
         self._starts = Starts(self._jobs, self._push, claims.claim)
 
         values = Values(server)
