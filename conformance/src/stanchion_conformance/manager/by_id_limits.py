@@ -78,6 +78,9 @@ class TestLimitsOfClaimsById:
         assert claim_ids(store, second, third) == []
         assert claim_ids(store, third, first, second) == [first.id]
         assert claim_ids(store, second) == []
+        assert store.settle([Rollback(row_of(store, first.id).lease, 0.0, "no")]) == [JobState.READY]
+        assert claim_ids(store, second, third) == []
+        assert claim_ids(store, second, first) == [first.id]
         assert store.settle([Rollback(row_of(store, first.id).lease, 60.0, "no")]) == [JobState.SCHEDULED]
         assert claim_ids(store, second, third) == []
         store.cancel([first.id])
