@@ -22,6 +22,7 @@ from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.streams.pushes import MOST_JOBS, Pushes
 from stanchion.manager.server.tokens import Caller
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, NewJob, Pushed
 from stanchion.stores.wire.calls import CALLS
 from stanchion.stores.wire.messages import pb, read, written
@@ -75,10 +76,11 @@ class Producers:
 
     async def reply(self, caller: Caller, request: pb.PushRequest, size: int) -> Any:
         """Check the jobs of a request of `size` bytes, and store them; return the reply."""
-        checked = partial(self._jobs, caller, request)
-        jobs = checked() if size <= _SMALL else await self._calls.run(checked)
-        if len(jobs) > MOST_JOBS:
-            return _CALL.reply(await self._calls.run(partial(self._store.push, jobs)))
+        checked = partial(self._checked, caller, request)
+        jobs, claim = checked() if size <= _SMALL else await self._calls.run(checked)
+        if len(jobs) > MOST_JOBS or claim is not None:
+            push = partial(self._store.push, jobs, None, claim, repeat=request.repeat)
+            return _CALL.reply(await self._calls.run(push))
         return _CALL.reply(await self._in_time(request, jobs))
 
     async def _in_time(self, request: pb.PushRequest, jobs: list[NewJob]) -> list[Pushed]:
@@ -91,13 +93,13 @@ class Producers:
                 Status.DEADLINE_EXCEEDED, f"the jobs were not stored within {seconds:g} s, and may still be"
             ) from None
 
-    def _jobs(self, caller: Caller, request: pb.PushRequest) -> list[NewJob]:
+    def _checked(self, caller: Caller, request: pb.PushRequest) -> tuple[list[NewJob], Claim | None]:
+        """Return the jobs of a request, and the claim of those of them that are to run at once."""
         args = _CALL.arguments(request)
-        door.check_texts(args["jobs"])
+        door.check_texts([args["jobs"], args.get("claim")])
         door.check("push", args)
         access.check(self._store, caller, "push", args)
-        jobs: list[NewJob] = args["jobs"]
-        return jobs
+        return args["jobs"], args.get("claim")
 
 
 class _Stream:

@@ -89,7 +89,8 @@ class GroupedPushes:
 def _stored(store: Store, pushes: Sequence[tuple[Sequence[NewJob], bool]]) -> list[list[Pushed] | Exception]:
     """Store pushes by one call; if one of them can't be stored, halve the group until that one is alone."""
     try:
-        found = store.push([job for jobs, _ in pushes for job in jobs])
+        repeat = any(repeated for _, repeated in pushes)
+        found = store.push([job for jobs, _ in pushes for job in jobs], repeat=repeat)
     except StoreUnavailable as error:
         return [error] * len(pushes)
     except Exception as error:
