@@ -40,9 +40,9 @@ def test_stores_shows_what_each_can_do(run: Run) -> None:
     for store in run("stores", "--json").json:
         assert store.keys() == {
             *("name", "joins_transactions", "push_wakeup", "wakeup", "atomic_batches", "durable", "processes", "arrow"),
-            *("atomic_pushes", "feed", "extra", "schemes", "installed", "missing"),
+            *("atomic_pushes", "feed", "claims_by_id", "extra", "schemes", "installed", "missing"),
         }
-        assert store["installed"] is True
+        assert store["installed"] is store["claims_by_id"] is True
         assert (store["extra"] is None) == (store["name"] in ("memory", "sqlite"))
     assert run("stores", "--json").json[1]["schemes"] == ["mysql", "mariadb"]
 

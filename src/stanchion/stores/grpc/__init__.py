@@ -21,6 +21,7 @@ CAPABILITIES = Capabilities(
     durable="as the store of the manager",
     processes=True,
     extra="grpc",
+    claims_by_id=True,
 )
 """What is known without asking a manager; see `GrpcStore.capabilities`."""
 
