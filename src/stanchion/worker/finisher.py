@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
+from operator import itemgetter
 
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
@@ -37,6 +38,8 @@ TRIES = 3
 
 REPEAT = 60.0
 """Seconds until a job whose outcome could not be stored runs again."""
+
+_OUTCOME = itemgetter(0)  # called by built-ins, without a frame for each job
 
 
 def unstored(outcome: outcomes.Outcome, error: Exception) -> outcomes.Outcome:
@@ -106,9 +109,10 @@ class Finisher:
                 continue
             size = len(group)
             self._store(group)
-            stored_in = {outcome.lease.queue for outcome, _, _ in group if outcome is not None}
-            settled_in = {job.queue for outcome, job, _ in group if outcome is None and job is not None}
-            self._settled({logical_name(queue) for queue in stored_in} | settled_in)
+            queues = {outcome.lease.queue for outcome, _, _ in group if outcome is not None}
+            if None in map(_OUTCOME, group):
+                queues |= {job.queue for outcome, job, _ in group if outcome is None and job is not None}
+            self._settled(set(map(logical_name, queues)))
 
     def _gather(self) -> list[Finished]:
         """Return the pending outcomes, waiting for the first; empty if woken by a change of state."""
@@ -121,10 +125,10 @@ class Finisher:
             self._sign.clear()
         group = [pending.popleft() for _ in range(min(len(pending), MOST))]
         self._taken += len(group)
-        others = [finished for finished in group if type(finished[0]) is not Commit]
-        if not others:
+        if set(map(type, map(_OUTCOME, group))) <= {Commit}:
             return group
         # Commits together: stores apply consecutive ones in a single statement.
+        others = [finished for finished in group if type(finished[0]) is not Commit]
         return others + [finished for finished in group if type(finished[0]) is Commit]
 
     def _store(self, group: list[Finished]) -> None:
@@ -188,9 +192,12 @@ class Finisher:
             [outcome for outcome, _, _ in group if outcome is not None],
             lambda: {job.id: job.tenant for _, job, _ in group if job is not None},
         )
-        states = iter(self._context.current_store().settle(settling, repeat=repeat) if settling else [])
+        states = self._context.current_store().settle(settling, repeat=repeat) if settling else []
+        if len(states) == len(group):
+            return states
+        stored = iter(states)
         return [
-            next(states) if outcome is not None else job.settled_as if job is not None else None
+            next(stored) if outcome is not None else job.settled_as if job is not None else None
             for outcome, job, _ in group
         ]
 

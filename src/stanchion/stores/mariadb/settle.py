@@ -13,9 +13,10 @@ from stanchion.stores.mariadb.packets import packets
 from stanchion.stores.mariadb.statements import LISTED, NOW, TEXT, by_ids, given_ids, names_of
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
-from stanchion.stores.records.outcomes import Commit, Ties
+from stanchion.stores.records.outcomes import Commit
 from stanchion.stores.records.queues import QueueSettings
 from stanchion.stores.rules.outcomes import counted_as
+from stanchion.stores.rules.slots import MAYBE_UNTIED
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import HELD_COLUMNS, HISTORY_COLUMNS, queues
@@ -25,7 +26,7 @@ from stanchion.stores.sql.rows.queues import QueueRow
 
 # Called by built-ins, without a frame for each job.
 _ID, _CLAIM, _RESULT = attrgetter("lease.id"), attrgetter("lease.queue", "lease.token"), attrgetter("result", "payload")
-_TIES, _MAYBE_UNTIED = attrgetter("ties"), frozenset({None, Ties.NONE})
+_TIES = attrgetter("ties")
 _IN_TIME = f"job.state = 'running' AND (job.lease_until IS NULL OR job.lease_until > {NOW})"
 
 _HELD = text(f"""
@@ -109,7 +110,7 @@ class MariaDBCommits:
 
     def commit_in(self, run: Runner, commits: Sequence[Commit]) -> list[JobState | None]:
         ids, claims = set(map(_ID, commits)), set(map(_CLAIM, commits))
-        if len(ids) < len(commits) or len(claims) > 1 or not _MAYBE_UNTIED.issuperset(map(_TIES, commits)):
+        if len(ids) < len(commits) or len(claims) > 1 or not MAYBE_UNTIED.issuperset(map(_TIES, commits)):
             return self._general.commit_in(run, commits)
         ((queue, token),) = claims
         held, keeps, bounded = run.rows(_HELD, {"ids": sorted(ids), "queue": queue, "token": token})[0]

@@ -79,6 +79,8 @@ def uses_slots(row: JobRow | NewJob) -> bool:
 
 
 _NO_TIES = Ties.NONE
+MAYBE_UNTIED = frozenset({None, Ties.NONE})
+"""The ties of commits that may affect no other job; None: unknown."""
 
 
 def ties_of(row: JobRow) -> Ties:

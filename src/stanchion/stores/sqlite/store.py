@@ -36,6 +36,7 @@ from stanchion.stores.sql.store import Rows, SqlStore, Verbs
 from stanchion.stores.sql.values import Values
 from stanchion.stores.sqlite.claim import SqliteGrants, SqliteLanePicks, SqliteReservations
 from stanchion.stores.sqlite.file import StoreFile
+from stanchion.stores.sqlite.settle import SqliteCommits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -51,7 +52,7 @@ class SqliteStore(SqlStore):
         pushes = Push(db, transactions, jobs, queues, inserts)
         flows = Flows(db, transactions, jobs, queues, pushes, FlowEnds(db), values)
         held_jobs = HeldJobs(db, queues)
-        commits = TransactionCommits(held_jobs, jobs, flows)
+        commits = SqliteCommits(db, held_jobs, jobs, TransactionCommits(held_jobs, jobs, flows))
         outcomes = Outcomes(db, transactions, jobs, queues, pushes, flows, held_jobs, commits)
         recovery = Recovery(db, transactions, queues, flows, SlotRepair(db, transactions, slots))
 

@@ -25,7 +25,7 @@ from stanchion.stores.sql.engine.columns import RUNNING, param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.runner import Runner
 from stanchion.stores.sql.engine.schema import jobs, queues
-from stanchion.stores.sql.rows.jobs import Jobs
+from stanchion.stores.sql.rows.jobs import ID_OF, Jobs
 from stanchion.stores.sql.rows.queues import QueueRow, QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
 
@@ -71,7 +71,7 @@ class ClaimRounds:
                 continue
             if past is not None:
                 search.skipping = time.monotonic() - asked
-            rows |= {row.id: row for row in found.rows}
+            rows.update(zip(map(ID_OF, found.rows), found.rows, strict=True))
             if rates and not rows:
                 deferring_until = math.inf  # nothing else is due: defer the jobs that were skipped
             elif not found.more or len(rows) >= claim.limit:

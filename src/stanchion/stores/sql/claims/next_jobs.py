@@ -14,6 +14,7 @@ from stanchion.stores.sql.claims.lanes import Lanes
 from stanchion.stores.sql.claims.reservations import Reserves
 from stanchion.stores.sql.claims.search import Search
 from stanchion.stores.sql.engine.runner import Runner
+from stanchion.stores.sql.rows.jobs import ID_OF
 from stanchion.stores.sql.rows.queues import QueueRow
 
 
@@ -57,9 +58,10 @@ class NextJobs:
             return Admission([])
         plain: dict[str, JobRow] = {}
         if len(ids) <= room and not settings.uses_slots:
-            plain = {row.id: row for row in self._reserves.plain(run, claim, settings, ids)}
+            rows = self._reserves.plain(run, claim, settings, ids)
+            plain = dict(zip(map(ID_OF, rows), rows, strict=True))
             if len(plain) == len(ids):
-                return Admission([plain[one] for one in ids])
+                return Admission(list(map(plain.__getitem__, ids)))
         elif len(ids) <= room and (rows := self._reserves.with_slots(run, claim, settings, ids)):
             taken = {row.id: row for row in rows}
             return Admission([taken[one] for one in ids], asked=True)

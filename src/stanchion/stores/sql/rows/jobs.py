@@ -52,7 +52,7 @@ _LATER = {name: JobRow._field_defaults[name] for name in LIVE_COLUMNS if name no
 """What such a job has in the other columns, which is their default."""
 
 
-QUEUE_OF, _ID_OF = attrgetter("queue"), attrgetter("id")  # called by built-ins, without a frame per job
+QUEUE_OF, ID_OF = attrgetter("queue"), attrgetter("id")  # called by built-ins, without a frame per job
 
 
 class Step(NamedTuple):
@@ -232,7 +232,7 @@ class Jobs:
 def leased(dialect: Dialect, leases: Collection[Lease]) -> Params:
     """Return the parameters of a statement about the jobs with the ids of these leases, in one of their queues."""
     return {
-        "ids": json.dumps(sorted(map(_ID_OF, leases))),
+        "ids": json.dumps(sorted(map(ID_OF, leases))),
         "queues": _listed(dialect, frozenset(map(QUEUE_OF, leases))),
     }
 
