@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
+
+from tests.servers.redis import PACKAGED
 
 MODEL = frozenset(
     (
@@ -28,6 +32,19 @@ STREAMS = frozenset(
     )
 )
 """The protocol of streams, over a few verbs: one database that joins transactions, and one that doesn't, will do."""
+
+OVER_FEW_VERBS = frozenset(
+    (
+        *("TestTopics", "TestFilters", "TestRepeatedEvents", "TestLateSubscribers", "TestSubscriptionsMeanwhile"),
+        *("TestSubscribedTasks", "TestTopicsAtTheDoor", "TestKeysOfEvents", "TestPayloadsInFlows"),
+        *("TestFailingPayloads", "TestPayloadsAtTheDoor", "TestReplayOfItems", "TestReplaysOnce", "TestReplayInAFlow"),
+        *("TestStreams", "TestOperatingStreams", "TestPartitionOfAJob", "TestConsumingPartitions"),
+        *("TestResizingPartitions", "TestFindingInPartitions", "TestQueuePatterns", "TestWorkersOfLanes"),
+        *("TestDeclaredLanes", "TestOrderOfQueues", "TestFeed", "TestReadersOfAFeed", "TestFeedResumed"),
+        *("TestConsumers", "TestReplayOfWhatHasChanged", "TestManySchedulers", "TestHandles", "TestBands"),
+    )
+)
+"""What these try is built of few verbs: one database with transactions, and one without, will do."""
 
 HEAVY = frozenset(("TestAgainstTheReference", "TestPermitsAlongAnyPath", "TestLanesAgainstTheReference"))
 """Random sequences of steps."""
@@ -93,7 +110,7 @@ def is_nightly(module: str, case: str, name: str) -> bool:
         return case not in THROUGH_A_MANAGER
     if module.startswith("test_mongo") and (case in HEAVY or any(part in name for part in MANY)):
         return True
-    if module in ("test_mariadb", "test_mongo") and case in STREAMS:
+    if module in ("test_mariadb", "test_mongo") and case in STREAMS | OVER_FEW_VERBS:
         return True
     if module in SERVERS and case in MANAGERS:
         return not any(part in name for part in EACH_STATEMENT)
@@ -107,3 +124,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         module, case = getattr(item, "module", None), getattr(item, "cls", None)
         if module and case and is_nightly(module.__name__.rpartition(".")[2], case.__name__, item.name):
             item.add_marker("nightly")
+        elif module and module.__name__.endswith("test_redis_others"):
+            _leave_to_one(item)
+
+
+def _leave_to_one(item: pytest.Item) -> None:
+    """Leave a case to one of the servers, about as many to each; the others try it at night."""
+    server: str = item.callspec.params["server"]  # type: ignore[attr-defined]
+    servers: list[str] = list(PACKAGED)
+    if servers.index(server) != crc32(item.nodeid.replace(server, "").encode()) % len(servers):
+        item.add_marker("nightly")
