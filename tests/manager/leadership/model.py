@@ -60,9 +60,11 @@ class Engine:
         self.serving.update(owned)
 
     async def release(self, owned: Sequence[Owned]) -> None:
-        for _ in range(self.slow):
+        waited = 0
+        while waited < self.slow:
             self.stepped.clear()
             await self.stepped.wait()
+            waited += 1
         self.serving.difference_update(owned)
 
     def lose(self) -> None:

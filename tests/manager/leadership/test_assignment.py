@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stanchion.core.checks import MAX_NAME
@@ -33,11 +33,13 @@ def test_is_what_it_always_was(vector: dict[str, Any]) -> None:
     assert [sessions.index(one) for one in assignment(queue, count, tuple(sessions))] == owners
 
 
+@settings(deadline=None)
 @given(queues, counts, some_sessions)
 def test_is_what_a_second_implementation_says(queue: str, count: int, sessions: tuple[str, ...]) -> None:
     assert list(assignment(queue, count, sessions)) == assigned(queue, count, sessions)
 
 
+@settings(deadline=None)
 @given(queues, counts, some_sessions)
 def test_is_even(queue: str, count: int, sessions: tuple[str, ...]) -> None:
     number_of = Counter(assignment(queue, count, sessions))
