@@ -94,12 +94,31 @@ def events_of_now(store: Store, _held: list[JobRow]) -> None:
     events_of(store, Period(now - 60 * SECOND, now, SECOND, now))
 
 
+def claim_by_ids(store: Store, _held: list[JobRow]) -> None:
+    """Claim jobs by their ids for three workers."""
+    found = store.select(of_one_rank("big", UNLANED)).rows
+    ids = tuple((job, f"w{number % 3}") for number, (job, *_) in enumerate(found))
+    assert len(store.claim(Claim("big", BATCH, "other", ids=ids)).rows) == BATCH
+
+
+def push_to_run(store: Store, _held: list[JobRow]) -> None:
+    """Push jobs that run at once."""
+    jobs = [NewJob(job, "big", "1") for job in new_ids(BATCH)]
+    wish = Claim("big", BATCH, "other", ids=tuple((job.id, "w1") for job in jobs))
+    assert all(one.token for one in store.push(jobs, claim=wish))
+
+
 Operation = Callable[[Store, list[JobRow]], object]
 
 OPERATIONS: dict[str, Operation] = {
     "push one": lambda store, _: store.push([NewJob(new_ids(1)[0], "big", "1")]),
     "push a batch": lambda store, _: store.push([NewJob(job, "big", "1") for job in new_ids(BATCH)]),
     "push with a key": lambda store, _: store.push([NewJob(new_ids(1)[0], "big", "1", key="k")]),
+    "push a batch once more": lambda store, _: store.push(
+        [NewJob(job, "big", "1") for job in new_ids(BATCH)], repeat=True
+    ),
+    "push to run": push_to_run,
+    "claim by ids": claim_by_ids,
     "claim": lambda store, _: store.claim(Claim("big", BATCH, "other", "w1")),
     "reserve": lambda store, _: store.claim(Claim("big", BATCH, "other")),
     "reserve for a holder": lambda store, _: store.claim(Claim("big", BATCH, "other", holder="h")),

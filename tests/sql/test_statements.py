@@ -10,8 +10,13 @@ from sqlalchemy import text
 from tests.conftest import NewDatabase
 
 from stanchion import Stanchion
+from stanchion.core.ids import new_ids
 from stanchion.stores.postgres.store import PostgresStore
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import NewJob
+from stanchion.stores.records.query import Query
 from stanchion.stores.registry import open_store
+from stanchion.stores.sql.engine.runner import CursorRunner
 
 
 @pytest.fixture
@@ -46,3 +51,24 @@ def test_psycopg_does_not_translate_them(store: PostgresStore, monkeypatch: pyte
         caller.execute("SELECT %s", ["the caller's own cursors still do"])
         queue.push(3, tx=caller)
     assert queue.size().total == 2
+
+
+def test_postgresql_claims_by_ids_and_pushes_to_run_by_one_statement(
+    store: PostgresStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.setup()
+    store.push([NewJob(job, "q", "1") for job in new_ids(3)])
+    ran: list[Any] = []
+    execute = CursorRunner.execute
+
+    def noted(self: CursorRunner, statement: Any, *given: Any) -> None:
+        ran.append(statement)
+        execute(self, statement, *given)
+
+    queued = [row.id for row in store.select(Query("live", order="id")).rows]
+    monkeypatch.setattr(CursorRunner, "execute", noted)
+    rows = store.claim(Claim("q", 3, "t", ids=tuple((job, f"w{n}") for n, job in enumerate(queued)))).rows
+    assert ([row.id for row in rows], len(ran)) == (queued, 1)
+    jobs = [NewJob(job, "q", "1") for job in new_ids(3)]
+    pushed = store.push(jobs, claim=Claim("q", 3, "u", ids=tuple((job.id, "w") for job in jobs)))
+    assert ([one.token for one in pushed], len(ran)) == (["u"] * 3, 2)

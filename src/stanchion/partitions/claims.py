@@ -45,7 +45,7 @@ class PartitionClaims:
             return self._batch(claim, in_turn)
         if claim.repeat or claim.ids:
             claimed = self._from(claim, in_turn, Claimed([]))
-            rows = in_claim_order(claimed.rows, claim.ids) if claim.ids else claimed.rows
+            rows = in_claim_order(claimed.rows, claim) if claim.ids else claimed.rows
             return self._apart(claimed._replace(rows=rows))
         claimed = self._store.claim(claim._replace(queue=in_turn[0]))
         if len(claimed.rows) >= claim.limit or (claimed.rows and is_alone(claimed.rows[0])):

@@ -94,6 +94,9 @@ class TestClaimsById:
         first, second = pushed(store, 2)
         assert claim_ids(store, first, second, first, limit=9) == [first.id, second.id]
         assert row_of(store, first.id).attempts == 1
+        (third,) = pushed(store, 1)
+        ids = ((third.id, "a"), (third.id, "b"))
+        assert [row.worker for row in store.claim(Claim(QUEUE, 2, new_id(), ids=ids)).rows] == ["a"]
 
     def test_no_more_than_the_limit(self, store: Store) -> None:
         jobs = pushed(store, 4)

@@ -42,7 +42,7 @@ class Claims:
 
     def _under_token(self, claim: Claim) -> list[JobRow]:
         rows = [row for row in self._jobs.running() if row.queue == claim.queue and row.token == claim.token]
-        return claim_rules.in_claim_order(rows, claim.ids)
+        return claim_rules.in_claim_order(rows, claim)
 
     def _hand_out(self, claim: Claim) -> Claimed:
         queue = self._jobs.queues.get(claim.queue)
@@ -62,7 +62,7 @@ class Claims:
         """Reserve due jobs that may run, park or defer the others; return whether time ran out."""
         rows: list[JobRow] = []
         until = now + int(self._seconds(claim) * SECOND)
-        workers = dict(claim.ids)
+        workers = claim.workers
         for row in self._candidates(queue, claim, limit, now):
             if len(rows) == limit:
                 break
@@ -82,8 +82,8 @@ class Claims:
         ordered = queue.settings.ordered and limit > 0
         if not claim.ids:
             return (queue.due_head if ordered else queue.due.each)(now, claim.lanes, claim.min_rank)
-        ids = [job_id for job_id, _ in claim.ids]
-        return queue.due_head(now, None, LOWEST_RANK, set(ids)) if ordered else queue.due_among(ids, now)
+        ids = claim.workers.keys()
+        return queue.due_head(now, None, LOWEST_RANK, ids) if ordered else queue.due_among(ids, now)
 
     def _admit(self, row: JobRow, claim: Claim, now: int) -> JobRow | None:
         """Return a job with its slots, or None after parking or deferring it."""

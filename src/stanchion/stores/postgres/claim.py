@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from sqlalchemy import text
 
+from stanchion.stores.postgres.by_ids import PostgresByIds
 from stanchion.stores.postgres.lanes import CLAIM_LANES, Taken, taken
 from stanchion.stores.postgres.pick import PICKED, RESERVED, SHAPE, WHOLE
 from stanchion.stores.postgres.slots import claim_slots
@@ -86,9 +87,10 @@ class PostgresClaims:
         two_trips: ShortClaims,
         general: TransactionClaims,
         unseen: UnseenReservations,
+        by_ids: PostgresByIds,
     ) -> None:
         self._db, self._queues, self._reservations = db, queues, reservations
-        self._two_trips, self._general, self._unseen = two_trips, general, unseen
+        self._two_trips, self._general, self._unseen, self._by_ids = two_trips, general, unseen, by_ids
         self.shapes: dict[str, QueueShape] = {}
         """The shape of each queue, as found by its last claim."""
         self._contended: set[str] = set()
@@ -101,7 +103,9 @@ class PostgresClaims:
         }
 
     def claim(self, claim: Claim) -> Claimed:
-        if claim.lanes is not None or claim.ids or claim.not_after is not None:
+        if claim.ids:
+            return self._by_ids.claim(claim)
+        if claim.lanes is not None or claim.not_after is not None:
             return self._general.claim(claim)
         for _ in self._routes:
             found = self._routes[self.shapes.get(claim.queue, "plain")](claim)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import text
+from sqlalchemy import Executable, text
 
 from stanchion.stores.postgres.pick import HERE, NOW, listed
 from stanchion.stores.records.jobs import UNLANED, NewJob, Pushed
@@ -23,60 +23,61 @@ from stanchion.stores.sql.rows.queues import QueueRows
 from stanchion.stores.sql.rows.transactions import Transactions
 
 # Called by built-ins over all jobs: cheaper per job than a comprehension.
-_ID, _QUEUE, _KEY, _LANE = map(attrgetter, ("id", "queue", "key", "lane"))
-_NO_KEYS = {None}
-_NO_LANES = {UNLANED}
+_ID, QUEUE_OF, KEY_OF, LANE_OF = map(attrgetter, ("id", "queue", "key", "lane"))
+NO_KEYS = {None}
+NO_LANES = {UNLANED}
 
 _REQUIRED = object()
 DEFAULTS = tuple(NewJob._field_defaults.get(name, _REQUIRED) for name in NewJob._fields)
 
-_NEW = listed(
-    LIVE_COLUMNS,
-    lane=f"coalesce(lane, {UNLANED})",
-    state="CASE WHEN waits_kind IS NULL THEN 'queued' ELSE 'waiting' END",
-    priority="coalesce(priority, 0)",
-    rank="coalesce(priority, 0)",
-    run_at=f"coalesce(run_at, {NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
-    enqueued_at=NOW,
-    attempts="0",
-    failures="0",
-    max_attempts=f"coalesce(max_attempts, {NewJob._field_defaults['max_attempts']})",
-    errors="NULL",
-    progress="NULL",
-    token="NULL",
-    worker="NULL",
-    lease_until="NULL",
-    started_at="NULL",
-    cancel_requested="false",
-    slots_held="0",
-    order_hold="NULL",
-    slots_hold="NULL",
-    waits_since=f"CASE WHEN waits_kind IS NOT NULL THEN {NOW} END",
-    arrival_payload="NULL",
-    entry_payload="NULL",
-)
+_NEW = {
+    "lane": f"coalesce(lane, {UNLANED})",
+    "state": "CASE WHEN waits_kind IS NULL THEN 'queued' ELSE 'waiting' END",
+    "priority": "coalesce(priority, 0)",
+    "rank": "coalesce(priority, 0)",
+    "run_at": f"coalesce(run_at, {NOW} + CAST(floor(coalesce(delay, 0) * 1000000) AS BIGINT))",
+    "enqueued_at": NOW,
+    "attempts": "0",
+    "failures": "0",
+    "max_attempts": f"coalesce(max_attempts, {NewJob._field_defaults['max_attempts']})",
+    "errors": "NULL",
+    "progress": "NULL",
+    "token": "NULL",
+    "worker": "NULL",
+    "lease_until": "NULL",
+    "started_at": "NULL",
+    "cancel_requested": "false",
+    "slots_held": "0",
+    "order_hold": "NULL",
+    "slots_hold": "NULL",
+    "waits_since": f"CASE WHEN waits_kind IS NOT NULL THEN {NOW} END",
+    "arrival_payload": "NULL",
+    "entry_payload": "NULL",
+}
+"""The columns of a new job, where they are not as given."""
 
-_PUSHED = f"""
+PUSHED = f"""
     WITH given AS (
         SELECT * FROM jsonb_to_recordset(CAST(:jobs AS jsonb)) AS given (
             id uuid, queue text, payload text, task text, priority int2, run_at bigint, delay float8,
             headers text, tenant text, key text, order_key text, limits text, flow_root uuid, flow_node uuid,
             flow_index int, flow_after text, origin uuid, max_attempts int, timeout float8, lane int, waits_kind text,
-            waits_queue text, waits_name text, trail text
+            waits_queue text, waits_name text, trail text {{more}}
         ) {{where}}
     ), stored AS (
         INSERT INTO stanchion_jobs ({listed(LIVE_COLUMNS)})
-        SELECT {_NEW}
+        SELECT {{new}}
         FROM given
         WHERE NOT {{finished}}
         ON CONFLICT DO NOTHING
-        RETURNING queue
+        RETURNING {{returning}}
     ), counted AS (
         INSERT INTO stanchion_counter_events (queue, what, n)
-        SELECT queue, 'pushed', count(*) FROM stored GROUP BY queue
+        SELECT queue, 'pushed', count(*) FROM stored GROUP BY queue {{counts}}
     )
-    SELECT (SELECT count(*) FROM stored), {NOW}
+    SELECT (SELECT count(*) FROM stored), {NOW} {{answer}}
 """
+"""The statement, with room for more."""
 _FINISHED = "EXISTS (SELECT 1 FROM stanchion_history AS finished WHERE finished.id = given.id)"
 # For the condition above, a plan made while history was small may read all of it, once per job or to hash it, until the
 # server has analyzed the grown table. Ids made together span so narrow a range that the index is chosen.
@@ -84,11 +85,25 @@ _FINISHED_IN_RANGE = """(given.id = ANY (ARRAY(
     SELECT finished.id FROM stanchion_history AS finished
     WHERE finished.id BETWEEN CAST(:first AS uuid) AND CAST(:last AS uuid) AND finished.id IN (SELECT id FROM given)
 )))"""
-_PUSH, _PUSH_JOINED, _PUSH_APART, _PUSH_APART_JOINED = (
-    text(_PUSHED.format(where=where, finished=finished))
-    for finished in (_FINISHED_IN_RANGE, _FINISHED)
-    for where in ("", f"WHERE {HERE}")
-)
+
+
+def pushes(
+    where: str = "", more: str = "", returning: str = "queue", counts: str = "", answer: str = "", **new: str
+) -> Pushing:
+    """Return the two forms of a push: of ids made together, and of others. `new`: the values of further columns."""
+    parts = {"where": where, "more": more, "returning": returning, "counts": counts, "answer": answer}
+    parts["new"] = listed(LIVE_COLUMNS, **{**_NEW, **new})
+    together, apart = (text(PUSHED.format(finished=one, **parts)) for one in (_FINISHED_IN_RANGE, _FINISHED))
+    return Pushing(together, apart)
+
+
+class Pushing(NamedTuple):
+    """A push of jobs whose ids were made together, and one of any jobs."""
+
+    together: Executable
+    apart: Executable
+
+
 _MADE_TOGETHER = len("01a1fe3f-73a2-767e-a69c-")
 """The length of the prefix that ids made by one call of `new_ids` share."""
 
@@ -105,24 +120,25 @@ class PostgresPush:
         if not jobs:
             return []
         # A duplicate may undo the batch, and what ended meanwhile a part of it.
-        if tx is not None or repeat or set(map(_KEY, jobs)) != _NO_KEYS:
-            guarded = set(map(_LANE, jobs)) == _NO_LANES and not any_held(jobs) and not repeat
+        if tx is not None or repeat or set(map(KEY_OF, jobs)) != NO_KEYS:
+            guarded = set(map(LANE_OF, jobs)) == NO_LANES and not any_held(jobs) and not repeat
             push_in = self._held_keys.respected(jobs, self.push_in)
             return push_within(self._transactions, jobs, tx, push_in, guarded=guarded, repeat=repeat)
         self._queues.make_for(jobs)
         pushed = self._db.statement(lambda run, again: self.push_in(run, jobs, again=again))
-        self._db.dialect.announce(set(map(_QUEUE, jobs)))
+        self._db.dialect.announce(set(map(QUEUE_OF, jobs)))
         return pushed
 
     def push_in(self, run: Runner, jobs: Sequence[NewJob], *, again: bool = False) -> list[Pushed]:
-        if set(map(_LANE, jobs)) != _NO_LANES:
+        if set(map(LANE_OF, jobs)) != NO_LANES:
             self._queues.use_lanes(run, {job.queue for job in jobs if job.lane != UNLANED})
         ordered: Sequence[NewJob] = jobs
-        if again or set(map(_KEY, jobs)) != _NO_KEYS:
+        if again or set(map(KEY_OF, jobs)) != NO_KEYS:
             # One order for all callers: two batches that share keys or ids can't deadlock.
             ordered = sorted(jobs, key=lambda job: (job.queue, job.key or "", "" if job.key else job.id))
-        ((stored, now),) = run.rows(*_pushing(ordered, guarded=run.guarded))
-        undone = self._jobs.undo_ended(run, [created(job, now) for job in jobs]) if again else {}
+        forms = _PUSH_JOINED if run.guarded else _PUSH
+        ((stored, now),) = run.rows(*asked(forms, ordered, list(map(given_in, ordered))))
+        undone = self._jobs.undo_ended(run, jobs) if again else {}
         if run.guarded and not stored:
             must_be_here(self._db, run)
             return self.push_in(run, jobs)
@@ -135,17 +151,20 @@ class PostgresPush:
         return [results[job.id] for job in jobs]
 
 
-def _pushing(jobs: Sequence[NewJob], *, guarded: bool) -> Asked:
-    """Return the statement that stores these jobs, with its parameters."""
-    given: Params = {"jobs": json.dumps([_given(job) for job in jobs])}
+def asked(forms: Pushing, jobs: Sequence[NewJob], given: Sequence[dict[str, Any]]) -> Asked:
+    """Return the statement that stores these jobs, with its parameters; `given`: the jobs as it takes them."""
+    texts: Params = {"jobs": json.dumps(given)}
     ids = list(map(str.lower, map(_ID, jobs)))
     first, last = min(ids), max(ids)
     if first[:_MADE_TOGETHER] != last[:_MADE_TOGETHER]:
-        return (_PUSH_APART_JOINED if guarded else _PUSH_APART), given
-    return (_PUSH_JOINED if guarded else _PUSH), {**given, "first": first, "last": last}
+        return forms.apart, texts
+    return forms.together, {**texts, "first": first, "last": last}
 
 
-def _given(job: NewJob) -> dict[str, Any]:
+_PUSH, _PUSH_JOINED = pushes(), pushes(where=f"WHERE {HERE}")
+
+
+def given_in(job: NewJob) -> dict[str, Any]:
     """Return the fields of a job that differ from the defaults."""
     if job[4:] == DEFAULTS[4:]:
         plain = {"id": job.id, "queue": job.queue, "payload": job.payload}

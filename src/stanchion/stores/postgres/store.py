@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stanchion.stores.postgres.admit import PostgresDecisions, PostgresDue, TwoTrips
+from stanchion.stores.postgres.by_ids import PostgresByIds
 from stanchion.stores.postgres.claim import PostgresClaims
 from stanchion.stores.postgres.flows import PostgresFlowEndStatements
 from stanchion.stores.postgres.purge import PostgresPurgeStatements
@@ -14,6 +15,7 @@ from stanchion.stores.postgres.query import PostgresQueries
 from stanchion.stores.postgres.release import PostgresGrants
 from stanchion.stores.postgres.settle import PostgresCommits, PostgresOutcomes
 from stanchion.stores.postgres.staging import CopyStaged, PostgresPlainFinish
+from stanchion.stores.postgres.starts import PostgresStarts
 from stanchion.stores.records.query import Query
 from stanchion.stores.sql.claims.admission import Admissions
 from stanchion.stores.sql.claims.batches import Claims, UnseenReservations
@@ -77,7 +79,9 @@ class PostgresStore(SqlStore):
         )
         two_trips = ShortClaims(transactions, reservations, rounds, general, TwoTrips(admissions).claim)
         unseen = UnseenReservations(transactions, jobs, queues, recovery, general_due, reservations)
-        routes = PostgresClaims(db, queues, reservations, two_trips, general, unseen)
+        by_ids = PostgresByIds(db, queues, reservations, general)
+        routes = PostgresClaims(db, queues, reservations, two_trips, general, unseen, by_ids)
+        starts = Starts(db, transactions, jobs, pushes, general, reservations)
 
         staged = CopyStaged(db, StagedJobs(db))
         verbs = Verbs(
@@ -87,7 +91,7 @@ class PostgresStore(SqlStore):
             outcomes=outcomes,
             recovery=recovery,
             claims=Claims(db, routes, routes, reservations, outcomes),
-            starts=Starts(db, transactions, jobs, pushes, general, reservations),
+            starts=PostgresStarts(db, queues, by_ids, starts),
             staging=Staging(db, transactions, jobs, queues, pushes, commits, values, staged, PostgresPlainFinish()),
             queries=PostgresQueries(db, Queries(db, jobs)),
             stats=Stats(db),

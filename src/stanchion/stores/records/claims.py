@@ -53,6 +53,14 @@ class Claim(NamedTuple):
         """What the jobs record as their `worker`: the id of a worker, or the name of the holder of a lease."""
         return self.worker or self.holder
 
+    @property
+    def workers(self) -> dict[str, str]:
+        """The worker of each job in `ids`, in their order; a job that is named twice counts by the first."""
+        found: dict[str, str] = {}
+        for job, worker in self.ids:
+            found.setdefault(job, worker)
+        return found
+
     def of(self, worker: str) -> Claim:
         """Return the claim as made for one of the workers in `ids` alone."""
         return self._replace(worker=worker or None)

@@ -65,7 +65,7 @@ class DueJobs:
                 start = reached
         rows = rows_in(jobs.decode(), claim.queue)
         if found == b"held":
-            in_claim_order(rows, claim.ids)
+            in_claim_order(rows, claim)
         if not worker:  # a worker learns of cancellations by its heartbeat, and does not fetch its jobs
             places.remember(claim.queue, (row.id for row in rows))
         return Claimed(rows, float(wait) if wait else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TypeGuard
 
 from stanchion.stores.records.claims import Claim
@@ -20,12 +19,12 @@ from stanchion.stores.rules.slots import (
 )
 
 
-def in_claim_order(rows: list[JobRow], ids: Sequence[tuple[str, str]] = ()) -> list[JobRow]:
-    """Sort claimed jobs into the order in which they are handed out; `ids`: those of the claim."""
+def in_claim_order(rows: list[JobRow], claim: Claim | None = None) -> list[JobRow]:
+    """Sort claimed jobs into the order in which they are handed out: that of the claim if it names jobs."""
     if len(rows) > 1:
         rows.sort(key=lambda row: (-row.rank, row.run_at, row.id))
-        if ids:
-            places = {job_id: place for place, (job_id, _) in enumerate(ids)}
+        if claim is not None and claim.ids:
+            places = {job_id: place for place, job_id in enumerate(claim.workers)}
             rows.sort(key=lambda row: places.get(row.id, len(places)))
     return rows
 

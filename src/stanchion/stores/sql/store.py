@@ -8,7 +8,7 @@ from typing import NamedTuple
 from stanchion.stores.rules.lost_leases import LostLeaseDelay
 from stanchion.stores.sql.claims.batches import Claims
 from stanchion.stores.sql.claims.recovery import Recovery
-from stanchion.stores.sql.claims.starts import Starts
+from stanchion.stores.sql.claims.starts import PushesToRun
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.setup import Setup
 from stanchion.stores.sql.jobs.adoption import Adoption
@@ -60,7 +60,7 @@ class Verbs(NamedTuple):
     outcomes: Settles
     recovery: Recovery
     claims: Claims
-    starts: Starts
+    starts: PushesToRun
     staging: Staging
     queries: ReadsJobs
     stats: Stats

@@ -101,7 +101,7 @@ class DueJobs:
         """Return the jobs that an earlier try of this claim has reserved."""
         held = {"live": True, "queue": claim.queue, "state": JobState.RUNNING.value, "token": claim.token}
         rows = [row_of(one) for one in self._server.call(lambda on, _again: list(on.jobs.find(held)))]
-        return in_claim_order(rows, claim.ids)
+        return in_claim_order(rows, claim)
 
     def _obtain(self, claim: Claim) -> Obtained:
         """Reserve the next due jobs, under the claim lock if the queue has limits or lanes."""
@@ -188,7 +188,7 @@ class DueJobs:
 
     def _next(self, claim: Claim, state: QueueState, limit: int, offset: int | None = None) -> list[str] | None:
         """Return the ids that a claim names, all of them, or else those of the next due jobs: see `_next_any`."""
-        return list(dict(claim.ids)) if claim.ids else self._next_any(claim, state, limit, offset)
+        return list(claim.workers) if claim.ids else self._next_any(claim, state, limit, offset)
 
     def _next_any(self, claim: Claim, state: QueueState, limit: int, offset: int | None = None) -> list[str] | None:
         """Return the ids of the next due jobs, in order, after taking back expired leases.
@@ -271,14 +271,14 @@ def _by_worker(claim: Claim, ids: list[str]) -> list[tuple[Claim, list[str]]]:
     """Divide jobs by the workers that the claim names for them; each part with the claim as that worker's."""
     if not claim.ids:
         return [(claim, ids)]
-    workers, parts = dict(claim.ids), dict[str, list[str]]()
+    workers, parts = claim.workers, dict[str, list[str]]()
     for job in ids:
         parts.setdefault(workers[job], []).append(job)
     return [(claim.of(worker), some) for worker, some in parts.items()]
 
 
 def _names(claim: Claim, job: str) -> bool:
-    return not claim.ids or job in dict(claim.ids)
+    return not claim.ids or job in claim.workers
 
 
 def _offset(claim: Claim, state: QueueState, rows: list[JobRow]) -> Document:

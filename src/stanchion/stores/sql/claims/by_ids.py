@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from sqlalchemy import BigInteger, Executable, String, cast, select, text
+from sqlalchemy import BigInteger, Executable, String, cast, literal_column, select, text
 
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import SECOND, JobRow
@@ -23,7 +23,7 @@ from stanchion.stores.sql.claims.admission import ASKING, Admission, asking
 from stanchion.stores.sql.claims.next_jobs import ReservesNext
 from stanchion.stores.sql.claims.reservations import lease_of
 from stanchion.stores.sql.claims.search import Search
-from stanchion.stores.sql.engine.columns import QUEUED, param
+from stanchion.stores.sql.engine.columns import param
 from stanchion.stores.sql.engine.database import Database
 from stanchion.stores.sql.engine.dialect import Dialect
 from stanchion.stores.sql.engine.runner import Runner
@@ -38,17 +38,21 @@ class ByIdStatements:
 
     def __init__(self, dialect: Dialect) -> None:
         these = text(dialect.among("stanchion_jobs.id", "ids", "uuid"))
-        due = jobs.c.state == QUEUED, jobs.c.run_at <= dialect.now, dialect.now <= param("not_after", BigInteger)
+        # The spelling of the state keeps planners from the partial index of queued jobs, which may be long.
+        queued = jobs.c.state.op("IN", is_comparison=True)(literal_column("('queued', '')"))
+        due = queued, jobs.c.run_at <= dialect.now, dialect.now <= param("not_after", BigInteger)
         self.pick: Executable = (
             select(cast(jobs.c.id, String(36)), *(jobs.c[name] for name in ASKING))
             .where(jobs.c.queue == param("queue", String), these, *due)
             .with_for_update(skip_locked=True)
         )
+        # SQLite would read all of `given` for each job then.
+        by_array = "TRUE" if dialect.single_writer else these
         self.assign: Executable = text(f"""
             UPDATE stanchion_jobs SET worker = coalesce(given.worker, :holder),
                 lease_until = CASE WHEN given.worker IS NULL THEN started_at + CAST(:lease_micros AS BIGINT) END
             FROM {dialect.assignments("assigned")}
-            WHERE queue = :queue AND {these} AND stanchion_jobs.id = given.id
+            WHERE queue = :queue AND stanchion_jobs.id = given.id AND {by_array}
         """)
 
 
@@ -63,7 +67,7 @@ class JobsById:
 
     def reserve(self, run: Runner, claim: Claim, search: Search, settings: QueueSettings, limit: int) -> Admission:
         """Reserve up to `limit` of the jobs that a claim names, in its order, all for the claim's own worker."""
-        wanted = dict.fromkeys(job_id for job_id, _ in claim.ids)
+        wanted = claim.workers
         given = {
             "queue": claim.queue,
             "ids": self._dialect.listed(wanted),
@@ -77,7 +81,7 @@ class JobsById:
 
     def assigned(self, run: Runner, claim: Claim, settings: QueueSettings, rows: Sequence[JobRow]) -> list[JobRow]:
         """Give reserved jobs, which are held for the claim's own worker, to the workers that the claim names."""
-        workers, lease_micros = dict(claim.ids), int(lease_of(claim, settings) * SECOND)
+        workers, lease_micros = claim.workers, int(lease_of(claim, settings) * SECOND)
         mine = claim.worker or ""
         others = {row.id: workers[row.id] for row in rows if workers[row.id] != mine}
         if not others:

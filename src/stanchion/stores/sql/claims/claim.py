@@ -117,7 +117,7 @@ class TransactionClaims:
     def claim_ids(self, run: Runner, claim: Claim, *, again: bool = False) -> Admission:
         """Reserve the jobs that a claim names, in an open transaction; `again`: the call is a repeat."""
         if (again or claim.repeat) and (held := self._reservations.held(run, claim)):
-            return Admission(in_claim_order(held, claim.ids))
+            return Admission(in_claim_order(held, claim))
         row = self._queues.find(run, claim.queue)
         settings = QueueSettings(claim.queue) if row is None else row.settings
         mine = claim.of(claim.ids[0][1])._replace(lanes=None, min_rank=LOWEST_RANK)

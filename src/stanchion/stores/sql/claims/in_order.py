@@ -118,5 +118,5 @@ class InOrder:
 
 def _named(claim: Claim, ids: Sequence[str]) -> list[str]:
     """Return those of these jobs that the claim names; all if it names none."""
-    names = dict(claim.ids)
+    names = claim.workers
     return [one for one in ids if not names or one in names]

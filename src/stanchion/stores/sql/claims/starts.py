@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import NewJob, Pushed
@@ -16,6 +16,15 @@ from stanchion.stores.sql.jobs.held_keys import HeldKeys
 from stanchion.stores.sql.jobs.push import Pushes, push_within
 from stanchion.stores.sql.rows.jobs import Jobs
 from stanchion.stores.sql.rows.transactions import Transactions
+
+
+class PushesToRun(Protocol):
+    """Stores new jobs, and reserves those that a claim names."""
+
+    def push(
+        self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
+    ) -> list[Pushed]:
+        """Store jobs; see `Store.push`."""
 
 
 class Starts:

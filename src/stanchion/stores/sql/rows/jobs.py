@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, Pushed, row_from
+from stanchion.stores.records.jobs import UNLANED, JobRow, JobState, NewJob, Pushed, row_from
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.rules.claims import in_claim_order
 from stanchion.stores.rules.jobs import Transition
@@ -194,11 +194,11 @@ class Jobs:
             those = {"ids": dialect.listed(ids), "queues": _listed(dialect, frozenset(queues))}
             run.send(self._statements.remove, those)
 
-    def take_back(self, run: Runner, row: JobRow) -> bool:
+    def take_back(self, run: Runner, row: JobRow | NewJob) -> bool:
         """Delete a live job; return whether it existed."""
         return run.change(self._statements.remove_one, {"job": row.id, "queue": row.queue}) == 1
 
-    def undo_ended(self, run: Runner, rows: Sequence[JobRow]) -> dict[str, Pushed]:
+    def undo_ended(self, run: Runner, rows: Sequence[JobRow] | Sequence[NewJob]) -> dict[str, Pushed]:
         """Delete new jobs that an earlier try stored and a worker has finished since; return how they were stored.
 
         Their insert can't see that: it waited for the worker's delete, with an older snapshot.
