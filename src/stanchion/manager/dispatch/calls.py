@@ -1,0 +1,81 @@
+"""Calls of the store: counted, repeated while it does not answer, and halved around a row that it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
+
+from stanchion.core.backoff import Backoff
+from stanchion.errors import SchemaMismatch, StoreUnavailable
+from stanchion.manager.window.reader import OffLoop
+
+log = logging.getLogger("stanchion.manager")
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+LOG_SECONDS = 10.0
+"""Time between two log lines of one outage."""
+
+
+class Calls:
+    """Calls of the store in threads."""
+
+    def __init__(self, off_loop: OffLoop) -> None:
+        self._off_loop = off_loop
+        self.statements = 0
+        """Calls so far."""
+        self.of_queue: Counter[str] = Counter()
+        """Calls so far that had jobs of a queue."""
+        self.away = False
+        """True while the store does not answer."""
+        self._logged_at = -LOG_SECONDS
+
+    async def once(self, queues: Collection[str], call: Callable[[], T]) -> T:
+        """Make a call that has jobs of these queues."""
+        self.statements += 1
+        self.of_queue.update(queues)
+        found = await self._off_loop(call)
+        self.away = False
+        return found
+
+    async def answered(self, queues: Collection[str], call: Callable[[bool], T]) -> T:
+        """Make a call until the store answers; it gets True once a reply may have been lost."""
+        backoff, repeat = Backoff(), False
+        while True:
+            try:
+                return await self.once(queues, lambda repeat=repeat: call(repeat))  # type: ignore[misc]
+            except (StoreUnavailable, SchemaMismatch) as error:
+                repeat, pause = True, backoff.failed()
+                self._told(error, pause)
+                await asyncio.sleep(pause)
+
+    def _told(self, error: Exception, pause: float) -> None:
+        now = asyncio.get_running_loop().time()
+        if not self.away or now - self._logged_at >= LOG_SECONDS:
+            log.warning("waiting for the store, next try in %.1f s: %s", pause, error)
+            self._logged_at = now
+        self.away = True
+
+
+async def apart(
+    items: Sequence[T], call: Callable[[Sequence[T]], Awaitable[R]]
+) -> tuple[list[R], list[tuple[T, Exception]]]:
+    """Make a call for all items; if the store refuses it, for each half of them, and so on.
+
+    Return what the calls returned, and the single items that were refused. An error that is none of the items raises.
+    """
+    try:
+        return [await call(items)], []
+    except (StoreUnavailable, SchemaMismatch):
+        raise
+    except Exception as error:
+        if len(items) == 1:
+            return [], [(items[0], error)]
+    half = len(items) // 2
+    first, refused = await apart(items[:half], call)
+    second, also = await apart(items[half:], call)
+    return [*first, *second], [*refused, *also]

@@ -1,0 +1,212 @@
+"""Hands out the jobs of the windows: reserves them by their ids, each for a receiver, and sends what came back.
+
+A death after each step leaves:
+
+    the jobs are taken from the window       nothing: they are queued
+    the store has them as running            running jobs that no receiver has; the next owner of the slice finds them
+    they are in the table and sent           jobs in flight
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+from uuid import uuid4
+
+from stanchion.manager.dispatch.calls import Calls, apart
+from stanchion.manager.dispatch.peers import Peer, Peers, Placing, free
+from stanchion.manager.dispatch.receiver import Owned
+from stanchion.manager.dispatch.rounds import MOST, Rounds
+from stanchion.manager.dispatch.sender import Sender, Stored
+from stanchion.manager.dispatch.slices import Slices
+from stanchion.manager.window.key import COLUMNS, Key, key_of
+from stanchion.manager.window.store_time import StoreTime
+from stanchion.manager.window.window import Window
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.query import Condition, Query
+
+log = logging.getLogger("stanchion.manager")
+
+TOKEN = "m:"  # noqa: S105 - no secret
+"""How the tokens of managers begin."""
+
+ASIDE = 1000
+"""Jobs that the store refuses to reserve, of which the last ones are left out."""
+
+
+def new_token(slices: Collection[Owned]) -> str:
+    """Return a token for jobs of these slices."""
+    return f"{TOKEN}{max((one.epoch for one in slices), default=0)}:{uuid4().hex}"
+
+
+class Taken(NamedTuple):
+    """A job from a window, its slice, and the receiver that is to get it."""
+
+    key: Key
+    owned: Owned
+    peer: Peer
+
+
+class UnderWay:
+    """A call of the store that reserves jobs: of which slices and jobs; `done` once all its jobs are sent or freed."""
+
+    def __init__(self, slices: Collection[Owned], ids: Collection[str]) -> None:
+        self.slices, self.ids, self.done = frozenset(slices), frozenset(ids), asyncio.Event()
+
+
+class Claims:
+    """Reserves and sends. `read_on` is called when a window runs low, `look` when a queue should be read again."""
+
+    def __init__(
+        self, store: Store, calls: Calls, slices: Slices, peers: Peers, sender: Sender, time: StoreTime
+    ) -> None:
+        self._store, self._calls, self._slices, self._peers = store, calls, slices, peers
+        self._sender, self._time = sender, time
+        self.rounds = Rounds("claims", self._round)
+        self.read_on: Callable[[], None] = lambda: None
+        self.held_back: Callable[[], bool] = lambda: False
+        self.under_way: UnderWay | None = None
+        self._rests: dict[str, float] = {}
+        """Queues of which a limit allows no more, and until when they rest, by the clock of the event loop."""
+        self._aside: OrderedDict[str, None] = OrderedDict()
+        self._last = ""
+        """The queue served last."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def wake(self, queues: Collection[str] | None = None) -> None:
+        """Say that these queues may have jobs that can run (None: all)."""
+        for queue in list(self._rests) if queues is None else queues:
+            self._rests.pop(queue, None)
+        self.rounds.kick()
+
+    def claimed(self, queue: str) -> Collection[str]:
+        """Return the jobs of the call under way."""
+        return () if self.under_way is None else self.under_way.ids
+
+    def close(self) -> None:
+        """Set no more timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # -- a round
+
+    async def _round(self) -> bool:
+        if not self._sender.may_fire() or self.held_back():
+            return False
+        now = self._time.now()
+        if now is None:
+            return False
+        loop_time = asyncio.get_running_loop().time()
+        for queue in self._in_order():
+            window = self._slices.windows[queue]
+            window.due(now)
+            if self._rests.get(queue, 0.0) > loop_time:
+                continue
+            taken = self._take(window)
+            if window.runs_low:
+                self.read_on()
+            if taken:
+                self._last = queue
+                await self._reserve(window, taken)
+                return True
+        self._set_timer()
+        return False
+
+    def _in_order(self) -> list[str]:
+        """Return the queues, from the one after the queue served last."""
+        return sorted(self._slices.windows, key=lambda queue: (queue <= self._last, queue))
+
+    def _take(self, window: Window) -> list[Taken]:
+        placing = Placing(self._peers, window.queue)
+        if not placing.room:
+            return []
+        taken = []
+        for key, peer in window.take(min(MOST, placing.room), placing.choose):
+            owned = self._slices.of(window.queue, key.lane)
+            if owned is None or key.id in self._aside:
+                free([peer])
+            else:
+                taken.append(Taken(key, owned, peer))
+        return taken
+
+    def _set_timer(self) -> None:
+        """Begin a round when the next job is due, or a queue has rested."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        loop = asyncio.get_running_loop()
+        waits = [max(_SHORTEST, at - loop.time()) for queue, at in self._rests.items() if at > loop.time()]
+        due = (window.next_at() for window in self._slices.windows.values())
+        waits += [max(_SHORTEST, self._time.seconds_until(at)) for at in due if at is not None]
+        if waits:
+            self._timer = loop.call_later(min(waits), self.rounds.kick)
+
+    # -- the call
+
+    async def _reserve(self, window: Window, taken: Sequence[Taken]) -> None:
+        self.under_way = under_way = UnderWay({one.owned for one in taken}, {one.key.id for one in taken})
+        try:
+            _, refused = await apart(taken, lambda part: self._claim(window, part))
+            for one, error in refused:
+                free([one.peer])
+                self._set_aside(window.queue, one.key.id, error)
+        finally:
+            self.under_way = None
+            under_way.done.set()
+
+    async def _claim(self, window: Window, taken: Sequence[Taken]) -> None:
+        queue = window.queue
+        ids = tuple((one.key.id, one.peer.receiver.worker) for one in taken)
+        token = new_token({one.owned for one in taken})
+        claim = Claim(queue, len(ids), token, ids=ids, not_after=self._sender.not_after)
+        claimed = await self._calls.answered([queue], lambda repeat: self._store.claim(claim._replace(repeat=repeat)))
+        came = {row.id: row for row in claimed.rows}
+        self._sender.send(Stored(came[one.key.id], one.owned, one.peer) for one in taken if one.key.id in came)
+        free(one.peer for one in taken)
+        if len(came) < len(taken):
+            await self._explain(window, taken, came, claimed)
+
+    async def _explain(self, window: Window, taken: Sequence[Taken], came: Collection[str], claimed: Claimed) -> None:
+        """Drop from the window what can't be claimed; keep what only a limit of the queue, or a lock, holds back."""
+        missing = [one.key for one in taken if one.key.id not in came]
+        places = {one.key.id: place for place, one in enumerate(taken)}
+        last = max((places[job] for job in came), default=-1)
+        if claimed.retry_in is not None:
+            kept = {key for key in missing if places[key.id] > last}
+            self._rest(window.queue, claimed.retry_in)
+        else:
+            kept = await self._queued(window.queue, missing)
+            if not came:
+                self._rest(window.queue, REST)
+        window.put_back(key for key in missing if key in kept)
+        for key in missing:
+            if key not in kept:
+                window.missing(key)
+
+    async def _queued(self, queue: str, missing: Sequence[Key]) -> set[Key]:
+        """Return those that are queued as before."""
+        where = (Condition("queue", "=", queue), Condition("id", "in", tuple(key.id for key in missing)))
+        query = Query("live", (*where, Condition("state", "=", "ready")), limit=len(missing), columns=COLUMNS)
+        page = await self._calls.answered([queue], lambda _: self._store.select(query))
+        return {key_of(*row) for row in page.rows}.intersection(missing)
+
+    def _rest(self, queue: str, seconds: float) -> None:
+        if seconds > 0:
+            self._rests[queue] = asyncio.get_running_loop().time() + seconds
+
+    def _set_aside(self, queue: str, job_id: str, error: Exception) -> None:
+        log.error("the store refuses to reserve job %s of queue %s: %s: %s", job_id, queue, type(error).__name__, error)
+        self._aside[job_id] = None
+        if len(self._aside) > ASIDE:
+            self._aside.popitem(last=False)
+
+
+REST = 1.0
+"""Seconds after which a queue is asked again that gave none of the jobs asked for, and no sign."""
+
+_SHORTEST = 0.0005
+"""Seconds, so that a timer that is early does not spin."""

@@ -1,0 +1,261 @@
+"""Jobs on their way into the store: what all producers push, in batches.
+
+A job that is due, and whose slice is this manager's, is stored as running at once if a receiver has room and no job
+that goes out before it is known to wait. What the store says counts: it is sent only if its row was stored so.
+
+A death after each step leaves:
+
+    pushes wait                      nothing stored, nothing answered: the client repeats them
+    stored, not answered             the client repeats them; the store knows their ids
+    stored as running, not sent      running jobs that no receiver has; the next owner of the slice finds them
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from stanchion.errors import StoreUnavailable
+from stanchion.manager.dispatch.calls import Calls, apart
+from stanchion.manager.dispatch.claims import UnderWay, new_token
+from stanchion.manager.dispatch.peers import Peer, Peers, Placing, free
+from stanchion.manager.dispatch.receiver import Owned
+from stanchion.manager.dispatch.rounds import MOST, Rounds
+from stanchion.manager.dispatch.sender import Sender, Stored
+from stanchion.manager.dispatch.slices import Slices
+from stanchion.manager.window.key import key_of
+from stanchion.manager.window.store_time import StoreTime
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow, NewJob, Pushed
+from stanchion.stores.rules import claims as claim_rules
+from stanchion.stores.rules.jobs import created
+
+log = logging.getLogger("stanchion.manager")
+
+JOBS_MAX = 10_000
+BYTES_MAX = 16 * 1024 * 1024
+"""Bounds of what waits to be stored, by the size of payloads and headers."""
+
+OLD_SECONDS = 1.0
+"""A push that has waited for so long may have been repeated through another manager already."""
+
+
+class Request:
+    """A push that waits. `answer`: what the store said, or its error."""
+
+    def __init__(self, jobs: Sequence[NewJob], repeat: bool, now: float) -> None:
+        self.jobs, self.repeat, self.since = jobs, repeat, now
+        self.bytes = sum(len(job.payload) + len(job.headers or "") for job in jobs)
+        self.alone = any(job.on_duplicate == "raise" and job.key is not None for job in jobs)
+        """Its refusal would be that of its whole batch."""
+        self.answer: asyncio.Future[list[Pushed]] = asyncio.get_running_loop().create_future()
+
+
+class Starting:
+    """The jobs of a batch that are to be stored as running, all of one queue, each with its slice and receiver.
+
+    `unclear`: a call may have stored some of them without saying so.
+    """
+
+    def __init__(self, claim: Claim, places: dict[str, tuple[Owned, Peer]]) -> None:
+        self.claim, self.places, self.unclear = claim, places, False
+
+
+class Inbox:
+    """Stores pushes. `look`: called with a queue that has jobs which the window did not take."""
+
+    def __init__(
+        self, store: Store, calls: Calls, slices: Slices, peers: Peers, sender: Sender, time: StoreTime
+    ) -> None:
+        self._store, self._calls, self._slices, self._peers = store, calls, slices, peers
+        self._sender, self._time = sender, time
+        self._waiting: deque[Request] = deque()
+        self._jobs = self._bytes = 0
+        self.rounds = Rounds("pushes", self._round)
+        self.ready: Callable[[], None] = lambda: None
+        self.held_back: Callable[[], bool] = lambda: False
+        self.under_way: UnderWay | None = None
+        self._closed = False
+
+    def __len__(self) -> int:
+        return self._jobs
+
+    async def push(self, jobs: Sequence[NewJob], *, repeat: bool = False) -> list[Pushed]:
+        """Store jobs; answer once they are stored. Raises StoreUnavailable if too many wait; else what the store does.
+
+        Cancelled before its batch has begun, it stores nothing.
+        """
+        if not jobs:
+            return []
+        request = Request(jobs, repeat, asyncio.get_running_loop().time())
+        if self._closed or self._jobs + len(jobs) > JOBS_MAX or self._bytes + request.bytes > BYTES_MAX:
+            raise StoreUnavailable(
+                "the manager ends; push through another one"
+                if self._closed
+                else f"{self._jobs:,} jobs wait to be stored by this manager, and it takes no more now; try again later"
+            )
+        self._count(request, 1)
+        self._waiting.append(request)
+        self.rounds.kick()
+        return await request.answer
+
+    def close(self) -> None:
+        """Refuse what waits, and what comes."""
+        self._closed = True
+        for request in self._waiting:
+            if not request.answer.done():
+                request.answer.set_exception(StoreUnavailable("the manager has ended; push through another one"))
+        self._waiting.clear()
+
+    def _count(self, request: Request, sign: int) -> None:
+        self._jobs += sign * len(request.jobs)
+        self._bytes += sign * request.bytes
+
+    # -- a round
+
+    async def _round(self) -> bool:
+        batch = self._taken()
+        if not batch:
+            return False
+        starting = self._starting([job for request in batch for job in request.jobs])
+        places = {} if starting is None else starting.places
+        self.under_way = under_way = UnderWay({owned for owned, _ in places.values()}, places)
+        try:
+            _, refused = await apart(batch, lambda part: self._store_jobs(part, starting))
+            for request, error in refused:
+                if not request.answer.done():
+                    request.answer.set_exception(error)
+        finally:
+            for request in batch:
+                self._count(request, -1)
+            free(peer for _, peer in places.values())
+            self.under_way = None
+            under_way.done.set()
+        return True
+
+    def _taken(self) -> list[Request]:
+        """Return the requests of the next batch: no id twice, and none that may be refused beside others."""
+        batch: list[Request] = []
+        ids: set[str] = set()
+        while self._waiting:
+            request = self._waiting[0]
+            if request.answer.done():  # its caller has gone
+                self._waiting.popleft()
+                self._count(request, -1)
+                continue
+            full = len(ids) + len(request.jobs) > MOST or request.alone or batch[0].alone if batch else False
+            own = {job.id for job in request.jobs}
+            if full or not ids.isdisjoint(own):
+                break
+            ids |= own
+            batch.append(self._waiting.popleft())
+        return batch
+
+    # -- as running
+
+    def _starting(self, jobs: Sequence[NewJob]) -> Starting | None:
+        """Choose jobs that can run at once, and receivers for them: of the queue that has most of them."""
+        if not self._sender.may_fire() or self.held_back():
+            return None
+        of: dict[str, list[tuple[NewJob, Owned]]] = {}
+        for job in jobs:
+            owned = self._slices.of(job.queue, job.lane)
+            if owned is not None and self._may_start(job):
+                of.setdefault(job.queue, []).append((job, owned))
+        queue = max(of, key=lambda one: len(of[one]), default=None)
+        if queue is None:
+            return None
+        placing = Placing(self._peers, queue)
+        places: dict[str, tuple[Owned, Peer]] = {}
+        for job, owned in sorted(of[queue], key=lambda one: -one[0].priority):
+            peer = placing.choose(job.lane)
+            if peer is not None:
+                places[job.id] = (owned, peer)
+        if not places:
+            return None
+        ids = tuple((job, peer.receiver.worker) for job, (_, peer) in places.items())
+        token = new_token({owned for owned, _ in places.values()})
+        return Starting(Claim(queue, len(ids), token, ids=ids, not_after=self._sender.not_after), places)
+
+    def _may_start(self, job: NewJob) -> bool:
+        """Return True if a job may run before all that waits, as far as this manager knows."""
+        plain = job.order_key is None and job.limits is None and job.waits_kind is None
+        if not plain or job.delay or job.on_duplicate == "replace":
+            return False
+        now = self._time.now()
+        if job.run_at is not None and (now is None or job.run_at > now):
+            return False
+        return self._slices.windows[job.queue].quiet(job.priority)
+
+    # -- the call
+
+    async def _store_jobs(self, batch: Sequence[Request], starting: Starting | None) -> None:
+        jobs = [job for request in batch for job in request.jobs]
+        now = asyncio.get_running_loop().time()
+        old = any(request.repeat or now - request.since > OLD_SECONDS for request in batch)
+        claim = None if starting is None else starting.claim
+
+        def push(repeat: bool) -> list[Pushed]:
+            if starting is not None:
+                starting.unclear |= repeat
+            return self._store.push(jobs, claim=claim, repeat=old or repeat)
+
+        try:
+            pushed = await self._calls.answered({job.queue for job in jobs}, push)
+        except Exception:
+            if starting is not None:
+                starting.unclear = True  # a store without atomic pushes may have stored a part
+            raise
+        if starting is not None:
+            pushed = await self._send(jobs, pushed, starting)
+        self._to_windows(jobs, pushed)
+        place = 0
+        for request in batch:
+            if not request.answer.done():
+                request.answer.set_result(pushed[place : place + len(request.jobs)])
+            place += len(request.jobs)
+
+    async def _send(self, jobs: Sequence[NewJob], pushed: Sequence[Pushed], starting: Starting) -> list[Pushed]:
+        """Send what was stored as running; return what the store said, with the tokens that it left out."""
+        claim = starting.claim
+        rows = {
+            job.id: _row(job, one, claim, starting.places[job.id][1])
+            for job, one in zip(jobs, pushed, strict=True)
+            if one.token == claim.token and not one.duplicate
+        }
+        if starting.unclear:
+            claimed = await self._calls.answered(
+                [claim.queue], lambda _: self._store.claim(claim._replace(repeat=True))
+            )
+            rows = {row.id: row for row in claimed.rows}
+        own = [job.id for job in jobs if job.id in rows]
+        self._sender.send(Stored(rows[job], *starting.places[job]) for job in own)
+        return [one._replace(token=claim.token) if one.id in rows else one for one in pushed]
+
+    def _to_windows(self, jobs: Sequence[NewJob], pushed: Sequence[Pushed]) -> None:
+        moment, now = max(one.enqueued_at for one in pushed), self._time.now()
+        if now is None or moment > now:  # a job that was stored before says nothing
+            self._time.saw(moment)
+            now = self._time.now()
+        added = False
+        for job, one in zip(jobs, pushed, strict=True):
+            window = self._slices.windows.get(job.queue)
+            if window is None or now is None or one.token is not None or job.waits_kind is not None:
+                continue
+            if one.duplicate:
+                added |= job.on_duplicate == "replace"
+                window.drop(one.id)  # its schedule may have changed: the next look tells
+                window.signal()
+            else:
+                added |= window.add(key_of(job.priority, one.run_at, one.id, job.lane), now)
+        if added:
+            self.ready()
+
+
+def _row(job: NewJob, pushed: Pushed, claim: Claim, peer: Peer) -> JobRow:
+    """Return the row of a job that was stored as running."""
+    row = created(job, pushed.enqueued_at)._replace(run_at=pushed.run_at)
+    return claim_rules.claimed(row, claim._replace(worker=peer.receiver.worker or None), 0.0, pushed.enqueued_at)

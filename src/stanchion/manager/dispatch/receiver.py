@@ -1,0 +1,82 @@
+"""What dispatch sees of a receiver, of the manager's session, and of the slices that the manager owns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.leases import Lease
+
+
+class Owned(NamedTuple):
+    """A slice that this manager owns: a part of the lanes of a queue, from the first to the last; -1: no lane."""
+
+    queue: str
+    slice: int
+    epoch: int
+    lanes: tuple[int, int]
+
+
+class Guard(NamedTuple):
+    """Tells a receiver up to when jobs are good: until its clock is past `heard` + `lease_left`, in microseconds.
+
+    `heard`: the last stamp of its own clock that the manager knew. `lease_left`: how long the session is sure to last.
+    """
+
+    heard: int | None
+    lease_left: int
+
+
+class Sent(NamedTuple):
+    """A job for a receiver, stored as running, and the epoch and number of its slice."""
+
+    row: JobRow
+    epoch: int
+    slice: int
+
+
+class Receiver(Protocol):
+    """The stream of one receiver. Its methods are called in the event loop, never wait, and do nothing after its end.
+
+    `id`: that of the instance, new for each process. `worker`: the id of its worker row; "": its jobs have leases.
+    `capacity`: how many jobs it takes. `lanes`: the first and last lane of each queue of which it serves not all.
+    """
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def worker(self) -> str: ...
+    @property
+    def capacity(self) -> int: ...
+    @property
+    def queues(self) -> frozenset[str]: ...
+    @property
+    def lanes(self) -> Mapping[str, tuple[int, int]]: ...
+
+    def send(self, jobs: Sequence[Sent], guard: Guard) -> None:
+        """Send jobs."""
+
+    def confirm(self, settled: Sequence[Lease], lost: Sequence[Lease], newly: int) -> None:
+        """Say which outcomes are stored, and which can't be. `newly`: those stored by this, and no earlier try."""
+
+    def cancel(self, held: Sequence[Lease]) -> None:
+        """Say which jobs should stop."""
+
+    def report(self, owned: Sequence[Owned]) -> None:
+        """Say what this manager owns, and ask for a Hello that names all jobs held."""
+
+    def end(self, reason: str) -> None:
+        """End the stream."""
+
+
+class Session(Protocol):
+    """The session of this manager. `session`: its id. `until`: the store time until which it is good."""
+
+    @property
+    def session(self) -> str: ...
+    @property
+    def until(self) -> int: ...
+
+    def seconds_left(self) -> float:
+        """Return how long the session is sure to last; 0 or less: hand out nothing."""

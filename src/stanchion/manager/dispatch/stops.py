@@ -1,0 +1,70 @@
+"""Tells receivers which of their jobs should stop: those that were asked to, and those that are no longer theirs.
+
+A cancel may come through any manager, or none, so jobs that have run for long are looked at from time to time; short
+ones end before anybody could stop them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+from stanchion.manager.dispatch.calls import Calls
+from stanchion.manager.dispatch.delays import Delays
+from stanchion.manager.dispatch.flight import Flight, Flights
+from stanchion.manager.dispatch.peers import Peers
+from stanchion.manager.dispatch.rounds import MOST
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.query import Condition, Query
+
+log = logging.getLogger("stanchion.manager")
+
+_COLUMNS = ("id", "token", "state", "cancel_requested")
+
+
+class Stops:
+    """Finds cancelled jobs in flight."""
+
+    def __init__(
+        self, store: Store, calls: Calls, flights: Flights, peers: Peers, delays: Delays, clock: Callable[[], float]
+    ) -> None:
+        self._store, self._calls, self._flights, self._peers = store, calls, flights, peers
+        self._delays, self._clock = delays, clock
+
+    async def run(self) -> None:
+        """Look at long jobs once in a lease, until cancelled."""
+        while True:
+            await asyncio.sleep(self._delays.lease)
+            try:
+                await self.look(self._flights.sent_before(self._clock() - self._delays.lease))
+            except Exception:
+                log.exception("looking for cancelled jobs has failed")
+
+    async def look(self, flights: Sequence[Flight]) -> None:
+        """Tell the receivers of these jobs which of them should stop."""
+        for start in range(0, len(flights), MOST):
+            part = flights[start : start + MOST]
+            ids = tuple(flight.lease.id for flight in part)
+            query = Query("live", (Condition("id", "in", ids),), limit=MOST, columns=_COLUMNS)
+            queues = {flight.lease.queue for flight in part}
+            page = await self._calls.answered(queues, lambda _, query=query: self._store.select(query))  # type: ignore[misc]
+            wanted = {
+                (job_id, token)
+                for job_id, token, state, cancelled in page.rows
+                if state == JobState.RUNNING and not cancelled
+            }
+            self.stop([flight for flight in part if (flight.lease.id, flight.lease.token) not in wanted])
+
+    def cancelled(self, ids: Collection[str]) -> None:
+        """Tell receivers at once of jobs that were cancelled through this manager."""
+        asked = set(ids)
+        self.stop([flight for flight in self._flights.sent_before(float("inf")) if flight.lease.id in asked])
+
+    def stop(self, flights: Sequence[Flight]) -> None:
+        """Tell the receivers of jobs that these should stop."""
+        for peer in self._peers.connected():
+            held = [flight.lease for flight in flights if flight.receiver == peer.id and flight.lease in self._flights]
+            if held:
+                peer.receiver.cancel(held)
