@@ -83,7 +83,7 @@ class Claims:
             self._rests.pop(queue, None)
         self.rounds.kick()
 
-    def claimed(self, queue: str) -> Collection[str]:
+    def claimed(self, _queue: str) -> Collection[str]:
         """Return the jobs of the call under way."""
         return () if self.under_way is None else self.under_way.ids
 

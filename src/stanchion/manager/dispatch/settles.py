@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from stanchion.manager.dispatch.calls import Calls, apart
 from stanchion.manager.dispatch.delays import Delays
@@ -22,6 +22,8 @@ from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Extend, Move, Outcome, Progress, Rollback
 
 log = logging.getLogger("stanchion.manager")
+
+K = TypeVar("K")
 
 HELD_BACK = 10_000
 """Outcomes that wait, from which on no more jobs are handed out."""
@@ -120,20 +122,10 @@ class Settles:
 
     def _taken(self) -> list[Waiting]:
         """Return the next batch, with one outcome of each job at most; renewals come before the end."""
-        batch: list[Waiting] = []
-        leases: set[Lease] = set()
-        for several in (self._renewals, self._endings):
-            keys = []
-            for key, one in several.items():  # type: ignore[attr-defined]
-                if len(batch) >= MOST:
-                    break
-                if one.outcome.lease not in leases:
-                    leases.add(one.outcome.lease)
-                    batch.append(one)
-                    keys.append(key)
-            for key in keys:
-                del several[key]
-        return batch
+        batch: dict[Lease, Waiting] = {}
+        _fill(batch, self._renewals)
+        _fill(batch, self._endings)
+        return list(batch.values())
 
     async def _settle(self, batch: Sequence[Waiting]) -> None:
         queues = {one.outcome.lease.queue for one in batch}
@@ -198,6 +190,18 @@ class Settles:
             return
         self._current(one.receiver).confirm([], [lease], 0)
         self._give_back(Rollback(lease, self._delays.first, error=f"OutcomeRefused: {type(error).__name__}"))
+
+
+def _fill(batch: dict[Lease, Waiting], waiting: dict[K, Waiting]) -> None:
+    """Move what waits into a batch, as far as there is room, and nothing else of the same job in it."""
+    keys = []
+    for key, one in waiting.items():
+        if len(batch) >= MOST:
+            break
+        if batch.setdefault(one.outcome.lease, one) is one:
+            keys.append(key)
+    for key in keys:
+        del waiting[key]
 
 
 def _queued(batch: Sequence[Waiting], newly: set[Lease]) -> set[str]:

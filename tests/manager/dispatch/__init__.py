@@ -1,0 +1,1 @@
+"""Dispatch, in an event loop whose time passes only when there is nothing to do."""
