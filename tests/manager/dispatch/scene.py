@@ -15,7 +15,7 @@ from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.dispatch.receiver import Owned
 from stanchion.manager.window.watcher import Watcher
 from stanchion.stores.memory.store import MemoryStore
-from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, JobState, NewJob
+from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, NewJob
 from stanchion.stores.records.query import Condition, Query
 from tests.manager.dispatch.virtual import now
 
@@ -157,7 +157,7 @@ class Scene:
         return self.store.inner.fetch([job_id])[job_id]
 
     def done(self, number: int) -> bool:
-        return self.states()[JobState.DONE] >= number
+        return self.store.inner.stats([QUEUE], ["totals"])[QUEUE].totals.committed >= number
 
 
 def slice_of(epoch: int, queue: str = QUEUE, number: int = 0, lanes: tuple[int, int] = ALL) -> Owned:
