@@ -12,7 +12,7 @@ from stanchion.manager.dispatch.receiver import Guard, Owned, Sent
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit, Outcome
-from stanchion.stores.wire.outcomes import Refused, Reported
+from stanchion.stores.wire.outcomes import Refused
 from tests.manager.dispatch.scene import LEASE, QUEUE
 from tests.manager.dispatch.virtual import now
 
@@ -128,17 +128,19 @@ class Process:
             stream.engine.outcomes(stream, [Refused(lease) for lease in refused])
 
     def finish(self, row: JobRow) -> None:
-        """End a job, and say so to the manager whose stream came first."""
-        if self.holding.pop(row.lease, None) is None:
-            return
-        outcome = self.unconfirmed[row.lease] = self.outcome(row)
-        self.tell([outcome])
+        """End a job, and say so."""
+        if self.holding.pop(row.lease, None) is not None:
+            self.unconfirmed[row.lease] = self.outcome(row)
+            self.tell(row.lease, 0)
 
-    def tell(self, outcomes: Sequence[Reported]) -> None:
-        """Report outcomes by the first open stream."""
-        stream = next((one for one in self.streams if one.open), None)
-        if stream is not None:
-            stream.engine.outcomes(stream, outcomes)
+    def tell(self, lease: Lease, number: int) -> None:
+        """Report an outcome by the first open stream; by the next one, if it is not confirmed after a second."""
+        streams = [stream for stream in self.streams if stream.open]
+        if streams and (outcome := self.unconfirmed.get(lease)) is not None:
+            stream = streams[number % len(streams)]
+            stream.engine.outcomes(stream, [outcome])
+            if len(streams) > 1:
+                asyncio.get_running_loop().call_later(1.0, self.tell, lease, number + 1)
 
     def answer(self, stream: Stream, owned: Sequence[Owned]) -> None:
         for one in owned:

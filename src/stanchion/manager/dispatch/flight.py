@@ -11,13 +11,17 @@ from stanchion.stores.records.leases import Lease
 
 
 class Flight(NamedTuple):
-    """A job at a receiver: its lease and slice, the instance that has it, its attempts; since when, by own clock."""
+    """A job at a receiver: its lease and slice, the instance that has it, its attempts; since when, by own clock.
+
+    `adopted`: a former owner has sent it, and may be told of its end.
+    """
 
     lease: Lease
     owned: Owned
     receiver: str
     attempts: int
     since: float
+    adopted: bool = False
 
 
 class Flights:
@@ -60,6 +64,10 @@ class Flights:
     def count(self, receiver: str) -> int:
         """Return the number of jobs at a receiver."""
         return len(self._of.get(receiver, ()))
+
+    def adopted(self) -> list[Flight]:
+        """Return the jobs that former owners have sent."""
+        return [flight for flight in self._all.values() if flight.adopted]
 
     def sent_before(self, moment: float) -> list[Flight]:
         """Return the jobs that have been in flight since before a moment."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from stanchion.errors import StoreUnavailable
 from stanchion.manager.dispatch.calls import Calls, apart
@@ -105,9 +105,7 @@ class Inbox:
     def close(self) -> None:
         """Refuse what waits, and what comes."""
         self._closed = True
-        for request in self._waiting:
-            if not request.answer.done():
-                request.answer.set_exception(StoreUnavailable("the manager has ended; push through another one"))
+        _refuse(self._waiting)
         self._waiting.clear()
 
     def _count(self, request: Request, sign: int) -> None:
@@ -128,6 +126,9 @@ class Inbox:
             for request, error in refused:
                 if not request.answer.done():
                     request.answer.set_exception(error)
+        except asyncio.CancelledError:
+            _refuse(batch)
+            raise
         finally:
             for request in batch:
                 self._count(request, -1)
@@ -253,6 +254,13 @@ class Inbox:
                 added |= window.add(key_of(job.priority, one.run_at, one.id, job.lane), now)
         if added:
             self.ready()
+
+
+def _refuse(requests: Iterable[Request]) -> None:
+    """Tell callers to go on elsewhere; those of a batch under way may be stored."""
+    for request in requests:
+        if not request.answer.done():
+            request.answer.set_exception(StoreUnavailable("the manager has ended; push through another one"))
 
 
 def _row(job: NewJob, pushed: Pushed, claim: Claim, peer: Peer) -> JobRow:

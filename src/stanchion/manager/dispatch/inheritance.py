@@ -97,7 +97,7 @@ class Inheritance:
                 continue
             if key in holding:
                 self.pop(one.lease)
-                self._flights.add(Flight(one.lease, one.owned, peer.id, one.attempts, self._clock()))
+                self._flights.add(Flight(one.lease, one.owned, peer.id, one.attempts, self._clock(), adopted=True))
             elif worker and one.worker == worker:
                 self.pop(one.lease)
                 unsent.append(one.lease)

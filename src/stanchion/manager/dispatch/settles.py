@@ -19,7 +19,7 @@ from stanchion.manager.dispatch.rounds import MOST, Rounds
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease
-from stanchion.stores.records.outcomes import Extend, Move, Outcome, Progress, Rollback
+from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Extend, Move, Outcome, Progress, Rollback
 
 log = logging.getLogger("stanchion.manager")
 
@@ -61,7 +61,7 @@ class Settles:
         self.changed: Callable[[set[str], set[str]], None] = lambda _settled, _queued: None
 
     def __len__(self) -> int:
-        return len(self._endings) + len(self._renewals)
+        return len(self._endings) + len(self._renewals) + len(self._under_way)
 
     @property
     def piled_up(self) -> bool:
@@ -156,7 +156,11 @@ class Settles:
         queues = {one.outcome.lease.queue for one in unclear}
         outcomes = [one.outcome for one in unclear]
         states = await self._calls.answered(queues, lambda _: self._store.settle(outcomes, repeat=True))
-        return {one.outcome.lease for one, state in zip(unclear, states, strict=True) if state is not None}
+        return {
+            one.outcome.lease
+            for one, state in zip(unclear, states, strict=True)
+            if state is not None and (state.final or not isinstance(one.outcome, _FINAL))
+        }
 
     def _confirm(self, batch: Sequence[Waiting], known: set[Lease], newly: set[Lease]) -> None:
         of: dict[str, tuple[Receiver, list[Lease], list[Lease], list[Lease]]] = {}
@@ -190,6 +194,10 @@ class Settles:
             return
         self._current(one.receiver).confirm([], [lease], 0)
         self._give_back(Rollback(lease, self._delays.first, error=f"OutcomeRefused: {type(error).__name__}"))
+
+
+_FINAL = (Commit, Bury, Abandon)
+"""Outcomes that end a job. If it is queued after one of these, it was given back: the store can't tell them apart."""
 
 
 def _fill(batch: dict[Lease, Waiting], waiting: dict[K, Waiting]) -> None:

@@ -1,7 +1,8 @@
 """Tells receivers which of their jobs should stop: those that were asked to, and those that are no longer theirs.
 
 A cancel may come through any manager, or none, so jobs that have run for long are looked at from time to time; short
-ones end before anybody could stop them.
+ones end before they could be stopped. So are jobs of former owners, whose ends may be told to these: their room is free
+once they no longer run.
 """
 
 from __future__ import annotations
@@ -21,24 +22,32 @@ from stanchion.stores.records.query import Condition, Query
 
 log = logging.getLogger("stanchion.manager")
 
+_RUNNING = JobState.RUNNING.value
 _COLUMNS = ("id", "token", "state", "cancel_requested")
 
 
 class Stops:
-    """Finds cancelled jobs in flight."""
+    """Finds cancelled jobs in flight. `freed` is called when a receiver has more room."""
 
     def __init__(
         self, store: Store, calls: Calls, flights: Flights, peers: Peers, delays: Delays, clock: Callable[[], float]
     ) -> None:
         self._store, self._calls, self._flights, self._peers = store, calls, flights, peers
         self._delays, self._clock = delays, clock
+        self.freed: Callable[[], None] = lambda: None
 
     async def run(self) -> None:
-        """Look at long jobs once in a lease, until cancelled."""
+        """Look at long jobs once in a lease, and at those of former owners with each poll, until cancelled."""
+        looked_at = self._clock()
         while True:
-            await asyncio.sleep(self._delays.lease)
+            await asyncio.sleep(self._delays.poll)
+            now = self._clock()
             try:
-                await self.look(self._flights.sent_before(self._clock() - self._delays.lease))
+                if now - looked_at >= self._delays.lease:
+                    looked_at = now
+                    await self.look(self._flights.sent_before(now - self._delays.lease))
+                else:
+                    await self.look(self._flights.adopted())
             except Exception:
                 log.exception("looking for cancelled jobs has failed")
 
@@ -50,12 +59,11 @@ class Stops:
             query = Query("live", (Condition("id", "in", ids),), limit=MOST, columns=_COLUMNS)
             queues = {flight.lease.queue for flight in part}
             page = await self._calls.answered(queues, lambda _, query=query: self._store.select(query))  # type: ignore[misc]
-            wanted = {
-                (job_id, token)
-                for job_id, token, state, cancelled in page.rows
-                if state == JobState.RUNNING and not cancelled
-            }
-            self.stop([flight for flight in part if (flight.lease.id, flight.lease.token) not in wanted])
+            rows = {(job_id, token): cancelled for job_id, token, state, cancelled in page.rows if state == _RUNNING}
+            self.stop([one for one in part if rows.get((one.lease.id, one.lease.token), True)])
+            for one in part:
+                if (one.lease.id, one.lease.token) not in rows and self._flights.pop(one.lease):
+                    self.freed()
 
     def cancelled(self, ids: Collection[str]) -> None:
         """Tell receivers at once of jobs that were cancelled through this manager."""
