@@ -37,7 +37,11 @@ class Stream:
         return self.process.capacity
 
     def _deliver(self, take: Callable[..., None], *args: Any) -> None:
-        asyncio.get_running_loop().call_later(self.process.pipe, lambda: self.open and take(self, *args))
+        def deliver() -> None:
+            if self.open:
+                take(self, *args)
+
+        asyncio.get_running_loop().call_later(self.process.pipe, deliver)
 
     def send(self, jobs: Sequence[Sent], guard: Guard) -> None:
         self.messages.append([job.row.id for job in jobs])

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from stanchion.core.ids import new_ids
@@ -44,6 +45,8 @@ class ScriptedStore:
     def __init__(self) -> None:
         self.inner = MemoryStore(LoopClock())
         self.scripts: dict[str, list[Callable[[Callable[[], Any]], Any]]] = {}
+        self.always: dict[str, Callable[..., Any]] = {}
+        """What is called in place of a verb, with the verb as its first argument."""
         self.calls: Counter[str] = Counter()
         self.hold: asyncio.Event | None = None
         """Until it is set, the reply of the call under way is held back."""
@@ -56,7 +59,8 @@ class ScriptedStore:
         def call(*args: Any, **options: Any) -> Any:
             self.calls[verb] += 1
             scripts = self.scripts.get(verb)
-            make = lambda: method(*args, **options)  # noqa: E731
+            own = partial(self.always[verb], method) if verb in self.always else method
+            make = partial(own, *args, **options)
             return scripts.pop(0)(make) if scripts else make()
 
         return call
@@ -114,6 +118,15 @@ class FakeSession:
         return int((1_700_000_000 + end) * SECOND)
 
 
+class SceneEngine(Engine):
+    """An engine with a session of its own."""
+
+    def __init__(self, scene: Scene) -> None:
+        store: Any = scene.store
+        super().__init__(store, scene.off_loop, delays=Delays(lease=LEASE), clock=now, watcher=SilentWatcher)
+        self.session = FakeSession()
+
+
 class Scene:
     """A store, and what engines need. `latency`: of each call of the store."""
 
@@ -132,11 +145,10 @@ class Scene:
             await asyncio.sleep(self.latency / 2)
 
     @asynccontextmanager
-    async def engine(self, *, owns: bool = True, epoch: int = 1) -> AsyncIterator[Engine]:
+    async def engine(self, *, owns: bool = True, epoch: int = 1) -> AsyncIterator[SceneEngine]:
         """Start an engine; `owns`: it has the whole queue."""
-        engine = Engine(self.store, self.off_loop, delays=Delays(lease=LEASE), clock=now, watcher=SilentWatcher)  # type: ignore[arg-type]
-        engine.test_session = session = FakeSession()  # type: ignore[attr-defined]
-        await engine.start(session)
+        engine = SceneEngine(self)
+        await engine.start(engine.session)
         if owns:
             await engine.take([slice_of(epoch)])
         try:

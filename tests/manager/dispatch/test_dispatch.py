@@ -13,7 +13,7 @@ import pytest
 from stanchion.errors import DuplicateKey, StoreUnavailable
 from stanchion.manager.dispatch import slices
 from stanchion.manager.window.window import Window
-from stanchion.stores.records.claims import Claimed
+from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.jobs import QUEUED, SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.limits import Limits, limits_text
@@ -101,7 +101,7 @@ class TestStatements:
             async with scene.engine() as engine:
                 process = Process(500, work=0.001)
                 process.connect(engine)
-                longest, last = 0.0, 0
+                longest, last, since = 0.0, 0, now()
 
                 def done() -> bool:
                     nonlocal longest, last, since
@@ -109,7 +109,6 @@ class TestStatements:
                         longest, last, since = max(longest, now() - since), len(process.began), now()
                     return scene.done(10_000)
 
-                since = now()
                 await until(done)
                 assert process.began == sorted(process.began)
                 assert longest < 0.5, "it waited for a poll"
@@ -244,7 +243,12 @@ class TestLimits:
                 process = Process(10, work=0.02)
                 process.connect(engine)
                 held: set[int] = set()
-                await until(lambda: held.add(len(process.holding)) or scene.done(10))  # type: ignore[func-returns-value]
+
+                def done() -> bool:
+                    held.add(len(process.holding))
+                    return scene.done(10)
+
+                await until(done)
                 assert max(held) == 2
 
         run(go())
@@ -257,14 +261,13 @@ class TestPoison:
             async with scene.engine() as engine:
                 some = jobs(8)
                 poison = some[5].id
-                push = scene.store.inner.push
 
-                def pushed(batch: list[NewJob], **options: Any) -> Any:
+                def pushed(push: Any, batch: list[NewJob], **options: Any) -> Any:
                     if any(job.id == poison for job in batch):
                         raise ValueError("poison")
                     return push(batch, **options)
 
-                scene.store.inner.push = pushed  # type: ignore[method-assign]
+                scene.store.always["push"] = pushed
                 answers = await asyncio.gather(*(engine.push([job]) for job in some), return_exceptions=True)
                 assert [isinstance(answer, ValueError) for answer in answers] == [job.id == poison for job in some]
                 assert len(scene.rows()) == 7
@@ -288,14 +291,13 @@ class TestPoison:
             scene = Scene()
             some = jobs(8)
             scene.store.inner.push(some)
-            settle = scene.store.inner.settle
 
-            def settled(outcomes: Any, **options: Any) -> Any:
+            def settled(settle: Any, outcomes: Any, **options: Any) -> Any:
                 if any(one.lease.id == some[3].id and not isinstance(one, Rollback) for one in outcomes):
                     raise ValueError("poison")
                 return settle(outcomes, **options)
 
-            scene.store.inner.settle = settled  # type: ignore[method-assign]
+            scene.store.always["settle"] = settled
             async with scene.engine() as engine:
                 process = Process(8)
                 stream = process.connect(engine)
@@ -312,14 +314,13 @@ class TestPoison:
             scene = Scene()
             some = jobs(8)
             scene.store.inner.push(some)
-            claim = scene.store.inner.claim
 
-            def claimed(asked: Any) -> Claimed:
+            def claimed(claim: Any, asked: Claim) -> Any:
                 if any(job == some[3].id for job, _ in asked.ids):
                     raise ValueError("poison")
                 return claim(asked)
 
-            scene.store.inner.claim = claimed
+            scene.store.always["claim"] = claimed
             async with scene.engine() as engine:
                 Process(8).connect(engine)
                 await until(lambda: scene.done(7))
@@ -422,13 +423,12 @@ class TestOutages:
         async def go() -> None:
             scene = Scene()
             marks: list[bool] = []
-            push = scene.store.inner.push
 
-            def pushed(batch: Any, **options: Any) -> Any:
+            def pushed(push: Any, batch: Any, **options: Any) -> Any:
                 marks.append(options["repeat"])
                 return push(batch, **options)
 
-            scene.store.inner.push = pushed  # type: ignore[method-assign]
+            scene.store.always["push"] = pushed
             async with scene.engine() as engine:
                 held = scene.store.hold_reply("push")
                 first = asyncio.ensure_future(engine.push(jobs(1)))

@@ -12,7 +12,7 @@ from stanchion.stores.records.jobs import QUEUED, SECOND, JobRow, JobState
 from stanchion.stores.records.outcomes import Commit, Move, Progress, Rollback
 from stanchion.stores.wire.outcomes import Elsewhere
 from tests.manager.dispatch.receivers import Process
-from tests.manager.dispatch.scene import LEASE, Scene, jobs
+from tests.manager.dispatch.scene import LEASE, Scene, jobs, slice_of
 from tests.manager.dispatch.virtual import now, run, until
 
 
@@ -269,8 +269,6 @@ class TestOutcomes:
         async def go() -> None:
             scene = Scene()
             async with scene.engine() as engine:
-                from tests.manager.dispatch.scene import slice_of
-
                 await engine.take([slice_of(1, "other")])
                 process = Process(1, queues=["q", "other"])
                 process.outcome = lambda row: Move(row.lease, "other") if row.queue == "q" else Commit(row.lease)
@@ -329,7 +327,7 @@ class TestGuard:
             async with scene.engine() as engine:
                 process = Process(2)
                 stream = process.connect(engine)
-                engine.test_session.deadline = now() + 0.05  # type: ignore[attr-defined]
+                engine.session.deadline = now() + 0.05
                 held = scene.store.hold_reply("claim")
                 await until(lambda: scene.states()[JobState.RUNNING] == 2)
                 await asyncio.sleep(0.1)
