@@ -1,0 +1,109 @@
+"""Dispatch over real stores, in threads, with their own signs of work."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stanchion.manager.dispatch.delays import Delays
+from stanchion.manager.dispatch.engine import Engine
+from stanchion.manager.server.pool import StoreCalls
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.registry import open_store
+from tests.manager.dispatch.receivers import Process
+from tests.manager.dispatch.scene import LEASE, QUEUE, FakeSession, jobs, slice_of
+from tests.manager.dispatch.virtual import now
+
+
+class StoreSession(FakeSession):
+    """A session that is always good, by the clock of a real store."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__()
+        self._store = store
+
+    @property
+    def until(self) -> int:
+        return self._store.now() + int(LEASE * 1_000_000)
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    url = {
+        "memory": lambda: "memory://",
+        "sqlite": lambda: f"sqlite:///{tmp_path}/jobs.db",
+        "postgresql": lambda: request.getfixturevalue("pg_store_url"),
+    }[request.param]()
+    with closing(open_store(url)) as opened:
+        opened.setup()
+        yield opened
+
+
+async def until(condition: Any, seconds: float = 60.0) -> None:
+    end = now() + seconds
+    while not condition():
+        assert now() < end, "it did not happen"
+        await asyncio.sleep(0.02)
+
+
+def finished(store: Store) -> int:
+    return store.stats([QUEUE], ["totals"])[QUEUE].totals.committed
+
+
+def test_jobs_of_all_kinds_run_once_and_survive_their_manager(store: Store) -> None:
+    async def go() -> None:
+        calls = StoreCalls(6)
+        first, second = (Engine(store, calls.run, delays=Delays(lease=LEASE)) for _ in range(2))
+        for engine in (first, second):
+            await engine.start(StoreSession(store))
+        process = Process(50, work=0.002)
+        stream = process.connect(first)
+        await first.take([slice_of(1)])
+        try:
+
+            async def produce() -> None:
+                for _ in range(20):
+                    await first.push(jobs(1))
+
+            direct = threading.Thread(target=lambda: [store.push(jobs(50)) for _ in range(4)])
+            direct.start()
+            await asyncio.gather(*(produce() for _ in range(20)), first.push(jobs(10, delay=0.5)))
+            await until(lambda: finished(store) >= 610)
+            assert sorted(process.began) == sorted({*process.began})
+            await until(lambda: not process.unconfirmed)
+            assert stream.newly == 610
+
+            process.work = None
+            await asyncio.to_thread(store.push, jobs(20))
+            await until(lambda: len(process.holding) == 20)
+            await first.close()
+            lost = await asyncio.to_thread(store.push, jobs(3))
+            claimed = [(job.id, process.worker) for job in lost]
+            await asyncio.to_thread(store.claim, Claim(QUEUE, 3, "m:1:lost", ids=tuple(claimed)))
+            process.work = 0.002
+            process.cut()
+            process.connect(second)
+            await second.take([slice_of(2)])
+            await until(lambda: finished(store) >= 613)
+            for row in list(process.holding.values()):
+                process.finish(row)
+            await until(lambda: finished(store) >= 633)
+            where = (Condition("queue", "=", QUEUE),)
+            rows = await asyncio.to_thread(store.select, Query("all", where, limit=1000))
+            assert {(row.state, row.attempts) for row in rows.rows} == {(JobState.DONE, 1)}
+            assert len(process.began) == 633
+        finally:
+            await first.close()
+            await second.close()
+            calls.close()
+
+    asyncio.run(go())
