@@ -85,6 +85,7 @@ class Process:
         self.streams: list[Stream] = []
         self.holding: dict[Lease, JobRow] = {}
         self.unconfirmed: dict[Lease, Outcome] = {}
+        self.came_by: dict[str, Stream] = {}
         self.began: list[str] = []
         """The ids of the jobs that it began, in order."""
         self.refused: list[str] = []
@@ -124,6 +125,7 @@ class Process:
                 continue
             self.epochs[job.row.queue, job.slice] = max(known, job.epoch)
             self.holding[job.row.lease] = job.row
+            self.came_by[job.row.id] = stream
             self.began.append(job.row.id)
             if self.work is not None:
                 asyncio.get_running_loop().call_later(self.work, self.finish, job.row)
@@ -138,8 +140,9 @@ class Process:
             self.tell(row.lease, 0)
 
     def tell(self, lease: Lease, number: int) -> None:
-        """Report an outcome by the first open stream; by the next one, if it is not confirmed after a second."""
-        streams = [stream for stream in self.streams if stream.open]
+        """Report an outcome by the stream of its job; by another one, if it is not confirmed after a second."""
+        came_by = self.came_by.get(lease.id)
+        streams = sorted((one for one in self.streams if one.open), key=lambda one: one is not came_by)
         if streams and (outcome := self.unconfirmed.get(lease)) is not None:
             stream = streams[number % len(streams)]
             stream.engine.outcomes(stream, [outcome])

@@ -101,6 +101,25 @@ class TestStreams:
 
         run(go())
 
+    def test_a_broken_stream_is_ended_and_loses_nothing(self) -> None:
+        async def go() -> None:
+            scene = Scene()
+            scene.store.inner.push(jobs(5))
+            async with scene.engine() as engine:
+                process = Process(10)
+                stream = process.connect(engine)
+
+                def broken(_jobs: object, _guard: object) -> None:
+                    raise OSError("broken")
+
+                stream.send = broken  # type: ignore[assignment]
+                await until(lambda: stream.ended)
+                process.connect(engine)
+                await until(lambda: scene.done(5))
+                assert len(process.began) == 5
+
+        run(go())
+
 
 class TestEnds:
     def test_without_a_new_stream_jobs_go_back_after_the_grace_by_back_off(self) -> None:

@@ -257,9 +257,11 @@ class TestHandOver:
                 for engine in (first, second):
                     process.connect(engine)
                 await until(lambda: scene.done(10))
+                begin = now()
                 await first.release([slice_of(1)])
                 await second.take([slice_of(2)])
                 await until(lambda: scene.done(40) and not process.unconfirmed)
+                assert now() - begin < LEASE  # the former owner was told of ends, and the room is free all the same
                 assert len(process.began) == 40
                 await asyncio.sleep(3 * LEASE)
                 assert scene.states() == {JobState.DONE: 40}
@@ -281,6 +283,23 @@ class TestHandOver:
                 assert engine.status().receivers[0].in_flight == 3
                 await until(lambda: scene.done(6))
                 assert len(process.began) == 6
+
+        run(go())
+
+    def test_a_report_says_nothing_of_jobs_on_their_way(self) -> None:
+        async def go() -> None:
+            scene = Scene()
+            scene.store.inner.push(jobs(3))
+            async with scene.engine() as engine:
+                process = Process(3, pipe=0.2)
+                stream = process.connect(engine)
+                await until(lambda: stream.reports)
+                await asyncio.sleep(0.25)
+                scene.store.inner.push(jobs(3))
+                await engine.take([slice_of(1, "other")])
+                await until(lambda: scene.done(6))
+                assert len(process.began) == 6
+                assert engine.status().queues[1].unsent == 0
 
         run(go())
 

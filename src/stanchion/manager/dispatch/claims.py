@@ -51,6 +51,13 @@ class Taken(NamedTuple):
     peer: Peer
 
 
+class Rest(NamedTuple):
+    """A queue is not asked from `since` to `until`, by the clock of the event loop."""
+
+    since: float
+    until: float
+
+
 class UnderWay:
     """A call of the store that reserves jobs: of which slices and jobs; `done` once all its jobs are sent or freed."""
 
@@ -70,17 +77,24 @@ class Claims:
         self.read_on: Callable[[], None] = lambda: None
         self.held_back: Callable[[], bool] = lambda: False
         self.under_way: UnderWay | None = None
-        self._rests: dict[str, float] = {}
-        """Queues of which a limit allows no more, and until when they rest, by the clock of the event loop."""
+        self._rests: dict[str, Rest] = {}
+        """Queues of which a limit allows no more."""
         self._aside: OrderedDict[str, None] = OrderedDict()
         self._last = ""
         """The queue served last."""
         self._timer: asyncio.TimerHandle | None = None
 
-    def wake(self, queues: Collection[str] | None = None) -> None:
-        """Say that these queues may have jobs that can run (None: all)."""
-        for queue in list(self._rests) if queues is None else queues:
+    def freed(self, queues: Collection[str]) -> None:
+        """Take in that jobs of these queues have ended, so that others may begin."""
+        for queue in queues:
             self._rests.pop(queue, None)
+        self.rounds.kick()
+
+    def signed(self, queues: Collection[str] | None) -> None:
+        """Take in that something has changed in these queues (None: all); a pause may be over."""
+        for queue, rest in self._rests.items():
+            if queues is None or queue in queues:
+                self._rests[queue] = rest._replace(until=min(rest.until, rest.since + SIGNED))
         self.rounds.kick()
 
     def claimed(self, _queue: str) -> Collection[str]:
@@ -104,7 +118,7 @@ class Claims:
         for queue in self._in_order():
             window = self._slices.windows[queue]
             window.due(now)
-            if self._rests.get(queue, 0.0) > loop_time:
+            if window.best() is None or self._rests_at(queue, loop_time):
                 continue
             taken = self._take(window)
             if window.runs_low:
@@ -139,7 +153,7 @@ class Claims:
             self._timer.cancel()
             self._timer = None
         loop = asyncio.get_running_loop()
-        waits = [max(_SHORTEST, at - loop.time()) for queue, at in self._rests.items() if at > loop.time()]
+        waits = [max(_SHORTEST, rest.until - loop.time()) for rest in self._rests.values()]
         due = (window.next_at() for window in self._slices.windows.values())
         waits += [max(_SHORTEST, self._time.seconds_until(at)) for at in due if at is not None]
         if waits:
@@ -195,8 +209,15 @@ class Claims:
         return {key_of(*row) for row in page.rows}.intersection(missing)
 
     def _rest(self, queue: str, seconds: float) -> None:
+        now = asyncio.get_running_loop().time()
         if seconds > 0:
-            self._rests[queue] = asyncio.get_running_loop().time() + seconds
+            self._rests[queue] = Rest(now, now + seconds)
+
+    def _rests_at(self, queue: str, now: float) -> bool:
+        rest = self._rests.get(queue)
+        if rest is not None and rest.until <= now:
+            del self._rests[queue]
+        return rest is not None and rest.until > now
 
     def _set_aside(self, queue: str, job_id: str, error: Exception) -> None:
         log.error("the store refuses to reserve job %s of queue %s: %s: %s", job_id, queue, type(error).__name__, error)
@@ -207,6 +228,9 @@ class Claims:
 
 REST = 1.0
 """Seconds after which a queue is asked again that gave none of the jobs asked for, and no sign."""
+
+SIGNED = 0.1
+"""Seconds that it rests at least, whatever signs come: those of a paused queue are about its new jobs."""
 
 _SHORTEST = 0.0005
 """Seconds, so that a timer that is early does not spin."""

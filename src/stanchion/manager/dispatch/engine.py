@@ -25,7 +25,7 @@ from stanchion.manager.dispatch.inbox import Inbox
 from stanchion.manager.dispatch.inheritance import Inheritance
 from stanchion.manager.dispatch.peers import Peers
 from stanchion.manager.dispatch.presence import Presence
-from stanchion.manager.dispatch.receiver import Owned, Receiver, Session
+from stanchion.manager.dispatch.receiver import Owned, Receiver, Session, tell
 from stanchion.manager.dispatch.refill import Refill
 from stanchion.manager.dispatch.sender import Sender
 from stanchion.manager.dispatch.settles import Settles
@@ -168,7 +168,7 @@ class Engine:
             else:
                 self._settles.add(one, receiver, first=first)
         if elsewhere:
-            receiver.confirm(elsewhere, [], 0)
+            tell(receiver, lambda: receiver.confirm(elsewhere, [], 0))
         self._claims.rounds.kick()
 
     def heard(self, receiver: Receiver, stamp: int) -> None:
@@ -211,7 +211,7 @@ class Engine:
         self._watch()
 
     async def _take(self, owned: Sequence[Owned]) -> None:
-        number = await self._read_running([one for one in owned if one in self._arriving], self._arriving.__contains__)
+        number = await self._read_running(owned, self._arriving.__contains__)
         for one in owned:
             if one in self._arriving:
                 self._arriving.discard(one)
@@ -233,7 +233,12 @@ class Engine:
             calls = (self._claims.under_way, self._inbox.under_way)
             return any(one is not None and job_id in one.ids for one in calls)
 
-        return await self._inheritance.read(owned, still, own)
+        while True:
+            try:
+                return await self._inheritance.read(owned, still, own)
+            except Exception:
+                log.exception("the running jobs of %d slices can't be read, next try in 1 s", len(owned))
+                await asyncio.sleep(1.0)
 
     # -- signs
 
@@ -246,12 +251,12 @@ class Engine:
 
     def _signed(self, queues: Sequence[str] | None) -> None:
         self._refill.signed(queues)
-        self._claims.wake(queues)
+        self._claims.signed(queues)
 
     def _settled(self, queues: set[str], queued: set[str]) -> None:
         if queued:
             self._refill.signed(queued)
-        self._claims.wake(queues)
+        self._claims.freed(queues)
 
     # -- status
 

@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from stanchion.manager.dispatch.delays import Delays, jittered
 from stanchion.manager.dispatch.flight import Flights
 from stanchion.manager.dispatch.inheritance import Inheritance
 from stanchion.manager.dispatch.peers import Peer, Peers
-from stanchion.manager.dispatch.receiver import Receiver
+from stanchion.manager.dispatch.receiver import Receiver, tell
 from stanchion.manager.dispatch.settles import Settles
 from stanchion.manager.dispatch.slices import Slices
 from stanchion.stores.records.leases import Lease
@@ -93,7 +94,7 @@ class Presence:
             peer.ask_again = True
             return
         peer.asked = self._inheritance.number
-        peer.receiver.report(self._slices.owned())
+        tell(peer.receiver, partial(peer.receiver.report, self._slices.owned()))
 
     def ask_all(self) -> None:
         """Ask all receivers."""

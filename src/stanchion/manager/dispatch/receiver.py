@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.leases import Lease
+
+log = logging.getLogger("stanchion.manager")
 
 
 class Owned(NamedTuple):
@@ -68,6 +71,18 @@ class Receiver(Protocol):
 
     def end(self, reason: str) -> None:
         """End the stream."""
+
+
+def tell(receiver: Receiver, message: Callable[[], None]) -> None:
+    """Tell a receiver something; if its stream is broken, end it, so that the receiver says what it has on a new one.
+
+    No error goes on to the caller, who would take it for one of the store and repeat what is done.
+    """
+    try:
+        message()
+    except Exception:
+        log.exception("the stream of receiver %s is broken", receiver.id)
+        receiver.end("the manager could not write to the stream")
 
 
 class Session(Protocol):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NamedTuple
 
 from stanchion.manager.dispatch.figures import Counts
 from stanchion.manager.dispatch.flight import Flight, Flights
 from stanchion.manager.dispatch.peers import Peer
-from stanchion.manager.dispatch.receiver import Guard, Owned, Sent, Session
+from stanchion.manager.dispatch.receiver import Guard, Owned, Sent, Session, tell
 from stanchion.manager.dispatch.settles import Settles
 from stanchion.manager.dispatch.slices import Slices
 from stanchion.stores.records.jobs import SECOND, JobRow
@@ -56,4 +57,5 @@ class Sender:
             of.setdefault(peer.id, (peer, []))[1].append(Sent(row, owned.epoch, owned.slice))
         self._settles.unsent(unsent)
         for peer, jobs in of.values():
-            peer.receiver.send(jobs, Guard(peer.heard, int(left * SECOND)))
+            guard = Guard(peer.heard, int(left * SECOND))
+            tell(peer.receiver, partial(peer.receiver.send, jobs, guard))

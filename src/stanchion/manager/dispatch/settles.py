@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeVar
 
 from stanchion.manager.dispatch.calls import Calls, apart
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.figures import Counts
-from stanchion.manager.dispatch.receiver import Receiver
+from stanchion.manager.dispatch.receiver import Receiver, tell
 from stanchion.manager.dispatch.rounds import MOST, Rounds
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
@@ -175,10 +176,11 @@ class Settles:
             else:
                 (settled if lease in known else lost).append(lease)
         for receiver, settled, lost, stop in of.values():
+            stream = self._current(receiver)
             if settled or lost:
-                self._current(receiver).confirm(settled, lost, len(newly.intersection(settled)))
+                tell(stream, partial(stream.confirm, settled, lost, len(newly.intersection(settled))))
             if stop:
-                self._current(receiver).cancel(stop)
+                tell(stream, partial(stream.cancel, stop))
 
     def _count(self, one: Waiting, *, stored: bool) -> None:
         if not stored or one.receiver is None or isinstance(one.outcome, Extend | Progress):
@@ -192,7 +194,8 @@ class Settles:
         log.error("the store refuses the outcome of job %s of queue %s: %s", lease.id, lease.queue, why)
         if one.receiver is None or isinstance(one.outcome, Extend | Progress):
             return
-        self._current(one.receiver).confirm([], [lease], 0)
+        stream = self._current(one.receiver)
+        tell(stream, partial(stream.confirm, [], [lease], 0))
         self._give_back(Rollback(lease, self._delays.first, error=f"OutcomeRefused: {type(error).__name__}"))
 
 

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from stanchion.manager.dispatch.calls import Calls
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.flight import Flight, Flights
 from stanchion.manager.dispatch.peers import Peers
+from stanchion.manager.dispatch.receiver import tell
 from stanchion.manager.dispatch.rounds import MOST
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import JobState
@@ -75,4 +77,4 @@ class Stops:
         for peer in self._peers.connected():
             held = [flight.lease for flight in flights if flight.receiver == peer.id and flight.lease in self._flights]
             if held:
-                peer.receiver.cancel(held)
+                tell(peer.receiver, partial(peer.receiver.cancel, held))
