@@ -18,7 +18,7 @@ from stanchion.stores.records.jobs import QUEUED, SECOND, JobState, NewJob
 from stanchion.stores.records.outcomes import Rollback
 from stanchion.stores.rules.limits import Limits, limits_text
 from tests.manager.dispatch.receivers import Process
-from tests.manager.dispatch.scene import QUEUE, Scene, fail, jobs, lose_reply, slice_of
+from tests.manager.dispatch.scene import LEASE, QUEUE, Scene, fail, jobs, lose_reply, slice_of
 from tests.manager.dispatch.virtual import now, run, until
 
 
@@ -344,7 +344,7 @@ class TestOutages:
             async with scene.engine() as engine:
                 process = Process(20)
                 process.connect(engine)
-                await until(lambda: scene.done(20))
+                await until(lambda: scene.done(20), 0.9 * LEASE)
                 assert len(process.began) == 20
                 assert {row.attempts for row in scene.rows()} == {1}
 
@@ -361,7 +361,7 @@ class TestOutages:
                 scene.store.next("push", fault, fail)
                 answers = await asyncio.gather(*(engine.push(jobs(1)) for _ in range(5)))
                 assert all(answer[0].token for answer in answers)
-                await until(lambda: scene.done(5))
+                await until(lambda: scene.done(5), 0.9 * LEASE)
                 assert len(process.began) == 5
 
         run(go())
@@ -393,7 +393,7 @@ class TestOutages:
                 waiting = [asyncio.ensure_future(engine.push(jobs(1000))) for _ in range(10)]
                 await asyncio.sleep(2)
                 with pytest.raises(StoreUnavailable, match="10,000 jobs wait"):
-                    await engine.push(jobs(1))
+                    await asyncio.wait_for(engine.push(jobs(1)), 1)
                 status = engine.status()
                 assert (status.pushes, status.outcomes, status.store_answers) == (10_000, 20, False)
                 waiting[5].cancel()
@@ -412,7 +412,7 @@ class TestOutages:
                 waiting = [asyncio.ensure_future(engine.push(jobs(1, payload="x" * 2**20))) for _ in range(16)]
                 await asyncio.sleep(0.1)
                 with pytest.raises(StoreUnavailable):
-                    await engine.push(jobs(1))
+                    await asyncio.wait_for(engine.push(jobs(1)), 1)
                 held.set()
                 await asyncio.gather(*waiting)
                 await engine.push(jobs(1))

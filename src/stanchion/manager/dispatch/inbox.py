@@ -49,8 +49,6 @@ class Request:
     def __init__(self, jobs: Sequence[NewJob], repeat: bool, now: float) -> None:
         self.jobs, self.repeat, self.since = jobs, repeat, now
         self.bytes = sum(len(job.payload) + len(job.headers or "") for job in jobs)
-        self.alone = any(job.on_duplicate == "raise" and job.key is not None for job in jobs)
-        """Its refusal would be that of its whole batch."""
         self.answer: asyncio.Future[list[Pushed]] = asyncio.get_running_loop().create_future()
 
 
@@ -138,7 +136,7 @@ class Inbox:
         return True
 
     def _taken(self) -> list[Request]:
-        """Return the requests of the next batch: no id twice, and none that may be refused beside others."""
+        """Return the requests of the next batch: no id twice."""
         batch: list[Request] = []
         ids: set[str] = set()
         while self._waiting:
@@ -147,7 +145,7 @@ class Inbox:
                 self._waiting.popleft()
                 self._count(request, -1)
                 continue
-            full = len(ids) + len(request.jobs) > MOST or request.alone or batch[0].alone if batch else False
+            full = bool(batch) and len(ids) + len(request.jobs) > MOST
             own = {job.id for job in request.jobs}
             if full or not ids.isdisjoint(own):
                 break
