@@ -302,7 +302,7 @@ class TestPoison:
                 process = Process(8)
                 stream = process.connect(engine)
                 await until(lambda: scene.done(7) and scene.row(some[3].id).state == QUEUED)
-                assert [lease.id for lease in stream.lost] == [some[3].id]
+                await until(lambda: [lease.id for lease in stream.lost] == [some[3].id])
                 assert "OutcomeRefused" in (scene.row(some[3].id).errors or "")
 
         with caplog.at_level(logging.ERROR, "stanchion.manager"):

@@ -9,6 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from stanchion.manager.dispatch.delays import Delays
@@ -104,6 +105,44 @@ def test_jobs_of_all_kinds_run_once_and_survive_their_manager(store: Store) -> N
         finally:
             await first.close()
             await second.close()
+            calls.close()
+
+    asyncio.run(go())
+
+
+def test_a_store_that_is_read_only_loses_nothing(pg_store_url: str) -> None:
+    async def go() -> None:
+        with closing(open_store(pg_store_url)) as store, psycopg.connect(pg_store_url, autocommit=True) as admin:
+            store.setup()
+            calls = StoreCalls(6)
+            engine = Engine(store, calls.run, delays=Delays(lease=LEASE))
+            await engine.start(StoreSession(store))
+            process = Process(10, work=None)
+            stream = process.connect(engine)
+            await engine.take([slice_of(1)])
+            await engine.push(jobs(10))
+            await until(lambda: len(process.holding) == 10)
+            database = admin.info.dbname
+
+            def read_only(value: str) -> None:
+                admin.execute(f'ALTER DATABASE "{database}" SET default_transaction_read_only = {value}')
+                admin.execute(
+                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+
+            await asyncio.to_thread(read_only, "on")
+            process.work = 0.001
+            for row in list(process.holding.values()):
+                process.finish(row)
+            pushed = asyncio.ensure_future(engine.push(jobs(5)))
+            await until(lambda: not engine.status().store_answers)
+            admin.execute("SET default_transaction_read_only = off")
+            await asyncio.to_thread(read_only, "off")
+            await pushed
+            await until(lambda: finished(store) >= 15 and not process.unconfirmed)
+            assert (len(stream.settled), stream.lost, len(process.began)) == (15, [], 15)
+            await engine.close()
             calls.close()
 
     asyncio.run(go())

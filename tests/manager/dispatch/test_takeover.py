@@ -120,7 +120,7 @@ class TestDeaths:
                 await second.take([slice_of(2)])
                 await asyncio.sleep(0.9 * LEASE)
                 assert not other.began  # it could still run elsewhere
-                await until(lambda: scene.done(4))
+                await until(lambda: scene.done(4), LEASE)
                 assert {row.attempts for row in scene.rows()} == {2}
 
         run(go())
@@ -278,8 +278,10 @@ class TestHandOver:
                 await until(lambda: len(process.holding) == 3)
                 engine.lose()
                 assert engine.status().receivers[0].in_flight == 0
+                process.pipe = 0.2
                 await engine.take([slice_of(3)])
-                await asyncio.sleep(0.1)
+                await asyncio.sleep(0.3)
+                assert len(process.streams[0].messages) == 1  # what it has takes room before it has told
                 assert engine.status().receivers[0].in_flight == 3
                 await until(lambda: scene.done(6))
                 assert len(process.began) == 6

@@ -34,8 +34,11 @@ log = logging.getLogger("stanchion.manager")
 TOKEN = "m:"  # noqa: S105 - no secret
 """How the tokens of managers begin."""
 
-ASIDE = 1000
-"""Jobs that the store refuses to reserve, of which the last ones are left out."""
+ASIDE, ASIDE_SECONDS = 1000, 60.0
+"""How many jobs that the store refuses to reserve are left out at most, and for how long."""
+
+BYTES, BYTES_EACH = 16 * 2**20, 2**16
+"""Payloads that one claim brings in, about; and the size of jobs of a queue from which none has come yet."""
 
 
 def new_token(slices: Collection[Owned]) -> str:
@@ -56,6 +59,8 @@ class Rest(NamedTuple):
 
     since: float
     until: float
+    timed: bool
+    """It ends at its time, whatever other jobs do."""
 
 
 class UnderWay:
@@ -79,7 +84,10 @@ class Claims:
         self.under_way: UnderWay | None = None
         self._rests: dict[str, Rest] = {}
         """Queues of which a limit allows no more."""
-        self._aside: OrderedDict[str, None] = OrderedDict()
+        self._aside: OrderedDict[str, float] = OrderedDict()
+        """Jobs that the store refuses to reserve, and until when they are left out."""
+        self._bytes: dict[str, float] = {}
+        """The mean size of the jobs of a queue that came last."""
         self._last = ""
         """The queue served last."""
         self._timer: asyncio.TimerHandle | None = None
@@ -87,7 +95,8 @@ class Claims:
     def freed(self, queues: Collection[str]) -> None:
         """Take in that jobs of these queues have ended, so that others may begin."""
         for queue in queues:
-            self._rests.pop(queue, None)
+            if (rest := self._rests.get(queue)) is not None and not rest.timed:
+                del self._rests[queue]
         self.rounds.kick()
 
     def signed(self, queues: Collection[str] | None) -> None:
@@ -139,9 +148,11 @@ class Claims:
         if not placing.room:
             return []
         taken = []
-        for key, peer in window.take(min(MOST, placing.room), placing.choose):
+        now = asyncio.get_running_loop().time()
+        most = max(1, min(MOST, placing.room, int(BYTES / self._bytes.get(window.queue, BYTES_EACH))))
+        for key, peer in window.take(most, placing.choose):
             owned = self._slices.of(window.queue, key.lane)
-            if owned is None or key.id in self._aside:
+            if owned is None or self._aside.get(key.id, 0.0) > now:
                 free([peer])
             else:
                 taken.append(Taken(key, owned, peer))
@@ -179,6 +190,8 @@ class Claims:
         claim = Claim(queue, len(ids), token, ids=ids, not_after=self._sender.not_after)
         claimed = await self._calls.answered([queue], lambda repeat: self._store.claim(claim._replace(repeat=repeat)))
         came = {row.id: row for row in claimed.rows}
+        if came:
+            self._bytes[queue] = max(1.0, sum(len(row.payload) for row in came.values()) / len(came))
         self._sender.send(Stored(came[one.key.id], one.owned, one.peer) for one in taken if one.key.id in came)
         free(one.peer for one in taken)
         if len(came) < len(taken):
@@ -191,11 +204,11 @@ class Claims:
         last = max((places[job] for job in came), default=-1)
         if claimed.retry_in is not None:
             kept = {key for key in missing if places[key.id] > last}
-            self._rest(window.queue, claimed.retry_in)
+            self._rest(window.queue, claimed.retry_in, timed=True)
         else:
             kept = await self._queued(window.queue, missing)
             if not came:
-                self._rest(window.queue, REST)
+                self._rest(window.queue, REST, timed=False)
         window.put_back(key for key in missing if key in kept)
         for key in missing:
             if key not in kept:
@@ -208,10 +221,10 @@ class Claims:
         page = await self._calls.answered([queue], lambda _: self._store.select(query))
         return {key_of(*row) for row in page.rows}.intersection(missing)
 
-    def _rest(self, queue: str, seconds: float) -> None:
+    def _rest(self, queue: str, seconds: float, *, timed: bool) -> None:
         now = asyncio.get_running_loop().time()
         if seconds > 0:
-            self._rests[queue] = Rest(now, now + seconds)
+            self._rests[queue] = Rest(now, now + seconds, timed)
 
     def _rests_at(self, queue: str, now: float) -> bool:
         rest = self._rests.get(queue)
@@ -221,7 +234,7 @@ class Claims:
 
     def _set_aside(self, queue: str, job_id: str, error: Exception) -> None:
         log.error("the store refuses to reserve job %s of queue %s: %s: %s", job_id, queue, type(error).__name__, error)
-        self._aside[job_id] = None
+        self._aside[job_id] = asyncio.get_running_loop().time() + ASIDE_SECONDS
         if len(self._aside) > ASIDE:
             self._aside.popitem(last=False)
 

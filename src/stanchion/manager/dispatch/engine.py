@@ -60,7 +60,7 @@ class Engine:
         watcher: type[Watcher] = Watcher,
     ) -> None:
         clock = asyncio.get_running_loop().time if clock is None else clock
-        self._delays = delays
+        self._delays, self._off_loop = delays, off_loop
         self._calls, self._counts = Calls(off_loop), Counts()
         self._slices, self._flights = Slices(), Flights()
         self._peers = Peers(self._flights, lambda worker: self._inheritance.of_worker(worker))
@@ -121,7 +121,7 @@ class Engine:
             await asyncio.wait(self._tasks)
         for rounds in (self._inbox.rounds, self._claims.rounds, self._settles.rounds):
             await rounds.stop()
-        self._watcher.close()
+        await self._off_loop(self._watcher.close)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)

@@ -7,6 +7,7 @@ does not accept is asked for once more as a repeat: it may have been stored befo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -35,6 +36,9 @@ KEPT = 100_000
 SOON = 1.0
 """Seconds in which a job given back is due so soon that its queue is looked at again."""
 
+REFUSED_SECONDS = 10.0
+"""Time after which a job is given back again, if the store refuses that."""
+
 GONE = "LeaseLost: the receiver that ran the job has ended, or was silent for too long"
 
 
@@ -45,6 +49,8 @@ class Waiting(NamedTuple):
     receiver: Receiver | None = None
     first: bool = False
     """It can't have been stored before: the job was in flight here."""
+    refused: bool = False
+    """It takes the place of an outcome that the store refuses."""
 
 
 class Settles:
@@ -150,7 +156,9 @@ class Settles:
         unclear = [
             one
             for one in batch
-            if one.outcome.lease not in newly and one.receiver and not isinstance(one.outcome, Extend | Progress)
+            if one.outcome.lease not in newly
+            and one.receiver is not None
+            and not (one.refused or isinstance(one.outcome, Extend | Progress))
         ]
         if not unclear:
             return set()
@@ -174,7 +182,7 @@ class Settles:
             if isinstance(one.outcome, Extend | Progress):
                 stop.extend([] if lease in known else [lease])
             else:
-                (settled if lease in known else lost).append(lease)
+                (settled if lease in known and not one.refused else lost).append(lease)
         for receiver, settled, lost, stop in of.values():
             stream = self._current(receiver)
             if settled or lost:
@@ -185,18 +193,29 @@ class Settles:
     def _count(self, one: Waiting, *, stored: bool) -> None:
         if not stored or one.receiver is None or isinstance(one.outcome, Extend | Progress):
             return
-        postponed = isinstance(one.outcome, Rollback)
-        (self._counts.postponed if postponed else self._counts.acknowledged)[one.outcome.lease.queue] += 1
+        counts, outcome = self._counts, one.outcome
+        if not isinstance(outcome, Rollback):
+            counts.acknowledged[outcome.lease.queue] += 1
+        elif outcome.refund and outcome.error is None:
+            counts.unsent[outcome.lease.queue] += 1
+        else:
+            counts.postponed[outcome.lease.queue] += 1
 
     def _set_aside(self, one: Waiting, error: Exception) -> None:
-        """Give a job back whose outcome the store refuses: it would run for ever."""
-        lease, why = one.outcome.lease, f"{type(error).__name__}: {error}"
-        log.error("the store refuses the outcome of job %s of queue %s: %s", lease.id, lease.queue, why)
-        if one.receiver is None or isinstance(one.outcome, Extend | Progress):
+        """Give a job back whose outcome the store refuses, as it would run for ever; try again if it refuses that."""
+        lease, why = one.outcome.lease, type(error).__name__
+        log.error("the store refuses the outcome of job %s of queue %s: %s: %s", lease.id, lease.queue, why, error)
+        if isinstance(one.outcome, Extend | Progress):
             return
-        stream = self._current(one.receiver)
-        tell(stream, partial(stream.confirm, [], [lease], 0))
-        self._give_back(Rollback(lease, self._delays.first, error=f"OutcomeRefused: {type(error).__name__}"))
+        if one.receiver is None or one.refused:
+            asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._again, one)
+        else:
+            back = Rollback(lease, self._delays.first, error=f"OutcomeRefused: {why}")
+            self._again(Waiting(back, one.receiver, refused=True))
+
+    def _again(self, one: Waiting) -> None:
+        self._endings.setdefault(one.outcome.lease, one)
+        self.rounds.kick()
 
 
 _FINAL = (Commit, Bury, Abandon)

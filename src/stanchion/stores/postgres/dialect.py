@@ -73,7 +73,8 @@ _SCHEMA_LOCK = 0x5354414E  # arbitrary: the advisory lock of setup
 # whole table because it is small would stay in use until the server has analyzed the grown table.
 _SMALL_STATEMENTS = "-c plan_cache_mode=force_generic_plan -c jit=off -c enable_seqscan=off"
 _BUSY = frozenset({"40001", "40P01", "55P03"})
-_IDLED = "25P03"
+_ELSEWHERE = frozenset({"25P03", "25006"})
+"""Sessions that have idled, or are read only, as after a failover: another connection may do."""
 _POOLED_AWAY = frozenset({"26000", "42P05"})  # the pooler keeps the prepared statement on another connection
 _TABLES = text("""
     SELECT EXISTS (
@@ -222,7 +223,7 @@ class PostgresDialect(Dialect):
         if state is None:
             broken = isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
             return Fault.LOST if broken else Fault.OTHER
-        if state[:3] == "57P" or state[:2] in {"08", "53"} or state == _IDLED or state in _HOPELESS:
+        if state[:3] == "57P" or state[:2] in {"08", "53"} or state in _ELSEWHERE or state in _HOPELESS:
             return Fault.LOST
         return Fault.OTHER
 
