@@ -8,7 +8,8 @@ from typing import Any
 from uuid import uuid4
 
 from stanchion.manager.dispatch.engine import Engine
-from stanchion.manager.dispatch.receiver import Guard, Owned, Sent
+from stanchion.manager.dispatch.receiver import Guard, Sent
+from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.records.jobs import SECOND, JobRow
 from stanchion.stores.records.leases import Lease
 from stanchion.stores.records.outcomes import Commit, Outcome

@@ -13,7 +13,7 @@ from stanchion.core.ids import new_ids
 from stanchion.errors import StoreUnavailable
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.engine import Engine
-from stanchion.manager.dispatch.receiver import Owned
+from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.window.watcher import Watcher
 from stanchion.stores.memory.store import MemoryStore
 from stanchion.stores.records.jobs import SECOND, UNLANED, JobRow, NewJob

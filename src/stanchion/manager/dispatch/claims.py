@@ -18,10 +18,10 @@ from uuid import uuid4
 
 from stanchion.manager.dispatch.calls import Calls, apart
 from stanchion.manager.dispatch.peers import Peer, Peers, Placing, free
-from stanchion.manager.dispatch.receiver import Owned
 from stanchion.manager.dispatch.rounds import MOST, Rounds
 from stanchion.manager.dispatch.sender import Sender, Stored
 from stanchion.manager.dispatch.slices import Slices
+from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.window.key import COLUMNS, Key, key_of
 from stanchion.manager.window.store_time import StoreTime
 from stanchion.manager.window.window import Window

@@ -25,13 +25,14 @@ from stanchion.manager.dispatch.inbox import Inbox
 from stanchion.manager.dispatch.inheritance import Inheritance
 from stanchion.manager.dispatch.peers import Peers
 from stanchion.manager.dispatch.presence import Presence
-from stanchion.manager.dispatch.receiver import Owned, Receiver, Session, tell
+from stanchion.manager.dispatch.receiver import Receiver, Session, tell
 from stanchion.manager.dispatch.refill import Refill
 from stanchion.manager.dispatch.sender import Sender
 from stanchion.manager.dispatch.settles import Settles
 from stanchion.manager.dispatch.slices import Slices
 from stanchion.manager.dispatch.status import Status
 from stanchion.manager.dispatch.stops import Stops
+from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.window.reader import OffLoop, Reader
 from stanchion.manager.window.store_time import StoreTime
 from stanchion.manager.window.watcher import Watcher

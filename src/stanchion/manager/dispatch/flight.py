@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from stanchion.manager.dispatch.receiver import Owned
+from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.records.leases import Lease
 
 

@@ -21,10 +21,10 @@ from stanchion.errors import StoreUnavailable
 from stanchion.manager.dispatch.calls import Calls, apart
 from stanchion.manager.dispatch.claims import UnderWay, new_token
 from stanchion.manager.dispatch.peers import Peer, Peers, Placing, free
-from stanchion.manager.dispatch.receiver import Owned
 from stanchion.manager.dispatch.rounds import MOST, Rounds
 from stanchion.manager.dispatch.sender import Sender, Stored
 from stanchion.manager.dispatch.slices import Slices
+from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.window.key import key_of
 from stanchion.manager.window.store_time import StoreTime
 from stanchion.stores.protocol import Store

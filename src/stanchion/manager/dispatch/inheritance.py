@@ -22,8 +22,8 @@ from stanchion.manager.dispatch.calls import Calls
 from stanchion.manager.dispatch.claims import TOKEN
 from stanchion.manager.dispatch.flight import Flight, Flights
 from stanchion.manager.dispatch.peers import Peer
-from stanchion.manager.dispatch.receiver import Owned
 from stanchion.manager.dispatch.settles import Settles
+from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.leases import Lease

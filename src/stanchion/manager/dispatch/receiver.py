@@ -1,4 +1,4 @@
-"""What dispatch sees of a receiver, of the manager's session, and of the slices that the manager owns."""
+"""What dispatch sees of a receiver, and of the manager's session."""
 
 from __future__ import annotations
 
@@ -6,19 +6,11 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from stanchion.manager.leadership.owner import Owned
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.leases import Lease
 
 log = logging.getLogger("stanchion.manager")
-
-
-class Owned(NamedTuple):
-    """A slice that this manager owns: a part of the lanes of a queue, from the first to the last; -1: no lane."""
-
-    queue: str
-    slice: int
-    epoch: int
-    lanes: tuple[int, int]
 
 
 class Guard(NamedTuple):

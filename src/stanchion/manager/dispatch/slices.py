@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 
-from stanchion.manager.dispatch.receiver import Owned
+from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.window.window import Window
 
 
