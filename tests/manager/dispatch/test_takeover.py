@@ -256,7 +256,7 @@ class TestHandOver:
                 process = Process(10, work=0.2)
                 for engine in (first, second):
                     process.connect(engine)
-                await until(lambda: scene.done(10))
+                await until(lambda: len(process.began) == 20)
                 begin = now()
                 await first.release([slice_of(1)])
                 await second.take([slice_of(2)])
