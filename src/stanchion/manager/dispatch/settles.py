@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from stanchion.errors import StanchionError
 from stanchion.manager.dispatch.calls import Calls, apart
 from stanchion.manager.dispatch.delays import Delays
 from stanchion.manager.dispatch.figures import Counts
@@ -210,7 +211,8 @@ class Settles:
         if one.receiver is None or one.refused:
             asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._again, one)
         else:
-            back = Rollback(lease, self._delays.first, error=f"OutcomeRefused: {why}")
+            known = f": {error}" if isinstance(error, StanchionError) else ""  # others may quote what they refuse
+            back = Rollback(lease, self._delays.first, error=f"OutcomeRefused: {why}{known}")
             self._again(Waiting(back, one.receiver, refused=True))
 
     def _again(self, one: Waiting) -> None:
