@@ -154,6 +154,8 @@ class Process:
         for one in owned:
             key = (one.queue, one.slice)
             self.epochs[key] = max(self.epochs.get(key, 0), one.epoch)
+        if self.unconfirmed:
+            stream.engine.outcomes(stream, list(self.unconfirmed.values()))
         stream.engine.hello(stream, list(self.holding), answer=True)
 
     # -- ends

@@ -59,7 +59,10 @@ class Receiver(Protocol):
         """Say which jobs should stop."""
 
     def report(self, owned: Sequence[Owned]) -> None:
-        """Say what this manager owns, and ask for a Hello that names all jobs held."""
+        """Say what this manager owns, and ask for a Hello that names all jobs held.
+
+        A job whose outcome is not confirmed must be among these, or its outcome come first: else it is given back.
+        """
 
     def end(self, reason: str) -> None:
         """End the stream."""
