@@ -65,9 +65,9 @@ class TestStreams:
             yield from ()
 
         call: Any = raw.stream_stream(METHODS[method].path)
-        streams = [call(silent(), timeout=60) for _ in range(20)]
+        streams = [call(silent(), timeout=20) for _ in range(20)]
         assert ask(raw, "Query.Now")
-        manager.stop(30)  # the end of a manager waits for none of them
+        manager.stop(60)  # the end of a manager waits for none of them, nor for their deadline
         codes = {one.code() for one in streams}
         ending.set()
         assert codes == {grpc.StatusCode.UNAVAILABLE}
