@@ -1,7 +1,7 @@
 """The server: health, reflection, limits, deadlines, and its end."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from stanchion.manager.server.settings import Limits, ServerSettings
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.protocol import Store, pages
 from stanchion.stores.records.query import Query
+from stanchion.stores.records.queues import SemaphoreRow
 from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.methods import METHODS, SERVICES
 from stanchion_conformance.harness import claim, in_threads, new_job
@@ -28,7 +29,7 @@ SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.Health
 
 
 class SlowStore:
-    """A store whose `now` waits until it may go on, and counts its calls."""
+    """A store whose `semaphores` waits until it may go on, and counts its calls."""
 
     def __init__(self) -> None:
         self._store = MemoryStore()
@@ -39,11 +40,11 @@ class SlowStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
-    def now(self) -> int:
+    def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
         self.calls += 1
         self.begun.release()
         assert self.go_on.wait(60)
-        return self._store.now()
+        return self._store.semaphores(names)
 
 
 class AwayStore(MemoryStore):
@@ -106,16 +107,16 @@ class TestLimits:
         manager = start(ServerSettings(LOOPBACK, limits=Limits(calls=2, threads=1)), store)
         with grpc.insecure_channel(manager.address) as channel:
             try:
-                with in_threads([lambda: ask(channel, "Query.Now")] * 2):
+                with in_threads([lambda: ask(channel, "Query.Semaphores")] * 2):
                     until(lambda: manager.server._guard.calls.taken == 2)
                     with pytest.raises(grpc.RpcError) as caught:
-                        ask(channel, "Query.Now")
+                        ask(channel, "Query.Semaphores")
                     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
                     assert "2 calls under way" in str(caught.value.details())
                     store.go_on.set()
             finally:
                 store.go_on.set()
-            assert ask(channel, "Query.Now")
+            ask(channel, "Query.Semaphores")
 
     def test_of_streams(self, start: Start) -> None:
         manager = start(ServerSettings(LOOPBACK, limits=Limits(streams=3)))
@@ -192,10 +193,10 @@ class TestDeadlines:
         manager = start(ServerSettings(LOOPBACK, limits=Limits(threads=1)), store)
         with grpc.insecure_channel(manager.address) as channel:
             try:
-                with in_threads([lambda: ask(channel, "Query.Now", timeout=60)]):
+                with in_threads([lambda: ask(channel, "Query.Semaphores", timeout=60)]):
                     assert store.begun.acquire(timeout=60)
                     with pytest.raises(grpc.RpcError) as caught:
-                        ask(channel, "Query.Now", timeout=0.2)
+                        ask(channel, "Query.Semaphores", timeout=0.2)
                     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
                     until(lambda: manager.server._guard.calls.taken == 1)
                     store.go_on.set()
@@ -212,7 +213,7 @@ class TestStop:
         answers = []
         with grpc.insecure_channel(manager.address) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
-            with in_threads([lambda: answers.append(ask(channel, "Query.Now"))]):
+            with in_threads([lambda: answers.append(ask(channel, "Query.Semaphores"))]):
                 assert store.begun.acquire(timeout=60)
                 with in_threads([lambda: manager.stop(60)]):
                     until(lambda: manager.server._guard.draining)
@@ -246,7 +247,7 @@ class TestStop:
         store = SlowStore()
         manager = start(store=store)
         with grpc.insecure_channel(manager.address) as channel:
-            method: Any = channel.unary_unary(METHODS["Query.Now"].path)
+            method: Any = channel.unary_unary(METHODS["Query.Semaphores"].path)
             call = method.future(b"", timeout=60)
             assert store.begun.acquire(timeout=60)
             manager.stop(0.1)

@@ -10,6 +10,7 @@ from typing import Self
 from stanchion.manager.server.address import Listen
 from stanchion.manager.server.server import ManagerServer
 from stanchion.manager.server.settings import ServerSettings
+from stanchion.manager.service.manager import Manager
 from stanchion.stores.protocol import Store
 
 LOOPBACK = Listen("127.0.0.1", 0)
@@ -18,11 +19,11 @@ LOOPBACK = Listen("127.0.0.1", 0)
 class ManagerThread:
     """Serves a store while it is entered."""
 
-    def __init__(self, store: Store, settings: ServerSettings | None = None) -> None:
-        self.store, self._settings = store, settings or ServerSettings(LOOPBACK)
+    def __init__(self, store: Store, settings: ServerSettings | None = None, lease: float = 5.0) -> None:
+        self.store, self._settings, self._lease = store, settings or ServerSettings(LOOPBACK), lease
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="manager-in-test", daemon=True)
-        self.server: ManagerServer
+        self.manager: Manager
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -40,6 +41,11 @@ class ManagerThread:
         self._end()
 
     @property
+    def server(self) -> ManagerServer:
+        """Its server."""
+        return self.manager.server
+
+    @property
     def address(self) -> str:
         """Its host and port."""
         return self.server.address
@@ -51,11 +57,11 @@ class ManagerThread:
 
     def stop(self, grace: float) -> None:
         """Drain, and stop."""
-        asyncio.run_coroutine_threadsafe(self.server.stop(grace), self._loop).result(60 + grace)
+        asyncio.run_coroutine_threadsafe(self.manager.stop(grace), self._loop).result(60 + grace)
 
     async def _start(self) -> None:
-        self.server = ManagerServer(self.store, self._settings)
-        await self.server.start()
+        self.manager = Manager(self.store, self._settings, lease=self._lease)
+        await self.manager.start()
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -18,6 +18,10 @@ class LogicalListener:
     def connected(self) -> bool:
         return self._listener.connected
 
+    @property
+    def fed(self) -> bool:
+        return self._listener.fed
+
     def signs(self) -> Signs:
         """Return the reasons of the signs since the last call."""
         signs = self._listener.signs()

@@ -36,6 +36,10 @@ class Listener(Protocol):
     def connected(self) -> bool:
         """True while signs of other processes arrive, as far as is known; False where only polling helps."""
 
+    @property
+    def fed(self) -> bool:
+        """True while jobs of all its queues come to this process without a look, with a sign: claims get them."""
+
     def wait(self, timeout: float) -> bool:
         """Wait up to `timeout` seconds; return True when a sign ended the wait."""
 

@@ -65,6 +65,8 @@ class DueQueues:
         self._ended: set[str] = set()
         self.held_back: dict[str, int] = {}
         """When the first job was due of each queue where no claim got it: a limit may hold it back."""
+        self.fed = False
+        """True while jobs of all queues come without a look: claims get what has come."""
         self.sharing = 1
         """Workers, including this one, that share the polling of the queue that has the fewest."""
 
@@ -83,7 +85,9 @@ class DueQueues:
     def next(self) -> list[Turn]:
         """Return the claims to make, in order; the first queues are those that have waited longest for their turn."""
         named, looked = self._named, False
-        if (named is not None and not named) or (self.ordered and (named is None or len(named) > 1)):
+        if self.fed:
+            named = named or None
+        elif (named is not None and not named) or (self.ordered and (named is None or len(named) > 1)):
             self._seen = seen = self._seen or self.look()
             due = _due(seen.dues, self._now(seen))
             named = due.keys() & named if named else due.keys()
@@ -168,6 +172,9 @@ class DueQueues:
 
         0 if jobs have come due that no claim has met. `connected`: signals arrive, so that polls are only a backup.
         """
+        if self.fed:
+            self.held_back, self._seen = {}, None
+            return self._longest_nap(retry_in, connected=connected)
         seen, self._seen = self._seen or self.look(), None
         now = self._now(seen)
         due = _due(seen.dues, now)
@@ -178,12 +185,15 @@ class DueQueues:
         if fresh:
             self._named, self._seen = fresh, seen
             return 0.0
+        naps = [(at - now) / SECOND for at in seen.dues.values() if at > now]
+        return max(SHORTEST_NAP, min([*naps, self._longest_nap(retry_in, connected=connected)]))
+
+    def _longest_nap(self, retry_in: float | None, *, connected: bool) -> float:
         naps = [poll_interval(self._poll, self.sharing) * (BACKUP_POLLS if connected else 1)]
         if retry_in is not None:
             naps.append(retry_in)
         if (look_in := self._served.look_in) is not None:
             naps.append(look_in + REFRESH_SECONDS)  # so that mostly a poll ends the nap
-        naps += [(at - now) / SECOND for at in seen.dues.values() if at > now]
         return max(SHORTEST_NAP, min(naps))
 
     def _now(self, seen: Seen) -> int:

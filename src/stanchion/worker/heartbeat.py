@@ -47,7 +47,7 @@ class Heartbeat:
     ) -> None:
         self._context, self._every, self._health = context, every, health
         self._row, self._longest, self._answered, self._check = row, longest, answered, check
-        self._stopping = threading.Event()
+        self._stopping, self._sign = threading.Event(), threading.Event()
         self._leaving = False
         self._beating = threading.Lock()
         self._beat_at = -math.inf
@@ -71,16 +71,25 @@ class Heartbeat:
         """Stop the thread within `seconds`; `leave`: the worker holds no job, so the store may forget it."""
         self._leaving = leave
         self._stopping.set()
+        self._sign.set()
         self._thread.join(seconds)
+
+    def soon(self) -> None:
+        """Beat at once: the row has changed in a way that others should know."""
+        self._sign.set()
 
     def _run(self) -> None:
         backoff = Backoff(longest=min(5.0, self._every))
         due = time.monotonic()
         pause = 0.0
-        while not self._stopping.wait(pause):
+        while True:
+            asked = self._sign.wait(pause)
+            if self._stopping.is_set():
+                break
+            self._sign.clear()
             now = time.monotonic()
             self._check()
-            if now >= due or self._longest() >= QUICK:
+            if asked or now >= due or self._longest() >= QUICK:
                 try:
                     self.beat()
                 except Exception as error:

@@ -191,6 +191,7 @@ class Worker:
             if self._scheduler is not None:
                 self._scheduler.stop(STEP_SECONDS_MAX)
             self._claimer.stop(STEP_SECONDS_MAX)
+            self._heartbeat.soon()
             self._give_back_buffered()
             while self._claimer.reserved and time.monotonic() < deadline and self._calls.signals < 2:
                 time.sleep(TICK)

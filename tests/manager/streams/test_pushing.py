@@ -153,9 +153,8 @@ class TestLostStreams:
 
     def test_are_marked(self, start: Start, client: Client) -> None:
         """Else a job that has ended meanwhile might be stored again."""
-        lossy = LossyStore()
-        store = client(start(store=lossy).url)
-        lossy.lost["push"] = 1
+        held = HeldStore()
+        store = client(start(store=held).url)
         requests, waiting = list[Any](), store._pushing._buffer  # type: ignore[attr-defined]
         taken = waiting._taken
 
@@ -164,7 +163,11 @@ class TestLostStreams:
             return bytes(data)
 
         waiting._taken = seen
-        store.push([new_job()])
+        with in_threads([lambda: store.push([new_job()])]):
+            assert held.begun.acquire(timeout=60)
+            store._pushing._stream.cancel()  # type: ignore[attr-defined]
+            until(lambda: len(requests) == 2)
+            held.go_on.set()
         assert [one.repeat for one in requests] == [False, True]
 
     def test_the_manager_drains(self, start: Start, client: Client) -> None:

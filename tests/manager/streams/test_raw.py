@@ -16,7 +16,7 @@ from tests.manager.conftest import ask
 from tests.manager.test_fuzz import NO_FAULTS, Filler
 from tests.servers.manager import ManagerThread
 
-STREAMS = {"Queues.PushStream": pb.PushRequest}
+STREAMS = {"Queues.PushStream": pb.PushRequest, "Queues.Receive": pb.Up}
 
 
 def status_of(channel: grpc.Channel, method: str, requests: Iterator[bytes]) -> grpc.StatusCode:

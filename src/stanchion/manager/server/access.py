@@ -27,7 +27,7 @@ ROLES: Final[Mapping[str, Role | None]] = {
     **dict.fromkeys(("now", "check", "queues", "stats", "lane_depths", "fetch", "select", "partition"), None),
     **dict.fromkeys(("semaphores", "flow_nodes", "flow_ends", "workers", "values", "listen"), None),
     **dict.fromkeys(("push", "change_flows", "stage", "publish", "unstage", "compare_and_set"), Role.PUSH),
-    **dict.fromkeys(("claim", "settle", "recover", "maintain", "beat", "leave"), Role.RECEIVE),
+    **dict.fromkeys(("claim", "settle", "recover", "maintain", "beat", "leave", "receive"), Role.RECEIVE),
     **dict.fromkeys(("configure", "drop_queue", "set_semaphore", "setup"), Role.ADMIN),
     **dict.fromkeys(("cancel", "retry", "delete", "adopt"), Role.ADMIN),
 }
@@ -187,6 +187,7 @@ _TOUCHED: Final[Mapping[str, Callable[[Args], Iterable[str]]]] = {
     "partition": lambda args: _of_query(args["query"]),
     "stats": lambda args: args["queues"],
     "listen": lambda args: [*args["queues"], *(args["finished"] or ())],
+    "receive": lambda args: args["queues"],
 }
 
 _BY_ID: Final = frozenset({"cancel", "retry", "delete"})

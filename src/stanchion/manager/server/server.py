@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import Any
 
 import grpc
@@ -11,6 +12,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from stanchion.errors import InvalidInput, StanchionError
+from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.server.address import Listen
 from stanchion.manager.server.guard import Guard
 from stanchion.manager.server.hub import Hub
@@ -35,9 +37,9 @@ class ManagerServer:
     the store answers.
     """
 
-    def __init__(self, store: Store, settings: ServerSettings) -> None:
+    def __init__(self, store: Store, settings: ServerSettings, engine: Engine, lease: float) -> None:
         settings.check()
-        self._store, self._settings = store, settings
+        self._store, self._settings, self._engine, self._lease = store, settings, engine, lease
         self._calls = StoreCalls(settings.limits.threads)
         self._guard = Guard(settings)
         self._health = health.aio.HealthServicer()
@@ -49,29 +51,46 @@ class ManagerServer:
         """The host and port that clients connect to."""
         return Listen(self._settings.listen.host, self._port).text
 
+    @property
+    def advertised(self) -> str:
+        """The host and port that other managers and clients are told."""
+        listen = self._settings.listen
+        given = self._settings.advertise
+        host, port = (listen.host, None) if given is None else (given.host, given.port)
+        if given is None and host in _ANY:
+            host = socket.gethostname()
+        return Listen(host, port or self._port).text
+
     async def start(self) -> None:
         """Listen. Raises InvalidInput for an address that can't be listened at."""
         settings = self._settings
         compression = grpc.Compression.Gzip if settings.compress else None
         self._server = server = grpc.aio.server(options=_options(settings.limits), compression=compression)
         self._hub = Hub(self._store)
-        self._services = Services(self._store, self._calls, self._guard, self._hub, settings.limits)
+        self._services = Services(
+            self._store, self._calls, self._guard, self._hub, self._engine, settings.limits, self._lease
+        )
+        self.topology = self._services.topology
         server.add_generic_rpc_handlers((self._services,))
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         names = (*SERVICES, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, server)
         self._port = self._bound(server, settings)
-        self._services.address = self.address
         await self._tell(serving=True)
         await server.start()
         self._looking = asyncio.create_task(self._look())
 
-    async def stop(self, grace: float, at_once: asyncio.Event | None = None) -> None:
-        """Drain: take no new calls, let those under way finish for up to `grace` seconds or until `at_once`; stop."""
+    async def drain(self) -> None:
+        """Take no new calls; tell receivers and subscribers that this manager ends soon."""
         self._guard.draining = True
         if self._looking is not None:
             self._looking.cancel()
         await self._health.enter_graceful_shutdown()
+        self._services.receivers.drain()
+        await self.topology.drain()
+
+    async def stop(self, grace: float, at_once: asyncio.Event | None = None) -> None:
+        """End streams, let calls under way finish for up to `grace` seconds or until `at_once`; stop."""
         self._services.end_streams()
         ending: list[asyncio.Task[Any]] = [asyncio.create_task(self._services.idle())]
         if at_once is not None:
@@ -116,6 +135,8 @@ class ManagerServer:
         for name in SERVICES:
             await self._health.set(name, _SERVING if serving else _NOT_SERVING)
 
+
+_ANY = ("0.0.0.0", "::")  # noqa: S104 - compared, not bound
 
 _LAST_ANSWERS = 1.0
 """Seconds for answers that are made to leave."""

@@ -15,15 +15,16 @@ from typing import Any, TypeVar
 
 import grpc
 
-from stanchion.core.ids import new_id
 from stanchion.errors import InvalidInput, StanchionError
+from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.server import access, door
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.hub import Hub
 from stanchion.manager.server.pool import StoreCalls
 from stanchion.manager.server.settings import Limits
 from stanchion.manager.server.streams.producers import Producers
-from stanchion.manager.server.streams.pushes import GroupedPushes
+from stanchion.manager.server.streams.receivers import Receivers
+from stanchion.manager.server.streams.topology import Topology
 from stanchion.manager.server.tokens import Caller
 from stanchion.manager.server.verbs import SERVED, Served, carry_out, too_large
 from stanchion.stores.protocol import Store
@@ -44,14 +45,15 @@ T = TypeVar("T")
 class Services(grpc.GenericRpcHandler):
     """Answers calls by their paths."""
 
-    def __init__(self, store: Store, calls: StoreCalls, guard: Guard, hub: Hub, limits: Limits) -> None:
-        self._store, self._calls, self._guard, self._hub = store, calls, guard, hub
+    def __init__(
+        self, store: Store, calls: StoreCalls, guard: Guard, hub: Hub, engine: Engine, limits: Limits, lease: float
+    ) -> None:
+        self._store, self._calls, self._guard, self._hub, self._engine = store, calls, guard, hub, engine
         self._reads, self._read_seconds = asyncio.Semaphore(limits.reads), limits.read_seconds
-        self._producers = Producers(store, calls, guard, GroupedPushes(store, calls))
-        self._ended = asyncio.Event()
-        self._session = new_id()
-        self.address = ""
-        """Where clients reach this manager."""
+        self.producers = Producers(store, calls, guard, engine)
+        self.receivers = Receivers(store, guard, engine, lease, limits.read_seconds)
+        self.topology = Topology()
+        self._telling: set[asyncio.Task[None]] = set()
         # A request is read as a stream of one: only then the caller is looked at before it is received.
         self._handlers: dict[str, Any] = {
             METHODS[name].path: grpc.stream_unary_rpc_method_handler(partial(self._unary, served))
@@ -60,7 +62,8 @@ class Services(grpc.GenericRpcHandler):
         streams = {
             "Queues.Listen": self._listened,
             "Queues.Topology": self._told,
-            "Queues.PushStream": self._producers.stream,
+            "Queues.PushStream": self.producers.stream,
+            "Queues.Receive": self.receivers.stream,
         }
         for name, work in streams.items():
             self._handlers[METHODS[name].path] = grpc.stream_stream_rpc_method_handler(partial(self._stream, work))
@@ -70,9 +73,11 @@ class Services(grpc.GenericRpcHandler):
 
     def end_streams(self) -> None:
         """End what would never end by itself."""
-        self._ended.set()
         self._hub.end()
-        self._producers.end_streams()
+        self.producers.end_streams()
+        self.receivers.end_streams()
+        for telling in self._telling:
+            telling.cancel()
 
     async def idle(self) -> None:
         """Wait until no call is under way."""
@@ -89,7 +94,7 @@ class Services(grpc.GenericRpcHandler):
         with self._guard.calls.taking():
             data = await self._received(context)
             if served.verb == "push":
-                return await self._producers.push(caller, data)
+                return await self.producers.push(caller, data)
             # At its client's deadline this is cancelled. A call that still waits for a thread is then not made.
             return await self._calls.run(partial(self._carried_out, served, caller, data))
 
@@ -155,15 +160,25 @@ class Services(grpc.GenericRpcHandler):
                 self._hub.unsubscribe(subscriber)
 
     async def _told(self, context: Any) -> None:
-        self._guard.caller_of(context)
+        caller = self._guard.caller_of(context)
         with self._guard.streams.taking():
-            read(pb.TopologyRequest, await self._received(context))
-            manager = pb.Manager(address=self.address, session=self._session)
-            await context.write(written(pb.TopologyReply(version=1, managers=[manager])))
-            await self._ended.wait()
-            manager.draining = True
-            await context.write(written(pb.TopologyReply(version=2, managers=[manager])))
-            raise Refused(Status.UNAVAILABLE, STOPPING)
+            request = read(pb.TopologyRequest, await self._received(context))
+            telling = asyncio.create_task(self._tell(caller, list(request.queues), context))
+            self._telling.add(telling)
+            try:
+                await asyncio.wait([telling])
+                if telling.cancelled():
+                    raise Refused(Status.UNAVAILABLE, STOPPING)
+                telling.result()
+            finally:
+                self._telling.discard(telling)
+                telling.cancel()
+
+    async def _tell(self, caller: Caller, queues: list[str], context: Any) -> None:
+        version = 0
+        while True:
+            version = await self.topology.after(version)
+            await context.write(written(self.topology.reply(caller, queues)))
 
 
 _IDLE_TICK = 0.02

@@ -48,6 +48,8 @@ class ServerSettings:
     tls: Tls | None = None
     limits: Limits = Limits()
     compress: bool = False
+    advertise: Listen | None = None
+    """The address by which clients reach this manager, if not by the one that it listens at; port 0: the same port."""
 
     def check(self) -> None:
         """Raise InvalidInput for an address that others reach, if everybody could call there."""

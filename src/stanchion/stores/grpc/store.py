@@ -12,6 +12,7 @@ from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.pieces import SCAN_SECONDS, Pieces
 from stanchion.stores.grpc.pushing.push import Pushing
+from stanchion.stores.grpc.receiving.receivers import Receivers
 from stanchion.stores.grpc.repeats import Repeats
 from stanchion.stores.grpc.wakeup import StreamedSignals
 from stanchion.stores.records.calls import seconds_for
@@ -42,6 +43,8 @@ class GrpcStore:
         self._calls = calls = Calls(channels)
         self._pieces = pieces = Pieces(calls)
         self._pushing = Pushing(channels, calls, pieces)
+        self._receivers = Receivers(channels, calls, pieces, self._signals.listeners)
+        self._signals.listeners.fed = self._receivers.fed
         repeats = Repeats(calls)
         self.listen = self._signals.listen
         self.fetch, self.select, self.flow_ends = pieces.fetch, pieces.select, pieces.flow_ends
@@ -75,6 +78,7 @@ class GrpcStore:
     def close(self) -> None:
         """Close streams and channels; a later call opens them again."""
         self._signals.close()
+        self._receivers.close()
         self._pushing.close()
         self._channels.close()
 
@@ -107,11 +111,13 @@ class GrpcStore:
         return self._pieces.all("push", "jobs", jobs, repeat=repeat, **asked)
 
     def claim(self, claim: Claim) -> Claimed:
+        if (claimed := self._receivers.claim(claim)) is not None:
+            return claimed
         return self._calls.make("claim", seconds_for(claim.limit), claim=claim)  # type: ignore[no-any-return]
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
         _refuse(tx)
-        return self._pieces.all("settle", "outcomes", outcomes, repeat=repeat)
+        return self._receivers.settle(outcomes, repeat=repeat)
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         # Not repeated: right after an outage live workers look dead.
@@ -131,9 +137,12 @@ class GrpcStore:
     # -- workers
 
     def beat(self, workers: Sequence[WorkerRow]) -> Beat:
-        return self._calls.make("beat", workers=workers)  # type: ignore[no-any-return]
+        beat: Beat = self._calls.make("beat", workers=workers)
+        self._receivers.beat(workers)
+        return beat
 
     def leave(self, worker: str) -> None:
+        self._receivers.leave(worker)
         self._calls.make("leave", worker=worker)
 
     def workers(self, *, holders: bool = False) -> list[WorkerRow]:

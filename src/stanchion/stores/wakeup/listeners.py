@@ -49,6 +49,11 @@ class EventListener:
         """True while signs of other processes arrive, as far as is known."""
         return self._owner.connected(self)
 
+    @property
+    def fed(self) -> bool:
+        """True while jobs of all its queues come to this process without a look, with a sign."""
+        return self._owner.fed(self.queues)
+
     def wake(self) -> None:
         """End the current wait, or the next one."""
         self.waits_since = None
@@ -73,6 +78,7 @@ class Listeners:
 
     def __init__(self, *, connected: Callable[[EventListener], bool] = lambda _listener: True) -> None:
         self.connected = connected
+        self.fed: Callable[[Collection[str]], bool] = lambda _queues: False
         reset_after_fork(self)
 
     def begin(self) -> None:

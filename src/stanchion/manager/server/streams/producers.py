@@ -16,10 +16,10 @@ from typing import Any, Final
 import grpc
 
 from stanchion.errors import StanchionError
+from stanchion.manager.dispatch.engine import Engine
 from stanchion.manager.server import access, door
 from stanchion.manager.server.guard import STOPPING, Guard, Refused
 from stanchion.manager.server.pool import StoreCalls
-from stanchion.manager.server.streams.pushes import MOST_JOBS, Pushes
 from stanchion.manager.server.tokens import Caller
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
@@ -33,6 +33,9 @@ log = logging.getLogger("stanchion.manager")
 UNDER_WAY: Final = 8
 """Requests of one stream in work at once."""
 
+_MOST_JOBS: Final = 500
+"""Jobs of a push that is stored with others."""
+
 _SMALL: Final = 16 * 1024
 """Bytes of a request that is checked in the event loop: quicker than a change of threads."""
 
@@ -42,8 +45,8 @@ _CALL: Final = CALLS["push"]
 class Producers:
     """Answers the pushes of all callers."""
 
-    def __init__(self, store: Store, calls: StoreCalls, guard: Guard, pushes: Pushes) -> None:
-        self._store, self._calls, self.guard, self._pushes = store, calls, guard, pushes
+    def __init__(self, store: Store, calls: StoreCalls, guard: Guard, engine: Engine) -> None:
+        self._store, self._calls, self.guard, self._engine = store, calls, guard, engine
         self._open: set[asyncio.Task[None]] = set()
 
     def end_streams(self) -> None:
@@ -78,7 +81,7 @@ class Producers:
         """Check the jobs of a request of `size` bytes, and store them; return the reply."""
         checked = partial(self._checked, caller, request)
         jobs, claim = checked() if size <= _SMALL else await self._calls.run(checked)
-        if len(jobs) > MOST_JOBS or claim is not None:
+        if len(jobs) > _MOST_JOBS or claim is not None:
             push = partial(self._store.push, jobs, None, claim, repeat=request.repeat)
             return _CALL.reply(await self._calls.run(push))
         return _CALL.reply(await self._in_time(request, jobs))
@@ -87,7 +90,7 @@ class Producers:
         seconds = request.wait_us / SECOND if request.HasField("wait_us") else None
         try:
             async with asyncio.timeout(seconds):
-                return await self._pushes.push(jobs, repeat=request.repeat)
+                return await self._engine.push(jobs, repeat=request.repeat)
         except TimeoutError:
             raise Refused(
                 Status.DEADLINE_EXCEEDED, f"the jobs were not stored within {seconds:g} s, and may still be"

@@ -57,8 +57,8 @@ def manager(
     """
     refuse_level(log_level)
     try:
-        from stanchion.manager.server.process import run_manager
-        from stanchion.manager.server.server import ManagerServer
+        from stanchion.manager.service.manager import Manager
+        from stanchion.manager.service.process import run_manager
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("grpc", "grpc_health", "grpc_reflection", "google"):
             raise
@@ -70,9 +70,10 @@ def manager(
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
     store = open_store(url)
 
-    def started(server: ManagerServer) -> None:
+    def started(one: Manager) -> None:
         scheme = "grpc" if settings.tls is None else "grpcs"
-        answer = {"listening": server.address, "url": f"{scheme}://{server.address}", "store": shown_url(url)}
+        address = one.server.address
+        answer = {"listening": address, "url": f"{scheme}://{address}", "store": shown_url(url)}
         if session.out.as_json:
             session.out.json_line({**answer, "pid": os.getpid()})
         else:

@@ -7,14 +7,14 @@ import logging
 import signal
 from collections.abc import Callable
 
-from stanchion.manager.server.server import ManagerServer
 from stanchion.manager.server.settings import ServerSettings
+from stanchion.manager.service.manager import Manager
 from stanchion.stores.protocol import Store
 
 log = logging.getLogger("stanchion.manager")
 
 
-def run_manager(store: Store, settings: ServerSettings, grace: float, started: Callable[[ManagerServer], None]) -> None:
+def run_manager(store: Store, settings: ServerSettings, grace: float, started: Callable[[Manager], None]) -> None:
     """Serve a store until SIGTERM or SIGINT, then let calls finish for up to `grace` seconds; a second one: at once.
 
     Call it in the main thread. `started` is called once it listens. Raises InvalidInput for settings that it refuses to
@@ -25,8 +25,8 @@ def run_manager(store: Store, settings: ServerSettings, grace: float, started: C
     asyncio.run(_run(store, settings, grace, started))
 
 
-async def _run(store: Store, settings: ServerSettings, grace: float, started: Callable[[ManagerServer], None]) -> None:
-    server = ManagerServer(store, settings)
+async def _run(store: Store, settings: ServerSettings, grace: float, started: Callable[[Manager], None]) -> None:
+    manager = Manager(store, settings)
     stop, at_once = asyncio.Event(), asyncio.Event()
 
     def signalled() -> None:
@@ -35,10 +35,10 @@ async def _run(store: Store, settings: ServerSettings, grace: float, started: Ca
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signalled)
-    await server.start()
+    await manager.start()
     try:
-        started(server)
+        started(manager)
         await stop.wait()
         log.info("stopping: calls under way may take %.0f s more", grace)
     finally:
-        await server.stop(grace, at_once)
+        await manager.stop(grace, at_once)

@@ -1,0 +1,110 @@
+"""What waits to be sent to a receiver: joined in few messages, as messages cost more than jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from stanchion.manager.dispatch.receiver import Guard, Sent
+from stanchion.manager.leadership.owner import Owned
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.wire.jobs import JOB
+from stanchion.stores.wire.messages import pb
+from stanchion.stores.wire.receive import HELD, LARGEST
+
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Bytes of unsent jobs of one receiver, from which on it gets no more: flow control does not show that it is slow."""
+
+
+class Outgoing:
+    """Messages to one receiver that are not written yet. In the event loop."""
+
+    def __init__(self) -> None:
+        self.unsent_bytes = 0
+        self._jobs: deque[Any] = deque()
+        self._guard: Guard | None = None
+        self._settled: list[Lease] = []
+        self._lost: list[Lease] = []
+        self._cancel: list[Lease] = []
+        self._newly = 0
+        self._other: dict[str, Any] = {}
+        self._some = asyncio.Event()
+
+    @property
+    def full(self) -> bool:
+        """True if so much is unsent that no more jobs should come."""
+        return self.unsent_bytes >= MOST_BYTES
+
+    def send(self, jobs: Sequence[Sent], guard: Guard) -> None:
+        """Add jobs; of several guards the one that ends first holds for all that are unsent."""
+        for row, epoch, number in jobs:
+            job = JOB.to_message(row)
+            job.epoch, job.slice = epoch, number
+            self.unsent_bytes += job.ByteSize()
+            self._jobs.append(job)
+        if self._guard is None or _end(guard) < _end(self._guard):
+            self._guard = guard
+        self._some.set()
+
+    def confirm(self, settled: Sequence[Lease], lost: Sequence[Lease], newly: int) -> None:
+        """Add outcomes that are stored, or can't be."""
+        self._settled += settled
+        self._lost += lost
+        self._newly += newly
+        self._some.set()
+
+    def cancel(self, held: Sequence[Lease]) -> None:
+        """Add jobs that should stop."""
+        self._cancel += held
+        self._some.set()
+
+    def report(self, owned: Sequence[Owned]) -> None:
+        """Add the slices of this manager, and the question what the receiver has."""
+        slices = [
+            pb.Slice(
+                queue=one.queue,
+                slice=one.slice,
+                epoch=one.epoch,
+                lanes=pb.LaneRange(queue=one.queue, first=one.lanes[0], last=one.lanes[1]),
+            )
+            for one in owned
+        ]
+        self.say(report=True, slices=slices)
+
+    def say(self, **fields: Any) -> None:
+        """Add other fields of a message."""
+        self._other.update(fields)
+        self._some.set()
+
+    async def next(self) -> pb.Down:
+        """Wait for something to send; return the next message."""
+        await self._some.wait()
+        down = pb.Down(
+            settled=HELD.carry(self._settled),
+            lost=HELD.carry(self._lost),
+            newly=self._newly,
+            cancel=HELD.carry(self._cancel),
+            **self._other,
+        )
+        self._settled, self._lost, self._cancel, self._newly, self._other = [], [], [], 0, {}
+        if self._jobs and self._guard is not None:
+            self._add_jobs(down)
+            down.heard_us, down.lease_left_us = self._guard.heard or 0, max(0, self._guard.lease_left)
+        if not self._jobs:
+            self._guard = None
+            self._some.clear()
+        return down
+
+    def _add_jobs(self, down: Any) -> None:
+        size = 0
+        while self._jobs and (not size or size + self._jobs[0].ByteSize() <= LARGEST):
+            job = self._jobs.popleft()
+            size += job.ByteSize()
+            down.jobs.append(job)
+        self.unsent_bytes -= size
+
+
+def _end(guard: Guard) -> int:
+    return (guard.heard or 0) + guard.lease_left

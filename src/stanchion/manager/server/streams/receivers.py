@@ -1,0 +1,214 @@
+"""`Queues.Receive`: streams of receivers, between their messages and the engine.
+
+    up:   outcomes ──► hello ──► stamp ──► capacity ──► engine
+    down: jobs, outcomes that are stored, questions of the engine ──► outgoing ──► joined in few messages
+
+An outcome that a receiver may not report, or that no store could keep, is not answered: the receiver learns why by
+`Finish`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from stanchion.errors import InvalidInput, StanchionError
+from stanchion.manager.dispatch.engine import Engine
+from stanchion.manager.dispatch.receiver import Guard as Bound
+from stanchion.manager.dispatch.receiver import Sent
+from stanchion.manager.leadership.owner import Owned
+from stanchion.manager.server import access, door
+from stanchion.manager.server.guard import STOPPING, Guard, Refused
+from stanchion.manager.server.streams.outgoing import Outgoing
+from stanchion.manager.server.tokens import Caller
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.wire.messages import pb, read, written
+from stanchion.stores.wire.outcomes import Reported, reported
+from stanchion.stores.wire.receive import HELD, LANES, WORKER_ROW
+from stanchion.stores.wire.statuses import Status
+
+log = logging.getLogger("stanchion.manager")
+
+_CAPACITY_MAX = 1_000_000
+
+
+class Receivers:
+    """Serves the streams of all receivers."""
+
+    def __init__(self, store: Store, guard: Guard, engine: Engine, lease: float, read_seconds: float) -> None:
+        self._store, self._guard, self.engine, self._lease = store, guard, engine, lease
+        self._read_seconds = read_seconds
+        self._open: set[ReceiverStream] = set()
+        self._beginning: set[asyncio.Task[Any]] = set()
+
+    def drain(self) -> None:
+        """Tell all receivers that this manager ends soon."""
+        for stream in self._open:
+            stream.outgoing.say(draining=True)
+
+    def end_streams(self) -> None:
+        """End all streams."""
+        for reading in self._beginning:
+            reading.cancel()
+        for stream in list(self._open):
+            stream.end(STOPPING)
+
+    async def stream(self, context: Any) -> None:
+        """Serve a receiver until it ends its stream, or this manager stops."""
+        caller = self._guard.caller_of(context)
+        access.check_role(caller, "claim")
+        with self._guard.streams.taking():
+            first = await self._first(context)
+            stream = ReceiverStream(self._checked_hello(caller, first.hello), context)
+            self._open.add(stream)
+            stream.outgoing.say(lease_us=round(self._lease * SECOND))
+            try:
+                self._take(caller, stream, first)
+                await self._serve(caller, stream)
+            finally:
+                self._open.discard(stream)
+                self.engine.gone(stream, goodbye=stream.said_goodbye)
+
+    async def _first(self, context: Any) -> Any:
+        reading = asyncio.create_task(context.read())
+        self._beginning.add(reading)
+        try:
+            await asyncio.wait([reading], timeout=self._read_seconds)
+            if not reading.done():
+                raise Refused(Status.DEADLINE_EXCEEDED, "the stream has begun with no hello in time")
+            if reading.cancelled():
+                raise Refused(Status.UNAVAILABLE, STOPPING)
+            data = reading.result()
+        finally:
+            self._beginning.discard(reading)
+            reading.cancel()
+        if data is grpc.aio.EOF:
+            raise InvalidInput("the stream has no message; begin it with a hello")
+        up = read(pb.Up, data)
+        if not up.HasField("hello") or up.hello.answer:
+            raise InvalidInput("the first message of a stream must have a hello that is no answer")
+        return up
+
+    async def _serve(self, caller: Caller, stream: ReceiverStream) -> None:
+        """Read and write until the stream ends; raise what ended it."""
+        tasks = [asyncio.create_task(self._read(caller, stream)), asyncio.create_task(stream.write(self.engine))]
+        ends: list[asyncio.Future[Any]] = [*tasks, stream.over]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if stream.over.done():
+                raise Refused(Status.UNAVAILABLE, stream.over.result())
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait(tasks)
+
+    async def _read(self, caller: Caller, stream: ReceiverStream) -> None:
+        while (data := await stream.context.read()) is not grpc.aio.EOF:
+            up = read(pb.Up, data)
+            if up.HasField("hello") and not up.hello.answer:
+                raise InvalidInput("a stream has one hello, but for answers to reports")
+            if up.HasField("hello") and up.hello.receiver != stream.id:
+                raise InvalidInput("an answer must come from the receiver of the stream")
+            self._take(caller, stream, up)
+
+    def _take(self, caller: Caller, stream: ReceiverStream, up: Any) -> None:
+        if up.outcomes:
+            self.engine.outcomes(stream, self._acceptable(caller, up.outcomes))
+        if up.HasField("capacity"):
+            stream.asked = max(0, min(up.capacity, _CAPACITY_MAX))
+        if up.HasField("hello"):
+            self.engine.hello(stream, HELD.take(up.hello.holding), answer=up.hello.answer)
+        self.engine.heard(stream, up.stamp_us)
+        if up.HasField("capacity"):
+            self.engine.changed(stream)
+        stream.said_goodbye |= up.goodbye
+
+    def _checked_hello(self, caller: Caller, hello: Any) -> Any:
+        door.check_id(hello.receiver, "a receiver")
+        if hello.HasField("worker"):
+            door.check("beat", {"workers": [WORKER_ROW.take(hello.worker)]})
+        for queue in hello.queues:
+            door.check("listen", {"queue": queue})
+        access.check(self._store, caller, "receive", {"queues": list(hello.queues)})
+        return hello
+
+    def _acceptable(self, caller: Caller, messages: Sequence[pb.Outcome]) -> list[Reported]:
+        """Return the outcomes that the caller may report."""
+        found: list[Reported] = []
+        for message in messages:
+            try:
+                one = reported(message)
+                args = {"outcomes": [one]}
+                door.check_texts(one)
+                door.check("settle", args)
+                access.check(self._store, caller, "settle", args)
+            except StanchionError as error:
+                log.warning("an outcome of %s for job %.40r is left: %s", caller.name, message.id, error)
+            else:
+                found.append(one)
+        return found
+
+
+class ReceiverStream:
+    """One stream of a receiver, as the engine sees it."""
+
+    def __init__(self, hello: Any, context: Any) -> None:
+        self.context = context
+        self.id: str = hello.receiver
+        self.worker: str = hello.worker.id if hello.HasField("worker") else ""
+        self.queues = frozenset(hello.queues)
+        self.lanes: Mapping[str, tuple[int, int]] = {
+            one.queue: (one.first, one.last) for one in LANES.take(hello.lanes)
+        }
+        self.asked = 0
+        """How many jobs the receiver takes in all."""
+        self.said_goodbye = False
+        self.outgoing = Outgoing()
+        self.over: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Done, with the reason, once this manager ends the stream."""
+
+    @property
+    def capacity(self) -> int:
+        """See `Receiver`; none while too many bytes are unsent."""
+        return 0 if self.outgoing.full else self.asked
+
+    def send(self, jobs: Sequence[Sent], guard: Bound) -> None:
+        """See `Receiver`."""
+        self.outgoing.send(jobs, guard)
+
+    def confirm(self, settled: Sequence[Lease], lost: Sequence[Lease], newly: int) -> None:
+        """See `Receiver`."""
+        self.outgoing.confirm(settled, lost, newly)
+
+    def cancel(self, held: Sequence[Lease]) -> None:
+        """See `Receiver`."""
+        self.outgoing.cancel(held)
+
+    def report(self, owned: Sequence[Owned]) -> None:
+        """See `Receiver`."""
+        self.outgoing.report(owned)
+
+    def end(self, reason: str) -> None:
+        """See `Receiver`."""
+        if not self.over.done():
+            self.over.set_result(reason)
+
+    async def write(self, engine: Engine) -> None:
+        """Write what is to be sent."""
+        while True:
+            full = self.outgoing.full
+            down = await self.outgoing.next()
+            await self.context.write(written(down))
+            if full and not self.outgoing.full:
+                engine.changed(self)

@@ -1,0 +1,73 @@
+"""`Queues.Topology`: which managers there are, and what they own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from stanchion.manager.leadership.leadership import Manager
+from stanchion.manager.server.tokens import Caller
+from stanchion.stores.wire.messages import pb
+
+_TICK = 0.1
+"""Seconds between two looks whether something has changed."""
+
+
+class Known(Protocol):
+    """Who knows the managers. `version` counts their changes."""
+
+    version: int
+
+    @property
+    def session(self) -> str: ...
+
+    def managers(self) -> Sequence[Manager]: ...
+
+
+class Topology:
+    """Tells subscribers about the managers, as this one knows them."""
+
+    def __init__(self) -> None:
+        self._known: Known | None = None
+        self._changed = asyncio.Condition()
+        self._version = 0
+        self._draining = False
+
+    async def follow(self, known: Known) -> None:
+        """Tell changes, until cancelled."""
+        self._known, seen = known, -1
+        while True:
+            if known.version != seen:
+                seen = known.version
+                await self._tell()
+            await asyncio.sleep(_TICK)
+
+    async def drain(self) -> None:
+        """Tell that this manager ends soon."""
+        self._draining = True
+        await self._tell()
+
+    async def _tell(self) -> None:
+        async with self._changed:
+            self._version += 1
+            self._changed.notify_all()
+
+    async def after(self, version: int) -> int:
+        """Wait for a version after this one; return it."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._version > version)
+            return self._version
+
+    def reply(self, caller: Caller, queues: Sequence[str]) -> Any:
+        """Return the managers, with the slices of these queues, or of all without any, that the caller may use."""
+        known = self._known
+        reply = pb.TopologyReply(version=self._version)
+        for one in () if known is None else known.managers():
+            manager = reply.managers.add(address=one.address, session=one.session)
+            manager.draining = self._draining and known is not None and one.session == known.session
+            for owned in one.slices:
+                if (not queues or owned.queue in queues) and caller.reaches(owned.queue):
+                    lanes = pb.LaneRange(queue=owned.queue, first=owned.lanes[0], last=owned.lanes[1])
+                    manager.slices.add(queue=owned.queue, slice=owned.slice, epoch=owned.epoch, lanes=lanes)
+        return reply

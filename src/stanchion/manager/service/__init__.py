@@ -1,0 +1,1 @@
+"""A whole manager: its server, its engine and its part in the leadership."""

@@ -1,0 +1,72 @@
+"""A manager: store, engine, leadership and server together.
+
+    start   engine ──► server listens ──► leadership takes slices ──► jobs go out
+    stop    no new calls ──► engine hands out no more, stores what waits ──► slices are let go ──► streams end
+
+Slices are let go before the streams end: the jobs that receivers hold are then those of the next owner.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from stanchion.manager.dispatch.delays import Delays
+from stanchion.manager.dispatch.engine import Engine
+from stanchion.manager.leadership.clock import boot_clock
+from stanchion.manager.leadership.leadership import LEASE_SECONDS, Leadership
+from stanchion.manager.server.pool import StoreCalls
+from stanchion.manager.server.server import ManagerServer
+from stanchion.manager.server.settings import ServerSettings
+from stanchion.stores.protocol import Store
+
+log = logging.getLogger("stanchion.manager")
+
+_THREADS = 8
+"""Calls of the store beside those of clients: one each for pushes, claims, outcomes and reads, and the leadership's."""
+
+
+class Manager:
+    """Serves a store by gRPC, and hands out the jobs of its share of the lanes. Make it in its event loop.
+
+    `lease`: seconds after which another manager takes the share of one that has died; the same for all managers.
+    """
+
+    def __init__(self, store: Store, settings: ServerSettings, *, lease: float = LEASE_SECONDS) -> None:
+        settings.check()
+        self._calls = StoreCalls(_THREADS)
+        self.engine = Engine(store, self._calls.run, delays=Delays(lease=lease), clock=boot_clock)
+        self.server = ManagerServer(store, settings, self.engine, lease)
+        self._store, self._lease = store, lease
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self) -> None:
+        """Listen, and take part. Raises InvalidInput for an address that can't be listened at."""
+        await self.server.start()
+        address = self.server.advertised
+        self.leadership = Leadership(self._store, self._calls.run, self.engine, address, lease=self._lease)
+        await self.engine.start(self.leadership)
+        work = self.leadership.run(), self.server.topology.follow(self.leadership)
+        self._tasks = [asyncio.create_task(one) for one in work]
+
+    async def stop(self, grace: float, at_once: asyncio.Event | None = None) -> None:
+        """Drain for up to `grace` seconds, or until `at_once`; stop."""
+        await self.server.drain()
+        if self._tasks:
+            await self.engine.drain(min(grace, _LAST_OUTCOMES))
+            await self._left(min(self._lease, grace + 1))
+        await self.server.stop(grace, at_once)
+        for task in self._tasks:
+            task.cancel()
+        await self.engine.close()
+        self._calls.close()
+
+    async def _left(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self.leadership.leave(), seconds)
+        except TimeoutError:
+            log.warning("the share of this manager is taken once its lease has ended")
+
+
+_LAST_OUTCOMES = 2.0
+"""Seconds for pushes and outcomes that wait to be stored."""

@@ -1,0 +1,38 @@
+"""Which jobs come too late: sent by a manager that was stopped meanwhile, or by a former owner of their slice."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+_CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+def stamp() -> int:
+    """Return microseconds of a clock that goes on while the machine sleeps."""
+    return time.clock_gettime_ns(_CLOCK) // 1000
+
+
+class Epochs:
+    """The highest epoch known of each slice."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], int] = {}
+
+    def learn(self, down: Any) -> None:
+        """Take in the epochs of a message."""
+        for one in (*down.slices, *down.jobs):
+            key = (one.queue, one.slice)
+            if one.epoch > self._known.get(key, 0):
+                self._known[key] = one.epoch
+
+    def late(self, down: Any) -> list[bool]:
+        """Return for each job of a message whether it must be refused.
+
+        The sender's session is sure to last until `lease_left_us` after the last stamp that it had. From then on
+        another manager may own the slice, and may have given the job back.
+        """
+        self.learn(down)
+        if stamp() > down.heard_us + down.lease_left_us:
+            return [True] * len(down.jobs)
+        return [job.epoch < self._known[job.queue, job.slice] for job in down.jobs]

@@ -1,0 +1,186 @@
+"""A worker of this process as managers see it: the jobs that it has, of all managers, and what it takes.
+
+    stream ──► buffer ──claim──► held ──settle──► up the stream ──► confirmed, or stored by a call after a second
+
+A job is held until its outcome is confirmed. When a stream ends, its jobs in the buffer are dropped: the manager gives
+back what the next hello does not name.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Iterator, Sequence
+
+from stanchion.core.ids import new_id
+from stanchion.stores.grpc.receiving.capacity import Capacity
+from stanchion.stores.grpc.receiving.guard import Epochs
+from stanchion.stores.grpc.receiving.settling import Answer, Settling
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.rules.lost_leases import is_alone
+from stanchion.stores.wire.outcomes import Elsewhere, Refused, Reported
+
+ANSWER_SECONDS = 1.0
+"""Time for a manager to confirm outcomes; then they are stored by a call of another one."""
+
+
+class Link:
+    """What a receiver keeps of its stream to one manager. `up`: jobs and outcomes pass; look under the lock."""
+
+    def __init__(self) -> None:
+        self.up = False
+        self.outgoing: deque[Reported] = deque()
+        self.unconfirmed: set[Lease] = set()
+
+    def send(self, outcome: Reported) -> None:
+        """Send an outcome with the next message. Nothing is lost if the stream ends before."""
+        if self.up:
+            self.outgoing.append(outcome)
+
+
+class Receiver:
+    """The jobs of one worker. `arrived` is called with the queues of jobs that have come."""
+
+    def __init__(self, row: WorkerRow, arrived: Callable[[Collection[str]], None]) -> None:
+        self.id, self.row, self._arrived = new_id(), row, arrived
+        self.changed = threading.Condition()
+        self.capacity, self.epochs = Capacity(), Epochs()
+        self.stopping = self.leaving = False
+        """It takes no more jobs; it has none left and ends its streams."""
+        self._buffer: dict[str, list[tuple[JobRow, Link]]] = {}
+        self._held: dict[Lease, Link] = {}
+        self._settling: list[Settling] = []
+
+    # -- jobs down; under the lock
+
+    def holding(self) -> Iterator[Lease]:
+        """Yield all jobs that it has."""
+        yield from self._held
+        for rows in self._buffer.values():
+            for row, _ in rows:
+                yield row.lease
+
+    def has(self, link: Link) -> int:
+        """Return how many jobs it has of one manager."""
+        buffered = sum(one is link for rows in self._buffer.values() for _, one in rows)
+        return buffered + sum(one is link for one in self._held.values())
+
+    def room(self) -> int:
+        """Return how many more jobs it takes."""
+        if self.stopping:
+            return 0
+        return max(0, self.capacity.jobs - len(self._held) - sum(map(len, self._buffer.values())))
+
+    def take_in(self, link: Link, rows: Sequence[JobRow], late: Sequence[bool]) -> None:
+        """Buffer the jobs of a message; refuse those that are late."""
+        queues = set()
+        for row, is_late in zip(rows, late, strict=True):
+            if is_late or self.stopping:
+                link.send(Refused(row.lease))
+            else:
+                self._buffer.setdefault(row.queue, []).append((row, link))
+                queues.add(row.queue)
+        if queues:
+            self._arrived(queues)
+
+    def confirmed(self, link: Link, settled: Sequence[Lease], lost: Sequence[Lease]) -> None:
+        """Take in which outcomes are stored, and which can't be."""
+        for lease in (*settled, *lost):
+            link.unconfirmed.discard(lease)
+            self._held.pop(lease, None)
+        for one in self._settling:
+            one.answer(settled, "settled")
+            one.answer(lost, "lost")
+        self.changed.notify_all()
+
+    def cut(self, link: Link) -> None:
+        """Take in that a stream has ended: its outcomes are stored by calls, its jobs not begun are dropped."""
+        link.up = False
+        for one in self._settling:
+            one.give_up(link.unconfirmed)
+        link.unconfirmed.clear()
+        link.outgoing.clear()
+        for queue, rows in list(self._buffer.items()):
+            self._buffer[queue] = [one for one in rows if one[1] is not link]
+        self.changed.notify_all()
+
+    # -- the worker's calls
+
+    def claim(self, claim: Claim) -> list[JobRow]:
+        """Take jobs from the buffer, those of the highest rank first; remember how many are asked for."""
+        with self.changed:
+            before = self.capacity.jobs
+            self.capacity.asked(len(self._held) + claim.limit)
+            if self.capacity.jobs > before:
+                self.changed.notify_all()
+            waiting = self._buffer.get(claim.queue, [])
+            fitting = sorted((one for one in waiting if one[0].rank >= claim.min_rank), key=lambda one: -one[0].rank)
+            taken = fitting[: claim.limit]
+            alone = next((place for place, one in enumerate(taken) if is_alone(one[0])), None)
+            if alone is not None:  # such a job is handed out by itself
+                taken = taken[: max(1, alone)]
+            for one in taken:
+                waiting.remove(one)
+                self._held[one[0].lease] = one[1]
+            return [row for row, _ in taken]
+
+    def settle(self, commits: Sequence[Commit]) -> dict[Lease, Answer | None]:
+        """Send outcomes up, those of jobs with a stream; return their answers, None for those without one in time."""
+        with self.changed:
+            mine: dict[Lease, Link] = {}
+            for one in commits:
+                link = self._held.get(one.lease)
+                if link is not None and link.up:
+                    mine[one.lease] = link
+                    link.outgoing.append(one)
+                    link.unconfirmed.add(one.lease)
+            if not mine:
+                return {}
+            settling = Settling(mine)
+            self._settling.append(settling)
+            self.changed.notify_all()
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while settling.waiting and (left := deadline - time.monotonic()) > 0:
+                self.changed.wait(left)
+            self._settling.remove(settling)
+            for lease in settling.waiting:
+                link = mine[lease]
+                link.unconfirmed.discard(lease)
+                link.outgoing = deque(one for one in link.outgoing if one.lease != lease)
+            return {lease: settling.answers.get(lease) for lease in mine}
+
+    def settled_elsewhere(self, leases: Collection[Lease]) -> None:
+        """Take in that jobs have ended by other calls: their managers only free their room."""
+        with self.changed:
+            for lease in leases:
+                link = self._held.pop(lease, None)
+                if link is not None:
+                    link.send(Elsewhere(lease))
+            self.changed.notify_all()
+
+    def stop(self) -> None:
+        """Take no more jobs; give back what is not begun, uncounted."""
+        with self.changed:
+            self.stopping = True
+            for rows in self._buffer.values():
+                for row, link in rows:
+                    link.send(Refused(row.lease))
+            self._buffer.clear()
+            self.changed.notify_all()
+
+    def leave(self) -> None:
+        """End the streams, with a goodbye if no job is held."""
+        self.stop()
+        with self.changed:
+            self.leaving = True
+            self.changed.notify_all()
+
+    @property
+    def empty(self) -> bool:
+        """True if it has no jobs; look under the lock."""
+        return not self._held and not any(self._buffer.values())

@@ -1,0 +1,185 @@
+"""The receivers of a store: which workers get their jobs by streams, and what of a call they do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, Final
+
+from stanchion.core.forks import reset_after_fork
+from stanchion.stores.grpc.client.calls import Calls
+from stanchion.stores.grpc.client.channels import Channels
+from stanchion.stores.grpc.pieces import Pieces
+from stanchion.stores.grpc.receiving.receiver import Receiver
+from stanchion.stores.grpc.receiving.settling import Answer
+from stanchion.stores.grpc.receiving.stream import ReceiveStream, wait_for_end
+from stanchion.stores.grpc.receiving.topology import Topology
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.outcomes import Commit, Extend, Outcome, Progress
+from stanchion.stores.records.workers import WorkerRow
+from stanchion.stores.wakeup.broadcast import started
+from stanchion.stores.wakeup.listeners import Listeners
+
+_STATES: Final[dict[Answer, JobState | None]] = {"settled": JobState.DONE, "lost": None}
+
+_END_SECONDS = 2.0
+"""Time for goodbyes."""
+
+
+class _Worker:
+    """A receiver and its streams, by the addresses of their managers."""
+
+    def __init__(self, receiver: Receiver) -> None:
+        self.receiver = receiver
+        self.streams: dict[str, ReceiveStream] = {}
+
+
+class Receivers:
+    """Feeds the claims of workers by streams from all managers.
+
+    Streams serve workers with one queue, or with the order "fair": managers know no order among queues. Others claim by
+    calls, and so does each worker until its streams are open.
+    """
+
+    def __init__(self, channels: Channels, calls: Calls, pieces: Pieces, listeners: Listeners) -> None:
+        self._channels, self._calls, self._pieces, self._listeners = channels, calls, pieces, listeners
+        self._workers: dict[str, _Worker] = {}
+        self._topology: Topology | None = None
+        reset_after_fork(self)
+
+    def begin(self) -> None:
+        """Start without receivers; also after a fork, where the calls of streams must not be touched."""
+        self._channels.keep((self._workers, self._topology))
+        self._lock = threading.RLock()
+        self._rows: dict[str, WorkerRow] = {}
+        self._workers, self._topology = {}, None
+
+    # -- workers
+
+    def beat(self, rows: Iterable[WorkerRow]) -> None:
+        """Take in how workers describe themselves."""
+        with self._lock:
+            for row in rows:
+                self._rows[row.id] = row
+                worker = self._workers.get(row.id)
+                if worker is None:
+                    continue
+                before, worker.receiver.row = worker.receiver.row, row
+                if not _streams_to(row):
+                    worker.receiver.stop()
+                elif (row.queues, row.lanes) != (before.queues, before.lanes):
+                    for stream in worker.streams.values():
+                        stream.begin_again()
+
+    def leave(self, worker: str) -> None:
+        """Say goodbye to all managers."""
+        with self._lock:
+            self._rows.pop(worker, None)
+            one = self._workers.pop(worker, None)
+            topology = None if self._workers else self._topology
+            if topology is not None:
+                self._topology = None
+        if one is not None:
+            one.receiver.leave()
+            wait_for_end(list(one.streams.values()), _END_SECONDS)
+        if topology is not None:
+            topology.end()
+
+    def close(self) -> None:
+        """End all streams; jobs that are not begun go back, uncounted."""
+        for worker in list(self._workers):
+            row = self._rows.get(worker)
+            self.leave(worker)
+            if row is not None:
+                self._rows[worker] = row
+
+    # -- claims
+
+    def claim(self, claim: Claim) -> Claimed | None:
+        """Return jobs that have come by streams; None if the claim must be made by a call."""
+        if claim.worker is None or not claim.rows or claim.repeat or claim.ids or not claim.limit:
+            return None
+        worker = self._workers.get(claim.worker) or self._opened(claim.worker)
+        if worker is None:
+            return None
+        rows = worker.receiver.claim(claim)
+        if rows or self._feeds(worker, claim.queue):
+            return Claimed(rows)
+        return None
+
+    def fed(self, queues: Collection[str]) -> bool:
+        """Return True if the jobs of all these queues come by streams."""
+        return any(
+            all(self._feeds(worker, queue) for queue in queues) and set(queues) <= set(worker.receiver.row.queues)
+            for worker in list(self._workers.values())
+        )
+
+    def _feeds(self, worker: _Worker, queue: str) -> bool:
+        """Return True if each manager sends jobs to a worker, and the queue has an owner."""
+        managers = {} if self._topology is None else self._topology.managers
+        links = [worker.streams.get(address) for address in managers]
+        up = bool(links) and all(one is not None and one.link.up for one in links)
+        owned = any(queue in queues for queues in managers.values())
+        return up and owned and queue in worker.receiver.row.queues and not worker.receiver.stopping
+
+    def _opened(self, worker_id: str) -> _Worker | None:
+        with self._lock:
+            row = self._rows.get(worker_id)
+            if row is None or not _streams_to(row):
+                return None
+            found = self._workers.get(worker_id)
+            if found is None:
+                receiver = Receiver(row, self._listeners.announce)
+                found = self._workers[worker_id] = _Worker(receiver)
+                if self._topology is None:
+                    self._topology = Topology(self._channels, self._calls, self._follow)
+                    self._topology.start()
+                self._follow()
+            return found
+
+    def _follow(self) -> None:
+        """Open streams to managers that have come, and end those to managers that are gone."""
+        with self._lock:
+            managers = {} if self._topology is None else self._topology.managers
+            for worker in self._workers.values():
+                for address in worker.streams.keys() - managers.keys():
+                    worker.streams.pop(address).end()
+                for address in managers.keys() - worker.streams.keys():
+                    stream = ReceiveStream(self._channels, self._calls, worker.receiver, address, self._count)
+                    worker.streams[address] = stream
+                    started(stream.run, "stanchion-receive")
+
+    def _count(self) -> int:
+        topology = self._topology
+        return 0 if topology is None else len(topology.managers)
+
+    # -- outcomes
+
+    def settle(self, outcomes: Sequence[Outcome], *, repeat: bool) -> list[JobState | None]:
+        """Store outcomes: commits of jobs that came by a stream go up by it, all others by a call.
+
+        Only plain commits, as the manager says no more than that they are stored.
+        """
+        workers = list(self._workers.values())
+        answers: dict[Lease, Answer | None] = {}
+        if workers and not repeat:
+            commits = [one for one in outcomes if type(one) is Commit and not one.jobs]
+            for worker in workers:
+                answers |= worker.receiver.settle(commits)
+        rest = [one for one in outcomes if answers.get(one.lease) is None]
+        if not rest and outcomes:
+            return [_STATES[answer] for one in outcomes if (answer := answers[one.lease]) is not None]
+        states = iter(self._called(rest, repeat=repeat or any(one.lease in answers for one in rest)))
+        for worker in workers:
+            worker.receiver.settled_elsewhere([one.lease for one in rest if not isinstance(one, (Extend, Progress))])
+        return [next(states) if (answer := answers.get(one.lease)) is None else _STATES[answer] for one in outcomes]
+
+    def _called(self, outcomes: Sequence[Outcome], *, repeat: bool) -> list[Any]:
+        return self._pieces.all("settle", "outcomes", outcomes, repeat=repeat)
+
+
+def _streams_to(row: WorkerRow) -> bool:
+    """Return True for a worker that gets its jobs by streams."""
+    return row.state == "running" and row.order is not None and (row.order == "fair" or len(row.queues) == 1)

@@ -1,0 +1,29 @@
+"""Outcomes that a caller waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Literal
+
+from stanchion.stores.records.leases import Lease
+
+Answer = Literal["settled", "lost"]
+
+
+class Settling:
+    """The outcomes of one call that have gone up by streams. Used under the lock of the receiver."""
+
+    def __init__(self, leases: Collection[Lease]) -> None:
+        self.waiting = set(leases)
+        self.answers: dict[Lease, Answer] = {}
+
+    def answer(self, leases: Iterable[Lease], answer: Answer) -> None:
+        """Take in what a manager says; leases of other calls count for nothing."""
+        for lease in leases:
+            if lease in self.waiting:
+                self.waiting.discard(lease)
+                self.answers[lease] = answer
+
+    def give_up(self, leases: Iterable[Lease]) -> None:
+        """Wait no more for outcomes whose stream has ended."""
+        self.waiting.difference_update(leases)

@@ -1,0 +1,202 @@
+"""The stream of one receiver to one manager: opened again, with a hello, whenever it ends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final, Self
+
+import grpc
+
+from stanchion.core.backoff import Backoff
+from stanchion.errors import StanchionError, StoreUnavailable
+from stanchion.stores.grpc.client.calls import Calls
+from stanchion.stores.grpc.client.channels import Channels, was_closed
+from stanchion.stores.grpc.client.forking import LIBRARY
+from stanchion.stores.grpc.receiving.guard import stamp
+from stanchion.stores.grpc.receiving.receiver import Link, Receiver
+from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.wire.jobs import JOB
+from stanchion.stores.wire.messages import pb, read, written
+from stanchion.stores.wire.methods import METHODS
+from stanchion.stores.wire.outcomes import to_message
+from stanchion.stores.wire.receive import HELD, LANES, LARGEST, WORKER_ROW
+
+log = logging.getLogger("stanchion.grpc")
+
+_METHOD: Final = METHODS["Queues.Receive"]
+_STAMPS: Final = 6
+"""Stamps in a lease of managers."""
+
+_LEASE: Final = 5.0
+_LONGEST_PAUSE: Final = 5.0
+
+
+class _Ups:
+    """The messages of one call to a manager, taken by a thread of gRPC: what there is to say, at least a stamp."""
+
+    def __init__(self, stream: ReceiveStream) -> None:
+        self._stream, self._receiver, self._link = stream, stream.receiver, stream.link
+        self._ended = self._begun = False
+        self._capacity: int | None = None
+        self._thread: threading.Thread | None = None
+        self._last = False
+        self.report = False
+        """The manager has asked what the receiver has."""
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> bytes:
+        self._thread = threading.current_thread()
+        with self._receiver.changed:
+            if self._begun:
+                self._receiver.changed.wait_for(self._has_news, self._stream.lease / _STAMPS)
+            if self._ended or self._last:
+                raise StopIteration
+            return written(self._next())
+
+    def end(self) -> None:
+        """Say nothing more: the call has ended."""
+        with self._receiver.changed:
+            self._ended = True
+            self._receiver.changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _has_news(self) -> bool:
+        receiver, capacity = self._receiver, self._stream.capacity()
+        wanted = capacity > (self._capacity or 0) or (receiver.stopping and capacity != self._capacity)
+        return bool(self._ended or self.report or self._link.outgoing or receiver.leaving or wanted)
+
+    def _next(self) -> Any:
+        receiver = self._receiver
+        up = pb.Up(stamp_us=stamp())
+        size = 0
+        while self._link.outgoing and size < LARGEST:
+            up.outcomes.append(message := to_message(self._link.outgoing.popleft()))
+            size += message.ByteSize()
+        if self.report or not self._begun:
+            up.hello.CopyFrom(self._hello(answer=self._begun))
+            self.report, self._begun = False, True
+        if (capacity := self._stream.capacity()) != self._capacity:
+            up.capacity = self._capacity = capacity
+        if receiver.leaving and not self._link.outgoing:
+            up.goodbye, self._last = receiver.empty, True
+        return up
+
+    def _hello(self, *, answer: bool) -> Any:
+        row = self._receiver.row
+        return pb.Hello(
+            receiver=self._receiver.id,
+            queues=row.queues,
+            lanes=LANES.carry(row.lanes),
+            holding=HELD.carry(self._receiver.holding()),
+            answer=answer,
+            worker=WORKER_ROW.carry(row),
+        )
+
+
+class ReceiveStream:
+    """Keeps a stream to a manager in a thread of its own, until `end`."""
+
+    def __init__(
+        self, channels: Channels, calls: Calls, receiver: Receiver, host: str, managers: Callable[[], int]
+    ) -> None:
+        self._channels, self._calls, self._host, self._managers = channels, calls, host, managers
+        self.receiver, self.link = receiver, Link()
+        self.lease = _LEASE
+        self.over = False
+        self._ending = threading.Event()
+        self._call: Any = None
+
+    def capacity(self) -> int:
+        """Return how many jobs this manager may have sent in all: each gets the same share of the room."""
+        share = -(-self.receiver.room() // max(1, self._managers()))
+        return self.receiver.has(self.link) + share
+
+    def run(self) -> None:
+        """Open the stream, again and again."""
+        backoff = Backoff(0.05, _LONGEST_PAUSE)
+        try:
+            while not (self._ending.is_set() or self.receiver.leaving):
+                try:
+                    self._exchange(backoff)
+                except StanchionError as error:
+                    pause = backoff.failed() if isinstance(error, StoreUnavailable) else _LONGEST_PAUSE
+                    log.info("no jobs from the manager %s, next try in %.1f s: %s", self._host, pause, error)
+                    self._ending.wait(pause)
+        finally:
+            self.over = True
+
+    def end(self) -> None:
+        """End the stream: the manager is gone."""
+        self._ending.set()
+        with LIBRARY.used():
+            self._end_call()
+
+    def begin_again(self) -> None:
+        """Say hello once more, in a new stream."""
+        with LIBRARY.used():
+            self._end_call()
+
+    def _end_call(self) -> None:
+        call = self._call
+        if call is not None:
+            call.cancel()
+
+    def _exchange(self, backoff: Backoff) -> None:
+        """Say hello, then take what comes, to the end of the stream; raise its error."""
+        ups = _Ups(self)
+        try:
+            with LIBRARY.streaming(self._end_call):
+                try:
+                    self._read(ups, backoff)
+                finally:
+                    self._end_call()
+                    ups.end()
+        except grpc.RpcError as error:
+            if not self._ending.is_set():
+                raise self._calls.failure(self._host, error) from None
+        except ValueError as error:
+            if not was_closed(error):
+                raise
+        finally:
+            with self.receiver.changed:
+                self.receiver.cut(self.link)
+
+    def _read(self, ups: _Ups, backoff: Backoff) -> None:
+        opened = self._channels.call(self._host, _METHOD)
+        self._call = opened(ups, metadata=self._channels.metadata)
+        for data in self._call:
+            self._take(read(pb.Down, data), ups)
+            backoff.succeeded()
+
+    def _take(self, down: Any, ups: _Ups) -> None:
+        receiver, link = self.receiver, self.link
+        rows = list(map(JOB.taken, down.jobs))
+        with receiver.changed:
+            if down.lease_us:
+                self.lease, link.up = down.lease_us / SECOND, True
+            if down.settled or down.lost:
+                receiver.confirmed(link, HELD.take(down.settled), HELD.take(down.lost))
+            late = receiver.epochs.late(down)
+            if any(late):
+                log.warning("refused %d jobs that the manager %s has sent too late", sum(late), self._host)
+            receiver.take_in(link, rows, late)
+            ups.report |= down.report
+            if down.draining:
+                link.up = False
+            receiver.changed.notify_all()
+
+
+def wait_for_end(streams: list[ReceiveStream], seconds: float) -> None:
+    """Wait until streams have said goodbye; end those that take longer."""
+    deadline = time.monotonic() + seconds
+    while any(not one.over for one in streams) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    for one in streams:
+        if not one.over:
+            one.end()

@@ -1,0 +1,86 @@
+"""Follows which managers there are, by a stream from any of them."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import grpc
+
+from stanchion.core.backoff import Backoff
+from stanchion.errors import StanchionError
+from stanchion.stores.grpc.client.calls import Calls
+from stanchion.stores.grpc.client.channels import Channels, was_closed
+from stanchion.stores.grpc.client.forking import LIBRARY
+from stanchion.stores.wakeup.broadcast import started
+from stanchion.stores.wire.messages import pb, read, written
+from stanchion.stores.wire.methods import METHODS
+
+log = logging.getLogger("stanchion.grpc")
+
+_METHOD: Final = METHODS["Queues.Topology"]
+_STREAM_SECONDS: Final = 300.0
+
+
+class Topology:
+    """The managers, by address, with the queues of which each owns a part. `changed` is called after each change."""
+
+    def __init__(self, channels: Channels, calls: Calls, changed: Callable[[], None]) -> None:
+        self._channels, self._calls, self._changed = channels, calls, changed
+        self.managers: Mapping[str, frozenset[str]] = {}
+        self._call: Any = None
+        self._ending = threading.Event()
+
+    def start(self) -> None:
+        """Follow them, in a thread."""
+        started(self._run, "stanchion-topology")
+
+    def end(self) -> None:
+        """Follow them no more."""
+        self._ending.set()
+        with LIBRARY.used():
+            self._end_call()
+
+    def _end_call(self) -> None:
+        call = self._call
+        if call is not None:
+            call.cancel()
+
+    def _run(self) -> None:
+        backoff = Backoff()
+        while not self._ending.is_set():
+            host = self._channels.hosts()[0]
+            try:
+                with LIBRARY.streaming(self._end_call):
+                    self._read(host, backoff)
+            except grpc.RpcError as error:
+                if not self._ending.is_set() and error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
+                    self._pause(host, error, backoff.failed())
+            except ValueError as error:
+                if not was_closed(error):
+                    raise
+
+    def _pause(self, host: str, error: Any, seconds: float) -> None:
+        try:
+            raise self._calls.failure(host, error)
+        except StanchionError as reason:
+            log.info("the managers are not known, next try in %.1f s: %s", seconds, reason)
+        self._channels.avoid(host)
+        self._ending.wait(seconds)
+
+    def _read(self, host: str, backoff: Backoff) -> None:
+        seconds = _STREAM_SECONDS * random.uniform(0.8, 1.2)  # noqa: S311 - spreading load
+        opened = self._channels.call(host, _METHOD)
+        self._call = opened(written(pb.TopologyRequest()), timeout=seconds, metadata=self._channels.metadata)
+        for data in self._call:
+            reply: Any = read(pb.TopologyReply, data)
+            backoff.succeeded()
+            self.managers = {
+                one.address: frozenset(owned.queue for owned in one.slices)
+                for one in reply.managers
+                if one.address and not one.draining
+            }
+            self._changed()

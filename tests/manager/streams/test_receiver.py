@@ -1,0 +1,171 @@
+"""What a receiver keeps: jobs in its buffer and held, outcomes without an answer, capacity, late jobs."""
+
+from typing import Any
+
+import pytest
+
+from stanchion.stores.grpc.receiving import guard, receiver
+from stanchion.stores.grpc.receiving.capacity import Capacity
+from stanchion.stores.grpc.receiving.guard import Epochs, stamp
+from stanchion.stores.grpc.receiving.receiver import Link, Receiver
+from stanchion.stores.records.claims import Claim
+from stanchion.stores.records.jobs import JobRow, JobState
+from stanchion.stores.records.outcomes import Commit
+from stanchion.stores.rules.error_entries import with_entries
+from stanchion.stores.rules.jobs import created
+from stanchion.stores.rules.lost_leases import ALONE_FROM, Losses
+from stanchion.stores.wire.messages import pb
+from stanchion.stores.wire.outcomes import Elsewhere, Refused
+from stanchion_conformance.harness import in_threads, new_job, worker
+from tests.worker.conftest import until
+
+
+def reserved(**fields: Any) -> JobRow:
+    return created(new_job(), 0)._replace(state=JobState.RUNNING, token="m:1:x", **fields)
+
+
+def down(*jobs: tuple[int, int], heard: int | None = None, left: int = 5_000_000, **more: Any) -> Any:
+    """Return a message with jobs of these slices and epochs."""
+    named = [pb.Job(queue="orders", slice=one, epoch=epoch) for one, epoch in jobs]
+    return pb.Down(jobs=named, heard_us=stamp() if heard is None else heard, lease_left_us=left, **more)
+
+
+class TestLate:
+    def test_a_job_in_time(self) -> None:
+        assert Epochs().late(down((0, 1), (1, 7))) == [False, False]
+
+    def test_one_of_a_sender_whose_session_may_have_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(guard, "stamp", lambda: 1_000_001)
+        assert Epochs().late(down((0, 1), heard=0, left=1_000_000)) == [True]
+        assert Epochs().late(down((0, 1), heard=1, left=1_000_000)) == [False]
+
+    def test_one_of_a_former_owner(self) -> None:
+        epochs = Epochs()
+        assert epochs.late(down((0, 2), (1, 1))) == [False, False]
+        assert epochs.late(down((0, 1), (1, 1))) == [True, False]
+
+    def test_one_whose_new_owner_has_asked_for_a_report(self) -> None:
+        epochs = Epochs()
+        epochs.learn(pb.Down(report=True, slices=[pb.Slice(queue="orders", slice=0, epoch=3)]))
+        assert epochs.late(down((0, 2))) == [True]
+        assert epochs.late(down((0, 3))) == [False]
+
+
+class TestReceiver:
+    @pytest.fixture
+    def arrived(self) -> list[Any]:
+        return []
+
+    @pytest.fixture
+    def one(self, arrived: list[Any]) -> Receiver:
+        return Receiver(worker("w"), arrived.append)
+
+    @pytest.fixture
+    def link(self) -> Link:
+        found = Link()
+        found.up = True
+        return found
+
+    def claim(self, one: Receiver, limit: int = 10, **more: Any) -> list[JobRow]:
+        return one.claim(Claim("orders", limit, "t", worker="w", **more))
+
+    def test_claims_get_what_has_come(self, one: Receiver, link: Link, arrived: list[Any]) -> None:
+        rows = [reserved(rank=rank) for rank in (0, 5, 3)]
+        one.take_in(link, rows, [False] * 3)
+        assert arrived == [{"orders"}]
+        assert [row.rank for row in self.claim(one, 2)] == [5, 3]
+        assert self.claim(one, min_rank=1) == []
+        assert self.claim(one) == rows[:1]
+        assert set(one.holding()) == {row.lease for row in rows}
+
+    def test_a_job_that_must_run_alone_is_claimed_alone(self, one: Receiver, link: Link) -> None:
+        losses = Losses(ALONE_FROM, ALONE_FROM)
+        alone = with_entries(reserved(), [{"at": 0, "attempt": 1, "error": "x", **losses.fields}])
+        rows = [reserved(), alone, reserved()]
+        one.take_in(link, rows, [False] * 3)
+        assert [self.claim(one) for _ in range(3)] == [[row] for row in rows]
+
+    def test_late_jobs_are_refused(self, one: Receiver, link: Link) -> None:
+        rows = [reserved(), reserved()]
+        one.take_in(link, rows, [True, False])
+        assert list(link.outgoing) == [Refused(rows[0].lease)]
+        assert list(one.holding()) == [rows[1].lease]
+
+    def test_a_stop_gives_back_what_is_not_begun(self, one: Receiver, link: Link) -> None:
+        begun, buffered, late = reserved(), reserved(), reserved()
+        one.take_in(link, [begun], [False])
+        self.claim(one)
+        one.take_in(link, [buffered], [False])
+        one.stop()
+        one.take_in(link, [late], [False])
+        assert list(link.outgoing) == [Refused(buffered.lease), Refused(late.lease)]
+        assert list(one.holding()) == [begun.lease]
+        assert one.room() == 0
+
+    def test_the_end_of_a_stream_drops_what_is_not_begun(self, one: Receiver, link: Link) -> None:
+        other = Link()
+        begun, buffered, of_other = reserved(), reserved(), reserved()
+        one.take_in(link, [begun], [False])
+        self.claim(one)
+        one.take_in(link, [buffered], [False])
+        one.take_in(other, [of_other], [False])
+        with one.changed:
+            one.cut(link)
+        assert set(one.holding()) == {begun.lease, of_other.lease}
+
+    def test_outcomes_wait_for_their_answer(self, one: Receiver, link: Link) -> None:
+        rows = [reserved() for _ in range(3)]
+        one.take_in(link, rows, [False] * 3)
+        self.claim(one)
+        answers: list[Any] = []
+        with in_threads([lambda: answers.append(one.settle([Commit(row.lease) for row in rows]))]):
+            until(lambda: len(link.outgoing) == 3)
+            assert set(one.holding()) == {row.lease for row in rows}
+            with one.changed:
+                one.confirmed(link, [rows[0].lease], [])
+                one.confirmed(link, [rows[1].lease], [rows[2].lease])
+        assert answers == [{rows[0].lease: "settled", rows[1].lease: "settled", rows[2].lease: "lost"}]
+        assert list(one.holding()) == []
+
+    def test_outcomes_without_an_answer_are_left_to_a_call(
+        self, one: Receiver, link: Link, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(receiver, "ANSWER_SECONDS", 0.01)
+        row = reserved()
+        one.take_in(link, [row], [False])
+        self.claim(one)
+        assert one.settle([Commit(row.lease)]) == {row.lease: None}
+        assert list(one.holding()) == [row.lease]
+        one.settled_elsewhere([row.lease])
+        assert list(link.outgoing) == [Elsewhere(row.lease)]
+        assert list(one.holding()) == []
+
+    def test_the_end_of_a_stream_ends_the_wait_for_answers(self, one: Receiver, link: Link) -> None:
+        row = reserved()
+        one.take_in(link, [row], [False])
+        self.claim(one)
+        answers: list[Any] = []
+        with in_threads([lambda: answers.append(one.settle([Commit(row.lease)]))]):
+            until(lambda: len(link.outgoing) == 1)
+            with one.changed:
+                one.cut(link)
+        assert answers == [{row.lease: None}]
+        assert list(one.holding()) == [row.lease]  # until a call has stored the outcome, a hello must name it
+
+    def test_jobs_that_did_not_come_by_a_stream_are_none_of_its_business(self, one: Receiver) -> None:
+        assert one.settle([Commit(reserved().lease)]) == {}
+
+
+def test_capacity_is_the_most_that_was_asked_for_lately(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("stanchion.stores.grpc.receiving.capacity.time.monotonic", lambda: now)
+    one = Capacity()
+    for asked in (8, 3):
+        one.asked(asked)
+    assert one.jobs == 8
+    now = 101.5
+    one.asked(2)
+    assert one.jobs == 8
+    now = 103.0
+    one.asked(1)
+    assert one.jobs == 2

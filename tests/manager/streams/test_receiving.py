@@ -1,0 +1,250 @@
+"""Workers behind managers, fed by streams."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from typing import Any
+
+import pytest
+
+from stanchion import Stanchion
+from stanchion.stores.grpc.receiving import receiver
+from stanchion.stores.memory import MemoryStore
+from stanchion.stores.records.claims import Claim, Claimed
+from stanchion.worker.worker import Worker
+from tests.servers.manager import ManagerThread
+from tests.worker.conftest import until
+
+LEASE = 1.0
+
+
+class ClaimedStore(MemoryStore):
+    """A store that knows the claims made of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claims: list[Claim] = []
+
+    def claim(self, claim: Claim) -> Claimed:
+        self.claims.append(claim)
+        return super().claim(claim)
+
+
+class Shop:
+    """An app behind managers, with a task, and workers of it."""
+
+    def __init__(self, stack: ExitStack, managers: list[ManagerThread]) -> None:
+        self._stack = stack
+        url = "grpc://" + ",".join(one.address for one in managers)
+        self.app = stack.enter_context(closing(Stanchion(url)))
+        self.ran: Counter[int] = Counter()
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+        @self.app.task(queue="orders", name="t", max_attempts=2)
+        def task(number: int) -> None:
+            self.ran[number] += 1
+            assert self.go_on.wait(60)
+            if number < 0:
+                raise ValueError(number)
+
+        self.task = task
+
+    @property
+    def receivers(self) -> Any:
+        return self.app.store._receivers  # type: ignore[attr-defined]
+
+    @property
+    def link(self) -> Any:
+        """The link of the only worker to the only manager."""
+        (one,) = self.receivers._workers.values()
+        (stream,) = one.streams.values()
+        return stream.link
+
+    def started(self, **options: Any) -> Worker:
+        """Return a worker that is fed."""
+        worker = Worker(self.app, ["orders"], **{"threads": 4, **options})
+        worker.start()
+        self._stack.callback(worker.stop, 0)
+        self.task.enqueue(0)
+        until(lambda: self.receivers.fed(["orders"]))
+        until(lambda: self.ended() >= 1)
+        return worker
+
+    def ended(self) -> int:
+        counts = self.app.queue("orders").counts()
+        return counts.committed + counts.buried
+
+
+@pytest.fixture
+def open_shop() -> Iterator[Callable[..., tuple[Shop, list[ManagerThread]]]]:
+    """Opens an app behind some managers of one store."""
+    with ExitStack() as stack:
+
+        def begin(store: MemoryStore | None = None, managers: int = 1) -> tuple[Shop, list[ManagerThread]]:
+            store = store or MemoryStore()
+            started = [stack.enter_context(ManagerThread(store, lease=LEASE)) for _ in range(managers)]
+            return Shop(stack, started), started
+
+        yield begin
+
+
+class TestOneManager:
+    def test_jobs_come_without_being_asked_for(self, open_shop: Any) -> None:
+        store = ClaimedStore()
+        shop, _ = open_shop(store)
+        shop.started()
+        store.claims.clear()
+        shop.task.enqueue_many([(number,) for number in range(1, 200)])
+        until(lambda: shop.ended() == 200)
+        assert set(shop.ran.values()) == {1}
+        assert all(claim.ids for claim in store.claims)
+
+    def test_commits_go_up_by_the_stream(self, open_shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        shop, _ = open_shop()
+        shop.started()
+        called: list[Any] = []
+
+        def call(outcomes: Sequence[Any], **_: Any) -> list[Any]:
+            called.extend(outcomes)
+            return [None] * len(outcomes)
+
+        monkeypatch.setattr(shop.receivers, "_called", call)
+        monkeypatch.setattr(receiver, "ANSWER_SECONDS", 60.0)
+        shop.task.enqueue_many([(number,) for number in range(1, 50)])
+        until(lambda: shop.ended() == 50)
+        assert called == []
+
+    def test_other_outcomes_free_their_room(self, open_shop: Any) -> None:
+        """Else the manager would count the failed jobs as held, and send no more."""
+        shop, (manager,) = open_shop()
+        shop.started()
+        shop.task.using(max_attempts=1).enqueue_many([(-number,) for number in range(1, 100)])
+        until(lambda: shop.ended() == 100)
+        until(lambda: manager.manager.engine.status().receivers[0].in_flight == 0)
+
+    def test_a_graceful_stop_gives_back_what_is_not_begun(self, open_shop: Any) -> None:
+        shop, _ = open_shop()
+        worker = shop.started(threads=1)
+        shop.go_on.clear()
+        shop.task.enqueue_many([(number,) for number in range(1, 50)])
+        until(lambda: len(shop.ran) == 2)
+        ending = threading.Thread(target=worker.stop)
+        ending.start()
+        until(lambda: worker._state == "stopping")
+        shop.go_on.set()
+        ending.join(60)
+        rows = shop.app.queue("orders").find(limit=100)
+        assert {row.state for row in rows if not row.attempts} == {"ready"}
+        assert sum(row.attempts for row in rows) == len(shop.ran) == shop.ended()
+        assert shop.receivers._workers == {}
+
+    def test_until_empty(self, open_shop: Any) -> None:
+        shop, _ = open_shop()
+        shop.task.enqueue_many([(number,) for number in range(100)])
+        Worker(shop.app, ["orders"], threads=4, until_empty=True).run()
+        assert shop.ended() == 100
+
+    def test_an_outcome_without_an_answer_is_stored_by_a_call(
+        self, open_shop: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(receiver, "ANSWER_SECONDS", 0.05)
+        shop, (manager,) = open_shop()
+        shop.started()
+        monkeypatch.setattr(manager.manager.engine, "outcomes", lambda *_: None)
+        shop.task.enqueue_many([(number,) for number in range(1, 5)])
+        until(lambda: shop.ended() == 5)
+        assert set(shop.ran.values()) == {1}
+
+    def test_a_stream_that_is_cut_is_opened_again(self, open_shop: Any) -> None:
+        shop, _ = open_shop()
+        shop.started()
+        (one,) = shop.receivers._workers.values()
+        for round_ in range(3):
+            (stream,) = one.streams.values()
+            shop.task.enqueue_many([(number,) for number in range(100 * round_ + 1, 100 * round_ + 101)])
+            stream.begin_again()
+            until(lambda: shop.receivers.fed(["orders"]))
+            done = 100 * round_ + 101
+            until(lambda: shop.ended() == done)  # noqa: B023 - waited for here
+        assert set(shop.ran.values()) == {1}
+
+
+class TestSeveralManagers:
+    def test_each_sends_its_share(self, open_shop: Any) -> None:
+        shop, managers = open_shop(managers=2)
+        shop.app.queue("orders", lanes=16)
+        shop.started()
+        until(lambda: all(one.manager.leadership.owned for one in managers))
+        until(lambda: shop.receivers.fed(["orders"]))
+        for number in range(1, 200):
+            shop.task.enqueue(number)
+        until(lambda: shop.ended() == 200)
+        assert set(shop.ran.values()) == {1}
+
+    def test_one_that_stops(self, open_shop: Any) -> None:
+        shop, (first, second) = open_shop(managers=2)
+        shop.app.queue("orders", lanes=16)
+        shop.started()
+        until(lambda: first.manager.leadership.owned and second.manager.leadership.owned)
+        shop.task.enqueue_many([(number,) for number in range(1, 300)])
+        first.stop(10)
+        shop.task.enqueue_many([(number,) for number in range(300, 400)])
+        until(lambda: shop.ended() == 400)
+        assert set(shop.ran.values()) == {1}
+
+    def test_one_that_comes_is_followed(self, open_shop: Any) -> None:
+        shop, (first,) = open_shop()
+        shop.app.queue("orders", lanes=16)
+        shop.started()
+        with ManagerThread(first.store, lease=LEASE) as second:
+            until(lambda: bool(second.manager.leadership.owned))
+            (one,) = shop.receivers._workers.values()
+            until(lambda: set(one.streams) == {first.address, second.address} and shop.receivers.fed(["orders"]))
+            shop.task.enqueue_many([(number,) for number in range(1, 100)])
+            until(lambda: shop.ended() == 100)
+        until(lambda: set(one.streams) == {first.address})
+        assert set(shop.ran.values()) == {1}
+
+    def test_calls_make_up_for_one_that_has_no_stream_to_the_worker(self, open_shop: Any) -> None:
+        shop, (manager,) = open_shop()
+        shop.started()
+        shop.receivers._topology.managers = {
+            manager.address: frozenset({"orders"}),
+            "127.0.0.1:1": frozenset({"orders"}),
+        }
+        shop.receivers._follow()
+        assert not shop.receivers.fed(["orders"])
+        shop.task.enqueue_many([(number,) for number in range(1, 50)])
+        until(lambda: shop.ended() == 50)
+        assert set(shop.ran.values()) == {1}
+
+
+class TestWhoStreams:
+    def test_a_worker_with_an_order_among_queues_claims_by_calls(self, open_shop: Any) -> None:
+        shop, _ = open_shop()
+        worker = Worker(shop.app, ["orders", "mail"], threads=1)
+        worker.start()
+        shop.task.enqueue(1)
+        until(lambda: shop.ended() == 1)
+        worker.stop()
+        assert shop.receivers._workers == {}
+        assert shop.ran == {1: 1}
+
+    def test_a_fair_one_does_not(self, open_shop: Any) -> None:
+        shop, _ = open_shop()
+
+        @shop.app.task(queue="mail", name="mail")
+        def mail(number: int) -> None:
+            shop.ran[number] += 1
+
+        shop._stack.callback((worker := Worker(shop.app, ["orders", "mail"], threads=2, order="fair")).stop, 0)
+        worker.start()
+        shop.task.enqueue(1)
+        mail.enqueue(2)
+        until(lambda: shop.receivers.fed(["orders", "mail"]))
+        for number in range(3, 50):
+            (shop.task, mail)[number % 2].enqueue(number)
+        until(lambda: sum(shop.ran.values()) == 49)
+        assert set(shop.ran.values()) == {1}
