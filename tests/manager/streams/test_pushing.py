@@ -165,7 +165,9 @@ class TestLostStreams:
         waiting._taken = seen
         with in_threads([lambda: store.push([new_job()])]):
             assert held.begun.acquire(timeout=60)
-            store._pushing._stream.cancel()  # type: ignore[attr-defined]
+            pushes = store._pushing._stream  # type: ignore[attr-defined]
+            until(lambda: pushes._call)
+            pushes.cancel()
             until(lambda: len(requests) == 2)
             held.go_on.set()
         assert [one.repeat for one in requests] == [False, True]

@@ -38,3 +38,12 @@ def listen_address(text: str) -> Listen:
         raise InvalidInput(f"the address to listen at must be host:port, such as 127.0.0.1:{PORT}, not {text!r}")
     host, port = found
     return Listen(host, PORT if port is None else port)
+
+
+def advertised_address(text: str) -> Listen:
+    """Read the address by which clients reach a manager; without a port it is 0, the one that it listens at."""
+    found = host_and_port(text)
+    if found is None:
+        raise InvalidInput(f"the address to advertise must be host or host:port, such as manager1:{PORT}, not {text!r}")
+    host, port = found
+    return Listen(host, port or 0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import replace
 from typing import Annotated
 
 import typer
 
 from stanchion.core.checks import whole
 from stanchion.errors import InvalidInput, MissingExtra
-from stanchion.manager.server.address import listen_address
+from stanchion.manager.server.address import advertised_address, listen_address
 from stanchion.manager.server.settings import Limits, ServerSettings, tls_of
 from stanchion.manager.server.tokens import Caller, Tokens, token_of, tokens_in
 from stanchion.ops.cli.console.given import duration
@@ -28,6 +29,13 @@ def manager(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address to listen at; port 0 takes a free one.")
     ] = "127.0.0.1:7117",
+    advertise: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST[:PORT]",
+            help="Address by which clients reach this manager; default: the one that it listens at.",
+        ),
+    ] = None,
     tokens: Annotated[
         str | None,
         typer.Option(
@@ -67,6 +75,8 @@ def manager(
     if url.startswith("grpc"):
         raise InvalidInput(f"{shown_url(url)} is a manager itself; give the URL of the database")
     settings = _settings(listen, tokens, (tls_cert, tls_key, tls_client_ca), threads, compress=compress)
+    if advertise is not None:
+        settings = replace(settings, advertise=advertised_address(advertise))
     logging.basicConfig(level=log_level.upper(), format=LOG_FORMAT)
     store = open_store(url)
 
