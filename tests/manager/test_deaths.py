@@ -13,7 +13,9 @@ from collections import Counter
 import pytest
 
 from stanchion import LeaseLost, Queue, Stanchion, StoreUnavailable
+from stanchion.worker.worker import Worker
 from tests.manager.test_client import free_port
+from tests.worker.conftest import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.nightly]
 
@@ -123,3 +125,42 @@ def test_kills_and_stops(pg_store_url: str, monkeypatch: pytest.MonkeyPatch) -> 
     assert counts.pushed == counts.committed == share * PRODUCERS
     assert set(committed) <= set(done)
     assert not [number for number, times in committed.items() if times > 1]
+
+
+def test_workers_fed_by_streams(pg_store_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Managers are killed and stopped while they send jobs: each job is done, and none is run twice."""
+    from stanchion.stores.records import calls
+
+    monkeypatch.setattr(calls, "CALL_SECONDS", 10.0)
+    managers = [Manager(pg_store_url), Manager(pg_store_url)]
+    app = Stanchion("grpc://" + ",".join(f"127.0.0.1:{one.port}" for one in managers))
+    app.queue("orders", lanes=16)
+    choose, ran = random.Random(11), Counter[int]()
+
+    @app.task(queue="orders", name="t")
+    def task(number: int) -> None:
+        ran[number] += 1
+        time.sleep(0.005)
+
+    worker = Worker(app, ["orders"], threads=4)
+    try:
+        worker.start()
+        for number in range(JOBS):
+            task.using(key=f"order {number}", key_ttl=3600).enqueue(number)
+            if number % 50 == 25:
+                manager = choose.choice(managers)
+                if choose.random() < 0.5:
+                    manager.kill()
+                else:
+                    manager.process.send_signal(signal.SIGSTOP)
+                    time.sleep(choose.uniform(0.1, 7))
+                    manager.process.send_signal(signal.SIGCONT)
+        until(lambda: app.queue("orders").counts().committed == JOBS)
+    finally:
+        for one in managers:
+            one.process.send_signal(signal.SIGCONT)
+        worker.stop(0)
+        app.close()
+        for one in managers:
+            one.end()
+    assert dict(ran) == dict.fromkeys(range(JOBS), 1)
