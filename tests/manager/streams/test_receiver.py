@@ -140,7 +140,10 @@ class TestReceiver:
         assert list(link.outgoing) == [Elsewhere(row.lease)]
         assert list(one.holding()) == []
 
-    def test_the_end_of_a_stream_ends_the_wait_for_answers(self, one: Receiver, link: Link) -> None:
+    def test_the_end_of_a_stream_ends_the_wait_for_answers(
+        self, one: Receiver, link: Link, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(receiver, "ANSWER_SECONDS", 1000.0)
         row = reserved()
         one.take_in(link, [row], [False])
         self.claim(one)

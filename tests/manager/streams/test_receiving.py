@@ -228,8 +228,8 @@ class TestWhoStreams:
         worker.start()
         shop.task.enqueue(1)
         until(lambda: shop.ended() == 1)
-        worker.stop()
         assert shop.receivers._workers == {}
+        worker.stop()
         assert shop.ran == {1: 1}
 
     def test_a_fair_one_does_not(self, open_shop: Any) -> None:

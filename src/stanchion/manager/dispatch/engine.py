@@ -107,7 +107,8 @@ class Engine:
         self._sender.stopped = True
         ends = (self._inbox.rounds.idle(), self._claims.rounds.idle(), self._settles.rounds.idle())
         try:
-            await asyncio.wait_for(asyncio.gather(*ends), seconds)
+            async with asyncio.timeout(seconds):
+                await asyncio.gather(*ends)
         except TimeoutError:
             log.warning("%d pushes and %d outcomes are not stored yet", len(self._inbox), len(self._settles))
 

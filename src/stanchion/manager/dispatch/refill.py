@@ -43,7 +43,8 @@ class Refill:
         backoff = Backoff()
         while True:
             try:
-                await asyncio.wait_for(self._wanted.wait(), self._delays.poll)
+                async with asyncio.timeout(self._delays.poll):  # wait_for may lose a cancellation
+                    await self._wanted.wait()
             except TimeoutError:
                 self.signed(None)  # signs may be lost
             self._wanted.clear()

@@ -115,7 +115,8 @@ class Services(grpc.GenericRpcHandler):
         """Return the only request of a call."""
         async with self._reads:
             try:
-                data = await asyncio.wait_for(context.read(), self._read_seconds)
+                async with asyncio.timeout(self._read_seconds):
+                    data = await context.read()
             except TimeoutError:
                 raise Refused(
                     Status.DEADLINE_EXCEEDED, f"the request did not arrive within {self._read_seconds:g} s"

@@ -63,7 +63,8 @@ class Manager:
 
     async def _left(self, seconds: float) -> None:
         try:
-            await asyncio.wait_for(self.leadership.leave(), seconds)
+            async with asyncio.timeout(seconds):
+                await self.leadership.leave()
         except TimeoutError:
             log.warning("the share of this manager is taken once its lease has ended")
 
