@@ -96,6 +96,7 @@ MANAGERS = frozenset(
 EACH_STATEMENT = (
     *("each_for_its_worker", "each_for_its_own", "what_the_token_holds", "past_it[{}-{}]", "in_the_order_of_the_ids"),
     *("a_known_job_is_left", "jobs_with_and_without", "an_ordered_queue", "max_running", "goes_to_one[plain]"),
+    *("test_a_pause", "limits_of_the_queue[{'paused'", "past_the_bound", "would_not_get"),
 )
 """Parts of the names of these cases."""
 
