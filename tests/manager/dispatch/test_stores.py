@@ -34,13 +34,13 @@ class StoreSession(FakeSession):
         return time.time_ns() // 1000 + int(LEASE * SECOND)
 
 
-@pytest.fixture(params=["memory", "sqlite", "postgresql"])
+SERVERS = {"postgresql": "pg_store_url", "mariadb": "mariadb_url", "redis": "redis_url", "mongodb": "mongo_url"}
+
+
+@pytest.fixture(params=["memory", "sqlite", *SERVERS])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
-    url = {
-        "memory": lambda: "memory://",
-        "sqlite": lambda: f"sqlite:///{tmp_path}/jobs.db",
-        "postgresql": lambda: request.getfixturevalue("pg_store_url"),
-    }[request.param]()
+    local = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/jobs.db"}
+    url = local.get(request.param) or request.getfixturevalue(SERVERS[request.param])
     with closing(open_store(url)) as opened:
         opened.setup()
         yield opened
