@@ -34,13 +34,10 @@ class StoreSession(FakeSession):
         return time.time_ns() // 1000 + int(LEASE * SECOND)
 
 
-SERVERS = {"postgresql": "pg_store_url", "mariadb": "mariadb_url", "redis": "redis_url", "mongodb": "mongo_url"}
-
-
-@pytest.fixture(params=["memory", "sqlite", *SERVERS])
+@pytest.fixture(params=["memory", "sqlite", "pg_store_url", "mariadb_url", "redis_url", "mongo_url"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     local = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path}/jobs.db"}
-    url = local.get(request.param) or request.getfixturevalue(SERVERS[request.param])
+    url = local.get(request.param) or request.getfixturevalue(request.param)
     with closing(open_store(url)) as opened:
         opened.setup()
         yield opened
@@ -107,6 +104,7 @@ def test_jobs_of_all_kinds_run_once_and_survive_their_manager(store: Store) -> N
     asyncio.run(go())
 
 
+@pytest.mark.usefixtures("short_calls")
 def test_a_store_that_is_read_only_loses_nothing(pg_store_url: str) -> None:
     async def go() -> None:
         with closing(open_store(pg_store_url)) as store, psycopg.connect(pg_store_url, autocommit=True) as admin:
