@@ -18,7 +18,7 @@ from stanchion.stores.records.jobs import NewJob
 from stanchion.stores.wire.messages import pb
 from stanchion.stores.wire.methods import METHODS
 from stanchion_conformance.harness import new_job, worker
-from tests.manager.conftest import Start, limited, secret, token
+from tests.manager.conftest import Start, ask, limited, secret, token
 from tests.servers.manager import LOOPBACK, ManagerThread
 from tests.worker.conftest import until
 
@@ -150,6 +150,16 @@ class TestJobs:
         stream.up(hello=pb.Hello(receiver=receiver, queues=["orders"], answer=True))
         stream.up(outcomes=[pb.Outcome(id=sent.id, token=sent.token, queue="orders", commit=pb.Commit())])
         assert stream.down(lambda message: message.settled).settled[0].id == job.id
+
+    def test_of_one_that_is_cancelled_it_is_told_at_once(
+        self, manager: ManagerThread, raw: grpc.Channel, stream: Stream
+    ) -> None:
+        (job,) = push(manager)
+        stream.hello()
+        (sent,) = stream.jobs(1)
+        ask(raw, "Control.Cancel", pb.CancelRequest(ids=[job.id]).SerializeToString())
+        (held,) = stream.down(lambda message: message.cancel).cancel
+        assert (held.id, held.token) == (job.id, sent.token)
 
 
 class TestEnds:

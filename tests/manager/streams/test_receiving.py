@@ -10,9 +10,11 @@ import pytest
 
 from stanchion import Stanchion
 from stanchion.stores.grpc.receiving import receiver
+from stanchion.stores.grpc.receiving.stream import ReceiveStream
 from stanchion.stores.memory import MemoryStore
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.worker.worker import Worker
+from stanchion_conformance.harness import in_threads
 from tests.servers.manager import ManagerThread
 from tests.worker.conftest import until
 
@@ -206,6 +208,30 @@ class TestSeveralManagers:
             until(lambda: shop.ended() == 100)
         until(lambda: set(one.streams) == {first.address})
         assert set(shop.ran.values()) == {1}
+
+    def test_streams_to_those_that_are_gone_end_without_a_lock(
+        self, open_shop: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The end of a stream waits for forks, and a fork for the thread that follows the managers."""
+        shop, _ = open_shop()
+        shop.started()
+        free: list[bool] = []
+        lock, end = shop.receivers._lock, ReceiveStream.end
+
+        def look() -> None:
+            free.append(lock.acquire(timeout=10))
+            if free[-1]:
+                lock.release()
+
+        def ended(stream: ReceiveStream) -> None:
+            with in_threads([look]):
+                pass
+            end(stream)
+
+        monkeypatch.setattr(ReceiveStream, "end", ended)
+        shop.receivers._topology.managers = {}
+        shop.receivers._follow()
+        assert free == [True]
 
     def test_calls_make_up_for_one_that_has_no_stream_to_the_worker(self, open_shop: Any) -> None:
         shop, (manager,) = open_shop()

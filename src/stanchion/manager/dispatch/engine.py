@@ -110,7 +110,8 @@ class Engine:
             async with asyncio.timeout(seconds):
                 await asyncio.gather(*ends)
         except TimeoutError:
-            log.warning("%d pushes and %d outcomes are not stored yet", len(self._inbox), len(self._settles))
+            if len(self._inbox) or len(self._settles):
+                log.warning("%d pushes and %d outcomes are not stored yet", len(self._inbox), len(self._settles))
 
     async def close(self) -> None:
         """End; refuse pushes that wait. Outcomes that wait are sent again by their receivers, to another manager."""

@@ -96,7 +96,10 @@ class Services(grpc.GenericRpcHandler):
             if served.verb == "push":
                 return await self.producers.push(caller, data)
             # At its client's deadline this is cancelled. A call that still waits for a thread is then not made.
-            return await self._calls.run(partial(self._carried_out, served, caller, data))
+            reply = await self._calls.run(partial(self._carried_out, served, caller, data))
+            if served.verb == "cancel":
+                self._engine.cancelled(list(read(pb.CancelRequest, data).ids))
+            return reply
 
     def _carried_out(self, served: Served, caller: Caller, data: bytes) -> bytes:
         """Read a request, carry it out, and return the reply; in a thread, as a large one takes long to read."""

@@ -60,6 +60,7 @@ class Receivers:
 
     def beat(self, rows: Iterable[WorkerRow]) -> None:
         """Take in how workers describe themselves."""
+        changed: list[ReceiveStream] = []
         with self._lock:
             for row in rows:
                 self._rows[row.id] = row
@@ -70,8 +71,9 @@ class Receivers:
                 if not _streams_to(row):
                     worker.receiver.stop()
                 elif (row.queues, row.lanes) != (before.queues, before.lanes):
-                    for stream in worker.streams.values():
-                        stream.begin_again()
+                    changed += worker.streams.values()
+        for stream in changed:
+            stream.begin_again()
 
     def leave(self, worker: str) -> None:
         """Say goodbye to all managers."""
@@ -136,20 +138,23 @@ class Receivers:
                 if self._topology is None:
                     self._topology = Topology(self._channels, self._calls, self._follow)
                     self._topology.start()
-                self._follow()
-            return found
+        self._follow()
+        return found
 
     def _follow(self) -> None:
         """Open streams to managers that have come, and end those to managers that are gone."""
+        gone: list[ReceiveStream] = []
         with self._lock:
             managers = {} if self._topology is None else self._topology.managers
             for worker in self._workers.values():
-                for address in worker.streams.keys() - managers.keys():
-                    worker.streams.pop(address).end()
+                gone += [worker.streams.pop(address) for address in worker.streams.keys() - managers.keys()]
                 for address in managers.keys() - worker.streams.keys():
                     stream = ReceiveStream(self._channels, self._calls, worker.receiver, address, self._count)
                     worker.streams[address] = stream
                     started(stream.run, "stanchion-receive")
+        # Without the lock: a fork, for which the end of a stream waits, waits in turn for a thread that follows.
+        for stream in gone:
+            stream.end()
 
     def _count(self) -> int:
         topology = self._topology
