@@ -23,6 +23,12 @@ def sent(payload: str = "{}") -> Sent:
     return Sent(created(new_job(payload), 0)._replace(token="m:3:x"), 3, 1)
 
 
+async def sent_by(one: Outgoing) -> pb.Down:
+    down = await one.next()
+    assert down is not None
+    return down
+
+
 def run(case: Callable[[], Awaitable[None]]) -> None:
     async def limited() -> None:
         await asyncio.wait_for(case(), 60)
@@ -38,7 +44,7 @@ def test_what_waits_goes_in_one_message() -> None:
         one.confirm([], [lease._replace(token="u")], 0)
         one.cancel([lease])
         one.report([Owned("orders", 1, 3, (0, 7))])
-        down = await one.next()
+        down = await sent_by(one)
         assert [(job.epoch, job.slice) for job in down.jobs] == [(3, 1), (3, 1)]
         assert (down.settled[0].id, down.lost[0].token, down.newly, down.cancel[0].id) == (lease.id, "u", 1, lease.id)
         assert (down.report, down.slices[0].epoch, down.slices[0].lanes.last) == (True, 3, 7)
@@ -56,10 +62,10 @@ def test_the_guard_that_ends_first_holds_for_all() -> None:
         one = Outgoing()
         one.send([sent()], Guard(10, 5))
         one.send([sent()], Guard(12, 9))
-        down = await one.next()
+        down = await sent_by(one)
         assert (len(down.jobs), down.heard_us, down.lease_left_us) == (2, 10, 5)
         one.send([sent()], Guard(12, 9))
-        assert (await one.next()).heard_us == 12
+        assert (await sent_by(one)).heard_us == 12
 
     run(case)
 
@@ -68,7 +74,7 @@ def test_large_jobs_go_in_messages_of_their_own() -> None:
     async def case() -> None:
         one = Outgoing()
         one.send([sent(f'"{"x" * LARGEST}"') for _ in range(3)], Guard(1, 1))
-        assert [len((await one.next()).jobs) for _ in range(3)] == [1, 1, 1]
+        assert [len((await sent_by(one)).jobs) for _ in range(3)] == [1, 1, 1]
         assert one.unsent_bytes == 0
 
     run(case)
@@ -99,13 +105,15 @@ def test_one_with_too_many_unsent_bytes_takes_no_more(monkeypatch: pytest.Monkey
         context, engine = Context(), Changes()
         stream = ReceiverStream(pb.Hello(receiver=new_id(), queues=["orders"]), context)
         stream.asked = 7
+        writing = asyncio.create_task(stream.write(engine))  # type: ignore[arg-type]
+        await asyncio.sleep(0)
         assert stream.capacity == 7
         stream.send([sent(f'"{"x" * 1000}"')], Guard(1, 1))
         assert stream.capacity == 0
-        writing = asyncio.create_task(stream.write(engine))  # type: ignore[arg-type]
         context.go_on.set()
         await engine.seen.wait()
         assert stream.capacity == 7
-        writing.cancel()
+        stream.outgoing.close()
+        await writing
 
     run(case)

@@ -68,11 +68,13 @@ class TestOfOneProcess:
     def test_two_messages_are_under_way(self, start: Start, client: Client) -> None:
         held = HeldStore()
         store = client(start(store=held).url)
-        with in_threads(each(lambda job: store.push([job]), [new_job() for _ in range(10)])):
-            until(lambda: _waiting(store) + _sent(store) == 10)
-            sent = store._pushing._buffer._sent  # type: ignore[attr-defined]
-            until(lambda: len(sent) == buffer.UNDER_WAY)
-            held.go_on.set()
+        with in_threads([lambda: store.push([new_job()])]):
+            assert held.begun.acquire(timeout=60)
+            with in_threads(each(lambda job: store.push([job]), [new_job() for _ in range(9)])):
+                until(lambda: _waiting(store) + _sent(store) == 10)
+                sent = store._pushing._buffer._sent  # type: ignore[attr-defined]
+                until(lambda: len(sent) == buffer.UNDER_WAY)
+                held.go_on.set()
         assert total(held) == 10
 
     def test_a_bad_push_fails_alone(self, start: Start, client: Client) -> None:

@@ -87,7 +87,7 @@ class ManagerServer:
             self._looking.cancel()
         await self._health.enter_graceful_shutdown()
         self._services.receivers.drain()
-        await self.topology.drain()
+        self.topology.drain()
 
     async def stop(self, grace: float, at_once: asyncio.Event | None = None) -> None:
         """End streams, let calls under way finish for up to `grace` seconds or until `at_once`; stop."""

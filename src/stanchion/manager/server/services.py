@@ -53,7 +53,6 @@ class Services(grpc.GenericRpcHandler):
         self.producers = Producers(store, calls, guard, engine)
         self.receivers = Receivers(store, guard, engine, lease, limits.read_seconds)
         self.topology = Topology()
-        self._telling: set[asyncio.Task[None]] = set()
         # A request is read as a stream of one: only then the caller is looked at before it is received.
         self._handlers: dict[str, Any] = {
             METHODS[name].path: grpc.stream_unary_rpc_method_handler(partial(self._unary, served))
@@ -76,8 +75,7 @@ class Services(grpc.GenericRpcHandler):
         self._hub.end()
         self.producers.end_streams()
         self.receivers.end_streams()
-        for telling in self._telling:
-            telling.cancel()
+        self.topology.end()
 
     async def idle(self) -> None:
         """Wait until no call is under way."""
@@ -167,22 +165,11 @@ class Services(grpc.GenericRpcHandler):
         caller = self._guard.caller_of(context)
         with self._guard.streams.taking():
             request = read(pb.TopologyRequest, await self._received(context))
-            telling = asyncio.create_task(self._tell(caller, list(request.queues), context))
-            self._telling.add(telling)
-            try:
-                await asyncio.wait([telling])
-                if telling.cancelled():
-                    raise Refused(Status.UNAVAILABLE, STOPPING)
-                telling.result()
-            finally:
-                self._telling.discard(telling)
-                telling.cancel()
-
-    async def _tell(self, caller: Caller, queues: list[str], context: Any) -> None:
-        version = 0
-        while True:
-            version = await self.topology.after(version)
-            await context.write(written(self.topology.reply(caller, queues)))
+            queues, version = list(request.queues), 0
+            while (now := await self.topology.after(version)) is not None:
+                version = now
+                await context.write(written(self.topology.reply(caller, queues)))
+            raise Refused(Status.UNAVAILABLE, STOPPING)
 
 
 _IDLE_TICK = 0.02

@@ -31,6 +31,9 @@ class Outgoing:
         self._newly = 0
         self._other: dict[str, Any] = {}
         self._some = asyncio.Event()
+        self._closed = False
+        self.freed = False
+        """True if the last message has made room: it was full before."""
 
     @property
     def full(self) -> bool:
@@ -78,9 +81,16 @@ class Outgoing:
         self._other.update(fields)
         self._some.set()
 
-    async def next(self) -> pb.Down:
-        """Wait for something to send; return the next message."""
+    def close(self) -> None:
+        """Send nothing more."""
+        self._closed = True
+        self._some.set()
+
+    async def next(self) -> pb.Down | None:
+        """Wait for something to send; return the next message, or None at the end."""
         await self._some.wait()
+        if self._closed:
+            return None
         down = pb.Down(
             settled=HELD.carry(self._settled),
             lost=HELD.carry(self._lost),
@@ -89,9 +99,11 @@ class Outgoing:
             **self._other,
         )
         self._settled, self._lost, self._cancel, self._newly, self._other = [], [], [], 0, {}
+        was_full = self.full
         if self._jobs and self._guard is not None:
             self._add_jobs(down)
             down.heard_us, down.lease_left_us = self._guard.heard or 0, max(0, self._guard.lease_left)
+        self.freed = was_full and not self.full
         if not self._jobs:
             self._guard = None
             self._some.clear()

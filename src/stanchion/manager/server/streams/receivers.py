@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -108,10 +107,10 @@ class Receivers:
                 if task.done():
                     task.result()
         finally:
-            for task in tasks:
-                task.cancel()
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait(tasks)
+            tasks[0].cancel()
+            # A write is not cancelled: the stream could not be ended while gRPC has one under way.
+            stream.outgoing.close()
+            await asyncio.wait(tasks)
 
     async def _read(self, caller: Caller, stream: ReceiverStream) -> None:
         while (data := await stream.context.read()) is not grpc.aio.EOF:
@@ -206,9 +205,7 @@ class ReceiverStream:
 
     async def write(self, engine: Engine) -> None:
         """Write what is to be sent."""
-        while True:
-            full = self.outgoing.full
-            down = await self.outgoing.next()
+        while (down := await self.outgoing.next()) is not None:
             await self.context.write(written(down))
-            if full and not self.outgoing.full:
+            if self.outgoing.freed:
                 engine.changed(self)

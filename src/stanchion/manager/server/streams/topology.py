@@ -30,9 +30,9 @@ class Topology:
 
     def __init__(self) -> None:
         self._known: Known | None = None
-        self._changed = asyncio.Condition()
+        self._changed = asyncio.Event()
         self._version = 0
-        self._draining = False
+        self._draining = self._ended = False
 
     async def follow(self, known: Known) -> None:
         """Tell changes, until cancelled."""
@@ -40,24 +40,32 @@ class Topology:
         while True:
             if known.version != seen:
                 seen = known.version
-                await self._tell()
+                self._tell()
             await asyncio.sleep(_TICK)
 
-    async def drain(self) -> None:
+    def drain(self) -> None:
         """Tell that this manager ends soon."""
         self._draining = True
-        await self._tell()
+        self._tell()
 
-    async def _tell(self) -> None:
-        async with self._changed:
-            self._version += 1
-            self._changed.notify_all()
+    def end(self) -> None:
+        """Tell nothing more."""
+        self._ended = True
+        self._changed.set()
 
-    async def after(self, version: int) -> int:
-        """Wait for a version after this one; return it."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._version > version)
-            return self._version
+    def _tell(self) -> None:
+        self._version += 1
+        self._changed.set()
+        if not self._ended:
+            self._changed = asyncio.Event()
+
+    async def after(self, version: int) -> int | None:
+        """Wait for a version after this one, and return it; None once there will be no other."""
+        while self._version <= version:
+            if self._ended:
+                return None
+            await self._changed.wait()
+        return self._version
 
     def reply(self, caller: Caller, queues: Sequence[str]) -> Any:
         """Return the managers, with the slices of these queues, or of all without any, that the caller may use."""
