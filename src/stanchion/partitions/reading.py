@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from stanchion.core.partition_names import logical_name
 from stanchion.partitions.layouts import Layouts
 from stanchion.stores.protocol import ArrowReads, Store
-from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.records.query import MATCHED, Condition, Page, Query
 from stanchion.stores.records.queues import Counts, Head, QueueStats, Sizes, Stat
-from stanchion.stores.rules.query import ORDERED, cut_off, place, value_of
+from stanchion.stores.rules.query import merged, value_of
 
 
 class Reading:
@@ -34,14 +33,7 @@ class Reading:
         if len(queries) == 1:
             page = self._store.select(queries[0])
             return page if "queue" not in query.columns else page._replace(rows=_logical(query.columns, page.rows))
-        sort_fields = [name for name in ("id", *ORDERED[query.order]) if name not in query.columns]
-        columns = (*query.columns, *dict.fromkeys(sort_fields)) if query.columns else ()
-        found: dict[str, JobRow] = {}
-        for part in queries:
-            rows = self._store.select(replace(part, columns=columns)).rows
-            found |= {row.id: row for row in ([_row(columns, row) for row in rows] if columns else rows)}
-        ordered = sorted(found.values(), key=lambda row: place(row, query.order), reverse=query.order == "newest")
-        page = cut_off(ordered, query)
+        page = merged(query, [(self._store.select, part) for part in queries])
         return page._replace(rows=_logical(query.columns, page.rows)) if query.columns else page
 
     def _parts(self, query: Query) -> list[Query]:
@@ -94,15 +86,6 @@ class Reading:
         queues = (one.value,) if one.op == "=" else one.value
         names = tuple(dict.fromkeys(self.names(queues)))
         return one if names == tuple(queues) else Condition("queue", "in", names)
-
-
-def _row(columns: Sequence[str], values: Sequence[Any]) -> JobRow:
-    """Return the columns of a job as a row without the others."""
-    fields: Mapping[str, Any] = dict(zip(columns, values, strict=True))
-    return _NOTHING._replace(**fields)
-
-
-_NOTHING = JobRow("", "", -1, "", 0, 0, 0, 0, "")
 
 
 def _logical(columns: Sequence[str], rows: Sequence[Any]) -> list[Any]:

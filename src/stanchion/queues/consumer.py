@@ -21,8 +21,8 @@ from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.claims import Claim
 from stanchion.stores.records.workers import CONSUMER, WorkerRow
+from stanchion.stores.rules.lost_replies import LostReplies
 from stanchion.waits import Waits
-from stanchion.waits.lost_replies import LostReplies
 
 log = logging.getLogger("stanchion")
 

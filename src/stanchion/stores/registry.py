@@ -25,15 +25,22 @@ _STORES = {
 }
 """The module of each URL scheme, with `open_store(url)` and `CAPABILITIES`."""
 
+_SHARDS = "shards"
+"""The scheme of several stores as one."""
+
 
 def open_store(url: str) -> Store:
     """Return the store of a URL, without connecting. InvalidInput for a URL that no store understands."""
     scheme = url.partition("://")[0].partition("+")[0]
+    if scheme == _SHARDS and "://" in url:
+        from stanchion.stores import shards
+
+        return shards.open_store(url, open_store)
     module = _STORES.get(scheme)
     if module is None or "://" not in url:
         raise InvalidInput(
             f"no store understands the URL {shown_url(url)!r}; it starts with one of "
-            f"{', '.join(f'{name}://' for name in sorted(_STORES))}, such as sqlite:///jobs.db"
+            f"{', '.join(f'{name}://' for name in sorted((*_STORES, _SHARDS)))}, such as sqlite:///jobs.db"
         )
     store: Store = import_module(module).open_store(url)
     return store
@@ -45,11 +52,12 @@ def store_modules() -> dict[str, list[str]]:
 
 
 def absolute_url(url: str) -> str:
-    """Return the URL in a form valid in any folder: the path of a SQLite file is made absolute."""
-    if not url.startswith("sqlite:///"):
+    """Return the URL in a form valid in any folder: paths of SQLite files and maps of shards are made absolute."""
+    scheme, with_path, rest = url.partition(":///")
+    if not with_path or scheme not in ("sqlite", _SHARDS):
         return url
-    path, separator, query = url.removeprefix("sqlite:///").partition("?")
-    return f"sqlite:///{Path(path).expanduser().absolute()}{separator}{query}"
+    path, separator, query = rest.partition("?")
+    return f"{scheme}:///{Path(path).expanduser().absolute()}{separator}{query}"
 
 
 def shown_url(url: str) -> str:

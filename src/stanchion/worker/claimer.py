@@ -16,7 +16,7 @@ from stanchion.stores.protocol import Listener
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.rules.lost_leases import AT_ONCE, is_alone
-from stanchion.waits.lost_replies import LostReplies
+from stanchion.stores.rules.lost_replies import LostReplies
 from stanchion.worker.alone import Alone
 from stanchion.worker.attempt import not_started
 from stanchion.worker.due_queues import DueQueues

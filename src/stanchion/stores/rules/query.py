@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 from stanchion.errors import InvalidInput
 from stanchion.stores.records.jobs import QUEUED, JobRow, JobState
-from stanchion.stores.records.query import COMPARED, MATCHED, OF_SLOTS, Condition, Order, Page, Query
+from stanchion.stores.records.query import COMPARED, MATCHED, OF_SLOTS, Condition, Horizon, Order, Page, Query
 from stanchion.stores.records.queues import Sizes
 from stanchion.stores.records.slots import Slot
 from stanchion.stores.rules.claims import holds
@@ -182,6 +183,39 @@ def cut_off(rows: Sequence[JobRow], query: Query) -> Page:
 def projected(rows: Sequence[JobRow], columns: Sequence[str]) -> list[Any]:
     """Return jobs, or the requested columns of them."""
     return [tuple(getattr(row, name) for name in columns) for row in rows] if columns else list(rows)
+
+
+def merged(query: Query, parts: Sequence[tuple[Callable[[Query], Page], Query]]) -> Page:
+    """Return the page of a query whose jobs are those of several: of each, what reads it, and the query.
+
+    Each is read up to the limit, so the reads are bounded. A page that is short, although there are more jobs, is
+    completed: what would come between its last job and the first of another page is not known otherwise.
+    """
+    sort_fields = [name for name in ("id", *ORDERED[query.order]) if name not in query.columns]
+    columns = (*query.columns, *dict.fromkeys(sort_fields)) if query.columns else ()
+    found: dict[str, JobRow] = {}
+    horizons: list[Horizon] = []
+    for select, part in parts:
+        left, after = query.limit, part.after
+        while left > 0:
+            page = select(replace(part, columns=columns, after=after, limit=left))
+            found |= {row.id: row for row in ([_row(columns, row) for row in page.rows] if columns else page.rows)}
+            horizons += [page.horizon] if page.horizon is not None else []
+            left, after = left - len(page.rows), page.next
+            if after is None:
+                break
+    ordered = sorted(found.values(), key=lambda row: place(row, query.order), reverse=query.order == "newest")
+    page = cut_off(ordered, query)
+    return page._replace(horizon=Horizon(min(one.now for one in horizons))) if horizons else page
+
+
+def _row(columns: Sequence[str], values: Sequence[Any]) -> JobRow:
+    """Return the columns of a job as a row without the others."""
+    fields: Mapping[str, Any] = dict(zip(columns, values, strict=True))
+    return _NOTHING._replace(**fields)
+
+
+_NOTHING = JobRow("", "", -1, "", 0, 0, 0, 0, "")
 
 
 # -- parts

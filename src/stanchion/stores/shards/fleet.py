@@ -1,0 +1,85 @@
+"""All shards, and calls that go to several of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from stanchion.errors import StoreUnavailable
+from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.shards.map import ShardMap
+from stanchion.stores.shards.shard import Shard
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Fleet:
+    """The shards of a map, the default shard first."""
+
+    def __init__(self, chart: ShardMap, shards: Mapping[str, Shard]) -> None:
+        self._chart, self._shards = chart, shards
+        self.default = shards[chart.default]
+        self.all = [self.default, *(shard for shard in shards.values() if shard is not self.default)]
+
+    def of(self, queue: str) -> Shard:
+        """Return the shard of a physical queue."""
+        return self._shards[self._chart.of(queue)]
+
+    def split(self, items: Sequence[T], queue_of: Callable[[T], str]) -> Iterator[tuple[Shard, list[T]]]:
+        """Yield the shards of some items, by the physical queue of each, and their items in order."""
+        for shard, places in self._places(items, queue_of).items():
+            yield shard, [items[place] for place in places]
+
+    def each(
+        self, items: Sequence[T], queue_of: Callable[[T], str], ask: Callable[[Shard, list[T]], Sequence[R]]
+    ) -> list[R]:
+        """Return the answers for all items, in order, each asked of its shard.
+
+        Shards that do not answer don't keep the others from it: StoreUnavailable is raised afterwards. A repeat finds
+        what was done.
+        """
+        answers: dict[int, R] = {}
+        failure: StoreUnavailable | None = None
+        for shard, places in self._places(items, queue_of).items():
+            try:
+                answers |= zip(places, ask(shard, [items[place] for place in places]), strict=True)
+            except StoreUnavailable as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+        return [answers[place] for place in range(len(items))]
+
+    def first_known(self, items: Sequence[T], unknown: R, ask: Callable[[Shard, list[T]], Sequence[R]]) -> list[R]:
+        """Ask one shard after the other for the items that none before it knew; return the answers.
+
+        StoreUnavailable if an item stays unknown, and a shard did not answer.
+        """
+        answers = [unknown] * len(items)
+        failure: StoreUnavailable | None = None
+        for shard in self.all:
+            places = [place for place, answer in enumerate(answers) if answer == unknown]
+            if not places:
+                break
+            try:
+                for place, answer in zip(places, ask(shard, [items[place] for place in places]), strict=True):
+                    answers[place] = answer
+            except StoreUnavailable as error:
+                failure = error
+        if failure is not None and unknown in answers:
+            raise failure
+        return answers
+
+    def recover(self, limit: int, as_of: int | None) -> list[JobRow]:
+        """Recover jobs of all shards that are up; none where live workers may look dead."""
+        rows: list[JobRow] = []
+        for shard in self.all:
+            most = limit - len(rows) if shard.steady else 0
+            rows += shard.ask_if_up((), shard.store.recover, most, as_of if most else None)
+        return rows
+
+    def _places(self, items: Sequence[T], queue_of: Callable[[T], str]) -> dict[Shard, list[int]]:
+        places: dict[Shard, list[int]] = {}
+        for place, item in enumerate(items):
+            places.setdefault(self.of(queue_of(item)), []).append(place)
+        return places
