@@ -12,7 +12,7 @@ from operator import itemgetter
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.core.partition_names import logical_name
-from stanchion.errors import InvalidInput, StoreUnavailable
+from stanchion.errors import InvalidInput, ShardUnavailable, StoreUnavailable
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import described
 from stanchion.stores.records import outcomes
@@ -63,6 +63,10 @@ class Finisher:
         self._closing = False
         self._aborted = threading.Event()
         self._taken = 0
+        self._counting = threading.Lock()
+        self._late: list[threading.Thread] = []
+        """Each stores outcomes of a shard that is down, while those of other shards go on. As no more jobs are claimed
+        there, they are few."""
         self.stored = 0
         """Jobs whose outcome the store has accepted or refused."""
         self._thread = threading.Thread(target=self._run, name="stanchion-finisher", daemon=True)
@@ -91,7 +95,10 @@ class Finisher:
         """Store the rest within `seconds`; return whether everything is stored."""
         self._closing = True
         self._sign.set()
+        deadline = time.monotonic() + seconds
         self._thread.join(seconds)
+        for thread in self._late:
+            thread.join(max(0.0, deadline - time.monotonic()))
         self._aborted.set()
         self._thread.join(0.1)
         return not self._thread.is_alive() and self.backlog == 0
@@ -131,10 +138,10 @@ class Finisher:
         others = [finished for finished in group if type(finished[0]) is not Commit]
         return others + [finished for finished in group if type(finished[0]) is Commit]
 
-    def _store(self, group: list[Finished]) -> None:
-        """Store a group; retry until it is stored or the worker gives up."""
+    def _store(self, group: list[Finished], *, late: bool = False) -> None:
+        """Store a group; retry until it is stored or the worker gives up. `late`: it was tried before."""
         backoff = Backoff()
-        failures, repeat = 0, False
+        failures, repeat = 0, late
         while group:
             try:
                 with self._health.watch("settle"):
@@ -142,6 +149,9 @@ class Finisher:
             except StoreUnavailable as error:
                 repeat = True
                 log.warning("%d outcomes wait for the store: %s", len(group), error)
+                if isinstance(error, ShardUnavailable) and not late:
+                    self._store_later(self._left(group, error))
+                    return
             except InvalidInput:  # one outcome is too large for the store; the others are fine
                 repeat = True
                 group = self._singly(group)
@@ -157,6 +167,21 @@ class Finisher:
                 return
             if self._aborted.wait(backoff.failed()):
                 return
+
+    def _left(self, group: list[Finished], error: ShardUnavailable) -> list[Finished]:
+        """Return what a shard that is down has to store; report what the others have stored."""
+        asked = [finished for finished in group if finished[0] is not None]
+        self._stored([asked[place] for place in error.answers], list(error.answers.values()))
+        done = {id(asked[place]) for place in error.answers}
+        return [finished for finished in group if id(finished) not in done]
+
+    def _store_later(self, group: list[Finished]) -> None:
+        """Store a group as soon as its shard answers, in a thread of its own."""
+        thread = threading.Thread(
+            target=self._store, args=(group,), kwargs={"late": True}, name="stanchion-finisher-late", daemon=True
+        )
+        self._late = [one for one in self._late if one.is_alive()] + [thread]
+        thread.start()
 
     def _singly(self, group: list[Finished]) -> list[Finished]:
         """Store the outcomes of a group one by one; return those that still fail.
@@ -179,7 +204,8 @@ class Finisher:
         return left
 
     def _stored(self, group: Sequence[Finished], states: Sequence[JobState | None]) -> None:
-        self.stored += len(group)
+        with self._counting:
+            self.stored += len(group)
         try:
             self._tell(group, states)
         except Exception:

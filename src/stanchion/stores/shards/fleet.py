@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from stanchion.errors import StoreUnavailable
+from stanchion.errors import ShardUnavailable, StoreUnavailable
 from stanchion.stores.records.jobs import JobRow
 from stanchion.stores.shards.map import ShardMap
 from stanchion.stores.shards.shard import Shard
@@ -36,8 +36,8 @@ class Fleet:
     ) -> list[R]:
         """Return the answers for all items, in order, each asked of its shard.
 
-        Shards that do not answer don't keep the others from it: StoreUnavailable is raised afterwards. A repeat finds
-        what was done.
+        A shard that does not answer doesn't keep the others from it: ShardUnavailable is raised afterwards. A repeat
+        finds what was done.
         """
         answers: dict[int, R] = {}
         failure: StoreUnavailable | None = None
@@ -47,7 +47,7 @@ class Fleet:
             except StoreUnavailable as error:
                 failure = failure or error
         if failure is not None:
-            raise failure
+            raise ShardUnavailable(str(failure), answers, lasting=failure.lasting) from failure
         return [answers[place] for place in range(len(items))]
 
     def first_known(self, items: Sequence[T], unknown: R, ask: Callable[[Shard, list[T]], Sequence[R]]) -> list[R]:
