@@ -6,6 +6,7 @@ from zlib import crc32
 
 import pytest
 
+from tests.conformance.variants import OF_ONE_SHARD
 from tests.servers.redis import PACKAGED
 
 MODEL = frozenset(
@@ -100,6 +101,14 @@ EACH_STATEMENT = (
 )
 """Parts of the names of these cases."""
 
+SHARDED = frozenset(
+    (
+        *("TestPush", "TestUniqueKeys", "TestCommit", "TestFencing", "TestLease", "TestRepeats", "TestOneWins"),
+        *("TestEveryJobGoesToOne", "TestSizes", "TestNextDue", "TestMaintain"),
+    )
+)
+"""Each verb that goes to one shard of several, or to all."""
+
 VARIANTS = frozenset(("test_redis_cluster", "test_redis_others"))
 
 
@@ -107,6 +116,8 @@ def is_nightly(module: str, case: str, name: str) -> bool:
     """Tell whether a case of this name, in this class, is left to the night on the store of a module."""
     if module in VARIANTS:
         return case not in EACH_SCRIPT or "thousands" in name
+    if module == "test_sharded":
+        return case not in SHARDED
     if module == "test_grpc":
         return case not in THROUGH_A_MANAGER
     if module.startswith("test_mongo") and (case in HEAVY or any(part in name for part in MANY)):
@@ -120,13 +131,21 @@ def is_nightly(module: str, case: str, name: str) -> bool:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is nightly."""
+    """Mark what is nightly, and leave out what shards refuse."""
+    items[:] = [item for item in items if not _is_of_one_shard(item)]
     for item in items:
         module, case = getattr(item, "module", None), getattr(item, "cls", None)
         if module and case and is_nightly(module.__name__.rpartition(".")[2], case.__name__, item.name):
             item.add_marker("nightly")
         elif module and module.__name__.endswith("test_redis_others"):
             _leave_to_one(item)
+
+
+def _is_of_one_shard(item: pytest.Item) -> bool:
+    """Tell whether a case is about what is refused in a queue that is divided among shards."""
+    module = getattr(item, "module", None)
+    of_shards = module is not None and module.__name__.endswith("test_sharded")
+    return of_shards and any(part in item.name for part in OF_ONE_SHARD)
 
 
 def _leave_to_one(item: pytest.Item) -> None:

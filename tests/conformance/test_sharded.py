@@ -10,9 +10,9 @@ from stanchion.partitions.store import PartitionedStore
 from stanchion.stores.registry import open_store
 from stanchion_conformance import *  # noqa: F403
 from stanchion_conformance.harness import QUEUE, NewStore
-from tests.conformance.variants import OF_A_PARTITIONED_QUEUE, leave_out_all_but
+from tests.conformance.variants import OF_SHARDS, leave_out_all_but
 
-leave_out_all_but(globals(), *OF_A_PARTITIONED_QUEUE)
+leave_out_all_but(globals(), *OF_SHARDS)
 
 
 @pytest.fixture(params=["sqlite", pytest.param("servers", marks=[pytest.mark.slow, pytest.mark.nightly])])

@@ -47,6 +47,19 @@ OF_A_PARTITIONED_QUEUE = (
 """The cases that hold across partitions; the others are about the order of a whole queue, or about its rows."""
 
 
+OF_SHARDS = (
+    *("TestPush", "TestUniqueKeys", "TestCommit", "TestRollback", "TestRepeats", "TestFencing", "TestLease"),
+    *("TestRepeatedOutcome", "TestProgress", "TestCancel", "TestReplay", "TestDrain", "TestEveryJobGoesToOne"),
+    *("TestOneWins", "TestOrderInRaces", "TestTicks", "TestManySchedulers", "TestSizes", "TestCounts", "TestNextDue"),
+    *("TestPause", "TestPurge", "TestMaintain", "TestFeed", "TestReadersOfAFeed", "TestFeedResumed"),
+    "TestCheckpointsOfTasks",
+)
+"""Those of them that hold for a queue whose partitions are in several shards, where there are no flows."""
+
+OF_ONE_SHARD = ("move", "next_queue", "another_queue", "dead_letter", "parts_of_a_flow", "no_other_outcome")
+"""Parts of the names of cases about a second queue or a flow, which such a queue refuses."""
+
+
 def leave_out_the_model(module: dict[str, Any]) -> None:
     """Take these cases out of a module's names."""
     for name in _OF_THE_MODEL:

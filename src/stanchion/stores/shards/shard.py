@@ -39,7 +39,8 @@ class Shard:
 
     def __init__(self, name: str, store: Store, *, is_default: bool = False) -> None:
         self.name, self.store, self.is_default = name, store, is_default
-        self._beat_at = -math.inf
+        self._beat_at = math.inf
+        """The last beat that was answered; before the first one, infinite, or minus infinite after a failure."""
         self._steady_from = -math.inf
         reset_after_fork(self)
 
@@ -97,6 +98,8 @@ class Shard:
             if now - self._beat_at >= LATE * every:
                 self._steady_from = now + max(MISSED * every, RETURN_SECONDS)
             self._beat_at = now
+        elif self._beat_at == math.inf:
+            self._beat_at = -math.inf
         return beat
 
     # -- outages
