@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 
 class StanchionError(Exception):
@@ -161,17 +160,6 @@ class StoreUnavailable(StanchionError):
     def __init__(self, message: str, *, lasting: bool = False) -> None:
         super().__init__(message)
         self.lasting = lasting
-
-
-class ShardUnavailable(StoreUnavailable):
-    """A shard of several did not answer.
-
-    `answers`: those of the others, by their places among what was asked for.
-    """
-
-    def __init__(self, message: str, answers: Mapping[int, Any], *, lasting: bool = False) -> None:
-        super().__init__(message, lasting=lasting)
-        self.answers = answers
 
 
 class NotPermitted(StanchionError, PermissionError):

@@ -12,12 +12,13 @@ from operator import itemgetter
 from stanchion.context.context import Context
 from stanchion.core.backoff import Backoff
 from stanchion.core.partition_names import logical_name
-from stanchion.errors import InvalidInput, ShardUnavailable, StoreUnavailable
+from stanchion.errors import InvalidInput, StoreUnavailable
 from stanchion.jobs.outcome import Outcome
 from stanchion.jobs.reservation import described
 from stanchion.stores.records import outcomes
 from stanchion.stores.records.jobs import JobState
 from stanchion.stores.records.outcomes import Commit, Rollback
+from stanchion.stores.rules.unanswered import ShardUnavailable
 from stanchion.tasks.execution import report, unstorable
 from stanchion.worker.attempt import Finished
 from stanchion.worker.health import Health

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from stanchion.errors import ShardUnavailable, StoreUnavailable
+from stanchion.errors import StoreUnavailable
 from stanchion.stores.records.jobs import JobRow
+from stanchion.stores.rules.unanswered import ShardUnavailable
 from stanchion.stores.shards.map import ShardMap
 from stanchion.stores.shards.shard import Shard
 

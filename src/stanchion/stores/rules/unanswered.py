@@ -1,0 +1,19 @@
+"""What is known of a call that only some of several databases answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stanchion.errors import StoreUnavailable
+
+
+class ShardUnavailable(StoreUnavailable):
+    """A shard of several did not answer.
+
+    `answers`: those of the others, by their places among what was asked for.
+    """
+
+    def __init__(self, message: str, answers: Mapping[int, Any], *, lasting: bool = False) -> None:
+        super().__init__(message, lasting=lasting)
+        self.answers = answers
