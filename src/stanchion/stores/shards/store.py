@@ -22,6 +22,7 @@ from stanchion.stores.shards.claims import ShardClaims
 from stanchion.stores.shards.fleet import Fleet
 from stanchion.stores.shards.map import ShardMap
 from stanchion.stores.shards.reading import ShardReading
+from stanchion.stores.shards.record import MapRecord
 from stanchion.stores.shards.refusals import Refusals
 from stanchion.stores.shards.shard import Shard
 from stanchion.stores.shards.wakeup import ShardSignals
@@ -44,7 +45,7 @@ class ShardedStore:
         self._fleet = fleet = Fleet(chart, shards)
         self._refusals = Refusals(chart)
         self._reading, self._claims = ShardReading(fleet), ShardClaims(fleet.of)
-        self._signals = ShardSignals(fleet)
+        self._signals, self._record = ShardSignals(fleet), MapRecord(chart, fleet)
         self.fetch, self.select, self.partition = self._reading.fetch, self._reading.select, self._reading.partition
         self.stats = self._reading.stats
         in_default = fleet.default.verb
@@ -93,12 +94,15 @@ class ShardedStore:
     def setup(self, *, dry_run: bool = False) -> list[str]:
         if dry_run:
             raise InvalidInput("the steps differ from shard to shard: ask for those of each by its own URL")
-        return [step for shard in self._fleet.all for step in shard.ask(shard.store.setup)]
+        steps = [step for shard in self._fleet.all for step in shard.ask(shard.store.setup)]
+        self._record.write()
+        return steps
 
     def check(self) -> None:
         for shard in self._fleet.all:
             try:
                 shard.ask(shard.store.check)
+                self._record.check(shard)
             except StoreUnavailable as error:
                 if shard.is_default or error.lasting:
                     raise
