@@ -28,8 +28,8 @@ class MapRecord:
         text, _ = self._stored(shard)
         if text is not None and text != self._text(shard):
             raise InvalidInput(
-                f"shard {shard.name!r} is {json.loads(text)['shard']!r} in the map with which it was set up, or the map "
-                f"has other partitions there; use that map, or run `stanchion setup` with this one while no program runs"
+                f"shard {shard.name!r} is {json.loads(text)['shard']!r} in the map with which it was set up, or has "
+                f"other partitions; use that map, or run `stanchion setup` with this one while no program runs"
             )
 
     def write(self) -> None:
