@@ -15,7 +15,7 @@ from stanchion import Job, Stanchion
 from stanchion.stores.mongo.store import MongoStore
 from stanchion.stores.registry import open_store
 from tests.plain_push.test_page import PAGE
-from tests.servers.node import node_modules
+from tests.servers.node import MONGODB, node_modules
 
 pytestmark = pytest.mark.slow
 
@@ -61,7 +61,7 @@ class Node:
         (source,) = re.findall(r"^```js\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
         (folder / "stanchion.mjs").write_text(source)
         (folder / "program.mjs").write_text(PROGRAM)
-        (folder / "node_modules").symlink_to(node_modules())
+        (folder / "node_modules").symlink_to(node_modules(MONGODB))
 
     def push(self, *calls: tuple[str, Any, dict[str, Any]]) -> list[str]:
         """Make these calls in one session; return the ids."""

@@ -1,4 +1,4 @@
-"""Node.js with MongoDB's driver, for tests of what programs in another language do."""
+"""Node.js with the packages of programs in another language, for tests of what these do."""
 
 import fcntl
 import os
@@ -8,11 +8,12 @@ from pathlib import Path
 
 from tests.servers.process import ServerMissing
 
-_DRIVER = "mongodb@6.22.0"
+MONGODB = ("mongodb@6.22.0",)
+GRPC = ("@grpc/grpc-js@1.13.4", "@grpc/proto-loader@0.7.15")
 
 
-def node_modules() -> Path:
-    """Return a folder with the driver; it is installed once, and kept for later runs."""
+def node_modules(packages: tuple[str, ...]) -> Path:
+    """Return a folder with these packages; they are installed once, and kept for later runs."""
     for program, package in (("node", "nodejs"), ("npm", "npm")):
         if shutil.which(program) is None:
             raise ServerMissing(f"no {program}: install it (Debian: apt-get install {package})")
@@ -21,11 +22,11 @@ def node_modules() -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        done = folder / _DRIVER
+        done = folder / "+".join(packages).replace("/", "_")
         if not done.exists():
-            install = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", _DRIVER]
+            install = ["npm", "install", "--prefix", str(folder), "--no-audit", "--no-fund", *packages]
             installed = subprocess.run(install, capture_output=True, text=True, timeout=300, check=False)
             if installed.returncode:
-                raise ServerMissing(f"npm can't install {_DRIVER}: {installed.stderr[-500:]}")
+                raise ServerMissing(f"npm can't install {', '.join(packages)}: {installed.stderr[-500:]}")
             done.touch()
     return folder / "node_modules"
