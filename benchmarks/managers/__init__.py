@@ -1,0 +1,1 @@
+"""What managers cost and gain, beside clients of the database itself."""
