@@ -12,6 +12,7 @@ import pytest
 from stanchion import Stanchion
 from stanchion.errors import StoreUnavailable
 from tests.cli.conftest import Run
+from tests.worker.conftest import until
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -131,3 +132,27 @@ def test_stores_lists_it(run: Run) -> None:
     assert found["schemes"] == ["grpc", "grpcs"]
     assert found["extra"] == "grpc"
     assert not found["joins_transactions"]
+
+
+def test_status(start: Start, run: Run, app: Stanchion) -> None:
+    app.queue("shown").push(1)
+    process, said = started(start)
+
+    def shown() -> bool:
+        (found,) = json.loads(run("manager", "status", "--url", said["url"], "--json").out)
+        return any({"queue": "shown", "window": 1}.items() <= one.items() for one in found["queues"])
+
+    until(shown)
+    ended = run("manager", "status", "--url", said["url"])
+    assert ended.code == 0
+    assert re.search(r"^MANAGER +QUEUE +SLICES +WINDOW", ended.out)
+    assert f"{said['listening']}" in ended.out
+    assert "0 receivers" in ended.err
+    stopped(process)
+    assert "check the URL, and that the manager runs" in run("manager", "status", "--url", said["url"]).err
+
+
+def test_status_is_asked_of_managers(run: Run) -> None:
+    ended = run("manager", "status", "--url", "memory://")
+    assert ended.code == 2
+    assert "--url grpc://HOST:PORT" in ended.err

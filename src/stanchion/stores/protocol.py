@@ -15,6 +15,7 @@ from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode, MemberEnd
 from stanchion.stores.records.jobs import JobRef, JobRow, JobState, NewJob, Pushed, Redriven
+from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.records.outcomes import Outcome
 from stanchion.stores.records.query import Page, Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
@@ -302,6 +303,13 @@ class Transactions(Protocol):
 
     def transaction(self) -> AbstractContextManager[Any]:
         """Open a transaction of this store, to be passed as `tx`; CannotJoin if the server does not support any."""
+
+
+class BehindManagers(Protocol):
+    """Optional port of a store that managers serve."""
+
+    def manager_status(self) -> list[ManagerStatus]:
+        """Return the figures of all managers alive, by address. Raises StoreUnavailable if none answers."""
 
 
 class ArrowReads(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stanchion.manager.dispatch.calls import Calls
-from stanchion.manager.dispatch.figures import Counts, EngineStatus, QueueFigures, ReceiverFigures
+from stanchion.manager.dispatch.figures import Counts, EngineStatus
 from stanchion.manager.dispatch.flight import Flights
 from stanchion.manager.dispatch.peers import Peer, Peers
 from stanchion.manager.dispatch.presence import Presence
@@ -13,6 +13,7 @@ from stanchion.manager.dispatch.slices import Slices
 from stanchion.manager.window.reader import Reader
 from stanchion.manager.window.store_time import StoreTime
 from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.records.managers import QueueFigures, ReceiverFigures
 
 
 class Status:

@@ -28,7 +28,9 @@ from stanchion.manager.server.streams.topology import Topology
 from stanchion.manager.server.tokens import Caller
 from stanchion.manager.server.verbs import SERVED, Served, carry_out, too_large
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.wakeup.signs import ANY, Signs
+from stanchion.stores.wire.managers import STATUS
 from stanchion.stores.wire.messages import pb, read, written
 from stanchion.stores.wire.methods import METHODS, SERVICES
 from stanchion.stores.wire.statuses import Status, status_of, text_of, to_metadata
@@ -58,6 +60,7 @@ class Services(grpc.GenericRpcHandler):
             METHODS[name].path: grpc.stream_unary_rpc_method_handler(partial(self._unary, served))
             for name, served in SERVED.items()
         }
+        self._handlers[METHODS["Queues.Status"].path] = grpc.stream_unary_rpc_method_handler(self._status)
         streams = {
             "Queues.Listen": self._listened,
             "Queues.Topology": self._told,
@@ -111,6 +114,28 @@ class Services(grpc.GenericRpcHandler):
         if len(reply) > REPLY_BYTES:
             raise too_large(len(reply))
         return reply
+
+    async def _status(self, _requests: Any, context: Any) -> bytes:
+        return await self._guarded(context, partial(self._told_status, context))
+
+    async def _told_status(self, context: Any) -> bytes:
+        caller = self._guard.caller_of(context)
+        with self._guard.calls.taking():
+            request = read(pb.StatusRequest, await self._received(context))
+            engine = self._engine.status()
+        shown = [
+            one for one in engine.queues if caller.reaches(one.queue) and one.queue in (request.queues or (one.queue,))
+        ]
+        status = ManagerStatus(
+            **self.topology.own(),
+            store_answers=engine.store_answers,
+            statements=engine.statements,
+            pushes=engine.pushes,
+            outcomes=engine.outcomes,
+            queues=tuple(shown),
+            receivers=engine.receivers if caller.queues is None else (),
+        )
+        return written(STATUS.to_message(status))
 
     async def _received(self, context: Any) -> bytes:
         """Return the only request of a call."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stanchion.ops.cli.console.root import PANELS, cli
-from stanchion.ops.cli.look import jobs, lanes, queues, semaphores, streams, top, topics, watch, workers
+from stanchion.ops.cli.look import jobs, lanes, manager_status, queues, semaphores, streams, top, topics, watch, workers
 from stanchion.ops.cli.operate import cron, maintain, push, redrive
 from stanchion.ops.cli.run import archive, demo, manager, pipeline, report, worker
 from stanchion.ops.cli.store import bench, copy, stores
@@ -20,6 +20,7 @@ __all__ = [
     "main",
     "maintain",
     "manager",
+    "manager_status",
     "pipeline",
     "push",
     "queues",

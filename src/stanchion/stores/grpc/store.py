@@ -14,6 +14,7 @@ from stanchion.stores.grpc.pieces import SCAN_SECONDS, Pieces
 from stanchion.stores.grpc.pushing.push import Pushing
 from stanchion.stores.grpc.receiving.receivers import Receivers
 from stanchion.stores.grpc.repeats import Repeats
+from stanchion.stores.grpc.status import Statuses
 from stanchion.stores.grpc.wakeup import StreamedSignals
 from stanchion.stores.records.calls import seconds_for
 from stanchion.stores.records.capabilities import Capabilities
@@ -50,6 +51,7 @@ class GrpcStore:
         self.fetch, self.select, self.flow_ends = pieces.fetch, pieces.select, pieces.flow_ends
         self.delete, self.compare_and_set = repeats.delete, repeats.compare_and_set
         self.publish = repeats.publish
+        self.manager_status = Statuses(channels, calls).manager_status
 
     def __getattr__(self, name: str) -> Any:
         """Ask a manager for the capabilities, at their first use."""

@@ -67,6 +67,13 @@ class Topology:
             await self._changed.wait()
         return self._version
 
+    def own(self) -> dict[str, Any]:
+        """Return this manager's address, session, and whether it ends soon."""
+        session = "" if self._known is None else self._known.session
+        managers = () if self._known is None else self._known.managers()
+        address = next((one.address for one in managers if one.session == session), "")
+        return {"address": address, "session": session, "draining": self._draining}
+
     def reply(self, caller: Caller, queues: Sequence[str]) -> Any:
         """Return the managers, with the slices of these queues, or of all without any, that the caller may use."""
         known = self._known

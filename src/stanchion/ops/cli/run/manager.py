@@ -22,8 +22,11 @@ from stanchion.service.settings import LOG_FORMAT
 from stanchion.stores.registry import open_store, shown_url
 from stanchion.stores.wire.transport import TOKEN_VARIABLE
 
+manager_cli = typer.Typer(help="Serve the store to clients without a database connection; show what managers do.")
+cli.add_typer(manager_cli, name="manager", rich_help_panel=RUN)
 
-@command(cli, "manager", panel=RUN, makes_store=True)
+
+@command(manager_cli, group=True, makes_store=True)
 def manager(
     session: Session,
     listen: Annotated[

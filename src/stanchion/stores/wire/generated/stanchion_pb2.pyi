@@ -586,6 +586,78 @@ class Shard(_message.Message):
     reachable: bool
     def __init__(self, name: _Optional[str] = ..., lanes: _Optional[_Iterable[_Union[LaneRange, _Mapping]]] = ..., state: _Optional[str] = ..., version: _Optional[int] = ..., reachable: bool = ...) -> None: ...
 
+class StatusRequest(_message.Message):
+    __slots__ = ("queues",)
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    queues: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, queues: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("address", "session", "draining", "store_answers", "statements", "pushes", "outcomes", "queues", "receivers")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    DRAINING_FIELD_NUMBER: _ClassVar[int]
+    STORE_ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    STATEMENTS_FIELD_NUMBER: _ClassVar[int]
+    PUSHES_FIELD_NUMBER: _ClassVar[int]
+    OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    RECEIVERS_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    session: str
+    draining: bool
+    store_answers: bool
+    statements: int
+    pushes: int
+    outcomes: int
+    queues: _containers.RepeatedCompositeFieldContainer[QueueFigures]
+    receivers: _containers.RepeatedCompositeFieldContainer[ReceiverFigures]
+    def __init__(self, address: _Optional[str] = ..., session: _Optional[str] = ..., draining: bool = ..., store_answers: bool = ..., statements: _Optional[int] = ..., pushes: _Optional[int] = ..., outcomes: _Optional[int] = ..., queues: _Optional[_Iterable[_Union[QueueFigures, _Mapping]]] = ..., receivers: _Optional[_Iterable[_Union[ReceiverFigures, _Mapping]]] = ...) -> None: ...
+
+class QueueFigures(_message.Message):
+    __slots__ = ("queue", "slices", "window", "lag_us", "in_flight", "sent", "acknowledged", "postponed", "expired", "unsent", "statements")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    SLICES_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    LAG_US_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    SENT_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    POSTPONED_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_FIELD_NUMBER: _ClassVar[int]
+    UNSENT_FIELD_NUMBER: _ClassVar[int]
+    STATEMENTS_FIELD_NUMBER: _ClassVar[int]
+    queue: str
+    slices: int
+    window: int
+    lag_us: int
+    in_flight: int
+    sent: int
+    acknowledged: int
+    postponed: int
+    expired: int
+    unsent: int
+    statements: int
+    def __init__(self, queue: _Optional[str] = ..., slices: _Optional[int] = ..., window: _Optional[int] = ..., lag_us: _Optional[int] = ..., in_flight: _Optional[int] = ..., sent: _Optional[int] = ..., acknowledged: _Optional[int] = ..., postponed: _Optional[int] = ..., expired: _Optional[int] = ..., unsent: _Optional[int] = ..., statements: _Optional[int] = ...) -> None: ...
+
+class ReceiverFigures(_message.Message):
+    __slots__ = ("id", "worker", "capacity", "in_flight", "connected", "silent_us", "slow")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    WORKER_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    IN_FLIGHT_FIELD_NUMBER: _ClassVar[int]
+    CONNECTED_FIELD_NUMBER: _ClassVar[int]
+    SILENT_US_FIELD_NUMBER: _ClassVar[int]
+    SLOW_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    worker: str
+    capacity: int
+    in_flight: int
+    connected: bool
+    silent_us: int
+    slow: bool
+    def __init__(self, id: _Optional[str] = ..., worker: _Optional[str] = ..., capacity: _Optional[int] = ..., in_flight: _Optional[int] = ..., connected: bool = ..., silent_us: _Optional[int] = ..., slow: bool = ...) -> None: ...
+
 class ListenRequest(_message.Message):
     __slots__ = ("queues", "finished", "interchangeable")
     QUEUES_FIELD_NUMBER: _ClassVar[int]
