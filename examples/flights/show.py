@@ -141,6 +141,7 @@ def show(result: Report, out: Output) -> None:
     for check in result.checks:
         out.show(Text.assemble(("✓ ", "green") if check.ok else ("✗ ", "bold red"), str(check)))
     out.line(f"{'Nothing is lost' if result.ok else 'The counts do not agree'}, after {age(result.seconds)}.")
+    out.line("To work without a connection to the database: `stanchion manager` and grpc://, see docs/manager.md.")
 
 
 def to_look_at(queues: Queues, store: str, out: Output, *, delete: bool) -> None:

@@ -69,7 +69,15 @@ def test_a_token_limited_to_queues_sees_these_only(start: Start) -> None:
     with closing(Stanchion(f"{manager.url}?token={secret('all')}")) as app:
         for name in ("mine", "other"):
             app.queue(name).push(1)
-        until(lambda: {"mine", "other"} <= {one.queue for one in status_of(app).queues})
-        with closing(Stanchion(f"{manager.url}?token={secret('one')}")) as other:
-            assert [one.queue for one in status_of(other).queues] == ["mine"]
-            assert status_of(other).receivers == ()
+        worker = Worker(app, ["other"])
+        working = threading.Thread(target=worker.run)
+        working.start()
+        try:
+            until(lambda: {"mine", "other"} <= {one.queue for one in status_of(app).queues})
+            until(lambda: status_of(app).receivers)
+            with closing(Stanchion(f"{manager.url}?token={secret('one')}")) as other:
+                assert [one.queue for one in status_of(other).queues] == ["mine"]
+                assert status_of(other).receivers == ()
+        finally:
+            worker.stop()
+            working.join(120)

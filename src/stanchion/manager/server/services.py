@@ -123,9 +123,8 @@ class Services(grpc.GenericRpcHandler):
         with self._guard.calls.taking():
             request = read(pb.StatusRequest, await self._received(context))
             engine = self._engine.status()
-        shown = [
-            one for one in engine.queues if caller.reaches(one.queue) and one.queue in (request.queues or (one.queue,))
-        ]
+        wanted = request.queues or [one.queue for one in engine.queues]
+        shown = [one for one in engine.queues if caller.reaches(one.queue) and one.queue in wanted]
         status = ManagerStatus(
             **self.topology.own(),
             store_answers=engine.store_answers,
