@@ -173,7 +173,7 @@ def test_a_slice_taken_by_a_write_without_an_answer_is_taken_again(world: World,
     one.step()
     assert not one.engine.serving
     assert [row.owner for row in map(slice_row, world.store.values(SLICE))] == [one.leadership.session]
-    world.rounds(2)
+    one.step()
     world.check_quiet()
     assert one.engine.losses == 0
 
