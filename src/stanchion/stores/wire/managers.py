@@ -8,6 +8,8 @@ from stanchion.stores.records.managers import ManagerStatus, QueueFigures, Recei
 from stanchion.stores.wire.codec import SECONDS, Codec
 from stanchion.stores.wire.messages import pb
 
-_QUEUE: Final = Codec(QueueFigures, pb.QueueFigures, parts={"lag": SECONDS})
-_RECEIVER: Final = Codec(ReceiverFigures, pb.ReceiverFigures, parts={"silent": SECONDS})
-STATUS: Final = Codec(ManagerStatus, pb.StatusReply, parts={"queues": _QUEUE.many(), "receivers": _RECEIVER.many()})
+QUEUE_FIGURES: Final = Codec(QueueFigures, pb.QueueFigures, parts={"lag": SECONDS})
+RECEIVER_FIGURES: Final = Codec(ReceiverFigures, pb.ReceiverFigures, parts={"silent": SECONDS})
+STATUS: Final = Codec(
+    ManagerStatus, pb.StatusReply, parts={"queues": QUEUE_FIGURES.many(), "receivers": RECEIVER_FIGURES.many()}
+)

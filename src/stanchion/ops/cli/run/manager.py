@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,8 +23,23 @@ from stanchion.service.settings import LOG_FORMAT
 from stanchion.stores.registry import open_store, shown_url
 from stanchion.stores.wire.transport import TOKEN_VARIABLE
 
+if TYPE_CHECKING:
+    from stanchion.manager.service.manager import Manager
+
 manager_cli = typer.Typer(help="Serve the store to clients without a database connection; show what managers do.")
 cli.add_typer(manager_cli, name="manager", rich_help_panel=RUN)
+
+
+Certificate = Annotated[
+    str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate of this manager (PEM), for TLS.")
+]
+Key = Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")]
+ClientAuthority = Annotated[
+    str | None,
+    typer.Option(
+        "--tls-client-ca", metavar="FILE", help="Authority (PEM) whose certificates callers must show: mutual TLS."
+    ),
+]
 
 
 @command(manager_cli, group=True, makes_store=True)
@@ -47,16 +63,9 @@ def manager(
             "rights: set STANCHION_MANAGER_TOKEN.",
         ),
     ] = None,
-    tls_cert: Annotated[
-        str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate of this manager (PEM), for TLS.")
-    ] = None,
-    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="Its key (PEM).")] = None,
-    tls_client_ca: Annotated[
-        str | None,
-        typer.Option(
-            "--tls-client-ca", metavar="FILE", help="Authority (PEM) whose certificates callers must show: mutual TLS."
-        ),
-    ] = None,
+    tls_cert: Certificate = None,
+    tls_key: Key = None,
+    tls_client_ca: ClientAuthority = None,
     compress: Annotated[bool, typer.Option("--compress", help="Compress answers (gzip).")] = False,
     threads: Annotated[int, typer.Option(help="Calls of the store at once.")] = 16,
     grace: Annotated[str, typer.Option(help="Time for calls under way to finish after SIGTERM or Ctrl-C.")] = "30s",
@@ -67,13 +76,7 @@ def manager(
     stanchion manager --listen 127.0.0.1:7117; clients use grpc://127.0.0.1:7117 as their store
     """
     refuse_level(log_level)
-    try:
-        from stanchion.manager.service.manager import Manager
-        from stanchion.manager.service.process import run_manager
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in ("grpc", "grpc_health", "grpc_reflection", "google"):
-            raise
-        raise MissingExtra("grpc", "a manager") from None
+    run_manager = _service()
     url = session.app.url
     if url.startswith("grpc"):
         raise InvalidInput(f"{shown_url(url)} is a manager itself; give the URL of the database")
@@ -96,6 +99,17 @@ def manager(
         run_manager(store, settings, duration(grace, "--grace"), started)
     finally:
         store.close()
+
+
+def _service() -> Callable[..., None]:
+    """Return what runs a manager. Raises MissingExtra."""
+    try:
+        from stanchion.manager.service.process import run_manager
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("grpc", "grpc_health", "grpc_reflection", "google"):
+            raise
+        raise MissingExtra("grpc", "a manager") from None
+    return run_manager
 
 
 def _settings(
