@@ -69,6 +69,7 @@ def test_a_token_limited_to_queues_sees_these_only(start: Start) -> None:
     with closing(Stanchion(f"{manager.url}?token={secret('all')}")) as app:
         for name in ("mine", "other"):
             app.queue(name).push(1)
+        app.task(name="nothing", queue="other")(lambda: None)
         worker = Worker(app, ["other"])
         working = threading.Thread(target=worker.run)
         working.start()
