@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 from pathlib import Path
 
 from rich.console import Console
@@ -21,6 +22,7 @@ def main() -> None:
     parser.add_argument("--small", action="store_true", help="a dozen shards, in seconds")
     parser.add_argument("--json", type=Path, help="write all figures here")
     options = parser.parse_args()
+    gc.disable()  # it would look through all jobs again and again; little is ever garbage
     size, costs = SMALL if options.small else Size(), Costs()
     movements = [
         moving(layout, managers, size, costs, options.seed) for layout in LAYOUTS for managers in size.managers

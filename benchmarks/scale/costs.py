@@ -14,11 +14,11 @@ class Costs(NamedTuple):
 
     # CPU of a manager
     message: float = 100e-6
-    """A message on a stream, sent or received. Study: 164 to 224 µs for a job down and its outcome up, one a message."""
+    """A message on a stream, either way. Study: 164 to 224 µs for a job down and its outcome up, one a message."""
     manager_job: float = 45e-6
     """A job through all of its groups. Study: 37 to 67 µs per job with 500 in flight, messages included."""
     manager_statement: float = 400e-6
-    """A statement, besides its jobs. Fitted: 102 to 124 µs per job with 50 in flight, at 0.041 statements per job."""
+    """A statement, besides its jobs: thread, driver, transaction. Assumed: the study has no figure for it alone."""
     look_slice: float = 17.5e-6
     """A slice in an iteration of leadership. Measured with `Leadership` over the memory store, 1,000 slices."""
     score: float = 1.7e-6
@@ -74,11 +74,11 @@ class Size(NamedTuple):
     """Multiples of the zones."""
     rates: tuple[float, ...] = (2.0, 20.0, 200.0, 1000.0)
     """Jobs per second and shard, in the runs that count what a job costs."""
-    jobs: int = 100_000
+    jobs: int = 50_000
     """Jobs of each of these runs."""
     loaded: int = 30
     """Managers in these runs."""
-    moving_rate: float = 2.0
+    moving_rate: float = 0.5
     """Jobs per second and shard while slices move."""
     seconds: float = 0.02
     """How long a job runs."""

@@ -1,9 +1,9 @@
 """Jobs from push to settlement: group commits whose sizes follow the load, receivers, deaths of managers.
 
 Each job is an object of its own. The receivers of a shard are a number: how many of them there are, and how much room
-they have together. The manager gives a job to the least busy one, so a job waits exactly if all are full, and the jobs of
-a group go to as many receivers as there are jobs, up to all of them. Which one it is changes nothing else, as long as
-receivers do not die; here they do not. Producers, too, are a number.
+they have together. The manager gives a job to the least busy one, so a job waits exactly if all are full, and the jobs
+of a group go to as many receivers as there are jobs, up to all of them. Which one it is changes nothing else, as long
+as receivers do not die; here they do not. Producers, too, are a number.
 """
 
 from __future__ import annotations

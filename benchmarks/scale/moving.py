@@ -9,8 +9,8 @@ from typing import NamedTuple
 from benchmarks.scale.costs import Costs, Size
 from benchmarks.scale.world import World
 
-QUIET = 3.0
-"""Leases between two events."""
+QUIET = 2.0
+"""Leases between two events; a take-over is over in one and a third."""
 
 
 class Quiet(NamedTuple):

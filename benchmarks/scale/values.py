@@ -64,7 +64,7 @@ class Values:
         for session in dead:
             self.end(session)
         if self._shown_at != self.changes:
-            self._shown, self._shown_at = dict(self.rows), self.changes
+            self._shown, self._shown_at = dict(sorted(self.rows.items())), self.changes
         return View(self.slices, self._shown, dict(self.sessions), len(dead), self.now), 4 + len(dead)
 
     def end(self, session: str) -> None:

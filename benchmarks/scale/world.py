@@ -3,8 +3,8 @@
 `partitions`: one database that distributes itself, a queue with a partition for each shard, a slice each. All managers
 have their sessions in this one store.
 
-`databases`: each shard is a database with a queue of 64 lanes, served by a few managers, one in each zone. A manager has a
-session in each of its databases.
+`databases`: each shard is a database with a queue of 64 lanes, served by a few managers, one in each zone. A manager
+has a session in each of its databases.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class World:
     # -- what must be true
 
     def check_assigned(self) -> None:
-        """Each slice is served, by whom the store says; of a queue no manager has more than one slice more than another."""
+        """Each slice is served by whom the store says, and a queue has slices evenly."""
         for store, leaders in zip(self.stores, self.leaders, strict=True):
             alive = [leader for leader in leaders if leader.alive]
             assert store.sessions.keys() == {leader.session for leader in alive}
