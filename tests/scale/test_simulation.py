@@ -23,7 +23,9 @@ WORK = 0.5
 """Seconds for the calls of a take-over, all of which take simulated time."""
 
 
-@pytest.fixture(params=[(layout, managers) for layout in LAYOUTS for managers in SMALL.managers], ids=str)
+@pytest.fixture(
+    scope="module", params=[(layout, managers) for layout in LAYOUTS for managers in SMALL.managers], ids=str
+)
 def movement(request: pytest.FixtureRequest) -> Movement:
     return moving(*request.param, SMALL, COSTS, seed=1)
 
@@ -45,7 +47,7 @@ def test_no_job_is_lost_or_sent_twice(movement: Movement) -> None:
 
 def test_jobs_are_cut_off_by_deaths() -> None:
     """Deaths fall into statements under way; else the case before this would say little."""
-    jobs = [moving(layout, 6, SMALL._replace(moving_rate=200.0), COSTS, 1).jobs for layout in LAYOUTS]
+    jobs = [moving(layout, 6, SMALL._replace(moving_rate=60.0), COSTS, 1).jobs for layout in LAYOUTS]
     assert sum(one["repeated"] for one in jobs) > 0
     assert sum(one["given back"] for one in jobs) > 0
 
@@ -68,7 +70,8 @@ def test_few_slices_move(movement: Movement) -> None:
 
 
 def test_an_iteration_is_one_write_and_five_reads(movement: Movement) -> None:
-    assert movement.quiet.reads == pytest.approx(5 * movement.quiet.writes)
+    at_edges = 6 * 5 / (2 * COSTS.lease)  # of iterations that began before the count, or end after it
+    assert movement.quiet.reads == pytest.approx(5 * movement.quiet.writes, abs=at_edges)
 
 
 def test_it_costs_what_was_measured() -> None:

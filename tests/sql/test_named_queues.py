@@ -1,4 +1,4 @@
-"""The statements of a hot path name the queue, so that tables can be distributed by it; docs/partitions.md.
+"""The statements of a hot path name the queue, so that tables can be distributed by it; docs/scaling.md.
 
 A table distributed over several servers sends a statement that names the queue to one of them, and any other to all.
 Two looks are of all queues.
