@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 import pytest
@@ -11,7 +12,7 @@ from benchmarks.scale.leading import Leader
 from benchmarks.scale.loads import MEASURED, load, loads
 from benchmarks.scale.moving import Movement, moving
 from benchmarks.scale.owners import Owners
-from benchmarks.scale.values import Values
+from benchmarks.scale.values import Values, Written
 from benchmarks.scale.world import LAYOUTS, PARTITIONS
 
 from tests.scale.real import Group
@@ -27,7 +28,8 @@ WORK = 0.5
     scope="module", params=[(layout, managers) for layout in LAYOUTS for managers in SMALL.managers], ids=str
 )
 def movement(request: pytest.FixtureRequest) -> Movement:
-    return moving(*request.param, SMALL, COSTS, seed=1)
+    layout, managers = request.param
+    return moving(layout, managers, SMALL, COSTS, seed=1)
 
 
 def test_it_is_exact_by_its_seed() -> None:
@@ -47,7 +49,8 @@ def test_no_job_is_lost_or_sent_twice(movement: Movement) -> None:
 
 def test_jobs_are_cut_off_by_deaths() -> None:
     """Deaths fall into statements under way; else the case before this would say little."""
-    jobs = [moving(layout, 6, SMALL._replace(moving_rate=60.0), COSTS, 1).jobs for layout in LAYOUTS]
+    slow = COSTS._replace(durable_wait=0.05, claim_wait=0.05)
+    jobs = [moving(layout, 6, SMALL, slow, 1).jobs for layout in LAYOUTS]
     assert sum(one["repeated"] for one in jobs) > 0
     assert sum(one["given back"] for one in jobs) > 0
 
@@ -127,7 +130,7 @@ class Model:
         leader.tell = self._tell
         self.leaders.append(leader)
 
-    def _tell(self, sessions: list[str]) -> None:
+    def _tell(self, sessions: Sequence[str]) -> None:
         for leader in self.leaders:
             if leader.session in sessions:
                 self._events.after(COSTS.signal_wait, leader.wake)
@@ -142,7 +145,7 @@ class Model:
         self.leaders[number].kill()
 
     @property
-    def written(self) -> list:
+    def written(self) -> list[Written]:
         return self._values.written
 
     @property
