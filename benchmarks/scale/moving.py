@@ -45,7 +45,7 @@ class Moved(NamedTuple):
     until: float
     """Seconds from the event until all was served as assigned."""
     gaps: tuple[float, float, float]
-    """Seconds in which a slice that changed hands was served by nobody: p50, p99, max."""
+    """Seconds in which no manager served a slice that changed hands: p50, p99, max."""
     waits: tuple[float, float, float]
     """Seconds from push to start of the jobs that were sent meanwhile: p50, p99, max."""
     reads: int
