@@ -1,4 +1,4 @@
-"""The figures of dispatch: counted as things happen, and put together when somebody asks."""
+"""The figures of dispatch: counted as things happen, and put together on request."""
 
 from __future__ import annotations
 

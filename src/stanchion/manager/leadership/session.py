@@ -33,7 +33,7 @@ class Session:
         self._version = 0
 
     def renew(self) -> Renewal | None:
-        """Make it last for a lease from now; None: it is lost. Raises StoreUnavailable if nobody knows."""
+        """Make it last for a lease from now; None: it is lost. Raises StoreUnavailable if it is unknown."""
         failure: StanchionError | None = None
         for _ in range(_TRIES):
             at = self._clock()
