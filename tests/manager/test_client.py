@@ -326,6 +326,28 @@ def test_many_threads_share_a_store(manager: ManagerThread, client: Client) -> N
     assert len(got) == len(set(got)) == 200
 
 
+@pytest.mark.parametrize("said", ["Cannot invoke RPC: Channel closed!", "Cannot invoke RPC on closed channel!"])
+def test_a_channel_that_is_closed_meanwhile_is_opened_again(manager: ManagerThread, client: Client, said: str) -> None:
+    """gRPC says it in either way, by the moment at which the other thread has closed it."""
+    store: Any = client(manager.url)
+    channels, failed = store._channels, list[str]()
+    call = channels.call
+
+    def closed_first(*given: Any) -> Any:
+        if failed:
+            return call(*given)
+        failed.append(said)
+
+        def fail(*_: Any, **_options: Any) -> None:
+            raise ValueError(said)
+
+        return fail
+
+    channels.call = closed_first
+    assert store.now() > 0
+    assert failed == [said]
+
+
 def test_close_while_others_call(manager: ManagerThread, client: Client) -> None:
     """A later call opens the channel again, also one that was under way in another thread."""
     store, ending = client(manager.url), threading.Event()

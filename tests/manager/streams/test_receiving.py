@@ -154,10 +154,13 @@ class TestOneManager:
         monkeypatch.setattr(receiver, "ANSWER_SECONDS", 0.05)
         shop, (manager,) = open_shop()
         shop.started()
-        monkeypatch.setattr(manager.manager.engine, "outcomes", lambda *_: None)
+        engine = manager.manager.engine
+        monkeypatch.setattr(engine, "outcomes", lambda *_: None)
         shop.task.enqueue_many([(number,) for number in range(1, 5)])
         until(lambda: shop.ended() == 5)
         assert set(shop.ran.values()) == {1}
+        until(lambda: engine.status().queues[0].acknowledged == 5)
+        assert engine.status().queues[0].in_flight == 0
 
     def test_a_stream_that_is_cut_is_opened_again(self, open_shop: Any) -> None:
         shop, _ = open_shop()

@@ -34,10 +34,14 @@ class Calls:
         """True while the store does not answer."""
         self._logged_at = -LOG_SECONDS
 
-    async def once(self, queues: Collection[str], call: Callable[[], T]) -> T:
-        """Make a call that has jobs of these queues."""
+    def count(self, queues: Collection[str]) -> None:
+        """Count a call that has jobs of these queues."""
         self.statements += 1
         self.of_queue.update(queues)
+
+    async def once(self, queues: Collection[str], call: Callable[[], T]) -> T:
+        """Make a call that has jobs of these queues."""
+        self.count(queues)
         found = await self._off_loop(call)
         self.away = False
         return found

@@ -39,7 +39,7 @@ from stanchion.manager.window.watcher import Watcher
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.jobs import NewJob, Pushed
 from stanchion.stores.records.leases import Lease
-from stanchion.stores.records.outcomes import Extend, Progress, Rollback
+from stanchion.stores.records.outcomes import Extend, Outcome, Progress, Rollback
 from stanchion.stores.wire.outcomes import Elsewhere, Refused, Reported
 
 log = logging.getLogger("stanchion.manager")
@@ -173,6 +173,18 @@ class Engine:
         if elsewhere:
             tell(receiver, lambda: receiver.confirm(elsewhere, [], 0))
         self._claims.rounds.kick()
+
+    def settled(self, outcomes: Sequence[Outcome]) -> None:
+        """Take in outcomes that a call has stored: they count, and the room of their jobs is free at once."""
+        ends = [one for one in outcomes if not isinstance(one, Extend | Progress)]
+        for one in ends:
+            if self._flights.pop(one.lease) is None:
+                self._inheritance.pop(one.lease)
+            self._counts.ended(one)
+        if ends:
+            queues = {one.lease.queue for one in ends}
+            self._calls.count(queues)
+            self._claims.freed(queues)
 
     def heard(self, receiver: Receiver, stamp: int) -> None:
         """Take in the stamp of a receiver's clock, in microseconds."""

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from stanchion.stores.records.managers import QueueFigures, ReceiverFigures
+from stanchion.stores.records.outcomes import Extend, Outcome, Progress, Rollback
 
 
 class EngineStatus(NamedTuple):
@@ -31,6 +32,18 @@ class Counts:
         self.postponed: Counter[str] = Counter()
         self.expired: Counter[str] = Counter()
         self.unsent: Counter[str] = Counter()
+
+    def ended(self, outcome: Outcome) -> None:
+        """Count an outcome that is stored now."""
+        queue = outcome.lease.queue
+        if isinstance(outcome, Extend | Progress):
+            return
+        if not isinstance(outcome, Rollback):
+            self.acknowledged[queue] += 1
+        elif outcome.refund and outcome.error is None:
+            self.unsent[queue] += 1
+        else:
+            self.postponed[queue] += 1
 
     def queues(self) -> set[str]:
         """Return the queues that have any."""

@@ -176,9 +176,10 @@ class Settles:
         of: dict[str, tuple[Receiver, list[Lease], list[Lease], list[Lease]]] = {}
         for one in batch:
             lease = one.outcome.lease
-            self._count(one, stored=lease in newly)
             if one.receiver is None:
                 continue
+            if lease in newly:
+                self._counts.ended(one.outcome)
             _, settled, lost, stop = of.setdefault(one.receiver.id, (one.receiver, [], [], []))
             if isinstance(one.outcome, Extend | Progress):
                 stop.extend([] if lease in known else [lease])
@@ -190,17 +191,6 @@ class Settles:
                 tell(stream, partial(stream.confirm, settled, lost, len(newly.intersection(settled))))
             if stop:
                 tell(stream, partial(stream.cancel, stop))
-
-    def _count(self, one: Waiting, *, stored: bool) -> None:
-        if not stored or one.receiver is None or isinstance(one.outcome, Extend | Progress):
-            return
-        counts, outcome = self._counts, one.outcome
-        if not isinstance(outcome, Rollback):
-            counts.acknowledged[outcome.lease.queue] += 1
-        elif outcome.refund and outcome.error is None:
-            counts.unsent[outcome.lease.queue] += 1
-        else:
-            counts.postponed[outcome.lease.queue] += 1
 
     def _set_aside(self, one: Waiting, error: Exception) -> None:
         """Give a job back whose outcome the store refuses, as it would run for ever; try again if it refuses that."""

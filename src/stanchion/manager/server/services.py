@@ -26,7 +26,7 @@ from stanchion.manager.server.streams.producers import Producers
 from stanchion.manager.server.streams.receivers import Receivers
 from stanchion.manager.server.streams.topology import Topology
 from stanchion.manager.server.tokens import Caller
-from stanchion.manager.server.verbs import SERVED, Served, carry_out, too_large
+from stanchion.manager.server.verbs import SERVED, Served, Settled, carry_out, too_large
 from stanchion.stores.protocol import Store
 from stanchion.stores.records.managers import ManagerStatus
 from stanchion.stores.wakeup.signs import ANY, Signs
@@ -97,13 +97,15 @@ class Services(grpc.GenericRpcHandler):
             if served.verb == "push":
                 return await self.producers.push(caller, data)
             # At its client's deadline this is cancelled. A call that still waits for a thread is then not made.
-            reply = await self._calls.run(partial(self._carried_out, served, caller, data))
+            reply, found = await self._calls.run(partial(self._carried_out, served, caller, data))
             if served.verb == "cancel":
                 self._engine.cancelled(list(read(pb.CancelRequest, data).ids))
+            elif isinstance(found, Settled):
+                self._engine.settled(found.newly)
             return reply
 
-    def _carried_out(self, served: Served, caller: Caller, data: bytes) -> bytes:
-        """Read a request, carry it out, and return the reply; in a thread, as a large one takes long to read."""
+    def _carried_out(self, served: Served, caller: Caller, data: bytes) -> tuple[bytes, Any]:
+        """Carry a request out; return the reply, and the result. In a thread, as a large one takes long to read."""
         args = served.arguments(read(served.method.request, data))
         if b"\0" in data:
             door.check_texts(args)
@@ -113,7 +115,7 @@ class Services(grpc.GenericRpcHandler):
         reply = written(served.reply(found))
         if len(reply) > REPLY_BYTES:
             raise too_large(len(reply))
-        return reply
+        return reply, found
 
     async def _status(self, _requests: Any, context: Any) -> bytes:
         return await self._guarded(context, partial(self._told_status, context))

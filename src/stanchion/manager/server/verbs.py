@@ -38,10 +38,10 @@ _SPARE: Final = 64 * 1024
 
 
 class Settled(NamedTuple):
-    """The states of settled outcomes, and how many of them were stored by this call, and not by an earlier one."""
+    """The states of settled outcomes, and those of them that were stored by this call, and not by an earlier one."""
 
     states: list[JobState | None]
-    newly: int
+    newly: list[Outcome]
 
 
 class Served(NamedTuple):
@@ -97,14 +97,14 @@ def _recover(store: Store, args: Args) -> list[JobRow]:
 
 
 def _settle(store: Store, args: Args) -> Settled:
-    """Settle outcomes; count for a repeat which of them an earlier call has not stored."""
+    """Settle outcomes; find for a repeat which of them an earlier call has not stored."""
     outcomes: Sequence[Outcome] = args["outcomes"]
     repeat = bool(args.get("repeat"))
     # A repeat answers alike for both, so it looks first which jobs are still reserved.
     held = _held(store, outcomes) if repeat else None
     states = store.settle(outcomes, repeat=repeat)
-    stored = [one.lease for one, state in zip(outcomes, states, strict=True) if state is not None]
-    return Settled(states, len(stored) if held is None else len(held.intersection(stored)))
+    stored = [one for one, state in zip(outcomes, states, strict=True) if state is not None]
+    return Settled(states, [one for one in stored if held is None or one.lease in held])
 
 
 def _held(store: Store, outcomes: Sequence[Outcome]) -> set[Lease]:
@@ -150,7 +150,7 @@ _SPECIAL: Final[Mapping[str, Callable[[Store, Args], Any]]] = {
 
 def _settled(found: Settled) -> Message:
     reply: Any = CALLS["settle"].reply(found.states)
-    reply.newly = found.newly
+    reply.newly = len(found.newly)
     return cast("Message", reply)
 
 

@@ -9,10 +9,10 @@ class QueueFigures(NamedTuple):
     """A queue of which this manager owns slices, or did.
 
     `window`: keys in memory. `lag`: seconds since the time at which the next job was due; 0: none waits. `in_flight`:
-    jobs at receivers. Since the start: `sent` jobs; outcomes stored that ended a job (`acknowledged`), or gave it back
-    (`postponed`); jobs that the manager gave back as their receiver was gone (`expired`); jobs given back that no
-    receiver had begun (`unsent`); calls of the store that had jobs of the queue (`statements`), which are one statement
-    each on PostgreSQL for plain jobs, and may be several elsewhere.
+    jobs at receivers. Since the start: `sent` jobs; outcomes stored, by streams and calls, that ended a job
+    (`acknowledged`), or gave it back (`postponed`); jobs that the manager gave back as their receiver was gone
+    (`expired`); jobs given back that no receiver had begun (`unsent`); calls of the store that had jobs of the queue
+    (`statements`), which are one statement each on PostgreSQL for plain jobs, and may be several elsewhere.
     """
 
     queue: str

@@ -34,7 +34,8 @@ Call = Callable[..., Any]
 
 def was_closed(error: ValueError) -> bool:
     """Return whether a call failed because another thread has closed its channel; it is open at the next call."""
-    return "closed channel" in str(error)
+    text = str(error).lower()
+    return "closed channel" in text or "channel closed" in text
 
 
 class Channels:
