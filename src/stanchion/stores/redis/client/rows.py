@@ -5,13 +5,11 @@ Names are printable and everything else is JSON, where control characters are es
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from operator import itemgetter
-from typing import Any, Final
+from typing import Final
 
 from stanchion.stores.cas.jobs import Seen
 from stanchion.stores.cas.slot_keys import key_of, slot_of
-from stanchion.stores.records.jobs import SECOND, JobRow, NewJob, row_from
+from stanchion.stores.records.jobs import SECOND, JobRow, NewJob
 from stanchion.stores.rules.jobs import due_at
 from stanchion.stores.rules.slots import slots_of
 
@@ -23,32 +21,7 @@ _BODY_FIELDS: Final = 15
 _FIELDS: Final = 1 + STATE_FIELDS + _BODY_FIELDS
 
 
-_NAMES: Final = (
-    *("id", "rev", "state", "attempts", "token", "worker", "lease_until", "started_at", "cancel_requested"),
-    *("progress", "lane", "priority", "rank", "run_at", "enqueued_at", "failures", "finished_at", "key", "errors"),
-    *("result", "slots_held", "order_hold", "slots_hold", "waits_for", "waits_since", "order_key", "bound"),
-    *("payload", "task", "headers", "tenant", "limits", "flow_root", "flow_node", "flow_index", "flow_after"),
-    *("origin", "max_attempts", "timeout", "arrival_payload", "trail", "entry_payload"),
-)
-"""The fields of a job as text: its id, its state, its body."""
-
-# Rows are made by built-ins on whole lists: field by field it takes three times as long, and each claimed job needs it.
-_PLACE: Final = {name: place for place, name in enumerate(JobRow._fields)}
-_OTHERWISE: Final = {"queue": "id", **dict.fromkeys(("waits_kind", "waits_queue", "waits_name"), "waits_for")}
-"""The fields of a row that are filled in later, and what they have until then."""
-_IN_ROW: Final = itemgetter(*(_NAMES.index(_OTHERWISE.get(name, name)) for name in JobRow._fields))
-_NONE_IF_EMPTY: Final[dict[str, Any]] = {"": None}
-_QUEUE, _LANE, _STARTED = _PLACE["queue"], _PLACE["lane"], _PLACE["started_at"]
-_STOP, _HELD = _PLACE["cancel_requested"], _PLACE["slots_held"]
-_TIMES: Final = slice(_PLACE["priority"], _PLACE["enqueued_at"] + 1)
-_COUNTS: Final = slice(_PLACE["attempts"], _PLACE["max_attempts"] + 1)
-_WAITS: Final = slice(_PLACE["waits_kind"], _PLACE["waits_name"] + 1)
-_CONVERTERS: Final[dict[int, Callable[[str], float]]] = {
-    **{_PLACE[name]: int for name in ("flow_index", "lease_until", "slots_held", "waits_since", "finished_at")},
-    **{_PLACE[name]: float for name in ("timeout", "progress")},
-}
-_RARE: Final = itemgetter(*_CONVERTERS, _STOP, _WAITS.start)
-_NOTHING_RARE: Final = (None,) * (len(_CONVERTERS) + 2)
+_NO_SLOT: Final = (None, None, None)
 
 
 def state_text(row: JobRow, rev: int) -> str:
@@ -165,26 +138,63 @@ def _seen(text: str, queue: str) -> Seen:
 def _row(fields: list[str], queue: str) -> JobRow:
     if len(fields) < _FIELDS:  # stored before its body had all fields
         fields = fields + [""] * (_FIELDS - len(fields))
-    row: list[Any] = list(_IN_ROW(list(map(_NONE_IF_EMPTY.get, fields, fields))))
-    row[_QUEUE], row[_LANE] = queue, int(row[_LANE])
-    row[_TIMES], row[_COUNTS] = map(int, row[_TIMES]), map(int, row[_COUNTS])
-    if row[_STARTED] is not None:
-        row[_STARTED] = int(row[_STARTED])
-    if _RARE(row) != _NOTHING_RARE:
-        _convert(row)
-    else:
-        row[_STOP], row[_HELD] = False, 0
-    return row_from(row)
-
-
-def _convert(row: list[Any]) -> None:
-    """Convert the fields that few jobs have."""
-    for place, convert in _CONVERTERS.items():
-        if row[place] is not None:
-            row[place] = convert(row[place])
-    row[_STOP], row[_HELD] = row[_STOP] == "1", row[_HELD] or 0
-    if row[_WAITS.start] is not None:
-        row[_WAITS] = slot_of(row[_WAITS.start])
+    (
+        job_id, _, state, attempts, token, worker, lease_until, started_at, stop, progress, lane, priority, rank,
+        run_at, enqueued_at, failures, finished_at, key, errors, result, slots_held, order_hold, slots_hold,
+        waits_for, waits_since, order_key, _, payload,
+        task, headers, tenant, limits, flow_root, flow_node, flow_index, flow_after, origin, max_attempts, timeout,
+        arrival_payload, trail, entry_payload,
+    ) = fields  # fmt: skip
+    waits_kind, waits_queue, waits_name = slot_of(waits_for) if waits_for else _NO_SLOT
+    # Each claimed job needs its row: the constructor, a Python function, or a loop over the fields would take longer.
+    return tuple.__new__(
+        JobRow,
+        (
+            job_id,
+            queue,
+            int(lane),
+            state,
+            int(priority),
+            int(rank),
+            int(run_at),
+            int(enqueued_at),
+            payload,
+            task or None,
+            headers or None,
+            tenant or None,
+            key or None,
+            order_key or None,
+            limits or None,
+            flow_root or None,
+            flow_node or None,
+            int(flow_index) if flow_index else None,
+            flow_after or None,
+            origin or None,
+            int(attempts),
+            int(failures),
+            int(max_attempts),
+            float(timeout) if timeout else None,
+            errors or None,
+            float(progress) if progress else None,
+            token or None,
+            worker or None,
+            int(lease_until) if lease_until else None,
+            int(started_at) if started_at else None,
+            stop == "1",
+            int(slots_held or 0),
+            order_hold or None,
+            slots_hold or None,
+            waits_kind,
+            waits_queue,
+            waits_name,
+            int(waits_since) if waits_since else None,
+            arrival_payload or None,
+            trail or None,
+            entry_payload or None,
+            int(finished_at) if finished_at else None,
+            result or None,
+        ),
+    )
 
 
 def _text(value: float | None) -> str:
