@@ -50,6 +50,7 @@ class Feed:
         self._events: deque[FeedEvent] = deque()
         self._reader: Reader | None = None
         self._look: Iterator[list[FeedEvent]] | None = None
+        self._asked_meanwhile = False
         self._reading = threading.Lock()
         self._next_at = self._not_before = 0.0
         self._backoff = Backoff()
@@ -145,6 +146,8 @@ class Feed:
         deadline = deadline_in(timeout)
         if deadline <= time.monotonic():
             self._next_at = self._not_before = 0.0
+            # A look that is under way may have read before what this one is to find.
+            self._asked_meanwhile = self._look is not None
         return deadline
 
     # -- reading
@@ -190,9 +193,10 @@ class Feed:
         self._backoff.succeeded()
         now = time.monotonic()
         self._not_before = now + max(_APART_SECONDS, _APART_LOOKS * self._reader.seconds)
-        self._next_at = now if self._reader.behind else now + self._pause(self._reader)
-        if self._reader.behind:
-            self._not_before = now
+        self._next_at = now + self._pause(self._reader)
+        if self._reader.behind or self._asked_meanwhile:
+            self._asked_meanwhile = False
+            self._next_at = self._not_before = now
             return 0.0
         return self._next_at - now
 

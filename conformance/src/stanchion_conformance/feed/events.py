@@ -115,6 +115,14 @@ class TestFeed:
         (copy,) = q.replay([job.id])
         assert app.watch([QUEUE], since=copy.enqueued_at).next(PATIENCE) is not None
 
+    def test_a_look_without_waiting_finds_all_that_came_before_it(self, app: Stanchion, other_q: Queue) -> None:
+        feed = app.watch([QUEUE], events={"pushed"})
+        first = other_q.push(1)
+        assert kinds(taken(feed, 1)) == [("pushed", first.id)]
+        # The look that has found the first job is not over: it began before the second one.
+        second = other_q.push(2)
+        assert kinds(rest(feed)) == [("pushed", second.id)]
+
     def test_a_move_is_no_event_and_children_are_pushed(self, app: Stanchion, q: Queue) -> None:
         feed = app.watch()
         job = q.push(1)
