@@ -1,0 +1,141 @@
+"""Which cases of the suite run on which store every day; the others do at night.
+
+On memory and SQLite all run every day. On servers those run whose statements or scripts are the store's own, and of a
+case with many parameters one in eight.
+"""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+MODEL = frozenset(
+    (
+        *("TestRefusedAtTheDoor", "TestFlowsAtTheDoor", "TestEncryption", "TestEvents", "TestTasks", "TestDeclaring"),
+        *("TestTicks", "TestMissedTicks", "TestTheClock", "TestDeath", "TestWhatIsStored", "TestOperatingSchedules"),
+        *("TestANewRelease", "TestLaneOfATenant", "TestLaneSettings", "TestResizing", "TestRatesOfTheModel"),
+        *("TestChain", "TestTailCalls", "TestEventGroups", "TestGraph", "TestAWrongClockOfTheClient"),
+        *("TestThereAndBack", "TestNoSpinning", "TestFailuresOfStations", "TestForks", "TestLoops", "TestStations"),
+        *("TestWhatGoesAlong", "TestCancelAFlow", "TestFailure", "TestAwaiting", "TestLostSignals"),
+        *("TestDrain", "TestActingOnAnotherQueue", "TestCirclesOfDeadLetters", "TestDeclaredAtTheCall", "TestShares"),
+        *("TestExpiryAtTheDoor", "TestNonsense", "TestWhatWasTakenForSomethingElse", "TestUnknownOptions"),
+        *("TestNoMembersOfAFlow", "TestDelayOfTheTask", "TestUnknownWork", "TestCancelledAwaits"),
+        *("TestCheckpointsOfTasks", "TestFiguresOfPartitions", "TestOperatingPartitions", "TestCopyingPartitions"),
+        *("TestWorkingOnPartitions", "TestDeathsInAResize"),
+    )
+)
+"""What these try is the model; the verbs that it calls are tried by other cases. So memory and SQLite will do."""
+
+HEAVY = frozenset(("TestAgainstTheReference", "TestPermitsAlongAnyPath", "TestLanesAgainstTheReference"))
+"""Random sequences of steps."""
+
+EACH_SCRIPT = frozenset(
+    (
+        *("TestPush", "TestUniqueKeys", "TestReserve", "TestReservedJobs", "TestFencing", "TestCommit", "TestRollback"),
+        *("TestMove", "TestBuryAndAbandon", "TestRecovery", "TestHeartbeat", "TestCancel", "TestRetry", "TestReplay"),
+        *("TestPop", "TestPurge", "TestDelete", "TestDeleteFinished", "TestDeleteQueued", "TestDeleteTogether"),
+        *("TestAdopting", "TestValues", "TestFind"),
+        *("TestScan", "TestSizes", "TestNextDue", "TestSlots", "TestKeyedRates", "TestMaxRunning", "TestRoundRobin"),
+        *("TestLaneDepths", "TestGroup", "TestAFailedMember", "TestAnOpenNode", "TestFanOut", "TestPublishing"),
+        *("TestOneWins", "TestPushSignal", "TestWaitingForASlot", "TestRepeatedClaimsById"),
+    )
+)
+"""Each script of the Redis store, and what crosses its slots; each statement of other stores, with `OF_DATABASES`."""
+
+OF_DATABASES = frozenset(
+    (
+        *("TestJoining", "TestAnotherDatabase", "TestFeedInTransactions", "TestAddedOnceInTransactions"),
+        *("TestFanOutInTransactions", "TestFlowsInTransactions", "TestFlowsOfACallersTransaction"),
+        *("TestTogetherInTransactions", "TestTopicsInTransactions", "TestDeclaredInATransaction"),
+        *("TestStrangeNames", "TestHeldKeys", "TestAdoptedKeys", "TestRacesForSlots", "TestOrderInRaces"),
+        *("TestOneAtATime", "TestLimits", "TestEveryJobGoesToOne", "TestEachWayForEachShape", "TestShapes"),
+        *("TestSelect", "TestStats", "TestSearchByContents", "TestRepair", "TestMaintain", "TestSettle", "TestRepeats"),
+        *("TestLostClaims", "TestOrderedQueues", "TestSeveralSemaphores", "TestLargeBatches", "TestColumns"),
+        *("TestListener",),
+    )
+)
+"""Transactions, locks, the comparison of texts, shapes and searches: where databases differ most."""
+
+MANY = ("thousands", "_many", "cancels_all_that_would_follow", "a_large_one")
+"""Parts of the names of cases with very many jobs, which the MongoDB of the tests is slow with."""
+
+SERVERS = frozenset(("test_postgres", "test_mariadb", "test_mongo", "test_redis"))
+THROUGH_A_MANAGER = frozenset(
+    (
+        *("TestPush", "TestUniqueKeys", "TestReserve", "TestFencing", "TestRepeats", "TestOtherQueue", "TestRecovery"),
+        *("TestHeartbeat", "TestPublishing", "TestConditions", "TestThereAndBack", "TestOpeningAFlow", "TestGroup"),
+        *("TestContinuing", "TestLaneDepths", "TestValues", "TestRetry", "TestDelete"),
+        *(
+            "TestListener",
+            "TestPushSignal",
+            "TestSignalledEnds",
+            "TestRefusing",
+            "TestLargeBatches",
+            "TestStrangeNames",
+        ),
+        *("TestSettings", "TestTheClock", "TestOneWins", "TestRepeatedPushAsRunning"),
+    )
+)
+"""Each verb and record on its way through a manager, and what its clients do themselves: waiting, splitting,
+repeating."""
+
+MANAGERS = frozenset(
+    (
+        *("TestClaimsById", "TestRepeatedClaimsById", "TestNotAfter", "TestAloneById", "TestLimitsOfClaimsById"),
+        *("TestSlotsOfClaimsById", "TestRacesOfClaimsById", "TestPushAsRunning", "TestRepeatedPushAsRunning"),
+    )
+)
+"""What managers need of a store: on the servers one case of each statement."""
+
+EACH_STATEMENT = (
+    *("each_for_its_worker", "each_for_its_own", "what_the_token_holds", "past_it[{}-{}]", "in_the_order_of_the_ids"),
+    *("a_known_job_is_left", "jobs_with_and_without", "an_ordered_queue", "max_running", "goes_to_one[plain]"),
+    *("test_a_pause", "limits_of_the_queue[{'paused'", "past_the_bound", "would_not_get"),
+)
+"""Parts of the names of these cases."""
+
+SHARDED = frozenset(
+    (
+        *("TestPush", "TestUniqueKeys", "TestCommit", "TestFencing", "TestLease", "TestRepeats", "TestOneWins"),
+        *("TestEveryJobGoesToOne", "TestSizes", "TestNextDue", "TestMaintain"),
+    )
+)
+"""Each verb that goes to one shard of several, or to all."""
+
+VARIANTS = frozenset(("test_redis_cluster", "test_redis_others"))
+EVERY_PARAMETER = frozenset(("TestEachWayForEachShape", *MANAGERS))
+"""Classes whose parameters are each a statement of its own."""
+
+ONE_IN = 8
+"""Of a case with many parameters on a server, this part runs every day, and at least one."""
+
+
+def is_left_to_the_night(module: str, case: str) -> bool:
+    """Tell whether all cases of a class are left to the night on the store of a module."""
+    match module:
+        case "test_grpc_postgres" | "test_partitioned":
+            return True
+        case "test_redis_cluster" | "test_redis_others" | "test_mongo_standalone":
+            return case not in EACH_SCRIPT
+        case "test_sharded":
+            return case not in SHARDED
+        case "test_grpc":
+            return case not in THROUGH_A_MANAGER
+        case "test_mariadb" | "test_mongo":
+            return case not in EACH_SCRIPT | OF_DATABASES | MANAGERS
+        case "test_postgres" | "test_redis":
+            return case in MODEL | HEAVY
+    return False
+
+
+def is_one_of_many(module: str, case: str, name: str) -> bool:
+    """Tell whether a case is left to the night as others of its class do for it on the store of a module."""
+    if module in SERVERS and case in MANAGERS:
+        return not any(part in name for part in EACH_STATEMENT)
+    slow = module.startswith("test_mongo") or module in VARIANTS
+    return slow and any(part in name for part in MANY)
+
+
+def of_the_day(names: list[str]) -> set[str]:
+    """Return the parameters of a case that run every day on a server: others on each, and always the same."""
+    first = crc32(names[0].encode()) % min(ONE_IN, len(names))
+    return set(names[first::ONE_IN])
