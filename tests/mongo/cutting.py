@@ -106,9 +106,9 @@ WAYS: dict[str, Callable[[Cutting, Begin], None]] = {
 
 
 def cut_at_any_command(acts: Sequence[Begin], check: Check, ways: Sequence[str] = tuple(WAYS)) -> Callable[..., None]:
-    """Return a test that cuts each of these acts in all ways; by day each in one."""
+    """Return a test that cuts each of these acts in all ways; by day one act in each way."""
 
-    @pytest.mark.one_in_each("begin", "way")
+    @pytest.mark.one_in_each("way", "begin")
     @pytest.mark.parametrize("way", ways)
     @pytest.mark.parametrize("begin", acts)
     def cut(begin: Begin, way: str, cutting: Callable[[Check], Cutting]) -> None:

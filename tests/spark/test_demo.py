@@ -58,6 +58,7 @@ def test_spark_and_workers_come_to_the_same(
     assert by_workers["page"] is None
 
 
+@pytest.mark.nightly
 def test_spark_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

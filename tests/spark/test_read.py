@@ -52,6 +52,7 @@ def payloads(frame: "DataFrame") -> set[str]:
     return {row.payload for row in frame.select("payload").collect()}
 
 
+@pytest.mark.nightly_except("sqlite")
 class TestRead:
     def test_live_jobs_are_as_the_app_sees_them(self, spark: "SparkSession", sql_app: Stanchion) -> None:
         fill(sql_app)

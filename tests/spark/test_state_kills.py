@@ -70,19 +70,13 @@ def item(n: int) -> dict[str, Any]:
 
 
 STEPS = ("after publish", "after latest", "after take", "before publish", "after publish")
-nightly = pytest.mark.nightly
 
 
-@pytest.mark.parametrize(
-    ("query", "history_ttl", "steps"),
-    [
-        pytest.param("sums", 86_400, STEPS[:1], id="sums once"),
-        *(pytest.param(query, 86_400, STEPS, marks=nightly, id=query) for query in QUERIES),
-        *(pytest.param(query, 0, STEPS, marks=nightly, id=f"{query} without history") for query in QUERIES),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("history_ttl", [86_400, 0], ids=["history", "without history"])
+@pytest.mark.parametrize("query", QUERIES)
 def test_python_processes_die_at_each_step(
-    spark: "SparkSession", app: Stanchion, tmp_path: Path, query: str, history_ttl: int, steps: list[str]
+    spark: "SparkSession", app: Stanchion, tmp_path: Path, query: str, history_ttl: int
 ) -> None:
     killing.register(spark)
     app.queue("raw").configure(history_ttl=history_ttl)
@@ -99,7 +93,7 @@ def test_python_processes_die_at_each_step(
             push(2 * BATCH)
         killing.run(spark, app.url, tmp_path, "append", make=QUERIES[query])
 
-    for step in steps:
+    for step in STEPS:
         killing.kill_at(tmp_path, step)
         until_done(tmp_path, run)
     items.append({**item(0), "key": "last", "at": "2027-01-15T10:00:00Z"})  # closes all windows

@@ -155,8 +155,10 @@ def test_all_of_a_driver_is_killed(
     check(pg_app, 4 * BATCH)
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(15, marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("mode", ["append", "move"])
+@pytest.mark.parametrize(
+    ("mode", "rounds"),
+    [("append", 3), *(pytest.param(mode, 15, marks=pytest.mark.nightly) for mode in ("append", "move"))],
+)
 def test_random_kills(spark: "SparkSession", sqlite_app: Stanchion, tmp_path: Path, mode: str, rounds: int) -> None:
     killing.register(spark)
     choose, pushed = random.Random(f"{mode} {rounds}"), 0

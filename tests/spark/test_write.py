@@ -38,6 +38,7 @@ def nothing_staged(app: Stanchion) -> bool:
         return not connection.exec_driver_sql("SELECT count(*) FROM stanchion_stage").scalar()
 
 
+@pytest.mark.nightly_except("postgresql")
 class TestWrite:
     def test_all_columns(self, spark: "SparkSession", sql_app: Stanchion) -> None:
         sql_app.semaphore("smtp", 2).resize(2)
@@ -126,6 +127,7 @@ class TestWrite:
         assert pushed(other_app) == list(range(2500))
 
 
+@pytest.mark.nightly_except("postgresql")
 class TestFailure:
     def test_a_bad_row_is_named_and_nothing_is_enqueued(self, spark: "SparkSession", sql_app: Stanchion) -> None:
         rows = numbers(spark, 5000).withColumn("priority", F.when(F.col("payload.n") == 4321, 500).otherwise(1))

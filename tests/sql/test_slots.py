@@ -140,6 +140,7 @@ LITTLE = {"sqlite": 60_000, "postgresql": 6_000, "mariadb": 5_000}
 """As much as a hundred jobs may take, in the units of each database; a walk through all who wait takes more."""
 
 
+@pytest.mark.nightly_except("sqlite")
 def test_the_slots_of_others_cost_nothing(store: SqlStore, work: Work) -> None:
     push_all(store, [job._replace(order_key=job.id) for job in jobs(OTHERS, "others")])
     for _ in range(0, OTHERS, 1000):
@@ -154,6 +155,7 @@ def test_the_slots_of_others_cost_nothing(store: SqlStore, work: Work) -> None:
     assert work.of(lambda: finish(store, taken[1:])) < limit, "which deletes the row of the key"
 
 
+@pytest.mark.nightly_except("postgresql")
 def test_a_line_at_a_full_slot_costs_a_claim_nothing(store: SqlStore, work: Work) -> None:
     store.set_semaphore("slot", 10)
     push_all(store, jobs(PARKED, limits=SLOT))
@@ -175,6 +177,7 @@ def test_a_line_at_a_full_slot_costs_a_claim_nothing(store: SqlStore, work: Work
     assert work.of(store.recover) < limit
 
 
+@pytest.mark.nightly_except("mariadb")
 def test_a_line_behind_an_order_key_costs_its_next_nothing(store: SqlStore, work: Work) -> None:
     waiters = jobs(PARKED, order_key="k")
     push_all(store, waiters)
@@ -188,6 +191,7 @@ def test_a_line_behind_an_order_key_costs_its_next_nothing(store: SqlStore, work
 
 
 @pytest.mark.slow
+@pytest.mark.nightly_except("postgresql")
 def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work: Work) -> None:
     root, after = new_ids(2)
     members = [job._replace(**FlowPosition(root, root, place)._asdict()) for place, job in enumerate(jobs(PARKED))]
@@ -208,6 +212,7 @@ def test_a_large_group_costs_each_of_its_members_the_same(store: SqlStore, work:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly_except("postgresql")
 def test_those_of_a_flow_are_found_without_a_walk(store: SqlStore, work: Work) -> None:
     push_all(store, jobs(PARKED))
     root = new_id()
