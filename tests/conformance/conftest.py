@@ -11,7 +11,7 @@ import pytest
 from tests.conformance.tiers import EVERY_PARAMETER, SERVERS, is_left_to_the_night, is_one_of_many, of_the_day
 from tests.conformance.variants import OF_ONE_SHARD
 
-ALL_RUN_DAILY = ("test_memory", "test_sqlite")
+WITH_ALL_PARAMETERS = ("test_memory", "test_sqlite")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             continue
         if is_left_to_the_night(module, case.__name__) or is_one_of_many(module, case.__name__, item.name):
             item.add_marker("nightly")
-        elif module not in ALL_RUN_DAILY and not (module in SERVERS and case.__name__ in EVERY_PARAMETER):
+        elif module not in WITH_ALL_PARAMETERS and not (module in SERVERS and case.__name__ in EVERY_PARAMETER):
             with_parameters[item.nodeid.partition("[")[0]].append(item)
     for cases in with_parameters.values():
         _leave_others(cases)

@@ -1,7 +1,7 @@
 """Which cases of the suite run on which store every day; the others do at night.
 
-On memory and SQLite all run every day. On servers those run whose statements or scripts are the store's own, and of a
-case with many parameters one in eight.
+On memory all run every day, and on SQLite all but long random runs. On servers those run whose statements or scripts
+are the store's own, and of a case with many parameters one in eight.
 """
 
 from __future__ import annotations
@@ -120,10 +120,12 @@ def is_left_to_the_night(module: str, case: str) -> bool:
             return case not in SHARDED
         case "test_grpc":
             return case not in THROUGH_A_MANAGER
-        case "test_mariadb" | "test_mongo":
+        case "test_postgres" | "test_mariadb" | "test_mongo":
             return case not in EACH_SCRIPT | OF_DATABASES | MANAGERS
-        case "test_postgres" | "test_redis":
+        case "test_redis":
             return case in MODEL | HEAVY
+        case "test_sqlite":
+            return case in HEAVY
     return False
 
 
