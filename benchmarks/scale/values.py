@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from benchmarks.scale.events import Events
-from stanchion.manager.leadership.rows import SessionRow, SliceRow
+from stanchion.manager.leadership.rows import SliceRow
 from stanchion.manager.leadership.slices import Slice, slices_of
 from stanchion.manager.leadership.view import View
 from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.rules.sessions import SessionRow
 
 
 class Written(NamedTuple):

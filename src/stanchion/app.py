@@ -59,6 +59,7 @@ class Stanchion:
     `max_payload`: the largest payload in bytes. `poll`: seconds between polls of all live workers together, the
     fallback for lost signals. `bury_unknown_after`: seconds for which a job is put off, before it is dead, if no worker
     knows its task. `timeout`: seconds that an attempt may run if neither its job, its task nor its queue says so.
+    `database`: with a URL of managers, that of the database behind them, for `tx=`.
     """
 
     def __init__(
@@ -71,9 +72,10 @@ class Stanchion:
         poll: float = 0.5,
         bury_unknown_after: float | timedelta = A_DAY,
         timeout: float | timedelta | None = None,
+        database: str | None = None,
     ) -> None:
         codec, unknown_work = Codec(keys, max_payload), UnknownWork(bury_unknown_after)
-        self.context = Context(url, store, codec, poll, unknown_work, lookup.job_of)
+        self.context = Context(url, store, codec, poll, unknown_work, lookup.job_of, database)
         self.context.timeout = checked_timeout(timeout)
         self.context.registry.built_in[COLLECT] = Task(self.context, collected, COLLECT, self.context.retry, {})
         self._ticker = Ticker(self.context)
@@ -183,10 +185,7 @@ class Stanchion:
         return cast("dict[str, Task[..., Any]]", self.context.registry.tasks)
 
     def enqueue(self, task: str, *args: Any, **options: Unpack[EnqueueOptions]) -> JobHandle:
-        """Enqueue a call of a task known only by name.
-
-        For keyword arguments of the task, `app.using("name", **options).enqueue(*args, **kwargs)`.
-        """
+        """Enqueue a call of a task by its name; for keyword arguments of it, use `app.using("name", **options)`."""
         return self.using(task, **options).enqueue(*args)
 
     aenqueue = off_loop(enqueue)

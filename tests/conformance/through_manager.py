@@ -10,6 +10,7 @@ import grpc._channel
 from stanchion.stores.grpc.client.address import address_of
 from stanchion.stores.grpc.client.channels import Channels
 from stanchion.stores.grpc.store import GrpcStore
+from stanchion.stores.protocol import Store
 from tests.servers.manager import ManagerThread
 
 # Cases that set the clock of Python must not set that of gRPC, whose other half asks the machine.
@@ -19,8 +20,8 @@ setattr(grpc._channel, "time", SimpleNamespace(time=time, perf_counter=perf_coun
 class Client(GrpcStore):
     """A client with which a test moves the clock of the manager's store."""
 
-    def __init__(self, manager: ManagerThread) -> None:
-        super().__init__(Channels(address_of(manager.url)))
+    def __init__(self, manager: ManagerThread, database: Store | None = None) -> None:
+        super().__init__(Channels(address_of(manager.url)), database)
         self._behind = manager.store
 
     @property

@@ -46,16 +46,23 @@ class Context:
     """The store of an app, and what the code of this process declares about its use. Only `Stanchion` makes it.
 
     `url`: of the store, which is opened and checked at first use; None: STANCHION_URL. `store`: an open one.
-    `job_of`: turns a stored row into the job that listeners get.
+    `job_of`: turns a stored row into the job that listeners get. `database`: URL of the database behind managers.
     """
 
     def __init__(
-        self, url: str | None, store: Store | None, codec: Codec, poll: float, unknown_work: UnknownWork, job_of: JobOf
+        self,
+        url: str | None,
+        store: Store | None,
+        codec: Codec,
+        poll: float,
+        unknown_work: UnknownWork,
+        job_of: JobOf,
+        database: str | None = None,
     ) -> None:
         if url is not None and not isinstance(url, str):
             raise InvalidInput(f"the URL of a store is text, such as 'sqlite:///jobs.db', not {shown(url)}")
         self.context = self
-        self._url = url
+        self._url, self._database = url, database
         self._job_of = job_of
         self._opening = threading.Lock()
         self._given = store
@@ -83,7 +90,8 @@ class Context:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle without connections, threads and worker state, for other processes such as those of Spark."""
-        made_with = (absolute_url(self.url), None, self.codec, self.poll, self.unknown_work, self._job_of)
+        database = None if self._database is None else absolute_url(self._database)
+        made_with = (absolute_url(self.url), None, self.codec, self.poll, self.unknown_work, self._job_of, database)
         return Context, made_with, {name: self.__dict__[name] for name in _KEPT}
 
     # -- the store
@@ -105,7 +113,7 @@ class Context:
         with self._opening:
             if self._store is None:
                 if (store := self._given) is None:
-                    store = open_store(self.url)
+                    store = open_store(self.url, self._database)
                     store.check()
                 self._store = self._with_delays(with_partitions(store, always=self._partitions))
                 self._noticed_at = time.monotonic()
@@ -152,7 +160,7 @@ class Context:
 
     def setup(self) -> None:
         """Create or migrate the tables, and store what the code declares: settings, semaphores, subscriptions."""
-        store = self._store or self._given or open_store(self.url)
+        store = self._store or self._given or open_store(self.url, self._database)
         try:
             store.setup()
             store = with_partitions(store, always=self._partitions)

@@ -29,8 +29,13 @@ _SHARDS = "shards"
 """The scheme of several stores as one."""
 
 
-def open_store(url: str) -> Store:
-    """Return the store of a URL, without connecting. InvalidInput for a URL that no store understands."""
+def open_store(url: str, database: str | None = None) -> Store:
+    """Return the store of a URL, without connecting. InvalidInput for a URL that no store understands.
+
+    `database`: of a URL of managers, the URL of the database behind them, for calls in the caller's transaction.
+    """
+    if database is not None:
+        return _through_managers(url, database)
     scheme = url.partition("://")[0].partition("+")[0]
     if scheme == _SHARDS and "://" in url:
         from stanchion.stores import shards
@@ -43,6 +48,20 @@ def open_store(url: str) -> Store:
             f"{', '.join(f'{name}://' for name in sorted((*_STORES, _SHARDS)))}, such as sqlite:///jobs.db"
         )
     store: Store = import_module(module).open_store(url)
+    return store
+
+
+def _through_managers(url: str, database: str) -> Store:
+    if not url.startswith(("grpc://", "grpcs://")):
+        raise InvalidInput(f"database= is for URLs of managers, such as grpc://manager; {shown_url(url)} is a database")
+    behind = open_store(database)
+    if not behind.capabilities.joins_transactions:
+        raise InvalidInput(
+            f"database= is for transactions, and {shown_url(database)} has none that a job could join: leave it out"
+        )
+    from stanchion.stores import grpc
+
+    store: Store = grpc.open_store(url, behind)
     return store
 
 

@@ -18,12 +18,13 @@ from stanchion.errors import StoreUnavailable
 from stanchion.manager.leadership.leadership import Leadership
 from stanchion.manager.leadership.owner import Owned
 from stanchion.manager.leadership.plan import assigned_in
-from stanchion.manager.leadership.rows import SESSION, SLICE, session_row, slice_row
+from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.manager.leadership.slices import slices_of
 from stanchion.manager.leadership.view import View
 from stanchion.stores.memory.jobs import FrozenClock
 from stanchion.stores.memory.store import MemoryStore
 from stanchion.stores.records.jobs import SECOND
+from stanchion.stores.rules.sessions import SESSION, session_row
 
 T = TypeVar("T")
 

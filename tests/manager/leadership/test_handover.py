@@ -6,8 +6,9 @@ import logging
 
 import pytest
 
-from stanchion.manager.leadership.rows import SESSION, SLICE, slice_row
+from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.manager.server.access import CLOSED
+from stanchion.stores.rules.sessions import SESSION
 from tests.manager.leadership.conftest import At
 from tests.manager.leadership.model import INTERVAL, LEASE, Fault, Process, World, beside
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import pytest
 
 from stanchion.manager.leadership.owner import Owned
-from stanchion.manager.leadership.rows import SESSION
 from stanchion.stores.memory import MemoryStore
+from stanchion.stores.rules.sessions import SESSION
 from tests.manager.leadership.running import comes, group
 
 LONG = 3000.0

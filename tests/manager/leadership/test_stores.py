@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from stanchion.manager.leadership.clock import boot_clock
-from stanchion.manager.leadership.rows import SESSION, SLICE, slice_row
+from stanchion.manager.leadership.rows import SLICE, slice_row
 from stanchion.stores.protocol import Store
 from stanchion.stores.registry import open_store
+from stanchion.stores.rules.sessions import SESSION
 from tests.manager.leadership.running import comes, group
 
 LEASE = 3.0

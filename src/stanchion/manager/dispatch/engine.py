@@ -166,6 +166,7 @@ class Engine:
             first = self._flights.pop(one.lease) is not None or self._inheritance.pop(one.lease) is not None
             if isinstance(one, Elsewhere):
                 elsewhere.append(one.lease)
+                self._counts.acknowledged[one.lease.queue] += first
             elif isinstance(one, Refused):
                 self._settles.add(Rollback(one.lease, 0.0, refund=True), receiver, first=first)
             else:

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from stanchion.errors import StanchionError, StoreUnavailable
-from stanchion.manager.leadership.rows import SESSION, session_text
 from stanchion.stores.protocol import Store
+from stanchion.stores.rules.sessions import SESSION, session_text
 
 _TRIES = 3
 

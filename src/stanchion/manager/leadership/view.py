@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from stanchion.manager.leadership.rows import SESSION, SLICE, SessionRow, SliceRow, session_row, slice_row
+from stanchion.manager.leadership.rows import SLICE, SliceRow, slice_row
 from stanchion.manager.leadership.slices import Slice, slices_of
 from stanchion.stores.protocol import Store
+from stanchion.stores.rules.sessions import SESSION, SessionRow, session_row
 
 
 class View(NamedTuple):

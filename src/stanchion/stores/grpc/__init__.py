@@ -11,6 +11,7 @@ from stanchion.stores.records.capabilities import Capabilities
 
 if TYPE_CHECKING:
     from stanchion.stores.grpc.store import GrpcStore
+    from stanchion.stores.protocol import Store
 
 CAPABILITIES = Capabilities(
     name="grpc",
@@ -26,8 +27,11 @@ CAPABILITIES = Capabilities(
 """What is known without asking a manager; see `GrpcStore.capabilities`."""
 
 
-def open_store(url: str) -> GrpcStore:
-    """Return the store of the managers at a URL; `client/address.py` reads it."""
+def open_store(url: str, database: Store | None = None) -> GrpcStore:
+    """Return the store of the managers at a URL; `client/address.py` reads it.
+
+    `database`: the store that the managers use, for calls in the caller's transaction.
+    """
     if not _installed():
         raise MissingExtra("grpc", "a store behind a manager")
     # A child of a process that has used gRPC hangs without it. gRPC reads it when it is imported.
@@ -36,7 +40,7 @@ def open_store(url: str) -> GrpcStore:
     from stanchion.stores.grpc.client.channels import Channels
     from stanchion.stores.grpc.store import GrpcStore
 
-    return GrpcStore(Channels(address_of(url)))
+    return GrpcStore(Channels(address_of(url)), database)
 
 
 def _installed() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -33,13 +34,19 @@ class Statuses:
 
         Raises StoreUnavailable if no manager of the URL answers.
         """
-        return [self._status(address) for address in self._addresses()]
+        host, managers = self._managers()
+        return [self._status(address) for address in sorted({one.address or host for one in managers} or {host})]
 
-    def _addresses(self) -> list[str]:
+    def sessions(self) -> list[str]:
+        """Return the ids of the sessions of all managers alive. Raises StoreUnavailable if none answers."""
+        return [one.session for one in self._managers()[1]]
+
+    def _managers(self) -> tuple[str, Sequence[Any]]:
+        """Return a manager that answers, and what it says of all."""
         failure: StoreUnavailable | None = None
         for host in self._channels.hosts():
             try:
-                return sorted({one.address or host for one in self._topology(host).managers} or {host})
+                return host, self._topology(host).managers
             except grpc.RpcError as error:
                 failure = self._calls.failure(host, error)
                 self._channels.avoid(host)

@@ -6,22 +6,25 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stanchion.errors import CannotJoin, InvalidInput
+from stanchion.errors import InvalidInput
 from stanchion.stores.grpc import CAPABILITIES
 from stanchion.stores.grpc.client.calls import Calls
 from stanchion.stores.grpc.client.channels import Channels
+from stanchion.stores.grpc.joining.commits import Commits
+from stanchion.stores.grpc.joining.database import ManagersDatabase
 from stanchion.stores.grpc.pieces import SCAN_SECONDS, Pieces
 from stanchion.stores.grpc.pushing.push import Pushing
 from stanchion.stores.grpc.receiving.receivers import Receivers
 from stanchion.stores.grpc.repeats import Repeats
 from stanchion.stores.grpc.status import Statuses
 from stanchion.stores.grpc.wakeup import StreamedSignals
+from stanchion.stores.protocol import Store
 from stanchion.stores.records.calls import seconds_for
 from stanchion.stores.records.capabilities import Capabilities
 from stanchion.stores.records.claims import Claim, Claimed
 from stanchion.stores.records.flows import FlowChange, FlowNode
 from stanchion.stores.records.jobs import JobRow, JobState, NewJob, Pushed, Redriven
-from stanchion.stores.records.outcomes import Outcome
+from stanchion.stores.records.outcomes import Extend, Outcome, Progress
 from stanchion.stores.records.query import Query
 from stanchion.stores.records.queues import QueueSettings, QueueStats, SemaphoreRow, Stat
 from stanchion.stores.records.values import VersionedValue
@@ -39,19 +42,23 @@ class GrpcStore:
     capabilities: Capabilities
     """What the store of the managers supports."""
 
-    def __init__(self, channels: Channels) -> None:
+    def __init__(self, channels: Channels, database: Store | None = None) -> None:
         self._channels, self._signals = channels, StreamedSignals(channels)
         self._calls = calls = Calls(channels)
         self._pieces = pieces = Pieces(calls)
         self._pushing = Pushing(channels, calls, pieces)
         self._receivers = Receivers(channels, calls, pieces, self._signals.listeners)
         self._signals.listeners.fed = self._receivers.fed
+        statuses = Statuses(channels, calls)
+        self.manager_status = statuses.manager_status
+        self._database = ManagersDatabase(database, statuses.sessions, channels.address.shown)
+        self._commits = Commits(self._receivers.held, self._receivers.settled_elsewhere)
+        self.transaction = self._database.transaction
         repeats = Repeats(calls)
         self.listen = self._signals.listen
         self.fetch, self.select, self.flow_ends = pieces.fetch, pieces.select, pieces.flow_ends
         self.delete, self.compare_and_set = repeats.delete, repeats.compare_and_set
         self.publish = repeats.publish
-        self.manager_status = Statuses(channels, calls).manager_status
 
     def __getattr__(self, name: str) -> Any:
         """Ask a manager for the capabilities, at their first use."""
@@ -75,14 +82,17 @@ class GrpcStore:
     def check(self) -> None:
         found: Capabilities = self._calls.make("check")
         own = CAPABILITIES
-        self.capabilities = replace(found, name=own.name, joins_transactions=False, arrow=False, extra=own.extra)
+        joins = self._database.given
+        self.capabilities = replace(found, name=own.name, joins_transactions=joins, arrow=False, extra=own.extra)
 
     def close(self) -> None:
         """Close streams and channels; a later call opens them again."""
         self._signals.close()
+        self._commits.close()
         self._receivers.close()
         self._pushing.close()
         self._channels.close()
+        self._database.close()
 
     def setup(self, *, dry_run: bool = False) -> list[str]:
         return self._calls.make("setup", dry_run=dry_run)  # type: ignore[no-any-return]
@@ -93,6 +103,8 @@ class GrpcStore:
     # -- queues
 
     def configure(self, queue: str, changes: Mapping[str, Any], tx: Any = None) -> QueueSettings:
+        if tx is not None:
+            return self._database.store.configure(queue, changes, tx)
         return self._calls.make("configure", queue=queue, changes=changes)  # type: ignore[no-any-return]
 
     def queues(self, names: Iterable[str] | None = None) -> list[QueueSettings]:
@@ -106,7 +118,8 @@ class GrpcStore:
     def push(
         self, jobs: Sequence[NewJob], tx: Any = None, claim: Claim | None = None, *, repeat: bool = False
     ) -> list[Pushed]:
-        _refuse(tx)
+        if tx is not None:
+            return self._database.store.push(jobs, tx, claim, repeat=repeat)
         if claim is None and not repeat:
             return self._pushing.push(jobs)
         asked = {} if claim is None else {"claim": claim}
@@ -118,8 +131,20 @@ class GrpcStore:
         return self._calls.make("claim", seconds_for(claim.limit), claim=claim)  # type: ignore[no-any-return]
 
     def settle(self, outcomes: Sequence[Outcome], tx: Any = None, *, repeat: bool = False) -> list[JobState | None]:
-        _refuse(tx)
+        if tx is not None:
+            return self._settled_in(tx, outcomes, repeat)
         return self._receivers.settle(outcomes, repeat=repeat)
+
+    def _settled_in(self, tx: Any, outcomes: Sequence[Outcome], repeat: bool) -> list[JobState | None]:
+        store = self._database.store
+        states = store.settle(outcomes, tx, repeat=repeat)
+        ends = [
+            one.lease
+            for one, state in zip(outcomes, states, strict=True)
+            if state is not None and not isinstance(one, (Extend, Progress))
+        ]
+        self._commits.wait_for(store, ends, tx)
+        return states
 
     def recover(self, limit: int = 500, as_of: int | None = None) -> list[JobRow]:
         # Not repeated: right after an outage live workers look dead.
@@ -175,13 +200,16 @@ class GrpcStore:
     # -- semaphores, flows, values
 
     def set_semaphore(self, name: str, capacity: int | None, *, declared: bool = False, tx: Any = None) -> bool:
+        if tx is not None:
+            return self._database.store.set_semaphore(name, capacity, declared=declared, tx=tx)
         return self._calls.make("set_semaphore", name=name, capacity=capacity, declared=declared)  # type: ignore[no-any-return]
 
     def semaphores(self, names: Iterable[str] | None = None) -> list[SemaphoreRow]:
         return self._calls.make("semaphores", names=_listed(names))  # type: ignore[no-any-return]
 
     def change_flows(self, changes: Sequence[FlowChange], tx: Any = None) -> list[bool]:
-        _refuse(tx)
+        if tx is not None:
+            return self._database.store.change_flows(changes, tx)
         return self._calls.make("change_flows", SCAN_SECONDS, changes=changes)  # type: ignore[no-any-return]
 
     def flow_nodes(self, root: str) -> list[FlowNode]:
@@ -194,11 +222,3 @@ class GrpcStore:
 def _listed(names: Iterable[str] | None) -> list[str] | None:
     """Return names that can be sent twice."""
     return None if names is None else list(names)
-
-
-def _refuse(tx: Any) -> None:
-    if tx is not None:
-        raise CannotJoin(
-            "a job that goes through a manager can't be part of your transaction, as the manager has a connection of "
-            "its own; leave tx out, or use the URL of the database in place of grpc://"
-        )

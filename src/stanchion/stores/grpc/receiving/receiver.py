@@ -154,6 +154,11 @@ class Receiver:
                 link.outgoing = deque(one for one in link.outgoing if one.lease != lease)
             return {lease: settling.answers.get(lease) for lease in mine}
 
+    def held(self, leases: Collection[Lease]) -> list[Lease]:
+        """Return those of the leases under which it holds a job."""
+        with self.changed:
+            return [lease for lease in leases if lease in self._held]
+
     def settled_elsewhere(self, leases: Collection[Lease]) -> None:
         """Take in that jobs have ended by other calls: their managers only free their room."""
         with self.changed:

@@ -177,9 +177,17 @@ class Receivers:
         if not rest and outcomes:
             return [_STATES[answer] for one in outcomes if (answer := answers[one.lease]) is not None]
         states = iter(self._called(rest, repeat=repeat or any(one.lease in answers for one in rest)))
-        for worker in workers:
-            worker.receiver.settled_elsewhere([one.lease for one in rest if not isinstance(one, (Extend, Progress))])
+        self.settled_elsewhere([one.lease for one in rest if not isinstance(one, (Extend, Progress))])
         return [next(states) if (answer := answers.get(one.lease)) is None else _STATES[answer] for one in outcomes]
+
+    def held(self, leases: Collection[Lease]) -> list[Lease]:
+        """Return those of the leases under which a worker holds a job."""
+        return [lease for worker in list(self._workers.values()) for lease in worker.receiver.held(leases)]
+
+    def settled_elsewhere(self, leases: Collection[Lease]) -> None:
+        """Take in that the ends of jobs are stored: their managers only free their room."""
+        for worker in list(self._workers.values()):
+            worker.receiver.settled_elsewhere(leases)
 
     def _called(self, outcomes: Sequence[Outcome], *, repeat: bool) -> list[Any]:
         return self._pieces.all("settle", "outcomes", outcomes, repeat=repeat)

@@ -1,0 +1,1 @@
+"""Calls in transactions of the caller, on the database behind the managers."""

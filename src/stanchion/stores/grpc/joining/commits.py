@@ -1,0 +1,124 @@
+"""Jobs settled in transactions of callers: their managers are told once these are committed.
+
+    settled in a transaction ──► open ──► committed: the job no longer runs under its token ──► told
+                                   └────► rolled back: it does, and goes on being held
+
+Only the database knows whether a transaction was committed. So it is asked: at once if a session says so, and else more
+and more seldom.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
+
+from stanchion.core.forks import reset_after_fork
+from stanchion.stores.protocol import Store
+from stanchion.stores.records.jobs import JobState
+from stanchion.stores.records.leases import Lease
+from stanchion.stores.records.query import Condition, Query
+from stanchion.stores.wakeup.broadcast import started
+
+log = logging.getLogger("stanchion.grpc")
+
+FIRST, LONGEST = 0.02, 1.0
+"""Seconds between two looks: at first, and while nothing is committed for long."""
+
+_MOST: Final = 500
+"""Jobs that one look is about."""
+
+_RUNNING: Final = JobState.RUNNING.value
+_COLUMNS: Final = ("id", "token", "state")
+
+
+class Commits:
+    """Looks for commits in a thread, while jobs wait for them.
+
+    `held`: returns those of the leases under which a worker of this process still holds a job. `committed`: called with
+    the leases that have ended.
+    """
+
+    def __init__(
+        self, held: Callable[[Collection[Lease]], list[Lease]], committed: Callable[[Collection[Lease]], None]
+    ) -> None:
+        self._held, self._committed = held, committed
+        reset_after_fork(self)
+
+    def begin(self) -> None:
+        """Start with no jobs, and no thread; also after a fork."""
+        self._changed = threading.Condition()
+        self._open: set[Lease] = set()
+        self._running = self._ended = False
+        self._pause = self._look_at = 0.0
+
+    def wait_for(self, store: Store, leases: Collection[Lease], transaction: Any) -> None:
+        """Tell the managers of these jobs once the transaction is committed in which they were settled."""
+        mine = self._held(leases)
+        if not mine:
+            return
+        _listen(transaction, self.ended)
+        with self._changed:
+            self._open.update(mine)
+            self._pause, self._look_at = FIRST, time.monotonic() + FIRST
+            self._changed.notify_all()
+            if not self._running:
+                self._running = True
+                started(lambda: self._run(store), "stanchion-commits")
+
+    def ended(self) -> None:
+        """Take in that a transaction may have ended: look at once."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Look no more."""
+        with self._changed:
+            self._open.clear()
+            self._changed.notify_all()
+
+    def _run(self, store: Store) -> None:
+        while (leases := self._next()) is not None:
+            try:
+                over = self._over(store, leases)
+            except Exception as error:  # whatever it is, the next look may tell
+                log.warning("not known which transactions have ended: %s", error)
+                continue
+            self._committed(over)
+            with self._changed:
+                self._open.difference_update(over)
+                self._open.intersection_update(self._held(self._open))
+
+    def _next(self) -> list[Lease] | None:
+        """Wait until it is time for a look; return the jobs that it is about, or None if there are none."""
+        with self._changed:
+            while self._open and not self._ended and (left := self._look_at - time.monotonic()) > 0:
+                self._changed.wait(left)
+            self._ended = False
+            self._pause = min(2 * self._pause, LONGEST)
+            self._look_at = time.monotonic() + self._pause
+            self._running = bool(self._open)
+            return list(self._open) or None
+
+    def _over(self, store: Store, leases: Sequence[Lease]) -> list[Lease]:
+        """Return those of the jobs that no longer run under their tokens."""
+        over: list[Lease] = []
+        for start in range(0, len(leases), _MOST):
+            part = leases[start : start + _MOST]
+            where = (Condition("id", "in", tuple(lease.id for lease in part)),)
+            rows = store.select(Query("live", where, limit=_MOST, columns=_COLUMNS)).rows
+            running = {(job, token) for job, token, state in rows if state == _RUNNING}
+            over += [lease for lease in part if (lease.id, lease.token) not in running]
+        return over
+
+
+def _listen(transaction: Any, ended: Callable[[], None]) -> None:
+    """Hear of the commit of a SQLAlchemy Session; other transactions don't tell."""
+    if hasattr(transaction, "get_bind"):
+        from sqlalchemy import event
+
+        session = transaction() if hasattr(transaction, "registry") else transaction  # of a scoped_session
+        event.listen(session, "after_commit", lambda _: ended(), once=True)

@@ -1,0 +1,80 @@
+"""The database behind the managers, for calls in the caller's transaction.
+
+The store of the database refuses a transaction that is elsewhere. So it remains to know that the managers use the same
+one: then the session of one of them lives in it. In a copy of the database none lives, as it is not renewed there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, cast
+
+from stanchion.core.forks import reset_after_fork
+from stanchion.errors import CannotJoin
+from stanchion.stores.protocol import Store, Transactions
+from stanchion.stores.rules.sessions import SESSION, session_row
+
+_TRIES, _PAUSE = 4, 0.5
+"""Looks, and seconds between them: a session may be renewed late, or be taken anew."""
+
+
+class ManagersDatabase:
+    """The store of the database, once it is known to be that of the managers. `store`: None if no database was given.
+
+    `sessions`: returns the ids of those of the managers. `managers`: their URL, for messages.
+    """
+
+    def __init__(self, store: Store | None, sessions: Callable[[], Sequence[str]], managers: str) -> None:
+        self._store, self._sessions, self._managers = store, sessions, managers
+        self._known = False
+        reset_after_fork(self)
+
+    def begin(self) -> None:
+        """Start; also after a fork."""
+        self._lock = threading.Lock()
+
+    @property
+    def given(self) -> bool:
+        """True if calls may be part of a transaction."""
+        return self._store is not None
+
+    @property
+    def store(self) -> Store:
+        """Its store. Raises CannotJoin if there is none, or if the managers use another database."""
+        if self._store is None:
+            raise CannotJoin(
+                "a job that goes through a manager can't be part of your transaction, as the manager has a connection "
+                "of its own: leave tx out, or name the database of the managers too, as in "
+                "Stanchion('grpc://...', database='postgresql://...')"
+            )
+        with self._lock:
+            if not self._known:
+                self._store.check()
+                self._must_be_theirs(self._store)
+                self._known = True
+        return self._store
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """Open a transaction of the database. Raises CannotJoin if there is none."""
+        return cast("Transactions", self.store).transaction()
+
+    def close(self) -> None:
+        """Release its connections; a later call opens them again."""
+        if self._store is not None:
+            self._store.close()
+
+    def _must_be_theirs(self, store: Store) -> None:
+        """Only read: on SQLite a write would wait for the caller's transaction."""
+        for pause in (*[_PAUSE] * (_TRIES - 1), 0.0):
+            found = store.values(SESSION, self._sessions())
+            now = store.now()
+            if any(session_row(one).until > now for one in found):
+                return
+            time.sleep(pause)
+        raise CannotJoin(
+            f"database= names another database than that of the managers at {self._managers}, so nothing could be "
+            f"committed as one: give the URL that they have"
+        )

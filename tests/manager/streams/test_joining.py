@@ -1,0 +1,191 @@
+"""Jobs that came through managers and end in transactions on the database behind these."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from stanchion import JobState, Reservation, Stanchion
+from stanchion.errors import CannotJoin, InvalidInput
+from stanchion.stores.grpc.joining import commits
+from stanchion.stores.registry import open_store
+from stanchion.worker.worker import Worker
+from tests.servers.manager import ManagerThread
+from tests.worker.conftest import until
+
+
+class Undone(Exception):
+    """Makes a transaction roll back."""
+
+
+class Shop:
+    """An app behind a manager, with the database beside it, and a worker whose tasks end in transactions."""
+
+    def __init__(self, stack: ExitStack, url: str) -> None:
+        store = stack.enter_context(closing(open_store(url)))
+        store.setup()
+        self.manager = stack.enter_context(ManagerThread(store))
+        self.app = stack.enter_context(closing(Stanchion(self.manager.url, database=url)))
+        self.begun, self.settled, self.go_on = threading.Semaphore(0), threading.Semaphore(0), threading.Event()
+
+        @self.app.task(queue="orders", name="pay")
+        def pay(end: str, job: Reservation) -> None:
+            self.begun.release()
+            if end == "at once":
+                return
+            with suppress(Undone), self.app.transaction() as tx:
+                self.app.queue("paid").push(end, tx=tx)
+                job.commit(end, tx=tx) if end != "move" else job.move("moved", tx=tx)
+                self.settled.release()
+                assert self.go_on.wait(60)
+                if end == "roll back":
+                    raise Undone
+
+        self.pay: Any = pay
+        self.worker = Worker(self.app, ["orders"], threads=2)
+        self.worker.start()
+        stack.callback(self.worker.stop, 0)
+        self.pay.enqueue("at once")
+        self.receivers: Any = self.app.store._receivers  # type: ignore[attr-defined]
+        until(lambda: self.receivers.fed(["orders"]) and self.begun.acquire(blocking=False))
+        until(lambda: self.in_flight == 0)
+
+    @property
+    def in_flight(self) -> int:
+        return self.manager.manager.engine.status().receivers[0].in_flight
+
+    @property
+    def held(self) -> int:
+        (worker,) = self.receivers._workers.values()
+        return len(worker.receiver._held)
+
+
+@pytest.fixture(params=["sqlite", "pg_store_url", "mariadb_url", "mongo_url"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/jobs.db" if request.param == "sqlite" else request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def shop(url: str) -> Iterator[Shop]:
+    with ExitStack() as stack:
+        yield Shop(stack, url)
+
+
+@pytest.mark.parametrize("end", ["commit", "move"])
+def test_the_room_is_free_once_it_is_committed(shop: Shop, end: str) -> None:
+    handle = shop.pay.enqueue(end)
+    assert shop.settled.acquire(timeout=60)
+    assert (shop.in_flight, shop.held) == (1, 1)
+    shop.go_on.set()
+    until(lambda: (shop.in_flight, shop.held) == (0, 0))
+    assert shop.app.queue("paid").size().total == 1
+    if end == "commit":
+        assert handle.result(60) == end
+    else:
+        assert shop.app.queue("moved").size().total == 1
+    counted = {one.queue: one for one in shop.manager.manager.engine.status().queues}
+    assert counted["orders"].acknowledged == 2
+
+
+def test_a_job_whose_end_is_rolled_back_goes_on_being_held(shop: Shop) -> None:
+    handle = shop.pay.enqueue("roll back")
+    assert shop.settled.acquire(timeout=60)
+    shop.go_on.set()
+    after = shop.pay.enqueue("commit")
+    assert after.result(60) == "commit"
+    until(lambda: (shop.in_flight, shop.held) == (1, 1))
+    assert handle.state is JobState.RUNNING
+    assert shop.app.queue("paid").size().total == 1
+    row = shop.app.store.fetch([handle.id])[handle.id]
+    with shop.app.transaction() as tx:  # it can end in another one
+        shop.app.reservation(handle.id, str(row.token)).commit("at last", tx=tx)
+    assert handle.result(60) == "at last"
+    until(lambda: (shop.in_flight, shop.held) == (0, 0))
+
+
+def test_jobs_pushed_in_a_transaction_come_by_the_stream(shop: Shop) -> None:
+    with suppress(Undone), shop.app.transaction() as tx:
+        shop.pay.using(tx=tx).enqueue("at once")
+        raise Undone
+    with shop.app.transaction() as tx:
+        handle = shop.pay.using(tx=tx).enqueue("at once")
+    handle.result(60)
+    assert shop.app.queue("orders").counts().pushed == 2
+
+
+def test_a_session_tells_of_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commits, "FIRST", 600.0)
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with ExitStack() as stack:
+        shop = Shop(stack, url)
+        engine = create_engine(url)
+        stack.callback(engine.dispose)
+
+        @shop.app.task(queue="orders", name="by a session")
+        def work(job: Reservation) -> None:
+            with Session(engine) as session:
+                job.commit("done", tx=session)
+                session.commit()
+
+        assert shop.app.enqueue("by a session").result(60) == "done"
+        until(lambda: (shop.in_flight, shop.held) == (0, 0))
+
+
+class TestRefused:
+    @pytest.fixture
+    def database(self, tmp_path: Path) -> str:
+        url = f"sqlite:///{tmp_path}/theirs.db"
+        with closing(open_store(url)) as store:
+            store.setup()
+        return url
+
+    @pytest.fixture
+    def manager(self, database: str) -> Iterator[ManagerThread]:
+        with closing(open_store(database)) as store, ManagerThread(store) as manager:
+            yield manager
+
+    def test_a_database_that_the_managers_do_not_use(self, manager: ManagerThread, tmp_path: Path) -> None:
+        with closing(Stanchion(manager.url, database=f"sqlite:///{tmp_path}/other.db")) as app:
+            app.queue("orders").push(1)
+            (job,) = app.queue("orders").reserve()
+            with pytest.raises(CannotJoin, match="another database than that of the managers"), app.transaction():
+                pass
+            with closing(open_store(f"sqlite:///{tmp_path}/other.db")) as other:
+                tx: Any
+                with other.transaction() as tx:  # type: ignore[attr-defined]
+                    for call in (lambda: job.commit(tx=tx), lambda: app.queue("orders").push(2, tx=tx)):
+                        with pytest.raises(CannotJoin, match="another database than that of the managers"):
+                            call()
+            assert app.queue("orders").size().total == 1
+
+    def test_a_copy_of_the_database(self, manager: ManagerThread, database: str, tmp_path: Path) -> None:
+        """It has the sessions of the managers too, but they end there."""
+        copy = tmp_path / "copy.db"
+        with closing(open_store(database)) as store, closing(open_store(f"sqlite:///{copy}")) as other:
+            other.setup()
+            for value in store.values("manager.session"):
+                assert other.compare_and_set("manager.session", value.name, '{"until":1}', 0)
+        app = Stanchion(manager.url, database=f"sqlite:///{copy}")
+        with closing(app), pytest.raises(CannotJoin, match="another database"), app.transaction():
+            pass
+
+    def test_without_a_database(self, manager: ManagerThread) -> None:
+        with closing(Stanchion(manager.url)) as app:
+            assert not app.store.capabilities.joins_transactions
+            for call in (lambda: app.queue("orders").push(1, tx=object()), lambda: app.transaction().__enter__()):
+                with pytest.raises(CannotJoin, match="database"):
+                    call()
+
+    @pytest.mark.parametrize("given", ["memory://", "redis://localhost"])
+    def test_a_store_without_transactions(self, given: str) -> None:
+        with pytest.raises(InvalidInput, match="leave it out"):
+            open_store("grpc://manager", given)
+
+    def test_a_database_beside_a_database(self) -> None:
+        with pytest.raises(InvalidInput, match="is for URLs of managers"):
+            open_store("sqlite:///jobs.db", "sqlite:///jobs.db")
