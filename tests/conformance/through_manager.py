@@ -22,7 +22,7 @@ class Client(GrpcStore):
 
     def __init__(self, manager: ManagerThread, database: Store | None = None) -> None:
         super().__init__(Channels(address_of(manager.url)), database)
-        self._behind = manager.store
+        self._behind, self._beside = manager.store, database
 
     @property
     def clock_offset(self) -> float:
@@ -31,3 +31,5 @@ class Client(GrpcStore):
     @clock_offset.setter
     def clock_offset(self, seconds: float) -> None:
         self._behind.clock_offset = seconds
+        if self._beside is not None:
+            self._beside.clock_offset = seconds

@@ -250,7 +250,7 @@ class TestOutcomes:
                 assert scene.row(done.id).result == "1"
                 assert engine.status().receivers[0].in_flight == 0
                 figures = {one.queue: one for one in engine.status().queues}["q"]
-                assert (figures.acknowledged, figures.postponed) == (2, 1)
+                assert (figures.acknowledged, figures.postponed) == (3, 1)
 
         run(go())
 

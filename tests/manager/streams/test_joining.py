@@ -1,5 +1,6 @@
 """Jobs that came through managers and end in transactions on the database behind these."""
 
+import pickle
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
@@ -50,7 +51,7 @@ class Shop:
         self.worker = Worker(self.app, ["orders"], threads=2)
         self.worker.start()
         stack.callback(self.worker.stop, 0)
-        self.pay.enqueue("at once")
+        self.app.enqueue("pay", "at once")
         self.receivers: Any = self.app.store._receivers  # type: ignore[attr-defined]
         until(lambda: self.receivers.fed(["orders"]) and self.begun.acquire(blocking=False))
         until(lambda: self.in_flight == 0)
@@ -189,3 +190,13 @@ class TestRefused:
     def test_a_database_beside_a_database(self) -> None:
         with pytest.raises(InvalidInput, match="is for URLs of managers"):
             open_store("sqlite:///jobs.db", "sqlite:///jobs.db")
+
+
+def test_a_pickled_app_has_the_database_too(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with closing(open_store(url)) as store, ManagerThread(store) as manager:
+        store.setup()
+        with closing(pickle.loads(pickle.dumps(Stanchion(manager.url, database=url)))) as app:  # noqa: S301 - our own
+            with app.transaction() as tx:
+                app.queue("orders").push(1, tx=tx)
+            assert app.queue("orders").size().total == 1
