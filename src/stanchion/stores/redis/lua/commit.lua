@@ -1,10 +1,12 @@
--- Finishes running jobs as done. ARGV: offset, the counter, then for each job: id, token, result or ''.
+-- Finishes running jobs as done. ARGV: offset, the counter, a JSON array of the id and the token of each; then the result
+-- of each or '', or nothing if none has one.
 --
 -- Returns for each: 1 done, 0 lease lost, -1 the job is not live here, or its end has consequences.
 
-local ids, answers = {}, {}
-for number = 3, #ARGV, 3 do
-    ids[#ids + 1] = ARGV[number]
+local ids, tokens, answers = {}, {}, {}
+for place, text in ipairs(cjson.decode(ARGV[3])) do
+    local list = place % 2 == 1 and ids or tokens
+    list[#list + 1] = text
 end
 local states = several('HMGET', P .. 'live', ids)
 local done, held, past, ended, seen, brought, at = {}, {}, {}, {}, {}, 0, whole(now)
@@ -13,7 +15,7 @@ local leased, stopping = {}, {}
 local PARTS = '^' .. string.rep('([^\31]*)\31', 8) .. '(' .. string.rep('[^\31]*\31', FINISHED - STOP - 1)
     .. ')[^\31]*\31([^\31]*)\31([^\31]*)\31[^\31]*(\31' .. string.rep('[^\31]*\31', FIELDS - RESULT - 1) .. ')([^\31]*)$'
 for index, id in ipairs(ids) do
-    local token, result = ARGV[3 * index + 1], ARGV[3 * index + 2]
+    local token, result = tokens[index], ARGV[3 + index] or ''
     if not states[index] then
         answers[index] = -1
     else
