@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from stanchion import JobState, Queue, Stanchion
+from stanchion.core.ids import new_id
 from stanchion.jobs.lookup import push_copies
 from stanchion.stores.protocol import Store
+from stanchion.stores.records.claims import POP
 from stanchion.stores.records.outcomes import Abandon, Bury, Commit, Move, Outcome, Rollback
 from stanchion_conformance.harness import (
     QUEUE,
@@ -299,6 +301,17 @@ class TestBatches:
             assert store.settle(commits[start : start + 400]) == [JobState.DONE] * 400
         assert q.size().total == 0
         assert sorted(payloads(q.history(limit=2000))) == list(range(1200))
+
+    def test_popped_and_reserved_jobs_of_several_queues(self, app: Stanchion, store: Store) -> None:
+        queues = [QUEUE, "next"]
+        store.push([new_job(queue=queue) for queue in queues for _ in range(4)])
+        ends = [(queue, new_id() + suffix) for queue in queues for suffix in ("", POP)]
+        rows = [row for queue, token in ends for row in claim(store, 2, queue=queue, token=token)]
+        results = {row.id: str(number) if number % 2 else None for number, row in enumerate(rows)}
+        assert store.settle([Commit(row.lease, results[row.id]) for row in rows]) == [JobState.DONE] * 8
+        assert {job_id: row.result for job_id, row in store.fetch(list(results)).items()} == results
+        counts = [app.queue(queue).counts() for queue in queues]
+        assert [(one.committed, one.popped) for one in counts] == [(2, 2)] * 2
 
     def test_none_is_none(self, store: Store) -> None:
         assert store.settle([]) == []
