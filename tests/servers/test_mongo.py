@@ -1,7 +1,6 @@
 """The MongoDB server of the tests passes for each kind, can be killed, and keeps what it has stored."""
 
 import threading
-import time
 from itertools import count
 from typing import Any
 
@@ -12,6 +11,7 @@ from pymongo.errors import AutoReconnect, DuplicateKeyError
 
 from tests.servers.documentdb.context import Like
 from tests.servers.mongo import OwnMongoServer
+from tests.worker.conftest import until
 
 Document = dict[str, Any]
 Documents = Collection[Document]
@@ -82,8 +82,8 @@ def test_repeated_writes_are_done_once_over_kills(own_mongo_server: OwnMongoServ
 
     counting = threading.Thread(target=keep_on)
     counting.start()
-    for _ in range(3):
-        time.sleep(0.3)
+    for kill in range(1, 4):
+        until(lambda kill=kill: len(done) > 3 * kill + len(unknown))  # type: ignore[misc]
         own_mongo_server.kill()
         own_mongo_server.start()
     stopped.set()
